@@ -1,0 +1,1 @@
+"""hbasemk: a distributed microkernel on a wide-column store."""
