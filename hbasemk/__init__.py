@@ -1,1 +1,75 @@
-"""hbasemk: a distributed microkernel on a wide-column store."""
+"""hbasemk: a distributed microkernel on a wide-column store.
+
+Many processes share one versioned tree of nodes and properties, kept in HBase or in one SQLite file. Start with
+:func:`connect`.
+"""
+
+from __future__ import annotations
+
+from hbasemk.connect import connect
+from hbasemk.errors import (
+    ClockSkewError,
+    ClosedError,
+    CommitUnknownError,
+    ConflictError,
+    FormatError,
+    HbasemkError,
+    InvalidChangeError,
+    InvalidPathError,
+    InvalidRevisionError,
+    InvalidValueError,
+    LeaseLostError,
+    LimitError,
+    NodeDeletedError,
+    NodeExistsError,
+    NodeNotFoundError,
+    PropertyNotFoundError,
+    RevisionOverflowError,
+    StoreError,
+    StoreNotAppliedError,
+    StoreUnknownError,
+    StoreUnusableError,
+    UnknownRevisionError,
+)
+from hbasemk.kernel.outcome import Outcome
+from hbasemk.kernel.settings import Settings
+from hbasemk.kernel.values import BlobRef, Json, Value
+from hbasemk.repository import Node, Repository, Snapshot
+from hbasemk.transaction import Transaction
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BlobRef",
+    "ClockSkewError",
+    "ClosedError",
+    "CommitUnknownError",
+    "ConflictError",
+    "FormatError",
+    "HbasemkError",
+    "InvalidChangeError",
+    "InvalidPathError",
+    "InvalidRevisionError",
+    "InvalidValueError",
+    "Json",
+    "LeaseLostError",
+    "LimitError",
+    "Node",
+    "NodeDeletedError",
+    "NodeExistsError",
+    "NodeNotFoundError",
+    "Outcome",
+    "PropertyNotFoundError",
+    "Repository",
+    "RevisionOverflowError",
+    "Settings",
+    "Snapshot",
+    "StoreError",
+    "StoreNotAppliedError",
+    "StoreUnknownError",
+    "StoreUnusableError",
+    "Transaction",
+    "UnknownRevisionError",
+    "Value",
+    "connect",
+]

@@ -1,0 +1,84 @@
+"""Node states that reads at head can take without asking the store.
+
+Entries are kept right by the journal's changes, not by time: when a revision becomes visible, every node it touches
+leaves the cache before any snapshot contains that revision. So an entry that is still here and was read at or before
+a snapshot's position is what that snapshot shows (I5).
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from hbasemk.kernel.journal import Arrival
+from hbasemk.kernel.node import NodeState
+from hbasemk.kernel.snapshot import Snapshot
+
+DEFAULT_ENTRIES: Final = 100_000
+
+
+class Entry(NamedTuple):
+    """A node state (None: no such node) that holds from ``position`` of the sequence on."""
+
+    position: int
+    state: NodeState | None
+
+
+class NodeCache:
+    """The last used nodes of trunk, in two generations: what is not used while one fills up is dropped.
+
+    ``entries`` bounds the number of nodes kept. Reading takes no lock: each step is one dictionary operation.
+    """
+
+    def __init__(self, entries: int = DEFAULT_ENTRIES) -> None:
+        self._half = max(1, entries // 2)
+        self._young: dict[str, Entry] = {}
+        self._old: dict[str, Entry] = {}
+        self._touched: dict[str, int] = {}
+        self._horizon = -1
+
+    def get(self, path: str, snapshot: Snapshot) -> Entry | None:
+        """The entry that holds at the snapshot, if there is one."""
+        entry = self._young.get(path)
+        if entry is None:
+            entry = self._old.get(path)
+            if entry is None:
+                return None
+            self._keep(path, entry)
+        if entry.position <= snapshot.position and not snapshot.own:
+            return entry
+        return None
+
+    def put(self, path: str, snapshot: Snapshot, state: NodeState | None) -> None:
+        """Keep what was read at the snapshot, unless a revision that arrived since touched the node."""
+        if snapshot.own or snapshot.position < max(self._horizon, -1):
+            return
+        if self._touched.get(path, -2) <= snapshot.position:
+            self._keep(path, Entry(snapshot.position, state))
+            # A revision may have arrived between the check and the entry.
+            if self._touched.get(path, -2) > snapshot.position or snapshot.position < self._horizon:
+                self._drop(path)
+
+    def arrived(self, arrival: Arrival) -> None:
+        """A revision becomes visible: forget what it touches. Called before any snapshot contains it."""
+        if len(self._touched) > 4 * self._half:
+            # Older reads can no longer be told apart from stale ones, so they are not kept.
+            self._horizon = arrival.position
+            self._touched.clear()
+        for change in arrival.changes:
+            path = change.path
+            before = self._touched.get(path, -2)
+            self._touched[path] = arrival.position
+            self._drop(path)
+            built_on = arrival.built_on
+            if arrival.states and path in arrival.states and before <= built_on and built_on >= max(self._horizon, -1):
+                self._keep(path, Entry(arrival.position, arrival.states[path]))
+
+    def _keep(self, path: str, entry: Entry) -> None:
+        if len(self._young) >= self._half:
+            self._old = self._young
+            self._young = {}
+        self._young[path] = entry
+
+    def _drop(self, path: str) -> None:
+        self._young.pop(path, None)
+        self._old.pop(path, None)

@@ -1,0 +1,140 @@
+"""What one commit writes, what it relies on, and how it is told: the table in section 4 of ``docs/protocol.md``.
+
+A commit writes only the columns that it changes. It relies on what would make it wrong if someone else changed it at
+the same time: so siblings added at once, or different properties of one node, never meet, while the removal of a
+subtree meets every change in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hbasemk.kernel import paths, schema, values
+from hbasemk.kernel.changes import ADDED, CHANGED, REMOVED, RowChange
+from hbasemk.kernel.node import NodeState
+from hbasemk.kernel.operations import AddNode, Increment, Operation, SetProperty
+from hbasemk.kernel.staging import StagedNode, Staging
+from hbasemk.store.abc import Column, NewCell, Put
+
+
+@dataclass(slots=True)
+class RowPlan:
+    """One row's part of a commit: cells without their timestamps, and the columns to read back."""
+
+    path: str
+    kind: str
+    cells: list[tuple[bytes, bytes, bytes]] = field(default_factory=list)
+    relied: dict[Column, None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ChangeSet:
+    """A whole commit: ``rows`` in the order in which they are written, ``changes`` for the journal row.
+
+    ``after`` holds the staged nodes, to tell the cache what they became.
+    """
+
+    rows: list[RowPlan]
+    changes: list[RowChange]
+    after: list[StagedNode]
+
+    def puts(self, revision: int) -> list[Put]:
+        """The cells at their revision, one put per row (step 6)."""
+        return [
+            Put(
+                paths.key(row.path),
+                [NewCell(family, qualifier, value, revision) for family, qualifier, value in row.cells],
+            )
+            for row in self.rows
+            if row.cells
+        ]
+
+    def states(self, revision: int) -> dict[str, NodeState | None]:
+        """What the touched nodes became."""
+        found: dict[str, NodeState | None] = {}
+        for node in self.after:
+            if not node.exists:
+                found[node.path] = None
+            else:
+                created = revision if node.fresh or node.base is None else node.base.created
+                found[node.path] = NodeState(node.path, created, revision, node.all_encoded())
+        return found
+
+
+def build(staging: Staging, relied: Mapping[str, Iterable[Column]] | None = None) -> ChangeSet:
+    """The change set of a staging; ``relied`` adds columns by path that were read and must not change."""
+    plans: list[RowPlan] = []
+    told: list[RowChange] = []
+    after: list[StagedNode] = []
+    for node in staging.staged():
+        if node.base is None and not node.exists:
+            continue
+        plan, change = _plan(node)
+        plans.append(plan)
+        told.append(change)
+        after.append(node)
+    if relied and plans:
+        known = {plan.path: plan for plan in plans}
+        for path, columns in relied.items():
+            found = known.get(path)
+            if found is None:
+                found = known[path] = RowPlan(path, CHANGED)
+                plans.append(found)
+            found.relied.update(dict.fromkeys(columns))
+    return ChangeSet(plans, told, after)
+
+
+def _plan(node: StagedNode) -> tuple[RowPlan, RowChange]:
+    cells: list[tuple[bytes, bytes, bytes]] = []
+    relied: dict[Column, None] = {}
+    if not node.exists:
+        kind = REMOVED
+        cells.append((*schema.DELETED, schema.DEAD))
+        relied[schema.LAST_REVISION] = None
+    elif node.fresh:
+        kind = ADDED
+        cells.append((*schema.DELETED, schema.ALIVE))
+        relied[schema.LAST_REVISION] = None
+    else:
+        kind = CHANGED
+        relied[schema.DELETED] = None
+    cells.append((*schema.LAST_REVISION, schema.TOUCHED))
+    for name, data in node.written.items():
+        column = schema.property_column(name)
+        cells.append((*column, values.TOMBSTONE if data is None else data))
+        if kind == CHANGED:
+            relied[column] = None
+    present: list[str] = []
+    gone: list[str] = []
+    for name, there in node.children.items():
+        column = schema.child_column(name)
+        cells.append((*column, schema.PRESENT if there else schema.GONE))
+        if kind == CHANGED:
+            relied[column] = None
+        (present if there else gone).append(name)
+    change = RowChange(node.path, kind, list(node.written), present, gone)
+    return RowPlan(node.path, kind, cells, relied), change
+
+
+def foreseen(operations: Sequence[Operation]) -> list[RowChange] | None:
+    """What operations will touch at most, told without reading anything; None where that depends on the snapshot.
+
+    It lets the journal row be created while the nodes are still being read (step 4).
+    """
+    rows: dict[str, tuple[str, dict[str, None], dict[str, None]]] = {}
+
+    def row(path: str) -> tuple[str, dict[str, None], dict[str, None]]:
+        return rows.setdefault(path, (CHANGED, {}, {}))
+
+    for operation in operations:
+        if isinstance(operation, AddNode):
+            if operation.path in rows or operation.path == paths.ROOT:
+                return None
+            rows[operation.path] = (ADDED, dict.fromkeys(operation.properties), {})
+            row(paths.parent(operation.path))[2][paths.name(operation.path)] = None
+        elif isinstance(operation, (SetProperty, Increment)):
+            row(operation.path)[1][operation.name] = None
+        else:
+            return None
+    return [RowChange(path, kind, list(names), list(kids)) for path, (kind, names, kids) in rows.items()]

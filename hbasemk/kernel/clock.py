@@ -1,0 +1,103 @@
+"""The hybrid clock that issues revision ids.
+
+An id is greater than every id in the snapshot it is built on, so causal order implies id order, and it lies inside
+this instance's lease, so no two ids are ever the same (I1). Ids stay within ``max_clock_skew`` of the store's clock,
+which polling relies on (``docs/protocol.md``, section 2).
+"""
+
+from __future__ import annotations
+
+from hbasemk.errors import ClockSkewError
+from hbasemk.kernel import revision
+from hbasemk.kernel.lease import Lease
+from hbasemk.kernel.runtime import Runtime
+from hbasemk.kernel.settings import Settings
+
+
+class IdClock:
+    """Issues ids for one instance; the only place in the kernel that turns time into ids."""
+
+    def __init__(self, runtime: Runtime, settings: Settings, lease: Lease) -> None:
+        self._runtime = runtime
+        self._settings = settings
+        self._lease = lease
+        self._lock = runtime.lock()
+        self._ms = 0
+        self._counters = [0, revision.BRANCH_BIT]
+        self._seen = 0
+
+    def observe(self, seen: int) -> None:
+        """Remember an id that was met in the journal or in a cell: later ids will be greater."""
+        if seen > self._seen:
+            self._seen = seen
+
+    @property
+    def issued_ms(self) -> int:
+        """The highest ms, since the repository's epoch, of which an id was issued."""
+        return self._ms
+
+    def next(self, above: int, *, branch: bool = False) -> int:
+        """A new id, greater than ``above`` and than everything observed.
+
+        Claims or renews the lease when it has to. Raises LeaseLostError when the lease was taken over,
+        ClockSkewError when the id would be too far from the store's clock, RevisionOverflowError when the
+        repository's epoch leaves no more ids.
+        """
+        with self._lock:
+            if not self._lease.held:
+                self._lease.claim()
+                self._ms = max(self._ms, self._lease.start - 1)
+            made = self._candidate(max(above, self._seen), branch)
+            if revision.ms_of(made) >= self._lease.end:
+                self._lease.renew(revision.ms_of(made))
+            self._check_not_ahead(made)
+            ms, counter = revision.ms_of(made), revision.counter_of(made)
+            if ms > self._ms:
+                self._counters = [-1, revision.BRANCH_BIT - 1]
+                self._ms = ms
+            self._counters[branch] = counter
+            return made
+
+    def _candidate(self, above: int, branch: bool) -> int:
+        first = revision.BRANCH_BIT if branch else 0
+        ms = max(self._runtime.now_ms() - self._settings.epoch_ms, self._ms, self._lease.start)
+        counter = first
+        if ms == self._ms:
+            counter = self._counters[branch] + 1
+            if counter >= first + revision.TRUNK_COUNTERS:
+                ms, counter = ms + 1, first
+        made = revision.pack(ms, self._lease.machine, counter)
+        if made <= above:
+            made = revision.pack(revision.ms_of(above) + 1, self._lease.machine, first)
+        return made
+
+    def _check_not_ahead(self, made: int) -> None:
+        allowed = self._settings.max_clock_skew_ms
+        server = self._lease.server.at_least(self._runtime.monotonic())
+        if revision.ms_of(made) + self._settings.epoch_ms - server > allowed:
+            raise self._skew(made, server, "ahead of")
+
+    def acknowledged(self, made: int) -> bool:
+        """Whether the journal row of ``made``, acknowledged right now, was created in time (protocol, section 2).
+
+        False: the creation took too long, a new id may do better. Raises ClockSkewError when no new id would,
+        because this machine's clock is too far behind the store's.
+        """
+        allowed = self._settings.max_clock_skew_ms
+        server = self._lease.server.at_most(self._runtime.monotonic())
+        if server - (revision.ms_of(made) + self._settings.epoch_ms) <= allowed:
+            return True
+        if server - self._runtime.now_ms() > allowed:
+            raise self._skew(made, server, "behind")
+        return False
+
+    def _skew(self, made: int, server: float, how: str) -> ClockSkewError:
+        local = revision.ms_of(made) + self._settings.epoch_ms
+        return ClockSkewError(
+            f"this machine's clock (or an id it has seen) stands at {local} ms since 1970 and is {how} the "
+            f"store's clock at {server:.0f} ms by more than the {self._settings.max_clock_skew_ms} ms that this "
+            "repository allows; set the clock right (NTP) and try again",
+            local_ms=local,
+            server_ms=round(server),
+            allowed_ms=self._settings.max_clock_skew_ms,
+        )

@@ -1,0 +1,344 @@
+"""The commit: the twelve steps of section 4 of ``docs/protocol.md``.
+
+A revision writes its cells under its own id, reads back what it relied on, and is decided by two compare-and-sets
+that exclude each other on its journal row. Of two that conflict at most one gets through (I4), the lowest id first
+(I10); what was acknowledged stays (I7), what was aborted is rolled back exactly (I8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias, Union
+
+from hbasemk.errors import (
+    CommitUnknownError,
+    ConflictError,
+    InvalidRevisionError,
+    StoreError,
+)
+from hbasemk.kernel import changes, changeset, paths, revision, schema
+from hbasemk.kernel.calls import again
+from hbasemk.kernel.changes import RowChange
+from hbasemk.kernel.changeset import ChangeSet
+from hbasemk.kernel.clock import IdClock
+from hbasemk.kernel.journal import Journal
+from hbasemk.kernel.operations import Operation
+from hbasemk.kernel.outcome import Outcome, Outcomes
+from hbasemk.kernel.reader import Reader
+from hbasemk.kernel.runtime import Runtime
+from hbasemk.kernel.snapshot import Snapshot
+from hbasemk.kernel.staging import Staging
+from hbasemk.kernel.staging import needed as staging_needs
+from hbasemk.store.abc import ALL_VERSIONS, Column, Get, NewCell, Put, Store
+
+FIRST_BACK_OFF: Final = 0.002
+LONGEST_BACK_OFF: Final = 0.25
+
+Source: TypeAlias = Union[Sequence[Operation], Callable[[], ChangeSet]]  # noqa: UP007 - evaluated at run time on 3.10
+"""What a commit is made of: operations still to be staged, or a function that yields the staged change set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """How a revision lost: to ``other``, over ``column`` of ``path``; ``pending``: the winner is not decided yet."""
+
+    path: str
+    column: Column
+    other: int
+    pending: bool
+
+
+@dataclass(slots=True)
+class CommitStatistics:
+    """What this instance's commits met, for reports; never used to decide anything."""
+
+    committed: int = 0
+    conflicts: int = 0
+    too_slow: int = 0
+
+
+@dataclass(slots=True)
+class _Doubt:
+    """Whether a reply to one of a revision's writes was lost."""
+
+    lost: bool = False
+
+    def tell(self) -> None:
+        self.lost = True
+
+
+class _TooSlow(Exception):
+    """The journal row was acknowledged too late; a new id may do better."""
+
+
+class Committer:
+    """Makes revisions for one instance. Safe to be used by many threads at once."""
+
+    def __init__(
+        self, store: Store, runtime: Runtime, clock: IdClock, journal: Journal, reader: Reader, outcomes: Outcomes
+    ) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._clock = clock
+        self._journal = journal
+        self._reader = reader
+        self._outcomes = outcomes
+        self.statistics = CommitStatistics()
+
+    # --- whole commits -----------------------------------------------------------------------------------
+
+    def on_head(self, make: Callable[[Snapshot], Source], message: str, patience: float, fresh: float) -> int:
+        """Commit on the head, again after each conflict, for ``patience`` seconds at most.
+
+        ``make`` is asked for the changes anew for each attempt, with the head it will be built on. Polls first
+        unless a poll began within the last ``fresh`` seconds. Returns the new revision, or the head's when nothing
+        changes. Raises ConflictError when the patience is at an end, what ``make`` and its changes raise when they
+        cannot be done, and the errors of :meth:`on_base`.
+        """
+        deadline = self._runtime.monotonic() + patience
+        back_off = FIRST_BACK_OFF
+        if not self._journal.fresh(fresh):
+            again(self._runtime, self._journal.poll)
+        while True:
+            snapshot = self._journal.head
+            lost = self._attempt(snapshot, make(snapshot), message)
+            if isinstance(lost, int):
+                return lost
+            error = self._conflict(*lost)
+            if self._runtime.monotonic() >= deadline:
+                raise error
+            self._runtime.sleep(back_off * (0.5 + self._runtime.random.random()))
+            back_off = min(back_off * 2, LONGEST_BACK_OFF)
+            self._wait_for(lost[1], deadline)
+            again(self._runtime, self._journal.poll)
+
+    def on_base(self, snapshot: Snapshot, source: Source, message: str) -> int:
+        """Commit operations, or what was built of them, on ``snapshot``, once.
+
+        Returns the new revision, or the snapshot's when nothing changes. Raises ConflictError when anything that
+        became visible after the snapshot, or is being committed now, touched what the change set writes or relies
+        on; CommitUnknownError when the store went away while it decided; ClockSkewError, LeaseLostError,
+        RevisionOverflowError, LimitError and StoreError, after which nothing of the commit remains visible.
+        """
+        lost = self._attempt(snapshot, source, message)
+        if isinstance(lost, int):
+            return lost
+        raise self._conflict(*lost)
+
+    def _conflict(self, made: int, loss: Loss) -> ConflictError:
+        what = schema.describe(loss.column)
+        mine, other = revision.to_text(made), revision.to_text(loss.other)
+        winner = other if loss.other != made else "another that came before it"
+        return ConflictError(
+            f"revision {mine} lost to {winner} over {what} of {loss.path}; nothing of it remains. Read again and "
+            "repeat the change, or use Repository.run, which does so.",
+            path=loss.path,
+            column=what,
+            revision=mine,
+            other=other,
+        )
+
+    def _wait_for(self, loss: Loss, deadline: float) -> None:
+        """Wait until the revision that won is decided, so that the next attempt does not meet it again."""
+        wait = FIRST_BACK_OFF
+        while loss.pending and self._runtime.monotonic() < deadline:
+            if self._outcomes.of(loss.other) is not Outcome.PENDING:
+                return
+            if again(self._runtime, lambda: self._outcomes.recover_if_over(loss.other)):
+                return
+            self._runtime.sleep(wait * (0.5 + self._runtime.random.random()))
+            wait = min(wait * 2, LONGEST_BACK_OFF)
+
+    # --- one attempt -------------------------------------------------------------------------------------
+
+    def _attempt(self, snapshot: Snapshot, source: Source, message: str) -> int | tuple[int, Loss]:
+        self._outcomes.settle()
+        while True:
+            try:
+                return self._attempt_in_time(snapshot, source, message)
+            except _TooSlow:
+                self.statistics.too_slow += 1
+
+    def _attempt_in_time(self, snapshot: Snapshot, source: Source, message: str) -> int | tuple[int, Loss]:
+        if callable(source):
+            made, plan = self._build_then_create(snapshot, source, message)
+        else:
+            made, plan = self._stage_and_create(snapshot, source, message)
+        if not plan.changes:
+            return snapshot.revision
+        doubt = _Doubt()
+        try:
+            self._write(made, plan, doubt)
+            loss = self._read_back(made, snapshot, plan)
+            if loss is None and not self._outcomes.decide(made, schema.ABORT, schema.COMMITTED):
+                loss = Loss(plan.rows[0].path, schema.LAST_REVISION, made, pending=False)
+        except StoreError as error:
+            # It may turn out to be committed: then this is a success like any other.
+            if not self._turned_out_committed(made, plan.changes, error):
+                raise
+            loss = None
+        except BaseException:
+            # Interrupted (Ctrl-C, a bug): the revision must not stay pending while this process lives.
+            self._outcomes.leave(made, plan.changes)
+            raise
+        if loss is None:
+            self._journal.append_local(made, plan.changes, plan.states(made), snapshot)
+            self.statistics.committed += 1
+            return made
+        self.statistics.conflicts += 1
+        try:
+            self._outcomes.abort_own(made, plan.changes, clean=not doubt.lost)
+        except BaseException:
+            self._outcomes.leave(made, plan.changes)
+            raise
+        return made, loss
+
+    def _turned_out_committed(self, made: int, touched: Sequence[RowChange], error: StoreError) -> bool:
+        """The store failed in the middle: abort; if even that fails, raise that the outcome is unknown."""
+        try:
+            return self._outcomes.abort_own(made, touched, clean=False) is Outcome.COMMITTED
+        except StoreError:
+            self._outcomes.leave(made, touched)
+        text = revision.to_text(made)
+        raise CommitUnknownError(
+            f"the store at {self._store.location} failed while revision {text} was being committed ({error}); whether "
+            "it is committed is not known yet. Ask Repository.outcome with this id when the store is back.",
+            revision=text,
+        ) from error
+
+    # --- steps 3 to 5: the id, its journal row, the plan --------------------------------------------------
+
+    def _build_then_create(
+        self, snapshot: Snapshot, build: Callable[[], ChangeSet], message: str
+    ) -> tuple[int, ChangeSet]:
+        plan = build()
+        self._check(plan)
+        if not plan.changes:
+            return 0, plan
+        made = self._new_id(snapshot)
+        self._create(made, snapshot, plan.changes, message)
+        return made, plan
+
+    def _stage_and_create(
+        self, snapshot: Snapshot, operations: Sequence[Operation], message: str
+    ) -> tuple[int, ChangeSet]:
+        def build() -> ChangeSet:
+            staging = Staging(self._reader, snapshot)
+            staging.apply(operations)
+            plan = changeset.build(staging)
+            self._check(plan)
+            return plan
+
+        touched = self._foreseen(snapshot, operations)
+        if touched is None:
+            return self._build_then_create(snapshot, build, message)
+        made = self._new_id(snapshot)
+        try:
+            _, plan = self._runtime.both(lambda: self._create(made, snapshot, touched, message), build)
+        except _TooSlow:
+            raise
+        except BaseException:
+            # Step 5: invalid by itself, out of reach or interrupted; the row may be there.
+            self._outcomes.leave(made, ())
+            self._outcomes.settle_quietly()
+            raise
+        if not plan.changes:
+            self._outcomes.abort_own(made, ())
+        return made, plan
+
+    def _foreseen(self, snapshot: Snapshot, operations: Sequence[Operation]) -> list[RowChange] | None:
+        """What the operations touch, if reading and creating the journal row at the same time saves a round."""
+        if not self._store.supports_parallel_calls:
+            return None
+        wanted = staging_needs(operations)
+        if all(self._reader.cached(snapshot, path) for path in wanted):
+            return None
+        return changeset.foreseen(operations)
+
+    def _check(self, plan: ChangeSet) -> None:
+        """Refuse what the store cannot keep before anything is written."""
+        self._store.check_puts(plan.puts(0))
+
+    def _new_id(self, snapshot: Snapshot) -> int:
+        return self._clock.next(max(snapshot.upper, self._journal.highest_seen))
+
+    def _create(self, made: int, snapshot: Snapshot, touched: Sequence[RowChange], message: str) -> None:
+        nonce = self._runtime.random.getrandbits(128).to_bytes(16, "big")
+        put = Put(
+            schema.revision_key(made),
+            [
+                NewCell(*schema.COMMITTED, schema.NO),
+                NewCell(*schema.ABORT, schema.NO),
+                NewCell(*schema.NONCE, nonce),
+                NewCell(*schema.BASE, schema.revision_key(snapshot.revision)),
+                NewCell(*schema.MESSAGE, paths.encode(message) or b"\x00"),
+                *changes.encode(touched),
+            ],
+        )
+        try:
+            # Never sent again: it must be acknowledged in time, and no cell is written before.
+            if not self._store.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put, durable=False):
+                raise InvalidRevisionError(
+                    f"revision {revision.to_text(made)} exists already: two processes issued the same id, which leases "
+                    "forbid. Check that the cluster table was not changed by hand."
+                )
+            in_time = self._clock.acknowledged(made)
+        except InvalidRevisionError:
+            raise
+        except BaseException:
+            self._outcomes.leave(made, ())
+            raise
+        if not in_time:
+            self._outcomes.abort_own(made, ())
+            raise _TooSlow
+
+    # --- steps 6 to 9: write, read back, resolve ----------------------------------------------------------
+
+    def _write(self, made: int, plan: ChangeSet, doubt: _Doubt) -> None:
+        puts = plan.puts(made)
+        size = self._store.batch_rows
+        for at in range(0, len(puts), size):
+            part = puts[at : at + size]
+            again(
+                self._runtime,
+                lambda part=part: self._store.write(schema.NODES, part, durable=False),  # type: ignore[misc]
+                in_doubt=doubt.tell,
+            )
+
+    def _read_back(self, made: int, snapshot: Snapshot, plan: ChangeSet) -> Loss | None:
+        low = self._journal.low_bound_for(snapshot)
+        gets = [
+            Get(paths.key(row.path), columns=list(row.relied), since=low, versions=ALL_VERSIONS)
+            for row in plan.rows
+            if row.relied
+        ]
+        met: dict[int, tuple[str, Column]] = {}
+        size = self._store.batch_rows
+        for at in range(0, len(gets), size):
+            part = gets[at : at + size]
+            rows = again(self._runtime, lambda part=part: self._store.read(schema.NODES, part))  # type: ignore[misc]
+            for row in rows:
+                for cell in row.cells:
+                    version = cell.timestamp
+                    if version != made and version not in met and not self._journal.sees(snapshot, version):
+                        met[version] = (paths.path_of(row.key), (cell.family, cell.qualifier))
+        return self._resolve(made, met) if met else None
+
+    def _resolve(self, made: int, met: dict[int, tuple[str, Column]]) -> Loss | None:
+        trunk = sorted(version for version in met if not revision.is_branch(version))
+        head = self._journal.head
+        outcomes = self._outcomes.of_many([version for version in trunk if not self._journal.sees(head, version)])
+        for other in trunk:
+            path, column = met[other]
+            self._clock.observe(other)
+            outcome = outcomes.get(other, Outcome.COMMITTED)
+            if outcome is Outcome.ABSENT:
+                outcome = self._outcomes.bury_absent(other)
+            if outcome is Outcome.PENDING and self._outcomes.recover_if_over(other):
+                outcome = self._outcomes.of(other)
+            if outcome is Outcome.PENDING and other > made:
+                outcome = self._outcomes.abort_other(other)
+            if outcome is not Outcome.ABORTED:
+                return Loss(path, column, other, pending=outcome is Outcome.PENDING)
+        return None

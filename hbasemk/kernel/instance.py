@@ -1,0 +1,144 @@
+"""One instance: everything of the kernel that belongs to one opened repository, put together.
+
+The faces (``repository``, ``microkernel``) and the background work use the kernel through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from hbasemk.errors import StoreError, StoreUnusableError
+from hbasemk.kernel import revision, schema, settings
+from hbasemk.kernel.cache import DEFAULT_ENTRIES, NodeCache
+from hbasemk.kernel.calls import again
+from hbasemk.kernel.clock import IdClock
+from hbasemk.kernel.commit import CommitStatistics, Committer, Source
+from hbasemk.kernel.journal import Journal
+from hbasemk.kernel.lease import Lease
+from hbasemk.kernel.outcome import Outcome, Outcomes
+from hbasemk.kernel.reader import Reader
+from hbasemk.kernel.recovery import Recovery
+from hbasemk.kernel.runtime import Runtime
+from hbasemk.kernel.settings import Settings
+from hbasemk.kernel.snapshot import Snapshot
+from hbasemk.store.abc import Store
+
+ADVANCE_AFTER: Final = 500
+"""How many revisions join the sequence before the watermark is worth moving."""
+
+
+class Instance:
+    """A live view of one repository; ``store`` is not closed with it."""
+
+    def __init__(
+        self,
+        store: Store,
+        runtime: Runtime,
+        found: Settings,
+        journal: Journal,
+        *,
+        cache_entries: int = DEFAULT_ENTRIES,
+    ) -> None:
+        self.store = store
+        self.runtime = runtime
+        self.settings = found
+        self.journal = journal
+        self.cache = NodeCache(cache_entries)
+        journal.listeners.append(self.cache.arrived)
+        self.lease = Lease(store, runtime, found)
+        self.clock = IdClock(runtime, found, self.lease)
+        self.reader = Reader(store, runtime, journal, self.cache)
+        self.outcomes = Outcomes(store, runtime, journal, self.lease)
+        self.recovery = Recovery(store, runtime, journal, self.outcomes)
+        self._committer = Committer(store, runtime, self.clock, journal, self.reader, self.outcomes)
+        self._advanced_at = 0
+
+    @classmethod
+    def open(
+        cls,
+        store: Store,
+        runtime: Runtime,
+        *,
+        create: bool = True,
+        wanted: Settings | None = None,
+        cache_entries: int = DEFAULT_ENTRIES,
+    ) -> Instance:
+        """Open the repository that a store holds, creating it first where there is none (unless told not to).
+
+        Raises StoreUnusableError when there is none and ``create`` is False, or when its tables are not as they must
+        be; FormatError when it was written by a newer version.
+        """
+        if create:
+            found, watermark = settings.create(store, runtime, wanted or Settings())
+        else:
+            again(runtime, lambda: store.verify(schema.TABLES))
+            existing, level = again(runtime, lambda: settings.read(store))
+            if existing is None or level is None:
+                raise StoreUnusableError(f"there is no repository at {store.location}; create one first")
+            found, watermark = existing, level
+        journal = Journal(store, runtime, found, watermark)
+        again(runtime, journal.poll)
+        return cls(store, runtime, found, journal, cache_entries=cache_entries)
+
+    # --- snapshots ---------------------------------------------------------------------------------------
+
+    def poll(self) -> list[int]:
+        """See what others committed; the revisions that became visible by this call. One round trip if none."""
+        return again(self.runtime, self.journal.poll)
+
+    def head(self) -> Snapshot:
+        """What is visible now; no round trip."""
+        return self.journal.head
+
+    def at(self, wanted: int) -> Snapshot:
+        """The snapshot of a revision; raises UnknownRevisionError."""
+        return self.journal.find(wanted)
+
+    # --- commits -----------------------------------------------------------------------------------------
+
+    @property
+    def statistics(self) -> CommitStatistics:
+        """What this instance's commits met."""
+        return self._committer.statistics
+
+    def commit(self, make: Callable[[Snapshot], Source], message: str, *, patience: float, fresh: float) -> int:
+        """Commit on the head, again after conflicts; see :meth:`Committer.on_head`."""
+        return self._committer.on_head(make, message, patience, fresh)
+
+    def commit_on(self, snapshot: Snapshot, source: Source, message: str) -> int:
+        """Commit once on a given base; see :meth:`Committer.on_base`."""
+        return self._committer.on_base(snapshot, source, message)
+
+    def outcome(self, asked: int) -> Outcome:
+        """How a revision turned out, ending it first if this instance had to leave it."""
+        return self.outcomes.settled(asked)
+
+    # --- background work ---------------------------------------------------------------------------------
+
+    def tend(self) -> None:
+        """What every instance does now and then: renew its lease, end loose ends and dead writers' revisions,
+        move the watermark. No round trip when there is nothing to do. Raises StoreError and LeaseLostError.
+        """
+        if self.lease.due():
+            self.lease.renew()
+        self.outcomes.settle()
+        if self.journal.pending:
+            self.recovery.recover()
+        seen = len(self.journal)
+        if self.lease.held and seen - self._advanced_at >= ADVANCE_AFTER:
+            self._advanced_at = seen
+            self.recovery.advance()
+
+    def close(self) -> None:
+        """End what can be ended and give the machine id back; a store out of reach is no error here, since a lease
+        ends by itself and others then recover what this instance left."""
+        try:
+            self.outcomes.settle()
+            self.lease.release(self.clock.issued_ms)
+        except StoreError:
+            self.lease.forget()
+
+    def ids_end_ms(self) -> int:
+        """The ms since 1970 at which this repository's revision ids run out."""
+        return revision.last_moment_ms(self.settings.epoch_ms)

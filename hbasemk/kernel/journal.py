@@ -1,0 +1,278 @@
+"""The in-memory journal: this instance's ordered sequence of visible revisions, and how it polls for more.
+
+Polls scan from the highest key down to a bound below which nothing undecided can be or appear, so that what a poll
+adds is causally closed (I2) and nothing is ever missed (I3). See ``docs/protocol.md``, sections 3 and 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from hbasemk.errors import UnknownRevisionError
+from hbasemk.kernel import changes, revision, schema
+from hbasemk.kernel.calls import again
+from hbasemk.kernel.changes import RowChange
+from hbasemk.kernel.node import NodeState
+from hbasemk.kernel.runtime import Runtime
+from hbasemk.kernel.settings import Settings
+from hbasemk.kernel.snapshot import Snapshot
+from hbasemk.kernel.watermark import Watermark
+from hbasemk.store.abc import Get, Scan, Store, scan_all
+
+SCAN_BATCH: Final = 1000
+CHANGES_BATCH: Final = 200
+SETTLED: Final = -2
+"""The position of snapshots that lie wholly below the sequence; they use no cache."""
+CLOCK_DRIFT: Final = 0.001
+"""How much slower than ours the server's clock may run while nothing is heard from it."""
+
+
+class Arrival(NamedTuple):
+    """A revision that has just become visible in this instance, at ``position`` of its sequence.
+
+    For a revision of this instance's own, ``states`` holds the nodes it touched as they became (None: removed),
+    given that nothing after ``built_on``, the position it was built on, touched them too.
+    """
+
+    revision: int
+    position: int
+    changes: Sequence[RowChange]
+    states: Mapping[str, NodeState | None] | None = None
+    built_on: int = SETTLED
+
+
+class _Found(NamedTuple):
+    """What one scan saw."""
+
+    committed: list[int]
+    pending: set[int]
+    highest: int
+    server_ms: int
+
+
+class Journal:
+    """The sequence of visible revisions above the watermark that was loaded first.
+
+    ``listeners`` are called for every arrival, in order, before the arrival can be part of any snapshot; they must
+    not call the store.
+    """
+
+    def __init__(self, store: Store, runtime: Runtime, settings: Settings, watermark: Watermark) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._settings = settings
+        self._floor = watermark.revision
+        self._hidden = watermark.hidden
+        self._poll_lock = runtime.lock()
+        self._lock = runtime.lock()
+        self._sequence: list[int] = []
+        self._uppers: list[int] = []
+        self._positions: dict[int, int] = {}
+        self._pending: frozenset[int] = frozenset()
+        self._low_bound = watermark.revision + 1
+        self._server_offset: float | None = None
+        self._polls_started = 0
+        self._polled_at = float("-inf")
+        self._poll_begun = -1
+        self.listeners: list[Callable[[Arrival], None]] = []
+        self.highest_seen = watermark.revision
+        self._head = self._snapshot_at(-1)
+
+    # --- reading the sequence ----------------------------------------------------------------------------
+
+    @property
+    def head(self) -> Snapshot:
+        """The snapshot of everything that is visible in this instance now."""
+        return self._head
+
+    def __len__(self) -> int:
+        return len(self._sequence)
+
+    @property
+    def pending(self) -> frozenset[int]:
+        """The trunk revisions that the last poll found undecided."""
+        return self._pending
+
+    @property
+    def low_bound(self) -> int:
+        """No revision below this id can become visible any more, unless it is visible here already."""
+        return self._low_bound
+
+    @property
+    def floor(self) -> int:
+        """The watermark this instance started from; the sequence lies above it."""
+        return self._floor
+
+    def sees(self, snapshot: Snapshot, version: int) -> bool:
+        """Whether a cell of this version is visible in the snapshot."""
+        position = self._positions.get(version)
+        if position is not None:
+            return position <= snapshot.position
+        if version <= snapshot.floor and not version & revision.BRANCH_BIT:
+            return version not in self._hidden
+        return version in snapshot.own
+
+    def knows(self, version: int) -> bool:
+        """Whether the revision is in this instance's sequence."""
+        return version in self._positions
+
+    def since(self, snapshot: Snapshot) -> list[int]:
+        """The revisions that became visible here after the snapshot, in the order of the sequence."""
+        return self._sequence[max(snapshot.position, -1) + 1 :]
+
+    def low_bound_for(self, snapshot: Snapshot) -> int:
+        """No revision outside the snapshot that is committed, or still can be, has a lower id (step 7)."""
+        # The bound first: what joins the sequence after that is not below it.
+        low = self._low_bound
+        later = self.since(snapshot)
+        if later:
+            low = min(low, *later)
+        # A snapshot below the sequence excludes settled history above itself too.
+        return min(low, snapshot.floor + 1) if snapshot.floor < self._floor else low
+
+    def snapshot_of(self, wanted: int) -> Snapshot | None:
+        """The snapshot of a trunk revision in the sequence; None when this instance has not seen it."""
+        position = self._positions.get(wanted)
+        return None if position is None else self._snapshot_at(position)
+
+    def settled_snapshot(self, wanted: int) -> Snapshot:
+        """The snapshot of a committed revision at or below the watermark this instance started from."""
+        return Snapshot(wanted, -1 if wanted == self._floor else SETTLED, wanted, wanted, base=wanted)
+
+    def _snapshot_at(self, position: int) -> Snapshot:
+        if position < 0:
+            return self.settled_snapshot(self._floor)
+        last = self._sequence[position]
+        return Snapshot(last, position, self._floor, self._uppers[position], base=last)
+
+    # --- growing it --------------------------------------------------------------------------------------
+
+    def append_local(
+        self, made: int, touched: Sequence[RowChange], states: Mapping[str, NodeState | None], built_on: Snapshot
+    ) -> None:
+        """Step 11: this instance's own revision, committed just now, joins the sequence."""
+        with self._lock:
+            if made not in self._positions:
+                self._append(Arrival(made, len(self._sequence), touched, states, built_on.position))
+
+    def _append(self, arrival: Arrival) -> None:
+        made, position = arrival.revision, arrival.position
+        self._sequence.append(made)
+        self._uppers.append(max(made, self._uppers[-1] if self._uppers else self._floor))
+        self._positions[made] = position
+        for listener in self.listeners:
+            listener(arrival)
+        self.highest_seen = max(self.highest_seen, made)
+        self._head = self._snapshot_at(position)
+
+    def fresh(self, seconds: float) -> bool:
+        """Whether a poll began and ended within the last ``seconds``."""
+        return self._polled_at >= self._runtime.monotonic() - seconds
+
+    def poll(self) -> list[int]:
+        """See what others committed: one round trip when there is nothing new.
+
+        Returns the revisions that became visible by this call. When another thread's poll began after this call
+        was made, that one serves.
+        """
+        wanted = self._polls_started + 1
+        with self._poll_lock:
+            if self._poll_begun >= wanted:
+                return []
+            self._polls_started += 1
+            begun = self._polls_started
+            began = self._runtime.monotonic()
+            low = self._low_bound
+            found = self._scan(low)
+            new = sorted(found.committed)
+            touched = self._read_changes(new)
+            with self._lock:
+                for made in new:
+                    if made not in self._positions:
+                        self._append(Arrival(made, len(self._sequence), touched[made]))
+                self.highest_seen = max(self.highest_seen, found.highest)
+                self._pending = frozenset(made for made in found.pending if made not in self._positions)
+                self._raise_low_bound(began, found)
+            self._poll_begun = begun
+            self._polled_at = began
+            return new
+
+    def _scan(self, low: int) -> _Found:
+        committed: list[int] = []
+        pending: set[int] = set()
+        highest = server_ms = 0
+        scan = Scan(
+            None,
+            schema.revision_key(low - 1),
+            SCAN_BATCH,
+            reverse=True,
+            columns=(schema.COMMITTED, schema.ABORT),
+        )
+        for key, cells in scan_all(self._store, schema.JOURNAL, scan):
+            made = int.from_bytes(key, "big")
+            flags = {cell.qualifier: cell.value for cell in cells}
+            server_ms = max(server_ms, *(cell.timestamp for cell in cells))
+            highest = max(highest, made)
+            if revision.is_branch(made) or made in self._positions or flags.get(schema.ABORT[1]) == schema.YES:
+                continue
+            if flags.get(schema.COMMITTED[1]) == schema.YES:
+                committed.append(made)
+            else:
+                pending.add(made)
+        return _Found(committed, pending, highest, server_ms)
+
+    def _raise_low_bound(self, began: float, found: _Found) -> None:
+        # What this poll did not meet was created after it began. The server's clock had then reached every server
+        # time ever met plus the time since (less the drift), and an id lies within the skew of its row's creation.
+        if found.server_ms:
+            scanning = (self._runtime.monotonic() - began) * 1000 * (1 + CLOCK_DRIFT)
+            heard = found.server_ms - scanning - began * 1000 * (1 - CLOCK_DRIFT)
+            self._server_offset = heard if self._server_offset is None else max(self._server_offset, heard)
+        low = self._low_bound
+        if self._server_offset is not None:
+            server = self._server_offset + began * 1000 * (1 - CLOCK_DRIFT)
+            ms = int(server) - self._settings.epoch_ms - self._settings.max_clock_skew_ms - 1
+            if ms > 0:
+                low = max(low, revision.pack(min(ms, revision.MAX_MS), 0, 0))
+        if self._pending:
+            low = min(low, *self._pending)
+        self._low_bound = max(low, self._floor + 1)
+
+    def _read_changes(self, new: Sequence[int]) -> dict[int, list[RowChange]]:
+        found: dict[int, list[RowChange]] = {}
+        for at in range(0, len(new), CHANGES_BATCH):
+            gets = [Get(schema.revision_key(made), families=(schema.DATA,)) for made in new[at : at + CHANGES_BATCH]]
+            for row in self._store.read(schema.JOURNAL, gets):
+                found[int.from_bytes(row.key, "big")] = changes.decode(row.cells)
+        return found
+
+    # --- looking for one revision ------------------------------------------------------------------------
+
+    def find(self, wanted: int) -> Snapshot:
+        """The snapshot of a trunk revision, polling for it when it is not known yet (section 3).
+
+        Raises UnknownRevisionError when no poll can find it.
+        """
+        snapshot = self.snapshot_of(wanted)
+        if snapshot is None and wanted == self._floor:
+            return self.settled_snapshot(wanted)
+        if snapshot is None and not revision.is_branch(wanted):
+            if wanted > self._floor:
+                again(self._runtime, self.poll)
+                snapshot = self.snapshot_of(wanted)
+            elif self._is_committed(wanted):
+                snapshot = self.settled_snapshot(wanted)
+        if snapshot is None:
+            text = revision.to_text(wanted)
+            raise UnknownRevisionError(
+                f"revision {text} is not known in the repository at {self._store.location}: it was never committed on "
+                "trunk, belongs to another repository, or has been collected",
+                revision=text,
+            )
+        return snapshot
+
+    def _is_committed(self, wanted: int) -> bool:
+        get = Get(schema.revision_key(wanted), columns=(schema.COMMITTED,))
+        row = again(self._runtime, lambda: self._store.read(schema.JOURNAL, [get]))[0]
+        return any(cell.value == schema.YES for cell in row.cells) and wanted not in self._hidden

@@ -1,0 +1,215 @@
+"""A machine id, claimed as a lease so that no two processes ever issue the same revision id.
+
+A lease is an interval of *id time*: its holder issues only ids whose ms lie inside, and the next holder's interval
+starts where the last one ended. That alone keeps ids unique (I1), whatever any clock shows; the clocks only decide
+when a lease may be taken over.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from hbasemk.errors import FormatError, LeaseLostError, StoreUnusableError
+from hbasemk.kernel import revision, schema
+from hbasemk.kernel.calls import again
+from hbasemk.kernel.runtime import Runtime
+from hbasemk.kernel.settings import Settings
+from hbasemk.store.abc import Get, NewCell, Put, Row, Store
+
+PROBES_PER_READ: Final = 16
+_HEAD: Final = struct.Struct(">QQ16s")
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRecord:
+    """What the cluster table says of one machine id; ``start`` and ``end`` in ms since the repository's epoch."""
+
+    start: int
+    end: int
+    nonce: bytes
+    holder: str
+
+    def encode(self) -> bytes:
+        """The bytes of the lease cell."""
+        return _HEAD.pack(self.start, self.end, self.nonce) + self.holder.encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> LeaseRecord:
+        """Read a lease cell; raises FormatError if it is damaged."""
+        try:
+            start, end, nonce = _HEAD.unpack_from(data)
+            return cls(start, end, nonce, data[_HEAD.size :].decode())
+        except (struct.error, UnicodeDecodeError) as error:
+            raise FormatError(f"the lease {data[:60]!r} is damaged") from error
+
+
+def record_of(row: Row) -> LeaseRecord | None:
+    """The lease in a row of the cluster table, if there is one."""
+    for cell in row.cells:
+        if (cell.family, cell.qualifier) == schema.LEASE:
+            return LeaseRecord.decode(cell.value)
+    return None
+
+
+class ServerClock:
+    """What this process knows of the store's clock, measured once in a while and carried on monotonically."""
+
+    def __init__(self, store: Store, runtime: Runtime) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._low = self._high = 0.0
+        self.measured = False
+
+    def measure(self, row: bytes) -> None:
+        """Write a cell with the server's time and read it back: two round trips."""
+        put = Put(row, [NewCell(*schema.CLOCK, schema.YES)])
+        before = self._runtime.monotonic()
+        self._store.write(schema.CLUSTER, [put], durable=False)
+        answer = self._store.read(schema.CLUSTER, [Get(row, columns=(schema.CLOCK,))])[0]
+        after = self._runtime.monotonic()
+        if not answer.cells:
+            raise StoreUnusableError(f"the clock cell written to {self._store.location} cannot be read back")
+        server = answer.cells[0].timestamp
+        self._low = server - after * 1000
+        self._high = server + 1 - before * 1000
+        self.measured = True
+
+    def at_least(self, monotonic: float) -> float:
+        """The lowest time, in ms since 1970, that the server's clock can have shown at ``monotonic``."""
+        return self._low + monotonic * 1000
+
+    def at_most(self, monotonic: float) -> float:
+        """The highest time, in ms since 1970, that the server's clock can have shown at ``monotonic``."""
+        return self._high + monotonic * 1000
+
+
+class Lease:
+    """One instance's hold on a machine id. Claimed at the first commit, renewed in the background."""
+
+    def __init__(self, store: Store, runtime: Runtime, settings: Settings) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._settings = settings
+        self._lock = runtime.lock()
+        self._record: LeaseRecord | None = None
+        self.machine = 0
+        self.server = ServerClock(store, runtime)
+
+    @property
+    def held(self) -> bool:
+        """Whether a machine id is claimed (it may have to be renewed before the next id)."""
+        return self._record is not None
+
+    @property
+    def start(self) -> int:
+        """The first ms, since the repository's epoch, of which ids may be issued."""
+        return self._record.start if self._record else 0
+
+    @property
+    def end(self) -> int:
+        """The ms, since the repository's epoch, from which on no id may be issued without renewal."""
+        return self._record.end if self._record else 0
+
+    def due(self) -> bool:
+        """Whether a third of the lease is used up, so that it is time to renew."""
+        left = self.end - self._id_time()
+        return self.held and left < self._settings.lease_ms * 2 / 3
+
+    def claim(self) -> None:
+        """Take a machine id: the one preferred by the MAC, or the next that is free or whose lease is over.
+
+        Raises StoreUnusableError when all 65,536 are held.
+        """
+        with self._lock:
+            if self._record is not None:
+                return
+            preferred, holder = self._runtime.identity()
+            again(self._runtime, lambda: self.server.measure(schema.machine_key(preferred)))
+            for first in range(0, revision.MAX_MACHINE + 1, PROBES_PER_READ):
+                machines = [(preferred + first + n) & revision.MAX_MACHINE for n in range(PROBES_PER_READ)]
+                gets = [Get(schema.machine_key(machine), columns=(schema.LEASE,)) for machine in machines]
+                rows = again(self._runtime, lambda gets=gets: self._store.read(schema.CLUSTER, gets))  # type: ignore[misc]
+                for machine, row in zip(machines, rows, strict=True):
+                    found = record_of(row)
+                    if (found is None or self._is_over(found)) and self._take(machine, found, holder):
+                        return
+            raise StoreUnusableError(
+                f"all {revision.MAX_MACHINE + 1} machine ids of the repository at {self._store.location} are leased"
+            )
+
+    def renew(self, until: int = 0) -> None:
+        """Extend the lease, at least past the id time ``until``; raises LeaseLostError if another took it over."""
+        with self._lock:
+            record = self._record
+            if record is None:
+                raise self._lost()
+            again(self._runtime, lambda: self.server.measure(schema.machine_key(self.machine)))
+            end = max(self._id_time(), until, record.start) + self._settings.lease_ms
+            if not self._write(self.machine, record, LeaseRecord(record.start, end, record.nonce, record.holder)):
+                raise self._lost()
+
+    def release(self, issued: int) -> None:
+        """Give the machine id back, for closing; ``issued`` is the highest ms of which ids were issued."""
+        with self._lock:
+            record = self._record
+            if record is None:
+                return
+            self._record = None
+            end = min(record.end, max(self._id_time(), issued, record.start) + 1)
+            over = LeaseRecord(record.start, end, record.nonce, record.holder)
+            self._compare_and_set(self.machine, record, over)
+
+    def forget(self) -> None:
+        """Drop the claim without a call, as a forked child must: the parent goes on using it."""
+        self._record = None
+
+    def is_over(self, writer: int) -> bool:
+        """Whether the lease under which the revision ``writer`` was issued has ended. One round trip."""
+        machine = revision.machine_of(writer)
+        row = self._store.read(schema.CLUSTER, [Get(schema.machine_key(machine), columns=(schema.LEASE,))])[0]
+        record = record_of(row)
+        return record is None or record.start > revision.ms_of(writer) or self._is_over(record)
+
+    def _id_time(self) -> int:
+        return self._runtime.now_ms() - self._settings.epoch_ms
+
+    def _is_over(self, record: LeaseRecord) -> bool:
+        # Judged by the server's clock where it is known; the holder's own may be behind it by the allowed skew.
+        now = self._id_time()
+        if self.server.measured:
+            now = int(self.server.at_least(self._runtime.monotonic())) - self._settings.epoch_ms
+        return record.end + self._settings.max_clock_skew_ms <= now
+
+    def _take(self, machine: int, found: LeaseRecord | None, holder: str) -> bool:
+        start = max(self._id_time(), found.end if found else 0)
+        nonce = self._runtime.random.getrandbits(128).to_bytes(16, "big")
+        wanted = LeaseRecord(start, start + self._settings.lease_ms, nonce, holder)
+        return self._write(machine, found, wanted)
+
+    def _write(self, machine: int, found: LeaseRecord | None, wanted: LeaseRecord) -> bool:
+        if not self._compare_and_set(machine, found, wanted):
+            return False
+        self.machine = machine
+        self._record = wanted
+        return True
+
+    def _compare_and_set(self, machine: int, found: LeaseRecord | None, wanted: LeaseRecord) -> bool:
+        row = schema.machine_key(machine)
+        put = Put(row, [NewCell(*schema.LEASE, wanted.encode())])
+        expected = found.encode() if found else None
+        if again(self._runtime, lambda: self._store.check_and_write(schema.CLUSTER, schema.LEASE, expected, put)):
+            return True
+        # After a lost reply the second attempt finds the first one's value.
+        get = Get(row, columns=(schema.LEASE,))
+        return record_of(again(self._runtime, lambda: self._store.read(schema.CLUSTER, [get]))[0]) == wanted
+
+    def _lost(self) -> LeaseLostError:
+        self._record = None
+        return LeaseLostError(
+            f"another process took over machine id {self.machine:#06x} of the repository at {self._store.location}, "
+            "because this one did not renew its lease in time (it was paused, or the store was out of reach). The "
+            "commit was not made; the next one claims a new machine id.",
+            machine=self.machine,
+        )

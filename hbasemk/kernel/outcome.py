@@ -1,0 +1,172 @@
+"""How a revision turned out, and the compare-and-sets that decide it.
+
+Committing checks ``abort`` and aborting checks ``committed`` on the same journal row, so that a revision is never
+both and each may be sent again after a lost reply. A revision of this instance whose end could not be brought about
+is kept here until it can.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Sequence
+
+from hbasemk.errors import StoreError
+from hbasemk.kernel import changes, schema
+from hbasemk.kernel.calls import again
+from hbasemk.kernel.changes import RowChange
+from hbasemk.kernel.journal import Journal
+from hbasemk.kernel.lease import Lease
+from hbasemk.kernel.runtime import Runtime
+from hbasemk.store.abc import Column, Delete, Get, NewCell, Put, Row, Store
+
+
+class Outcome(enum.Enum):
+    """What a journal row says of its revision; ABSENT: there is no such row."""
+
+    PENDING = "pending"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    ABSENT = "absent"
+
+
+def outcome_of(row: Row) -> Outcome:
+    """The outcome that a journal row tells."""
+    flags = {cell.qualifier: cell.value for cell in row.cells}
+    if flags.get(schema.COMMITTED[1]) == schema.YES:
+        return Outcome.COMMITTED
+    if flags.get(schema.ABORT[1]) == schema.YES:
+        return Outcome.ABORTED
+    return Outcome.PENDING if flags else Outcome.ABSENT
+
+
+class Outcomes:
+    """Asks for, decides and cleans up after revisions, for one instance."""
+
+    def __init__(self, store: Store, runtime: Runtime, journal: Journal, lease: Lease) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._journal = journal
+        self._lease = lease
+        self._lock = runtime.lock()
+        self._left: dict[int, Sequence[RowChange]] = {}
+
+    # --- asking ------------------------------------------------------------------------------------------
+
+    def of(self, asked: int) -> Outcome:
+        """The outcome of one revision. One round trip."""
+        return self.of_many((asked,))[asked]
+
+    def of_many(self, asked: Sequence[int]) -> dict[int, Outcome]:
+        """The outcomes of many revisions, in one round trip (none for no revision)."""
+        if not asked:
+            return {}
+        gets = [Get(schema.revision_key(one), columns=(schema.COMMITTED, schema.ABORT)) for one in asked]
+        rows = again(self._runtime, lambda: self._store.read(schema.JOURNAL, gets))
+        return dict(zip(asked, map(outcome_of, rows), strict=True))
+
+    # --- deciding ----------------------------------------------------------------------------------------
+
+    def decide(self, which: int, unless: Column, then: Column) -> bool:
+        """One compare-and-set: if ``unless`` is still no, make ``then`` yes; may be sent again, and is."""
+        put = Put(schema.revision_key(which), [NewCell(*then, schema.YES)])
+        return again(self._runtime, lambda: self._store.check_and_write(schema.JOURNAL, unless, schema.NO, put))
+
+    def bury_absent(self, which: int) -> Outcome:
+        """Make sure that a revision without a journal row, whose cells were met, can never commit."""
+        self._bury(which)
+        return self.of(which)
+
+    def abort_other(self, which: int) -> Outcome:
+        """Abort somebody's pending revision unless it is committed by now; its writer rolls it back."""
+        if self.decide(which, schema.COMMITTED, schema.ABORT):
+            return Outcome.ABORTED
+        return self.of(which)
+
+    def abort_own(self, which: int, touched: Iterable[RowChange], *, clean: bool = True) -> Outcome:
+        """Abort a revision of this instance and delete exactly its cells; COMMITTED when it was decided before.
+
+        ``clean`` says that every reply to its writes was received, so that no cell of it can still arrive.
+        """
+        if not self.decide(which, schema.COMMITTED, schema.ABORT):
+            found = self.of(which)
+            if found is Outcome.COMMITTED:
+                return found
+            if found is Outcome.ABSENT:
+                # Its creation never arrived, or still may; a row that says "aborted" makes it fail.
+                self._bury(which)
+        self._sweep(which, touched, schema.SWEPT_CLEAN if clean else schema.SWEPT_IN_DOUBT)
+        return Outcome.ABORTED
+
+    def _bury(self, which: int) -> None:
+        put = Put(
+            schema.revision_key(which),
+            [NewCell(*schema.COMMITTED, schema.NO), NewCell(*schema.ABORT, schema.YES)],
+        )
+        if not again(self._runtime, lambda: self._store.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put)):
+            self.decide(which, schema.COMMITTED, schema.ABORT)
+
+    def _sweep(self, which: int, touched: Iterable[RowChange], by: bytes) -> None:
+        pending: list[Delete] = list(changes.deletes(touched, which))
+        size = self._store.batch_rows
+        for at in range(0, len(pending), size):
+            part = pending[at : at + size]
+            again(self._runtime, lambda part=part: self._store.delete(schema.NODES, part))  # type: ignore[misc]
+        put = Put(schema.revision_key(which), [NewCell(*schema.SWEPT, by)])
+        again(self._runtime, lambda: self._store.write(schema.JOURNAL, [put], durable=False))
+
+    # --- what dead writers left (section 6) ---------------------------------------------------------------
+
+    def recover_if_over(self, which: int) -> bool:
+        """Recover a pending revision if its writer's lease is over; returns whether it is decided now."""
+        if not self._lease.is_over(which):
+            return False
+        self.recover(which)
+        return True
+
+    def recover(self, which: int) -> Outcome:
+        """Abort a dead writer's revision unless it committed, and delete its cells. May be done by several at once."""
+        if not self.decide(which, schema.COMMITTED, schema.ABORT):
+            found = self.of(which)
+            if found is not Outcome.ABORTED:
+                return found
+        get = Get(schema.revision_key(which), families=(schema.DATA,))
+        row = again(self._runtime, lambda: self._store.read(schema.JOURNAL, [get]))[0]
+        if not any(cell.qualifier == schema.SWEPT[1] for cell in row.cells):
+            told = [cell for cell in row.cells if changes.is_chunk(cell.qualifier)]
+            self._sweep(which, changes.decode(told) if told else (), schema.SWEPT_IN_DOUBT)
+        return Outcome.ABORTED
+
+    # --- this instance's own loose ends -------------------------------------------------------------------
+
+    def leave(self, which: int, touched: Sequence[RowChange]) -> None:
+        """Remember a revision of this instance that could not be ended; :meth:`settle` will."""
+        with self._lock:
+            self._left[which] = touched
+
+    @property
+    def left(self) -> list[int]:
+        """The revisions that are still to be ended."""
+        return list(self._left)
+
+    def settle(self) -> None:
+        """End what was left: abort it, unless it turns out to be committed (polls then show it)."""
+        for which in list(self._left):
+            with self._lock:
+                touched = self._left.get(which)
+                if touched is None:
+                    continue
+                self.abort_own(which, touched, clean=False)
+                self._left.pop(which, None)
+
+    def settle_quietly(self) -> None:
+        """:meth:`settle`, leaving what cannot be reached yet for the next time."""
+        try:
+            self.settle()
+        except StoreError:
+            return
+
+    def settled(self, which: int) -> Outcome:
+        """How a revision ended, ending it first if it is one of those left here."""
+        if which in self._left:
+            self.settle()
+        return self.of(which)

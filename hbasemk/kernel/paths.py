@@ -1,0 +1,106 @@
+"""Paths and names of nodes, and their row keys.
+
+A row key is the depth as two bytes, then the path: the direct children of a node are one range of keys, and so is
+every level of a subtree.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hbasemk.errors import InvalidPathError
+
+ROOT: Final = "/"
+MAX_DEPTH: Final = 0xFFFF
+MAX_KEY: Final = 32_767
+
+
+def check_name(name: str) -> str:
+    """The name itself; raises InvalidPathError if no node or property can have it."""
+    if not isinstance(name, str) or not name or "/" in name or name in {".", ".."}:
+        raise InvalidPathError(f"{name!r} is no name; a name is any text without '/', not empty, not '.' or '..'")
+    return name
+
+
+def check_path(path: str) -> str:
+    """The path itself; raises InvalidPathError if no node can have it."""
+    if path == ROOT:
+        return path
+    if not isinstance(path, str) or not path.startswith("/"):
+        raise InvalidPathError(f"{path!r} is no path; paths are absolute, such as '/a/b'")
+    if path.endswith("/") or "//" in path:
+        raise InvalidPathError(f"{path!r} is no path; it has an empty name or a slash at its end")
+    if "/." in path:
+        for name in path[1:].split("/"):
+            check_name(name)
+    key(path)
+    return path
+
+
+def depth(path: str) -> int:
+    """How many names the path has; 0 for the root."""
+    return 0 if path == ROOT else path.count("/")
+
+
+def parent(path: str) -> str:
+    """The path of the parent; raises InvalidPathError for the root."""
+    if path == ROOT:
+        raise InvalidPathError("the root has no parent")
+    return path[: path.rindex("/")] or ROOT
+
+
+def name(path: str) -> str:
+    """The last name; empty for the root."""
+    return path[path.rindex("/") + 1 :]
+
+
+def join(path: str, child: str) -> str:
+    """The path of the child."""
+    return f"/{child}" if path == ROOT else f"{path}/{child}"
+
+
+def is_at_or_below(path: str, ancestor: str) -> bool:
+    """Whether ``path`` is ``ancestor`` or in its subtree."""
+    return ancestor == ROOT or path == ancestor or path.startswith(ancestor + "/")
+
+
+def rebase(path: str, source: str, target: str) -> str:
+    """What ``path``, at or below ``source``, is called when ``source`` becomes ``target``."""
+    tail = path[len(source) :] if source != ROOT else path
+    if not tail or tail == ROOT:
+        return target
+    return target + tail if target != ROOT else tail
+
+
+def encode(text: str) -> bytes:
+    """A name or path as bytes; lone surrogates, which JSON text may carry, are kept."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def decode(data: bytes) -> str:
+    """The inverse of :func:`encode`."""
+    return data.decode("utf-8", "surrogatepass")
+
+
+def key(path: str) -> bytes:
+    """The row key of a node; raises InvalidPathError when it would be too long or too deep."""
+    levels = 0 if path == ROOT else path.count("/")
+    data = path.encode("utf-8", "surrogatepass")
+    if levels > MAX_DEPTH or len(data) + 2 > MAX_KEY:
+        raise InvalidPathError(
+            f"the path {path[:60]!r}… has {levels} levels and {len(data)} bytes; at most {MAX_DEPTH} and {MAX_KEY - 2} "
+            "are possible"
+        )
+    return levels.to_bytes(2, "big") + data
+
+
+def path_of(row_key: bytes) -> str:
+    """The path of a row key."""
+    return row_key[2:].decode("utf-8", "surrogatepass")
+
+
+def level_range(path: str, level: int) -> tuple[bytes, bytes]:
+    """The row keys from (inclusive) and to (exclusive) of everything ``level`` ≥ 1 levels below ``path``."""
+    head = (depth(path) + level).to_bytes(2, "big")
+    prefix = head + (b"/" if path == ROOT else encode(path) + b"/")
+    return prefix, prefix[:-1] + b"0"

@@ -1,0 +1,227 @@
+"""Reading nodes and children at a snapshot, in as few round trips as the store allows.
+
+A read asks for the newest version of each column below the snapshot's upper end. Only where that version is not
+visible (pending, aborted, private, or later in the sequence) does a further call ask deeper, for those columns
+alone; so cost does not grow with a node's history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from hbasemk.errors import NodeDeletedError, NodeNotFoundError
+from hbasemk.kernel import paths, revision, schema
+from hbasemk.kernel.cache import NodeCache
+from hbasemk.kernel.calls import again
+from hbasemk.kernel.journal import Journal
+from hbasemk.kernel.node import NodeState, from_cells
+from hbasemk.kernel.runtime import Runtime
+from hbasemk.kernel.snapshot import Snapshot
+from hbasemk.store.abc import Cell, Column, Get, Page, Row, Scan, Store
+
+FIRST_DEPTH: Final = 4
+MAX_DEPTH: Final = 256
+CHILDREN_PAGE: Final = 10_000
+LEVEL_BATCH: Final = 1000
+
+
+class Reader:
+    """Reads at snapshots of one journal, through one cache."""
+
+    def __init__(self, store: Store, runtime: Runtime, journal: Journal, cache: NodeCache) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._journal = journal
+        self._cache = cache
+
+    # --- nodes -------------------------------------------------------------------------------------------
+
+    def node(self, snapshot: Snapshot, path: str) -> NodeState | None:
+        """The node at a path, None when there is none. No round trip from the cache, else one."""
+        entry = self._cache.get(path, snapshot)
+        if entry is not None:
+            return entry.state
+        return self.nodes(snapshot, (path,))[path]
+
+    def cached(self, snapshot: Snapshot, path: str) -> bool:
+        """Whether :meth:`node` needs no round trip."""
+        return self._cache.get(path, snapshot) is not None
+
+    def nodes(self, snapshot: Snapshot, wanted: Sequence[str]) -> dict[str, NodeState | None]:
+        """Many nodes at once; a round trip for each batch of those that are not cached."""
+        found: dict[str, NodeState | None] = {}
+        missing: list[str] = []
+        for path in dict.fromkeys(wanted):
+            entry = self._cache.get(path, snapshot)
+            if entry is None:
+                missing.append(path)
+            else:
+                found[path] = entry.state
+        size = self._store.batch_rows
+        before = snapshot.upper + 1
+        for at in range(0, len(missing), size):
+            part = missing[at : at + size]
+            rows = self._read([Get(paths.key(path), families=(schema.DATA,), before=before) for path in part])
+            for path, cells in zip(part, self._visible(snapshot, rows), strict=True):
+                state, _ = from_cells(path, cells)
+                found[path] = state
+                self._cache.put(path, snapshot, state)
+        return found
+
+    def require(self, snapshot: Snapshot, path: str) -> NodeState:
+        """The node at a path; raises NodeNotFoundError, or NodeDeletedError naming the revision that deleted it."""
+        state = self.node(snapshot, path)
+        if state is None:
+            raise self.missing(snapshot, path)
+        return state
+
+    def missing(self, snapshot: Snapshot, path: str) -> NodeNotFoundError:
+        """The error that tells why there is no node at a path. One round trip."""
+        rows = self._read([Get(paths.key(path), columns=(schema.DELETED,), before=snapshot.upper + 1)])
+        _, deleted = from_cells(path, self._visible(snapshot, rows)[0])
+        at = revision.to_text(snapshot.revision)
+        if deleted:
+            by = revision.to_text(deleted)
+            return NodeDeletedError(
+                f"there is no node at {path} in revision {at}: revision {by} deleted it",
+                path=path,
+                revision=at,
+                deleted_in=by,
+            )
+        return NodeNotFoundError(f"there is no node at {path} in revision {at}", path=path, revision=at)
+
+    # --- children ----------------------------------------------------------------------------------------
+
+    def children(self, snapshot: Snapshot, path: str, after: str | None = None, limit: int | None = None) -> list[str]:
+        """The names of a node's children, in the order of their UTF-8 bytes, at most ``limit`` after ``after``.
+
+        One round trip for up to 10,000. A node that does not exist has none.
+        """
+        names: list[str] = []
+        key = paths.key(path)
+        before = snapshot.upper + 1
+        start = None if after is None else paths.encode(after)
+        while limit is None or len(names) < limit:
+            size = CHILDREN_PAGE if limit is None else min(limit - len(names), CHILDREN_PAGE)
+            page = Get(key, page=Page(schema.CHILDREN, start, size), before=before)
+            life, row = self._read([Get(key, columns=(schema.DELETED,), before=before), page])
+            life_cells, cells = self._visible(snapshot, [life, row])
+            state, _ = from_cells(path, life_cells)
+            if state is None:
+                return []
+            names += [
+                paths.decode(cell.qualifier)
+                for cell in cells
+                if cell.value == schema.PRESENT and cell.timestamp >= state.created
+            ]
+            if len(row.cells) < size:
+                break
+            start = row.cells[-1].qualifier
+        return names
+
+    def levels(self, snapshot: Snapshot, path: str, depth: int | None = None) -> Iterator[list[NodeState]]:
+        """The subtree below a node, level by level and batch by batch, each batch in key order.
+
+        The node itself is not included. ``depth`` bounds the levels (None: all). One round trip per batch of up to
+        1000 rows and level; the level after the last is asked for once more, to see that it is empty.
+        """
+        level = 0
+        while depth is None or level < depth:
+            level += 1
+            any_row = False
+            for rows, nodes in self._level(snapshot, path, level):
+                any_row = any_row or rows > 0
+                if nodes:
+                    yield nodes
+            if not any_row:
+                return
+
+    def _level(self, snapshot: Snapshot, path: str, level: int) -> Iterator[tuple[int, list[NodeState]]]:
+        start, stop = paths.level_range(path, level)
+        while True:
+            scan = Scan(start, stop, LEVEL_BATCH, families=(schema.DATA,), before=snapshot.upper + 1)
+            rows = again(self._runtime, lambda scan=scan: self._store.scan(schema.NODES, scan))  # type: ignore[misc]
+            nodes = []
+            for row, cells in zip(rows, self._visible(snapshot, rows), strict=True):
+                state, _ = from_cells(paths.path_of(row.key), cells)
+                if state is not None:
+                    nodes.append(state)
+            yield len(rows), nodes
+            if len(rows) < LEVEL_BATCH:
+                return
+            start = rows[-1].key + b"\0"
+
+    # --- versions ----------------------------------------------------------------------------------------
+
+    def cells(self, snapshot: Snapshot, gets: Sequence[Get]) -> list[list[Cell]]:
+        """For each get its visible cells, one per column; ``before`` and ``versions`` of the gets are set here."""
+        upper = snapshot.upper + 1
+        return self._visible(snapshot, self._read([get._replace(before=upper, versions=1) for get in gets]))
+
+    def _read(self, gets: Sequence[Get]) -> list[Row]:
+        return again(self._runtime, lambda: self._store.read(schema.NODES, gets))
+
+    def _visible(self, snapshot: Snapshot, rows: Sequence[Row]) -> list[list[Cell]]:
+        sees = self._journal.sees
+        result: list[list[Cell]] = []
+        deeper: list[tuple[int, Cell]] = []
+        for number, row in enumerate(rows):
+            visible = []
+            for cell in row.cells:
+                if sees(snapshot, cell.timestamp):
+                    visible.append(cell)
+                else:
+                    deeper.append((number, cell))
+            result.append(visible)
+        if deeper:
+            self._look_deeper(snapshot, rows, result, deeper)
+        return result
+
+    def _look_deeper(
+        self,
+        snapshot: Snapshot,
+        rows: Sequence[Row],
+        result: list[list[Cell]],
+        deeper: list[tuple[int, Cell]],
+    ) -> None:
+        versions = FIRST_DEPTH
+        touched = {number for number, _ in deeper}
+        while deeper:
+            wanted: dict[int, dict[Column, int]] = {}
+            for number, cell in deeper:
+                wanted.setdefault(number, {})[cell.family, cell.qualifier] = cell.timestamp
+            gets = [
+                Get(rows[number].key, columns=list(columns), before=max(columns.values()), versions=versions)
+                for number, columns in wanted.items()
+            ]
+            deeper = []
+            for (number, columns), row in zip(wanted.items(), self._read(gets), strict=True):
+                deeper += self._pick(snapshot, number, columns, row, versions, result)
+            versions = min(versions * 4, MAX_DEPTH)
+        for number in touched:
+            result[number].sort(key=lambda cell: (cell.family, cell.qualifier))
+
+    def _pick(
+        self,
+        snapshot: Snapshot,
+        number: int,
+        columns: dict[Column, int],
+        row: Row,
+        versions: int,
+        result: list[list[Cell]],
+    ) -> list[tuple[int, Cell]]:
+        """Take each column's newest visible version; returns the last version of those that have to go on."""
+        seen: dict[Column, int] = {}
+        last: dict[Column, Cell] = {}
+        done: set[Column] = set()
+        for cell in row.cells:
+            column = (cell.family, cell.qualifier)
+            seen[column] = seen.get(column, 0) + 1
+            if column in done:
+                continue
+            last[column] = cell
+            if cell.timestamp < columns[column] and self._journal.sees(snapshot, cell.timestamp):
+                result[number].append(cell)
+                done.add(column)
+        return [(number, last[column]) for column in columns if column not in done and seen.get(column, 0) == versions]

@@ -1,0 +1,130 @@
+"""A repository's settings row: made once by whoever comes first, then read by everyone.
+
+Two that create the same repository at once end with one settings row (compare-and-set), and whoever finds the
+creation unfinished completes it: each of its steps may be made twice.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Final
+
+from hbasemk.errors import FormatError, StoreUnusableError
+from hbasemk.kernel import paths, revision, schema
+from hbasemk.kernel.calls import again
+from hbasemk.kernel.runtime import Runtime
+from hbasemk.kernel.watermark import Watermark
+from hbasemk.store.abc import Get, NewCell, Put, Store
+
+FORMAT: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What all instances of one repository must agree on. Times in ms."""
+
+    epoch_ms: int = revision.DEFAULT_EPOCH_MS
+    max_clock_skew_ms: int = 5_000
+    lease_ms: int = 10_000
+    root_revision: int = 0
+    format: int = FORMAT
+
+    def encode(self) -> bytes:
+        """The bytes of the settings cell."""
+        return json.dumps(
+            {
+                "format": self.format,
+                "epochMs": self.epoch_ms,
+                "maxClockSkewMs": self.max_clock_skew_ms,
+                "leaseMs": self.lease_ms,
+                "rootRevision": revision.to_text(self.root_revision),
+            }
+        ).encode()
+
+    @classmethod
+    def decode(cls, data: bytes, location: str) -> Settings:
+        """Read a settings cell; raises FormatError for a newer format or damaged data."""
+        try:
+            fields = json.loads(data)
+            found = int(fields["format"])
+            if found > FORMAT:
+                raise FormatError(
+                    f"the repository at {location} has format {found}, and this version of hbasemk knows formats up to "
+                    f"{FORMAT}; use a newer version"
+                )
+            return cls(
+                epoch_ms=int(fields["epochMs"]),
+                max_clock_skew_ms=int(fields["maxClockSkewMs"]),
+                lease_ms=int(fields["leaseMs"]),
+                root_revision=revision.from_text(fields["rootRevision"]),
+                format=found,
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise FormatError(f"the settings of the repository at {location} are damaged: {data[:200]!r}") from error
+
+
+def read(store: Store) -> tuple[Settings | None, Watermark | None]:
+    """The settings and the watermark; None for what is not there yet. One round trip."""
+    row = store.read(schema.CLUSTER, [Get(schema.SETTINGS_ROW, columns=(schema.SETTINGS, schema.WATERMARK))])[0]
+    settings: Settings | None = None
+    watermark: Watermark | None = None
+    for cell in row.cells:
+        if cell.qualifier == schema.SETTINGS[1]:
+            settings = Settings.decode(cell.value, store.location)
+        else:
+            watermark = Watermark.decode(cell.value)
+    return settings, watermark
+
+
+def create(store: Store, runtime: Runtime, wanted: Settings) -> tuple[Settings, Watermark]:
+    """Make the repository unless it exists, completing a creation that was interrupted.
+
+    ``wanted.root_revision`` is chosen here. Returns the settings that hold, which are not the wanted ones when the
+    repository was there before.
+    """
+    again(runtime, lambda: store.create_tables(schema.TABLES))
+    settings, watermark = again(runtime, lambda: read(store))
+    if settings is None:
+        made = Settings(
+            epoch_ms=wanted.epoch_ms,
+            max_clock_skew_ms=wanted.max_clock_skew_ms,
+            lease_ms=wanted.lease_ms,
+            root_revision=revision.pack(runtime.now_ms() - wanted.epoch_ms, 0, 0),
+        )
+        put = Put(schema.SETTINGS_ROW, [NewCell(*schema.SETTINGS, made.encode())])
+        again(runtime, lambda: store.check_and_write(schema.CLUSTER, schema.SETTINGS, None, put))
+        settings, watermark = again(runtime, lambda: read(store))
+    if settings is None:
+        raise StoreUnusableError(f"the settings written to {store.location} cannot be read back")
+    if watermark is None:
+        watermark = _complete(store, runtime, settings)
+    return settings, watermark
+
+
+def _complete(store: Store, runtime: Runtime, settings: Settings) -> Watermark:
+    root = settings.root_revision
+    node = Put(
+        paths.key(paths.ROOT),
+        [
+            NewCell(*schema.DELETED, schema.ALIVE, root),
+            NewCell(*schema.LAST_REVISION, schema.TOUCHED, root),
+        ],
+    )
+    again(runtime, lambda: store.write(schema.NODES, [node]))
+    journal = Put(
+        schema.revision_key(root),
+        [
+            NewCell(*schema.COMMITTED, schema.YES),
+            NewCell(*schema.ABORT, schema.NO),
+            NewCell(*schema.MESSAGE, b"created"),
+        ],
+    )
+    again(runtime, lambda: store.check_and_write(schema.JOURNAL, schema.COMMITTED, None, journal))
+    first = Watermark(root, frozenset())
+    put = Put(schema.SETTINGS_ROW, [NewCell(*schema.WATERMARK, first.encode())])
+    again(runtime, lambda: store.check_and_write(schema.CLUSTER, schema.WATERMARK, None, put))
+    _, watermark = again(runtime, lambda: read(store))
+    if watermark is None:
+        raise StoreUnusableError(f"the watermark written to {store.location} cannot be read back")
+    return watermark

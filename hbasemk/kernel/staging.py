@@ -1,0 +1,278 @@
+"""A snapshot with changes on top: operations applied in order, each seeing the ones before it.
+
+Staging validates, and yields what step 6 of the protocol writes and what step 7 reads back. Nodes are loaded from
+the snapshot when an operation needs them, those that are known beforehand in one batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from hbasemk.errors import InvalidChangeError, NodeExistsError, NodeNotFoundError
+from hbasemk.kernel import paths, revision, values
+from hbasemk.kernel.node import NodeState
+from hbasemk.kernel.operations import (
+    AddNode,
+    CopyNode,
+    Increment,
+    MoveNode,
+    Operation,
+    RemoveNode,
+    SetProperty,
+)
+from hbasemk.kernel.reader import Reader
+from hbasemk.kernel.snapshot import Snapshot
+
+
+class StagedNode:
+    """One node as the operations so far have left it.
+
+    ``base`` is its state in the snapshot. ``fresh``: its life began here. ``written`` holds the properties written
+    (None: removed) and ``children`` the child columns written; ``kids`` every staged node right below.
+    """
+
+    __slots__ = ("base", "children", "exists", "fresh", "kids", "loaded", "path", "written")
+
+    def __init__(self, path: str, base: NodeState | None) -> None:
+        self.path = path
+        self.base = base
+        self.exists = base is not None
+        self.fresh = False
+        self.loaded = False
+        self.written: dict[str, bytes | None] = {}
+        self.children: dict[str, bool] = {}
+        self.kids: dict[str, StagedNode] = {}
+
+    def encoded(self, name: str) -> bytes | None:
+        """The stored bytes of a property as it now is, None when it has none."""
+        if name in self.written:
+            return self.written[name]
+        return self.base.encoded.get(name) if self.base and not self.fresh else None
+
+    def all_encoded(self) -> dict[str, bytes]:
+        """All properties as they now are."""
+        found = dict(self.base.encoded) if self.base and not self.fresh else {}
+        for name, data in self.written.items():
+            if data is None:
+                found.pop(name, None)
+            else:
+                found[name] = data
+        return found
+
+    def write(self, name: str, data: bytes | None) -> None:
+        """Set (None: remove) a property; setting what the snapshot has writes nothing."""
+        before = self.base.encoded.get(name) if self.base and not self.fresh else None
+        if data == before:
+            self.written.pop(name, None)
+        else:
+            self.written[name] = data
+
+    @property
+    def dirty(self) -> bool:
+        """Whether anything of this node differs from the snapshot."""
+        return self.exists != (self.base is not None) or self.fresh or bool(self.written) or bool(self.children)
+
+
+class Staging:
+    """The overlay of one commit over one snapshot."""
+
+    def __init__(self, reader: Reader, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self._reader = reader
+        self._nodes: dict[str, StagedNode] = {}
+
+    # --- reading -----------------------------------------------------------------------------------------
+
+    def find(self, path: str) -> StagedNode | None:
+        """The node at a path as it now is, None when there is none."""
+        node = self._node(path)
+        return node if node.exists else None
+
+    def children(self, path: str) -> list[str]:
+        """The names of a node's children as they now are, in the order of their UTF-8 bytes."""
+        node = self.find(path)
+        if node is None:
+            return []
+        names = set() if node.fresh or node.base is None else set(self._reader.children(self.snapshot, path))
+        for name, kid in node.kids.items():
+            if kid.exists:
+                names.add(name)
+            else:
+                names.discard(name)
+        return sorted(names, key=paths.encode)
+
+    def subtree(self, path: str) -> Iterator[StagedNode]:
+        """The node and everything below it as they now are, parents before children."""
+        top = self._require(path)
+        self._load_subtree(top)
+        pending = [top]
+        while pending:
+            node = pending.pop()
+            yield node
+            pending += [kid for kid in node.kids.values() if kid.exists]
+
+    def staged(self) -> Iterator[StagedNode]:
+        """Every node that differs from the snapshot."""
+        return (node for node in self._nodes.values() if node.dirty)
+
+    def _node(self, path: str) -> StagedNode:
+        node = self._nodes.get(path)
+        if node is None:
+            self._load((path,))
+            node = self._nodes[path]
+        return node
+
+    def _load(self, wanted: Sequence[str]) -> None:
+        missing = [path for path in dict.fromkeys(wanted) if path not in self._nodes]
+        for path, state in self._reader.nodes(self.snapshot, missing).items():
+            self._put(path, state)
+
+    def _put(self, path: str, state: NodeState | None) -> StagedNode:
+        node = self._nodes.get(path)
+        if node is None:
+            node = self._nodes[path] = StagedNode(path, state)
+        return node
+
+    def _load_subtree(self, top: StagedNode) -> None:
+        if top.loaded or top.base is None:
+            return
+        for level in self._reader.levels(self.snapshot, top.path):
+            for state in level:
+                node = self._put(state.path, state)
+                self._nodes[paths.parent(state.path)].kids[paths.name(state.path)] = node
+                node.loaded = True
+        top.loaded = True
+
+    def _require(self, path: str) -> StagedNode:
+        node = self.find(path)
+        if node is None:
+            if self._nodes[path].base is not None:
+                raise NodeNotFoundError(
+                    f"there is no node at {path} any more: an earlier operation of this commit removed it",
+                    path=path,
+                    revision=revision.to_text(self.snapshot.revision),
+                )
+            raise self._reader.missing(self.snapshot, path)
+        return node
+
+    # --- operations --------------------------------------------------------------------------------------
+
+    def apply(self, operations: Sequence[Operation]) -> None:
+        """Apply operations in order; raises what is wrong with the first that cannot be done.
+
+        The nodes that they are known to need are loaded in one batch.
+
+        The errors are NodeNotFoundError, NodeExistsError, InvalidChangeError, InvalidPathError and
+        InvalidValueError. After an error the staging must not be used further.
+        """
+        self._load(needed(operations))
+        for operation in operations:
+            if isinstance(operation, SetProperty):
+                self._set(operation)
+            elif isinstance(operation, AddNode):
+                self._add(operation)
+            elif isinstance(operation, Increment):
+                self._increment(operation)
+            elif isinstance(operation, RemoveNode):
+                self._remove(operation.path)
+            elif isinstance(operation, MoveNode):
+                self._move(operation)
+            else:
+                self._copy(operation.source, operation.target)
+
+    def _set(self, operation: SetProperty) -> None:
+        node = self._require(operation.path)
+        paths.check_name(operation.name)
+        node.write(operation.name, None if operation.value is None else values.encode(operation.value))
+
+    def _add(self, operation: AddNode) -> None:
+        node = self._begin(operation.path)
+        for name, value in operation.properties.items():
+            paths.check_name(name)
+            node.written[name] = values.encode(value)
+
+    def _increment(self, operation: Increment) -> None:
+        node = self._require(operation.path)
+        paths.check_name(operation.name)
+        data = node.encoded(operation.name)
+        current = 0 if data is None else values.decode(data)
+        if isinstance(current, bool) or not isinstance(current, (int, float)):
+            raise InvalidChangeError(
+                f"property {operation.name!r} of {operation.path} cannot be incremented: it is {current!r}, no number",
+                path=operation.path,
+            )
+        if isinstance(operation.amount, bool) or not isinstance(operation.amount, (int, float)):
+            raise InvalidChangeError(
+                f"property {operation.name!r} of {operation.path} cannot be incremented by {operation.amount!r}",
+                path=operation.path,
+            )
+        node.write(operation.name, values.encode(current + operation.amount))
+
+    def _begin(self, path: str) -> StagedNode:
+        """Begin a node's life: its parent must exist, it must not."""
+        paths.check_path(path)
+        if path == paths.ROOT:
+            raise NodeExistsError("the root always exists and cannot be added", path=path, revision=None)
+        node = self._node(path)
+        if node.exists:
+            raise NodeExistsError(
+                f"there already is a node at {path} in revision {revision.to_text(self.snapshot.revision)}",
+                path=path,
+                revision=revision.to_text(self.snapshot.revision),
+            )
+        above = self._require(paths.parent(path))
+        name = paths.name(path)
+        above.kids[name] = node
+        above.children[name] = True
+        node.exists = node.fresh = True
+        node.written = {}
+        node.children = {}
+        return node
+
+    def _remove(self, path: str) -> None:
+        if path == paths.ROOT:
+            raise InvalidChangeError("the root cannot be removed", path=path)
+        paths.check_path(path)
+        node = self._require(path)
+        for below in list(self.subtree(path)):
+            below.exists = below.fresh = False
+            below.written = {}
+            below.children = {}
+        above = self._require(paths.parent(path))
+        above.kids[paths.name(path)] = node
+        if node.base is None:
+            above.children.pop(paths.name(path), None)
+        else:
+            above.children[paths.name(path)] = False
+
+    def _move(self, operation: MoveNode) -> None:
+        source, target = operation
+        if source == paths.ROOT:
+            raise InvalidChangeError("the root cannot be moved", path=source)
+        if paths.is_at_or_below(target, source):
+            raise InvalidChangeError(f"{source} cannot be moved to {target}, which is itself or below it", path=source)
+        self._copy(source, target)
+        self._remove(source)
+
+    def _copy(self, source: str, target: str) -> None:
+        paths.check_path(source)
+        paths.check_path(target)
+        # What was there before: a copy into the source's own subtree does not copy itself.
+        before = [(node.path, node.all_encoded()) for node in self.subtree(source)]
+        for path, encoded in before:
+            self._begin(paths.rebase(path, source, target)).written.update(encoded)
+
+
+def needed(operations: Iterable[Operation]) -> list[str]:
+    """The paths whose nodes the operations will ask for first."""
+    wanted: list[str] = []
+    for operation in operations:
+        if isinstance(operation, (MoveNode, CopyNode)):
+            wanted += (operation.source, operation.target)
+            if operation.target != paths.ROOT:
+                wanted.append(paths.parent(operation.target))
+        else:
+            wanted.append(operation.path)
+            if isinstance(operation, (AddNode, RemoveNode)) and operation.path != paths.ROOT:
+                wanted.append(paths.parent(operation.path))
+    return [paths.check_path(path) for path in dict.fromkeys(wanted)]

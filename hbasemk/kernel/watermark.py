@@ -1,0 +1,32 @@
+"""The watermark: up to which revision the journal is settled for good.
+
+Every trunk revision at or below it is decided, and what aborted is swept from ``nodes``; so a cell at or below it is
+visible, but for the ids in ``hidden``: revisions that somebody else than their writer aborted, whose cells a paused
+writer may still bring (``docs/protocol.md``, sections 3 and 6).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hbasemk.errors import FormatError
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """``revision``: the highest settled id; ``hidden``: aborted ids at or below it that must stay invisible."""
+
+    revision: int
+    hidden: frozenset[int]
+
+    def encode(self) -> bytes:
+        """The bytes of the watermark cell: the revision, then the hidden ids, 8 bytes each."""
+        return b"".join(number.to_bytes(8, "big") for number in (self.revision, *sorted(self.hidden)))
+
+    @classmethod
+    def decode(cls, data: bytes) -> Watermark:
+        """Read a watermark cell; raises FormatError if it is damaged."""
+        if not data or len(data) % 8:
+            raise FormatError(f"the watermark has {len(data)} bytes, which is no multiple of 8; it is damaged")
+        numbers = [int.from_bytes(data[at : at + 8], "big") for at in range(0, len(data), 8)]
+        return cls(numbers[0], frozenset(numbers[1:]))

@@ -1,0 +1,295 @@
+"""The Pythonic face: a repository, its snapshots, and the nodes in them."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Final, TypeVar
+
+from hbasemk.background import Background
+from hbasemk.errors import ClosedError, PropertyNotFoundError
+from hbasemk.kernel import paths, revision
+from hbasemk.kernel.cache import DEFAULT_ENTRIES
+from hbasemk.kernel.commit import CommitStatistics, Source
+from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.node import NodeState
+from hbasemk.kernel.outcome import Outcome
+from hbasemk.kernel.settings import Settings
+from hbasemk.kernel.snapshot import Snapshot as Prefix
+from hbasemk.kernel.values import Value
+from hbasemk.store.abc import Store
+from hbasemk.system import SystemRuntime
+from hbasemk.transaction import Transaction
+
+T = TypeVar("T")
+
+DEFAULT_POLL_INTERVAL: Final = 0.2
+DEFAULT_PATIENCE: Final = 60.0
+
+
+class Node(Mapping[str, Value]):
+    """A node in a snapshot: a read-only mapping of property names to values."""
+
+    __slots__ = ("_snapshot", "_state")
+
+    def __init__(self, snapshot: Snapshot, state: NodeState) -> None:
+        self._snapshot = snapshot
+        self._state = state
+
+    @property
+    def path(self) -> str:
+        """Where the node is."""
+        return self._state.path
+
+    @property
+    def name(self) -> str:
+        """The last name of the path; empty for the root."""
+        return paths.name(self._state.path)
+
+    @property
+    def created(self) -> str:
+        """The revision that began this node's life."""
+        return revision.to_text(self._state.created)
+
+    @property
+    def revision(self) -> str:
+        """The revision that touched this node last (its properties, or which children it has)."""
+        return revision.to_text(self._state.revision)
+
+    @property
+    def children(self) -> list[str]:
+        """The names of all children, in the order of their UTF-8 bytes. One round trip for each 10,000."""
+        return self._snapshot.children(self._state.path)
+
+    def child(self, name: str) -> Node:
+        """The child of this name; raises NodeNotFoundError."""
+        return self._snapshot[paths.join(self._state.path, name)]
+
+    def __getitem__(self, name: str) -> Value:
+        try:
+            value = self._state.properties[name]
+        except KeyError:
+            raise PropertyNotFoundError(
+                f"the node {self._state.path} has no property {name!r} in revision {self._snapshot.revision}",
+                path=self._state.path,
+                name=name,
+            ) from None
+        return list(value) if isinstance(value, list) else value
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._state.encoded
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._state.encoded)
+
+    def __len__(self) -> int:
+        return len(self._state.encoded)
+
+    def __repr__(self) -> str:
+        return f"<Node {self._state.path} {dict(self)!r}>"
+
+
+class Snapshot(Mapping[str, Node]):
+    """The tree at one revision, as a read-only mapping of paths to nodes. It never changes."""
+
+    __slots__ = ("_instance", "prefix")
+
+    def __init__(self, instance: Instance, prefix: Prefix) -> None:
+        self._instance = instance
+        self.prefix = prefix
+
+    @property
+    def revision(self) -> str:
+        """The revision's id as text."""
+        return revision.to_text(self.prefix.revision)
+
+    def __getitem__(self, path: str) -> Node:
+        return Node(self, self._instance.reader.require(self.prefix, paths.check_path(path)))
+
+    def __contains__(self, path: object) -> bool:
+        return isinstance(path, str) and self._instance.reader.node(self.prefix, paths.check_path(path)) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return (node.path for node in self.walk())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self.walk())
+
+    def __bool__(self) -> bool:
+        return True
+
+    def nodes(self, wanted: Sequence[str]) -> dict[str, Node | None]:
+        """Many nodes at once, None for those that are not there; one round trip for each 1000."""
+        found = self._instance.reader.nodes(self.prefix, [paths.check_path(path) for path in wanted])
+        return {path: None if state is None else Node(self, state) for path, state in found.items()}
+
+    def children(self, path: str, after: str | None = None, limit: int | None = None) -> list[str]:
+        """Names of children after the name ``after``, at most ``limit``; raises NodeNotFoundError."""
+        names = self._instance.reader.children(self.prefix, paths.check_path(path), after, limit)
+        if not names:
+            self._instance.reader.require(self.prefix, path)
+        return names
+
+    def walk(self, path: str = paths.ROOT, depth: int | None = None) -> Iterator[Node]:
+        """The node and its subtree down to ``depth`` levels below it (None: all), level by level.
+
+        Each level comes in the order of its paths' bytes, in batches of up to 1000 nodes a round trip. Raises
+        NodeNotFoundError.
+        """
+        top = self._instance.reader.require(self.prefix, paths.check_path(path))
+        yield Node(self, top)
+        for batch in self._instance.reader.levels(self.prefix, path, depth):
+            for state in batch:
+                yield Node(self, state)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Snapshot) and self.prefix == other.prefix)
+
+    def __hash__(self) -> int:
+        return hash(self.prefix.revision)
+
+    def __repr__(self) -> str:
+        return f"<Snapshot {self.revision}>"
+
+
+class Repository:
+    """An opened repository. Safe to be used by many threads, and by a forked child (which becomes an instance of
+    its own at its first use). Use it as a context manager, or call :meth:`close`.
+
+    ``poll_interval`` is in seconds; 0 polls on demand only. ``patience`` is how many seconds :meth:`run` goes on
+    retrying after conflicts. ``cache_entries`` bounds the node cache. ``settings`` count only where a repository is
+    created.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        create: bool = True,
+        poll_interval: float = DEFAULT_POLL_INTERVAL,
+        patience: float = DEFAULT_PATIENCE,
+        cache_entries: int = DEFAULT_ENTRIES,
+        settings: Settings | None = None,
+        owns_store: bool = True,
+    ) -> None:
+        self.store = store
+        self._owns_store = owns_store
+        self._poll_interval = poll_interval
+        self._patience = patience
+        self._cache_entries = cache_entries
+        self._closed = False
+        self._lock = threading.Lock()
+        self._begin(create, settings)
+
+    def _begin(self, create: bool, settings: Settings | None) -> None:
+        self._runtime = SystemRuntime()
+        self._kernel = Instance.open(
+            self.store, self._runtime, create=create, wanted=settings, cache_entries=self._cache_entries
+        )
+        self._background = Background(self._kernel, self._poll_interval) if self._poll_interval > 0 else None
+        self._pid = os.getpid()
+
+    @property
+    def instance(self) -> Instance:
+        """The kernel under this face; in a forked child a new one, with its own lease."""
+        if self._closed:
+            raise ClosedError(f"the repository at {self.store.location} has been closed")
+        if self._pid != os.getpid():
+            # Another thread of the parent may have held the lock at the fork; a child starts with one thread.
+            self._lock = threading.Lock()
+            self._begin(create=False, settings=None)
+        return self._kernel
+
+    # --- reading -----------------------------------------------------------------------------------------
+
+    @property
+    def head(self) -> Snapshot:
+        """The newest snapshot of this instance; no round trip. :meth:`refresh` looks for what others committed."""
+        instance = self.instance
+        return Snapshot(instance, instance.head())
+
+    def at(self, wanted: str) -> Snapshot:
+        """The snapshot of a revision, in text form; polls if it is not known yet.
+
+        Raises InvalidRevisionError and UnknownRevisionError.
+        """
+        instance = self.instance
+        return Snapshot(instance, instance.at(revision.from_text(wanted)))
+
+    def refresh(self) -> Snapshot:
+        """The newest snapshot after asking the store for what others committed. One round trip if nothing new."""
+        self.instance.poll()
+        return self.head
+
+    # --- changing ----------------------------------------------------------------------------------------
+
+    def transaction(self, message: str = "", base: Snapshot | None = None) -> Transaction:
+        """Changes on the head (or on ``base``) that are committed together when the ``with`` block ends.
+
+        Whatever became visible after that snapshot and touches the same columns is a ConflictError; :meth:`run`
+        repeats instead. Polls first unless a poll has just been made.
+        """
+        instance = self.instance
+        if base is None and not instance.journal.fresh(self._poll_interval * 2):
+            instance.poll()
+        return Transaction(instance, instance.head() if base is None else base.prefix, message)
+
+    def run(self, change: Callable[[Transaction], T], message: str = "", patience: float | None = None) -> T:
+        """Call ``change`` with a transaction, commit it, and repeat both after a conflict.
+
+        It may be called many times, so its effects should be those on the transaction only. Returns what its last
+        call returned. Raises ConflictError after ``patience`` seconds, and what ``change`` and the commit raise.
+        """
+        instance = self.instance
+        results: list[T] = []
+
+        def attempt(prefix: Prefix) -> Source:
+            transaction = Transaction(instance, prefix, message)
+            results[:] = [change(transaction)]
+            return transaction.source()
+
+        instance.commit(
+            attempt,
+            message,
+            patience=self._patience if patience is None else patience,
+            fresh=self._poll_interval * 2,
+        )
+        return results[0]
+
+    def outcome(self, asked: str) -> Outcome:
+        """How a revision turned out, for CommitUnknownError; ends it first if this instance left it undecided."""
+        return self.instance.outcome(revision.from_text(asked))
+
+    @property
+    def statistics(self) -> CommitStatistics:
+        """How many commits and conflicts this instance has had."""
+        return self.instance.statistics
+
+    # --- the end -----------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End background work and free everything; idempotent. Later calls raise ClosedError."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        if self._pid == os.getpid():
+            if self._background is not None:
+                self._background.stop()
+            self._kernel.close()
+            self._runtime.close()
+        if self._owns_store:
+            self.store.close()
+
+    def __enter__(self) -> Repository:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Repository {self.store.location}>"

@@ -1,0 +1,167 @@
+"""Transactions: changes collected in order, validated and committed together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+
+from hbasemk.errors import ClosedError, PropertyNotFoundError
+from hbasemk.kernel import changeset, paths, revision
+from hbasemk.kernel.changeset import ChangeSet
+from hbasemk.kernel.commit import Source
+from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.operations import (
+    AddNode,
+    CopyNode,
+    Increment,
+    MoveNode,
+    Operation,
+    RemoveNode,
+    SetProperty,
+)
+from hbasemk.kernel.snapshot import Snapshot
+from hbasemk.kernel.staging import StagedNode, Staging
+from hbasemk.kernel.values import PropertyValue, Value, decode
+
+
+class Transaction:
+    """Changes on one snapshot. Reading from it shows the snapshot with the changes so far.
+
+    Changes are collected without a round trip and validated together when the transaction commits, or when it is
+    first read from after them; an error then names the path and nothing is changed. A transaction belongs to one
+    thread. Made by :meth:`Repository.transaction` and :meth:`Repository.run`.
+    """
+
+    def __init__(self, instance: Instance, snapshot: Snapshot, message: str) -> None:
+        self._instance = instance
+        self._snapshot = snapshot
+        self._message = message
+        self._operations: list[Operation] = []
+        self._staged = 0
+        self._staging: Staging | None = None
+        self._done = False
+        self._revision: int | None = None
+
+    # --- changes -----------------------------------------------------------------------------------------
+
+    def add(self, path: str, properties: Mapping[str, PropertyValue] | None = None) -> None:
+        """Add a node; its parent must exist (or be added before), it must not."""
+        self._take(AddNode(paths.check_path(path), dict(properties or {})))
+
+    def set(self, path: str, name: str, value: PropertyValue | None) -> None:
+        """Set a property of an existing node; None removes it."""
+        self._take(SetProperty(paths.check_path(path), paths.check_name(name), value))
+
+    def unset(self, path: str, name: str) -> None:
+        """Remove a property; removing one that is not there is no error."""
+        self.set(path, name, None)
+
+    def update(self, path: str, properties: Mapping[str, PropertyValue | None]) -> None:
+        """Set many properties of an existing node; None removes one."""
+        for name, value in properties.items():
+            self.set(path, name, value)
+
+    def increment(self, path: str, name: str, amount: int | float = 1) -> None:
+        """Add to a number property; an absent one counts as 0."""
+        self._take(Increment(paths.check_path(path), paths.check_name(name), amount))
+
+    def remove(self, path: str) -> None:
+        """Remove a node with its subtree."""
+        self._take(RemoveNode(paths.check_path(path)))
+
+    def move(self, source: str, target: str) -> None:
+        """Move a node with its subtree; the target must not exist, its parent must."""
+        self._take(MoveNode(paths.check_path(source), paths.check_path(target)))
+
+    def copy(self, source: str, target: str) -> None:
+        """Copy a node with its subtree; the target must not exist, its parent must."""
+        self._take(CopyNode(paths.check_path(source), paths.check_path(target)))
+
+    def _take(self, operation: Operation) -> None:
+        if self._done:
+            raise ClosedError("this transaction is over; begin another one")
+        self._operations.append(operation)
+
+    # --- reading -----------------------------------------------------------------------------------------
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a node, with the changes so far."""
+        return self._look(path) is not None
+
+    def get(self, path: str, name: str, default: Value | None = None) -> Value | None:
+        """A property with the changes so far, ``default`` if the node or the property is not there."""
+        node = self._look(path)
+        data = None if node is None else node.encoded(name)
+        return default if data is None else decode(data)
+
+    def properties(self, path: str) -> dict[str, Value]:
+        """All properties of a node with the changes so far; raises NodeNotFoundError."""
+        node = self._look(path)
+        if node is None:
+            raise self._instance.reader.missing(self._snapshot, path)
+        return {name: decode(data) for name, data in node.all_encoded().items()}
+
+    def children(self, path: str) -> list[str]:
+        """The names of a node's children with the changes so far; raises NodeNotFoundError."""
+        if self._look(path) is None:
+            raise self._instance.reader.missing(self._snapshot, path)
+        return self._stage().children(path)
+
+    def __getitem__(self, key: tuple[str, str]) -> Value:
+        path, name = key
+        found = self.properties(path)
+        if name not in found:
+            raise PropertyNotFoundError(f"the node {path} has no property {name!r}", path=path, name=name)
+        return found[name]
+
+    def __contains__(self, path: object) -> bool:
+        return isinstance(path, str) and self.exists(path)
+
+    def _look(self, path: str) -> StagedNode | None:
+        return self._stage().find(paths.check_path(path))
+
+    def _stage(self) -> Staging:
+        if self._staging is None:
+            self._staging = Staging(self._instance.reader, self._snapshot)
+        fresh = self._operations[self._staged :]
+        self._staged = len(self._operations)
+        if fresh:
+            self._staging.apply(fresh)
+        return self._staging
+
+    # --- the end -----------------------------------------------------------------------------------------
+
+    @property
+    def revision(self) -> str | None:
+        """The revision that the commit made; None before, and the base's when nothing was changed."""
+        return None if self._revision is None else revision.to_text(self._revision)
+
+    def source(self) -> Source:
+        """End the collecting: the operations as they are, or, if the transaction was read from, what they made."""
+        self._done = True
+        if self._staging is None:
+            return self._operations
+        return self._build
+
+    def _build(self) -> ChangeSet:
+        return changeset.build(self._stage())
+
+    def commit(self) -> str:
+        """Commit now; what the ``with`` block does at its end. Returns the revision in text form.
+
+        Raises ConflictError, CommitUnknownError, what is wrong with the changes, and the store's errors.
+        """
+        if self._done:
+            raise ClosedError("this transaction is over; begin another one")
+        self._revision = self._instance.commit_on(self._snapshot, self.source(), self._message)
+        return revision.to_text(self._revision)
+
+    def __enter__(self) -> Transaction:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None and not self._done:
+            self.commit()
+        self._done = True
