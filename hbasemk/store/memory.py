@@ -1,0 +1,322 @@
+"""Cells in this process's memory: the reference implementation, and the model that other stores are compared with.
+
+One lock makes every call atomic as a whole, which is more than the contract asks for. A row that has no cells left
+is no row. Nothing is shared between processes: a forked child works on its own copy.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
+from threading import Lock
+from typing import Final
+
+from sortedcontainers import SortedDict
+
+from hbasemk.errors import ClosedError, StoreUnusableError
+from hbasemk.store.abc import (
+    MAX_TIMESTAMP,
+    Cell,
+    CellVersion,
+    Column,
+    Delete,
+    Get,
+    NewCell,
+    Page,
+    Put,
+    Row,
+    Scan,
+    Store,
+    Table,
+)
+
+_TIMESTAMP: Final = itemgetter(2)
+_FEW: Final = 16
+"""Up to so many new columns are put in their places one by one; more are sorted in."""
+
+
+def real_clock() -> int:
+    """The wall clock in ms since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+class _Row:
+    """The cells of one row: by column, the oldest version first; ``order`` holds the columns sorted."""
+
+    __slots__ = ("order", "versions")
+
+    def __init__(self) -> None:
+        self.order: list[Column] = []
+        self.versions: dict[Column, list[Cell]] = {}
+
+    def put(self, cells: Iterable[NewCell], now: int, bound: int) -> None:
+        added: list[Column] = []
+        for family, qualifier, value, given in cells:
+            column = (family, qualifier)
+            cell = Cell(family, qualifier, now if given is None else given, value)
+            kept = self.versions.get(column)
+            if kept is None:
+                self.versions[column] = [cell]
+                added.append(column)
+                continue
+            if cell.timestamp > kept[-1].timestamp:
+                kept.append(cell)
+            else:
+                at = bisect_left(kept, cell.timestamp, key=_TIMESTAMP)
+                if kept[at].timestamp == cell.timestamp:
+                    kept[at] = cell
+                else:
+                    kept.insert(at, cell)
+            if len(kept) > bound:
+                del kept[0]
+        if len(added) <= _FEW:
+            for column in added:
+                insort(self.order, column)
+        else:
+            self.order += added
+            self.order.sort()
+
+    def delete(self, cells: Iterable[CellVersion]) -> None:
+        for family, qualifier, timestamp in cells:
+            column = (family, qualifier)
+            kept = self.versions.get(column, [])
+            at = bisect_left(kept, timestamp, key=_TIMESTAMP)
+            if at < len(kept) and kept[at].timestamp == timestamp:
+                del kept[at]
+                if not kept:
+                    del self.versions[column]
+                    del self.order[bisect_left(self.order, column)]
+
+    def columns_of(self, get: Get | Scan, page: Page | None) -> Iterable[Column]:
+        """The columns that are asked for, sorted; some of them may not be there."""
+        if get.columns is not None:
+            return sorted(set(get.columns))
+        if page is not None:
+            after = (page.family, page.after or b"")
+            return self._family(page.family, (bisect_left if page.after is None else bisect_right)(self.order, after))
+        if get.families is not None:
+            return (
+                column
+                for family in sorted(set(get.families))
+                for column in self._family(family, bisect_left(self.order, (family, b"")))
+            )
+        return self.order
+
+    def _family(self, family: bytes, at: int) -> Iterable[Column]:
+        order = self.order
+        while at < len(order) and order[at][0] == family:
+            yield order[at]
+            at += 1
+
+    def select(self, get: Get | Scan, page: Page | None = None) -> list[Cell]:
+        since, before, versions = get.since, get.before, get.versions
+        limit = MAX_TIMESTAMP if page is None else page.limit
+        found: list[Cell] = []
+        for column in self.columns_of(get, page):
+            if len(found) >= limit:
+                break
+            kept = self.versions.get(column)
+            if kept is None:
+                continue
+            newest = kept[-1]
+            if versions == 1 and since <= newest.timestamp < before:
+                found.append(newest)
+                continue
+            end = bisect_left(kept, before, key=_TIMESTAMP)
+            begin = max(bisect_left(kept, since, key=_TIMESTAMP), end - versions)
+            found += reversed(kept[begin:end])
+        return found if page is None else found[:limit]
+
+
+class _Table:
+    """One table: its rows in the order of their keys, and how many versions a column keeps."""
+
+    __slots__ = ("families", "name", "rows", "versions")
+
+    def __init__(self, table: Table) -> None:
+        self.name = table.name
+        self.families = frozenset(table.families)
+        self.versions = table.versions
+        self.rows: SortedDict[bytes, _Row] = SortedDict()
+
+    def check_families(self, families: Iterable[bytes]) -> None:
+        for family in families:
+            if family not in self.families:
+                raise StoreUnusableError(
+                    f"table {self.name!r} has no column family {family!r}; it has {sorted(self.families)}"
+                )
+
+    def check_selection(self, get: Get | Scan, page: Page | None = None) -> None:
+        if get.columns is not None:
+            self.check_families([column[0] for column in get.columns])
+        elif page is not None:
+            self.check_families((page.family,))
+        elif get.families is not None:
+            self.check_families(get.families)
+
+    def put(self, put: Put, now: int) -> None:
+        row = self.rows.get(put.row)
+        if row is None:
+            row = self.rows[put.row] = _Row()
+        row.put(put.cells, now, self.versions)
+
+
+class MemoryStore(Store):
+    """A store in memory; gone with the object.
+
+    ``clock`` gives the server's time in ms since 1970.
+
+    It does what HBase does, where the contract is silent too: a compare-and-set whose put takes the server's time is
+    stamped with the checked cell's time when that is later; an empty value of the checked column counts as absent.
+    One thing differs: HBase hides a later put of an exact version that was deleted (and of a row that was
+    deleted) until its next major compaction; here the put is there at once. The contract leaves this open, so
+    nothing may rely on either.
+    """
+
+    def __init__(self, clock: Callable[[], int] = real_clock) -> None:
+        self._clock = clock
+        self._lock = Lock()
+        self._tables: dict[str, _Table] = {}
+        self._closed = False
+
+    @property
+    def location(self) -> str:
+        """Where the cells live, for messages."""
+        return "memory"
+
+    def create_tables(self, tables: Sequence[Table]) -> None:
+        """Create what is missing, then verify; see the contract."""
+        with self._lock:
+            self._check_open()
+            for table in tables:
+                if table.name not in self._tables:
+                    self._tables[table.name] = _Table(table)
+            self._verify(tables)
+
+    def verify(self, tables: Sequence[Table]) -> None:
+        """Raises StoreUnusableError for a table that is missing, or has other settings."""
+        with self._lock:
+            self._check_open()
+            self._verify(tables)
+
+    def drop_tables(self, tables: Sequence[Table]) -> None:
+        """Remove tables with what they hold."""
+        with self._lock:
+            self._check_open()
+            for table in tables:
+                self._tables.pop(table.name, None)
+
+    def read(self, table: str, gets: Sequence[Get]) -> list[Row]:
+        """One row per get, all of them of one moment."""
+        with self._lock:
+            found = self._table(table)
+            rows = []
+            for get in gets:
+                found.check_selection(get, get.page)
+                row = found.rows.get(get.row)
+                rows.append(Row(get.row, [] if row is None else row.select(get, get.page)))
+            return rows
+
+    def scan(self, table: str, scan: Scan) -> list[Row]:
+        """The first rows of a range, all of them of one moment."""
+        with self._lock:
+            found = self._table(table)
+            found.check_selection(scan)
+            if scan.reverse:
+                keys = found.rows.irange(scan.stop, scan.start, (False, True), reverse=True)
+            else:
+                keys = found.rows.irange(scan.start, scan.stop, (True, False))
+            rows: list[Row] = []
+            for key in keys:
+                if len(rows) >= scan.limit:
+                    break
+                cells = found.rows[key].select(scan)
+                if cells:
+                    rows.append(Row(key, cells))
+            return rows
+
+    def write(self, table: str, puts: Sequence[Put], *, durable: bool = True) -> None:  # noqa: ARG002 - never durable
+        """Write cells, all of them at one moment."""
+        self.check_puts(puts)
+        with self._lock:
+            found = self._table(table)
+            for put in puts:
+                found.check_families([cell.family for cell in put.cells])
+            now = self._clock()
+            for put in puts:
+                found.put(put, now)
+
+    def check_and_write(
+        self,
+        table: str,
+        column: Column,
+        expected: bytes | None,
+        put: Put,
+        *,
+        durable: bool = True,  # noqa: ARG002 - never durable
+    ) -> bool:
+        """Write ``put`` if the newest value of ``column`` is ``expected``."""
+        self.check_puts((put,))
+        with self._lock:
+            found = self._table(table)
+            found.check_families([column[0], *(cell.family for cell in put.cells)])
+            now = self._clock()
+            row = found.rows.get(put.row)
+            kept = None if row is None else row.versions.get(column)
+            value = None
+            if kept:
+                value = kept[-1].value
+                now = max(now, kept[-1].timestamp)
+            if (value or None) != (expected or None):
+                return False
+            found.put(put, now)
+            return True
+
+    def delete(self, table: str, deletes: Sequence[Delete]) -> None:
+        """Delete exactly these cell versions."""
+        with self._lock:
+            found = self._table(table)
+            for delete in deletes:
+                found.check_families([cell.family for cell in delete.cells])
+            for delete in deletes:
+                row = found.rows.get(delete.row)
+                if row is not None:
+                    row.delete(delete.cells)
+                    if not row.order:
+                        del found.rows[delete.row]
+
+    def delete_rows(self, table: str, rows: Sequence[bytes]) -> None:
+        """Delete whole rows."""
+        with self._lock:
+            found = self._table(table)
+            for key in rows:
+                found.rows.pop(key, None)
+
+    def close(self) -> None:
+        """Free everything; idempotent."""
+        with self._lock:
+            self._closed = True
+            self._tables = {}
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("this memory store is closed; what it held is gone")
+
+    def _table(self, name: str) -> _Table:
+        self._check_open()
+        found = self._tables.get(name)
+        if found is None:
+            raise StoreUnusableError(f"there is no table {name!r} in memory; create_tables makes it")
+        return found
+
+    def _verify(self, tables: Sequence[Table]) -> None:
+        for table in tables:
+            found = self._table(table.name)
+            found.check_families(table.families)
+            if found.versions != table.versions:
+                raise StoreUnusableError(
+                    f"table {table.name!r} in memory has versions={found.versions}, and versions={table.versions} "
+                    "is needed; drop the table or use another store"
+                )
