@@ -1,0 +1,18 @@
+#!/bin/bash
+# gateway stop: kills the Thrift2 gateway as a crash would, and keeps it away.   gateway start: brings it back.
+set -eu
+run=${HBASEMK_RUN:-/run/hbasemk}
+case "${1:-}" in
+stop)
+    touch "$run/thrift2.stopped"
+    kill -9 "$(cat "$run/thrift2.pid")"
+    ;;
+start)
+    touch "$run/thrift2.restart"
+    rm -f "$run/thrift2.stopped"
+    ;;
+*)
+    echo "usage: gateway stop|start" >&2
+    exit 2
+    ;;
+esac
