@@ -7,14 +7,17 @@ that exclude each other on its journal row. Of two that conflict at most one get
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias, Union
 
 from hbasemk.errors import (
     CommitUnknownError,
     ConflictError,
+    InvalidChangeError,
     InvalidRevisionError,
+    NodeExistsError,
+    NodeNotFoundError,
     StoreError,
 )
 from hbasemk.kernel import changes, changeset, paths, revision, schema
@@ -30,10 +33,12 @@ from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.snapshot import Snapshot
 from hbasemk.kernel.staging import Staging
 from hbasemk.kernel.staging import needed as staging_needs
-from hbasemk.store.abc import ALL_VERSIONS, Column, Get, NewCell, Put, Store
+from hbasemk.store.abc import ALL_VERSIONS, Column, Get, NewCell, Put, Row, Store
 
 FIRST_BACK_OFF: Final = 0.002
 LONGEST_BACK_OFF: Final = 0.25
+FEW_VERSIONS: Final = 4
+"""How many versions of a column are read back at first: our own, the snapshot's, and room for some others."""
 
 Source: TypeAlias = Union[Sequence[Operation], Callable[[], ChangeSet]]  # noqa: UP007 - evaluated at run time on 3.10
 """What a commit is made of: operations still to be staged, or a function that yields the staged change set."""
@@ -68,6 +73,10 @@ class _Doubt:
         self.lost = True
 
 
+def _versions_of(relied: Iterable[Column]) -> int:
+    return ALL_VERSIONS if schema.LAST_REVISION in relied else FEW_VERSIONS
+
+
 class _TooSlow(Exception):
     """The journal row was acknowledged too late; a new id may do better."""
 
@@ -100,9 +109,20 @@ class Committer:
         back_off = FIRST_BACK_OFF
         if not self._journal.fresh(fresh):
             again(self._runtime, self._journal.poll)
+        current = False
         while True:
             snapshot = self._journal.head
-            lost = self._attempt(snapshot, make(snapshot), message)
+            try:
+                lost = self._attempt(snapshot, make(snapshot), message)
+            except (NodeNotFoundError, NodeExistsError, InvalidChangeError):
+                # Perhaps only because this head is a poll old: then the newest one decides.
+                if current:
+                    raise
+                current = True
+                again(self._runtime, self._journal.poll)
+                if self._journal.head == snapshot:
+                    raise
+                continue
             if isinstance(lost, int):
                 return lost
             error = self._conflict(*lost)
@@ -112,6 +132,7 @@ class Committer:
             back_off = min(back_off * 2, LONGEST_BACK_OFF)
             self._wait_for(lost[1], deadline)
             again(self._runtime, self._journal.poll)
+            current = True
 
     def on_base(self, snapshot: Snapshot, source: Source, message: str) -> int:
         """Commit operations, or what was built of them, on ``snapshot``, once.
@@ -309,21 +330,50 @@ class Committer:
     def _read_back(self, made: int, snapshot: Snapshot, plan: ChangeSet) -> Loss | None:
         low = self._journal.low_bound_for(snapshot)
         gets = [
-            Get(paths.key(row.path), columns=list(row.relied), since=low, versions=ALL_VERSIONS)
+            Get(paths.key(row.path), columns=list(row.relied), since=low, versions=_versions_of(row.relied))
             for row in plan.rows
             if row.relied
         ]
         met: dict[int, tuple[str, Column]] = {}
         size = self._store.batch_rows
         for at in range(0, len(gets), size):
-            part = gets[at : at + size]
-            rows = again(self._runtime, lambda part=part: self._store.read(schema.NODES, part))  # type: ignore[misc]
-            for row in rows:
-                for cell in row.cells:
-                    version = cell.timestamp
-                    if version != made and version not in met and not self._journal.sees(snapshot, version):
-                        met[version] = (paths.path_of(row.key), (cell.family, cell.qualifier))
+            part: Sequence[Get] = gets[at : at + size]
+            while part:
+                rows = again(self._runtime, lambda part=part: self._store.read(schema.NODES, part))  # type: ignore[misc]
+                part = self._meet(made, snapshot, part, rows, met)
         return self._resolve(made, met) if met else None
+
+    def _meet(
+        self,
+        made: int,
+        snapshot: Snapshot,
+        gets: Sequence[Get],
+        rows: Sequence[Row],
+        met: dict[int, tuple[str, Column]],
+    ) -> list[Get]:
+        """Collect the versions outside the snapshot; returns what has to be read deeper.
+
+        A column that is relied on by whoever writes it needs no look below its newest version in the snapshot: that
+        one is committed, so whatever is lower, outside and not aborted has lost to it or will. Everybody writes
+        ``lastRevision`` without relying on it: there all versions count (``docs/decisions/0004-read-back.md``).
+        """
+        deeper: list[Get] = []
+        for get, row in zip(gets, rows, strict=True):
+            seen: dict[Column, int] = {}
+            for cell in row.cells:
+                version = cell.timestamp
+                column = (cell.family, cell.qualifier)
+                if version != made and self._journal.sees(snapshot, version):
+                    seen[column] = ALL_VERSIONS
+                    continue
+                count = seen.get(column, 0)
+                seen[column] = count + 1 if count < ALL_VERSIONS else count
+                if version != made and version not in met and (count < ALL_VERSIONS or column == schema.LAST_REVISION):
+                    met[version] = (paths.path_of(row.key), column)
+            more = [column for column, count in seen.items() if count == get.versions]
+            if more and get.versions < ALL_VERSIONS:
+                deeper.append(get._replace(columns=more, versions=ALL_VERSIONS))
+        return deeper
 
     def _resolve(self, made: int, met: dict[int, tuple[str, Column]]) -> Loss | None:
         trunk = sorted(version for version in met if not revision.is_branch(version))
