@@ -4,7 +4,8 @@ A new store's test class is its ``open_store`` fixture and nothing else::
 
     class TestMyStore(StoreConformance):
         @pytest.fixture(scope="class")
-        def open_store(self):
+        @classmethod
+        def open_store(cls):
             yield lambda: MyStore(...)   # each call: one more handle on the same data
 
 It needs the ``testing`` extra. Nothing of the contract in ``hbasemk.store.abc`` is left out, and nothing is tested
@@ -13,7 +14,10 @@ that the contract leaves open.
 
 import pytest
 
-pytest.register_assert_rewrite(__name__)
+pytest.register_assert_rewrite(
+    *(f"{__name__}.{part}" for part in ["base", "bounds", "cells", "compare", "concurrency"]),
+    *(f"{__name__}.{part}" for part in ["machine", "scans", "schema", "wide"]),
+)
 
 from hbasemk.testing.store.base import OpenStore, Tables  # noqa: E402
 from hbasemk.testing.store.suite import StoreConformance  # noqa: E402

@@ -91,30 +91,35 @@ class Base:
     """How many handles the tests with several of them use."""
 
     @pytest.fixture(scope="class")
-    def open_store(self) -> Iterator[OpenStore]:
+    @classmethod
+    def open_store(cls) -> Iterator[OpenStore]:
         """Yields a function that opens one more handle on the same data."""
         raise NotImplementedError("a subclass of StoreConformance gives the fixture open_store")
 
     @pytest.fixture(scope="class")
-    def handles(self, open_store: OpenStore) -> Iterator[list[Store]]:
+    @classmethod
+    def handles(cls, open_store: OpenStore) -> Iterator[list[Store]]:
         """Several handles on the same data."""
-        opened = [open_store() for _ in range(self.HANDLES)]
+        opened = [open_store() for _ in range(cls.HANDLES)]
         yield opened
         for handle in opened:
             handle.close()
 
     @pytest.fixture(scope="class")
-    def store(self, handles: list[Store]) -> Store:
+    @classmethod
+    def store(cls, handles: list[Store]) -> Store:
         """The handle that most tests use."""
         return handles[0]
 
     @pytest.fixture(scope="class")
-    def prefix(self) -> str:
+    @classmethod
+    def prefix(cls) -> str:
         """What the names of this run's tables begin with."""
         return f"conformance_{os.urandom(4).hex()}_"
 
     @pytest.fixture(scope="class")
-    def tables(self, store: Store, prefix: str) -> Iterator[Tables]:
+    @classmethod
+    def tables(cls, store: Store, prefix: str) -> Iterator[Tables]:
         """The tables that the tests of the class share; dropped at its end."""
         made = Tables(
             many=Table(prefix + "many", (C, D), ALL_VERSIONS),
@@ -126,7 +131,8 @@ class Base:
         store.drop_tables(made)
 
     @pytest.fixture(scope="class")
-    def numbers(self) -> Iterator[int]:
+    @classmethod
+    def numbers(cls) -> Iterator[int]:
         """Counts through the tests of the class."""
         return itertools.count()
 

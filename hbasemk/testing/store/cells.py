@@ -93,9 +93,7 @@ class Cells(Base):
     ) -> None:
         qualifiers = [b"a", b"aa", b"a\x00", b"a\xff", b"B", b"\x00", b"\xff", b"\x7f", b"\x80", b"b"]
         for at in (2, 1, 3):
-            store.write(
-                tables.many.name, [put(row, dict.fromkeys(qualifiers, b"v"), at, family) for family in (D, C)]
-            )
+            store.write(tables.many.name, [put(row, dict.fromkeys(qualifiers, b"v"), at, family) for family in (D, C)])
         found = read(store, tables.many, Get(row, versions=ALL_VERSIONS))
         assert [(cell.family, cell.qualifier, cell.timestamp) for cell in found] == [
             (family, qualifier, at) for family in (C, D) for qualifier in sorted(qualifiers) for at in (3, 2, 1)

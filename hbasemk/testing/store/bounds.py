@@ -1,0 +1,120 @@
+"""What no store can keep is refused before anything is written, and a closed store says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from hbasemk.errors import ClosedError, LimitError, StoreUnusableError
+from hbasemk.store.abc import MAX_TIMESTAMP, CellVersion, Delete, Get, NewCell, Put, Scan, Store
+from hbasemk.testing.store.base import Base, D, OpenStore, Tables, put, read, values
+
+
+class Bounds(Base):
+    """Limits, unknown tables, closing."""
+
+    def _refused(self, store: Store, row: bytes) -> dict[str, Put]:
+        limits = store.limits
+        return {
+            "a cell over the limit": put(row, {b"q": bytes(limits.cell + 1)}, 1),
+            "an empty row key": put(b"", {b"q": b"x"}, 1),
+            "a row key over the limit": put(row + bytes(limits.row_key + 1 - len(row)), {b"q": b"x"}, 1),
+            "a qualifier over the limit": put(row, {bytes(limits.row_key + 1): b"x"}, 1),
+            "a put without cells": Put(row, []),
+            "a negative timestamp": put(row, {b"q": b"x"}, -1),
+            "the timestamp that means now": put(row, {b"q": b"x"}, MAX_TIMESTAMP),
+            "a timestamp of 65 bits": put(row, {b"q": b"x"}, 2**64),
+        }
+
+    @pytest.mark.parametrize(
+        "what",
+        [
+            "a cell over the limit",
+            "an empty row key",
+            "a row key over the limit",
+            "a qualifier over the limit",
+            "a put without cells",
+            "a negative timestamp",
+            "the timestamp that means now",
+            "a timestamp of 65 bits",
+        ],
+    )
+    def test_what_cannot_be_kept_is_refused_before_anything_is_written(
+        self, store: Store, tables: Tables, row: bytes, what: str
+    ) -> None:
+        bad = self._refused(store, row)[what]
+        good = put(row, {b"good": b"x"}, 1)
+        with pytest.raises(LimitError):
+            store.write(tables.many.name, [good, bad])
+        with pytest.raises(LimitError):
+            store.check_and_write(tables.many.name, (D, b"good"), None, bad)
+        if bad.cells and bad.row == row:
+            with pytest.raises(LimitError):
+                store.check_and_write(tables.many.name, (D, b"good"), None, Put(row, [*good.cells, *bad.cells]))
+        assert values(store, tables.many, row) == {}
+        # And the handle is as usable as before.
+        store.write(tables.many.name, [good])
+        assert values(store, tables.many, row) == {b"good": b"x"}
+
+    def test_what_is_just_within_the_limits_is_kept(self, store: Store, tables: Tables, row: bytes) -> None:
+        value = b"\x00\xff" * (store.limits.cell // 2) + b"x" * (store.limits.cell % 2)
+        store.write(tables.many.name, [put(row, {b"q": value, b"r": b"beside it"}, 1)])
+        assert values(store, tables.many, row) == {b"q": value, b"r": b"beside it"}
+        long = row + b"\xff" * (store.limits.row_key - len(row))
+        store.write(tables.many.name, [put(long, {b"q": b"long"}, 1)])
+        assert values(store, tables.many, long) == {b"q": b"long"}
+        assert [found.key for found in store.scan(tables.many.name, Scan(long, None, 1))] == [long]
+
+    def test_a_long_qualifier_is_kept(self, store: Store, tables: Tables, row: bytes) -> None:
+        name = b"n" * (store.limits.row_key - len(row))
+        store.write(tables.many.name, [Put(row, [NewCell(D, name, b"x", 1)])])
+        assert [cell.qualifier for cell in read(store, tables.many, Get(row))] == [name]
+
+    def _calls(self, store: Store, table: str) -> dict[str, Callable[[], object]]:
+        return {
+            "read": lambda: store.read(table, [Get(b"r")]),
+            "scan": lambda: store.scan(table, Scan(None, None, 1)),
+            "write": lambda: store.write(table, [put(b"r", {b"q": b"x"})]),
+            "check_and_write": lambda: store.check_and_write(table, (D, b"q"), None, put(b"r", {b"q": b"x"})),
+            "delete": lambda: store.delete(table, [Delete(b"r", [CellVersion(D, b"q", 1)])]),
+            "delete_rows": lambda: store.delete_rows(table, [b"r"]),
+        }
+
+    def test_a_table_that_does_not_exist_is_an_error_that_names_it(
+        self, store: Store, tables: Tables, prefix: str
+    ) -> None:
+        name = prefix + "nowhere"
+        for make in self._calls(store, name).values():
+            with pytest.raises(StoreUnusableError, match=name):
+                make()
+        assert values(store, tables.many, b"nowhere") == {}
+
+    def test_a_closed_store_refuses_every_call(self, open_store: OpenStore, tables: Tables, store: Store) -> None:
+        closed = open_store()
+        closed.read(tables.many.name, [Get(b"r")])
+        closed.close()
+        closed.close()
+        calls = self._calls(closed, tables.many.name) | {
+            "create_tables": lambda: closed.create_tables([tables.many]),
+            "verify": lambda: closed.verify([tables.many]),
+            "drop_tables": lambda: closed.drop_tables([tables.many]),
+        }
+        for make in calls.values():
+            with pytest.raises(ClosedError):
+                make()
+        # Other handles on the same data go on.
+        store.verify(tables)
+
+    def test_a_store_that_was_never_used_can_be_closed(self, open_store: OpenStore, tables: Tables) -> None:
+        closed = open_store()
+        closed.close()
+        with pytest.raises(ClosedError):
+            closed.read(tables.many.name, [Get(b"r")])
+
+    def test_a_store_tells_where_it_is_and_how_much_it_takes(self, store: Store) -> None:
+        assert store.location
+        assert store.batch_rows >= 1
+        assert isinstance(store.supports_parallel_calls, bool)
+        assert store.limits.cell >= 1024 * 1024
+        assert store.limits.row_key >= 4096

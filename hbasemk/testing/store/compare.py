@@ -1,0 +1,185 @@
+"""Compare-and-set decides on the newest value of one column, and of many that try, exactly one wins."""
+
+from __future__ import annotations
+
+import time
+
+from hbasemk.store.abc import ALL_VERSIONS, Cell, CellVersion, Delete, Get, NewCell, Put, Store
+from hbasemk.testing.store.base import Base, C, D, Tables, put, read, together, values
+
+FLAG = (D, b"flag")
+
+
+class CompareAndSet(Base):
+    """``check_and_write``, alone and in races."""
+
+    RACERS = 8
+    """Threads of a race; they share the handles."""
+    ROUNDS = 20
+
+    def test_an_absent_column_is_set_once(self, store: Store, tables: Tables, row: bytes) -> None:
+        for table in (tables.one, tables.many):
+            assert store.check_and_write(table.name, FLAG, None, put(row, {b"flag": b"1"}))
+            assert not store.check_and_write(table.name, FLAG, None, put(row, {b"flag": b"2"}))
+            assert values(store, table, row) == {b"flag": b"1"}
+
+    def test_an_absent_column_of_a_row_that_exists(self, store: Store, tables: Tables, row: bytes) -> None:
+        store.write(tables.one.name, [put(row, {b"other": b"x"})])
+        assert store.check_and_write(tables.one.name, FLAG, None, put(row, {b"flag": b"1"}))
+        assert values(store, tables.one, row) == {b"flag": b"1", b"other": b"x"}
+
+    def test_an_equal_value_is_replaced(self, store: Store, tables: Tables, row: bytes) -> None:
+        store.write(tables.one.name, [put(row, {b"flag": b"old"})])
+        assert store.check_and_write(tables.one.name, FLAG, b"old", put(row, {b"flag": b"new"}))
+        assert values(store, tables.one, row) == {b"flag": b"new"}
+
+    def test_an_unequal_value_stays_and_nothing_is_written(self, store: Store, tables: Tables, row: bytes) -> None:
+        store.write(tables.one.name, [put(row, {b"flag": b"old"})])
+        for wrong in (b"ol", b"old\x00", b"OLD", b"\x00", None):
+            assert not store.check_and_write(
+                tables.one.name, FLAG, wrong, put(row, {b"flag": b"new", b"more": b"x"})
+            ), wrong
+        assert values(store, tables.one, row) == {b"flag": b"old"}
+
+    def test_a_missing_row_has_no_value(self, store: Store, tables: Tables, row: bytes) -> None:
+        assert not store.check_and_write(tables.one.name, FLAG, b"1", put(row, {b"flag": b"2"}))
+        assert values(store, tables.one, row) == {}
+
+    def test_the_newest_version_is_compared(self, store: Store, tables: Tables, row: bytes) -> None:
+        store.write(tables.many.name, [put(row, {b"flag": b"new"}, 9)])
+        store.write(tables.many.name, [put(row, {b"flag": b"old"}, 3)])
+        assert not store.check_and_write(tables.many.name, FLAG, b"old", put(row, {b"flag": b"x"}, 20))
+        assert store.check_and_write(tables.many.name, FLAG, b"new", put(row, {b"flag": b"y"}, 10))
+        found = read(store, tables.many, Get(row, versions=ALL_VERSIONS))
+        assert [(cell.timestamp, cell.value) for cell in found] == [(10, b"y"), (9, b"new"), (3, b"old")]
+
+    def test_a_deleted_value_is_absent(self, store: Store, tables: Tables, row: bytes) -> None:
+        store.write(tables.many.name, [put(row, {b"flag": b"1"}, 5)])
+        store.delete(tables.many.name, [Delete(row, [CellVersion(D, b"flag", 5)])])
+        assert store.check_and_write(tables.many.name, FLAG, None, put(row, {b"flag": b"2"}, 6))
+        assert values(store, tables.many, row) == {b"flag": b"2"}
+
+    def test_the_put_may_write_other_columns_of_any_family(self, store: Store, tables: Tables, row: bytes) -> None:
+        cells = [NewCell(C, b"k", b"child", 7), NewCell(D, b"p", b"property", 8)]
+        assert store.check_and_write(tables.many.name, FLAG, None, Put(row, cells))
+        assert store.check_and_write(tables.many.name, FLAG, None, Put(row, cells))
+        assert not store.check_and_write(tables.many.name, (C, b"k"), None, Put(row, [NewCell(D, b"p", b"no", 9)]))
+        found = read(store, tables.many, Get(row, versions=ALL_VERSIONS))
+        assert found == [Cell(C, b"k", 7, b"child"), Cell(D, b"p", 8, b"property")]
+
+    def test_binary_values_are_compared_byte_by_byte(self, store: Store, tables: Tables, row: bytes) -> None:
+        current: bytes | None = None
+        for value in (b"\x00", b"\x00\x00", b"\xff\x00'\"", bytes(range(256)), b"\x80"):
+            assert not store.check_and_write(tables.one.name, FLAG, value, put(row, {b"flag": b"no"}))
+            assert store.check_and_write(tables.one.name, FLAG, current, put(row, {b"flag": value}))
+            current = value
+        assert values(store, tables.one, row) == {b"flag": b"\x80"}
+
+    def test_a_set_with_the_servers_time_is_never_older_than_what_it_checked(
+        self, store: Store, tables: Tables, row: bytes
+    ) -> None:
+        ahead = int(time.time() * 1000) + 3_600_000
+        for table in (tables.one, tables.many):
+            store.write(table.name, [put(row, {b"flag": b"future"}, ahead)])
+            assert store.check_and_write(table.name, FLAG, b"future", put(row, {b"flag": b"next", b"p": b"x"}))
+            assert values(store, table, row) == {b"flag": b"next", b"p": b"x"}
+            stamps = {cell.qualifier: cell.timestamp for cell in read(store, table, Get(row))}
+            assert stamps == {b"flag": ahead, b"p": ahead}
+
+    def test_a_set_gets_the_servers_time(self, store: Store, tables: Tables, row: bytes) -> None:
+        before = time.time() * 1000
+        assert store.check_and_write(tables.one.name, FLAG, None, put(row, {b"flag": b"1"}))
+        assert store.check_and_write(tables.one.name, FLAG, b"1", put(row, {b"flag": b"2"}))
+        after = time.time() * 1000
+        assert before - 1000 <= read(store, tables.one, Get(row))[0].timestamp <= after + 1000
+
+    def test_values_that_follow_each_other_at_once_are_each_seen(
+        self, store: Store, handles: list[Store], tables: Tables, row: bytes
+    ) -> None:
+        current: bytes | None = None
+        for number in range(50):
+            handle = handles[number % len(handles)]
+            following = b"%d" % number
+            assert handle.check_and_write(tables.one.name, FLAG, current, put(row, {b"flag": following}))
+            current = following
+        assert values(store, tables.one, row) == {b"flag": b"49"}
+
+    # --- races -----------------------------------------------------------------------------------------------
+
+    def test_of_many_that_set_an_absent_column_exactly_one_wins(
+        self, handles: list[Store], tables: Tables, row: bytes
+    ) -> None:
+        keys = [row + b"%d" % number for number in range(self.ROUNDS)]
+
+        def racer(number: int) -> list[bool]:
+            handle = handles[number % len(handles)]
+            return [
+                handle.check_and_write(tables.one.name, FLAG, None, put(key, {b"flag": b"%d" % number, b"x": b"y"}))
+                for key in keys
+            ]
+
+        won = together([lambda number=number: racer(number) for number in range(self.RACERS)])  # type: ignore[misc]
+        for number, key in enumerate(keys):
+            winners = [racer for racer in range(self.RACERS) if won[racer][number]]
+            assert len(winners) == 1
+            assert values(handles[0], tables.one, key) == {b"flag": b"%d" % winners[0], b"x": b"y"}
+
+    def test_of_many_that_replace_the_same_value_exactly_one_wins(
+        self, handles: list[Store], tables: Tables, row: bytes
+    ) -> None:
+        keys = [row + b"%d" % number for number in range(self.ROUNDS)]
+        handles[0].write(tables.one.name, [put(key, {b"flag": b"start"}) for key in keys])
+
+        def racer(number: int) -> list[bool]:
+            handle = handles[number % len(handles)]
+            wanted = b"won by %d" % number
+            return [
+                handle.check_and_write(tables.one.name, FLAG, b"start", put(key, {b"flag": wanted})) for key in keys
+            ]
+
+        won = together([lambda number=number: racer(number) for number in range(self.RACERS)])  # type: ignore[misc]
+        for number, key in enumerate(keys):
+            winners = [racer for racer in range(self.RACERS) if won[racer][number]]
+            assert len(winners) == 1
+            assert values(handles[0], tables.one, key) == {b"flag": b"won by %d" % winners[0]}
+
+    def test_increments_by_compare_and_set_are_all_counted(
+        self, handles: list[Store], tables: Tables, row: bytes
+    ) -> None:
+        handles[0].write(tables.one.name, [put(row, {b"flag": b"0"})])
+
+        def add(number: int) -> int:
+            handle = handles[number % len(handles)]
+            done = 0
+            while done < self.ROUNDS:
+                found = values(handle, tables.one, row)[b"flag"]
+                done += handle.check_and_write(
+                    tables.one.name, FLAG, found, put(row, {b"flag": b"%d" % (int(found) + 1)})
+                )
+            return done
+
+        together([lambda number=number: add(number) for number in range(self.RACERS // 2)])  # type: ignore[misc]
+        assert values(handles[0], tables.one, row) == {b"flag": b"%d" % (self.RACERS // 2 * self.ROUNDS)}
+
+    def test_two_flags_that_exclude_each_other_are_never_both_set(
+        self, handles: list[Store], tables: Tables, row: bytes
+    ) -> None:
+        keys = [row + b"%d" % number for number in range(self.ROUNDS)]
+        flags = (b"committed", b"abort")
+        handles[0].write(tables.one.name, [put(key, dict.fromkeys(flags, b"\x00")) for key in keys])
+
+        def racer(number: int) -> list[bool]:
+            handle = handles[number % len(handles)]
+            mine, other = flags[number % 2], flags[1 - number % 2]
+            return [
+                handle.check_and_write(tables.one.name, (D, other), b"\x00", put(key, {mine: b"\x01"})) for key in keys
+            ]
+
+        won = together([lambda number=number: racer(number) for number in range(self.RACERS)])  # type: ignore[misc]
+        for number, key in enumerate(keys):
+            found = values(handles[0], tables.one, key)
+            assert sorted(found.values()) == [b"\x00", b"\x01"]
+            winner = 0 if found[flags[0]] == b"\x01" else 1
+            assert [won[racer][number] for racer in range(self.RACERS)] == [
+                racer % 2 == winner for racer in range(self.RACERS)
+            ]

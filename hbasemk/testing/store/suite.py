@@ -1,0 +1,16 @@
+"""The whole suite, put together from its parts."""
+
+from __future__ import annotations
+
+from hbasemk.testing.store.bounds import Bounds
+from hbasemk.testing.store.cells import Cells
+from hbasemk.testing.store.compare import CompareAndSet
+from hbasemk.testing.store.concurrency import Concurrency
+from hbasemk.testing.store.machine import Model
+from hbasemk.testing.store.scans import Scans
+from hbasemk.testing.store.schema import Schema
+from hbasemk.testing.store.wide import Wide
+
+
+class StoreConformance(Cells, CompareAndSet, Scans, Wide, Bounds, Schema, Concurrency, Model):
+    """All that every store must do. A subclass gives the fixture ``open_store``; see the package's docstring."""

@@ -1,0 +1,24 @@
+"""The memory store passes the conformance suite."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+
+import pytest
+
+from hbasemk.store.memory import MemoryStore
+from hbasemk.testing.store import OpenStore, StoreConformance
+from tests.conformance.naive import NaiveStore
+
+
+class TestMemory(StoreConformance):
+    MODEL = NaiveStore
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def open_store(cls) -> Iterator[OpenStore]:
+        # A shallow copy shares cells and lock, and is closed for itself: one more handle.
+        shared = MemoryStore()
+        yield lambda: copy.copy(shared)
+        shared.close()
