@@ -1,0 +1,141 @@
+"""Stores that stand in front of another one: to count its calls, and to make them fail on purpose."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from hbasemk.errors import StoreUnknownError
+from hbasemk.store.abc import Column, Delete, Get, Limits, Put, Row, Scan, Store, Table
+
+T = TypeVar("T")
+
+
+class Call(NamedTuple):
+    """One call of a store: the method's name, the table, and the number of rows it names (for a scan: 1)."""
+
+    method: str
+    table: str
+    rows: int
+
+
+class WrappedStore(Store):
+    """Passes every data call to ``inner`` through :meth:`around`, which a subclass overrides."""
+
+    def __init__(self, inner: Store) -> None:
+        self.inner = inner
+
+    def around(self, call: Call, do: Callable[[], T]) -> T:
+        """Make the call; the place to count, to delay and to fail."""
+        raise NotImplementedError(f"{type(self).__name__} does not say what to do around {call.method}")
+
+    @property
+    def location(self) -> str:
+        """The inner store's."""
+        return self.inner.location
+
+    @property
+    def limits(self) -> Limits:  # type: ignore[override]
+        """The inner store's."""
+        return self.inner.limits
+
+    @property
+    def supports_parallel_calls(self) -> bool:
+        """As the inner store."""
+        return self.inner.supports_parallel_calls
+
+    @property
+    def batch_rows(self) -> int:
+        """As the inner store."""
+        return self.inner.batch_rows
+
+    def create_tables(self, tables: Sequence[Table]) -> None:
+        """Passed on, unobserved."""
+        self.inner.create_tables(tables)
+
+    def verify(self, tables: Sequence[Table]) -> None:
+        """Passed on, unobserved."""
+        self.inner.verify(tables)
+
+    def drop_tables(self, tables: Sequence[Table]) -> None:
+        """Passed on, unobserved."""
+        self.inner.drop_tables(tables)
+
+    def read(self, table: str, gets: Sequence[Get]) -> list[Row]:
+        """Passed on."""
+        return self.around(Call("read", table, len(gets)), lambda: self.inner.read(table, gets))
+
+    def scan(self, table: str, scan: Scan) -> list[Row]:
+        """Passed on."""
+        return self.around(Call("scan", table, 1), lambda: self.inner.scan(table, scan))
+
+    def write(self, table: str, puts: Sequence[Put], *, durable: bool = True) -> None:
+        """Passed on."""
+        self.around(Call("write", table, len(puts)), lambda: self.inner.write(table, puts, durable=durable))
+
+    def check_and_write(
+        self, table: str, column: Column, expected: bytes | None, put: Put, *, durable: bool = True
+    ) -> bool:
+        """Passed on."""
+        return self.around(
+            Call("check_and_write", table, 1),
+            lambda: self.inner.check_and_write(table, column, expected, put, durable=durable),
+        )
+
+    def delete(self, table: str, deletes: Sequence[Delete]) -> None:
+        """Passed on."""
+        self.around(Call("delete", table, len(deletes)), lambda: self.inner.delete(table, deletes))
+
+    def delete_rows(self, table: str, rows: Sequence[bytes]) -> None:
+        """Passed on."""
+        self.around(Call("delete_rows", table, len(rows)), lambda: self.inner.delete_rows(table, rows))
+
+    def close(self) -> None:
+        """Passed on."""
+        self.inner.close()
+
+
+class CountingStore(WrappedStore):
+    """Counts round trips by method and table."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.calls: list[Call] = []
+
+    def around(self, call: Call, do: Callable[[], T]) -> T:
+        """Count, then make the call."""
+        self.calls.append(call)
+        return do()
+
+    def take(self) -> Counter[tuple[str, str]]:
+        """How many calls of each kind there were since the last time this was asked."""
+        calls, self.calls = self.calls, []
+        return Counter((call.method, call.table) for call in calls)
+
+
+class FaultyStore(WrappedStore):
+    """Fails calls on purpose.
+
+    ``before`` and ``after`` are called with each call before and after it is applied; what they raise is what the
+    caller gets. So an error raised by ``after`` is a lost reply.
+    """
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.before: Callable[[Call], Any] | None = None
+        self.after: Callable[[Call], Any] | None = None
+
+    def around(self, call: Call, do: Callable[[], T]) -> T:
+        """Ask the hooks on both sides of the call."""
+        if self.before is not None:
+            self.before(call)
+        result = do()
+        if self.after is not None:
+            self.after(call)
+        return result
+
+
+def lost_reply(call: Call) -> StoreUnknownError:
+    """What a caller sees whose call was applied and whose answer got lost."""
+    return StoreUnknownError(f"the reply to {call.method} on {call.table} was lost on purpose")

@@ -1,0 +1,72 @@
+"""A runtime whose time moves only when a test, or a sleep, moves it."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TypeVar
+
+from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.settings import Settings
+from hbasemk.store.abc import Store
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+START_MS = 1_800_000_000_000
+
+
+class World:
+    """The true time, in ms since 1970, which the store's clock shows."""
+
+    def __init__(self, start_ms: int = START_MS) -> None:
+        self.ms = float(start_ms)
+
+    def clock(self) -> int:
+        """The store's clock."""
+        return int(self.ms)
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self.ms += seconds * 1000
+
+
+class TestRuntime:
+    """One process's view of the world: its wall clock is ``skew_ms`` off, its monotonic clock runs true."""
+
+    __test__ = False
+
+    def __init__(self, world: World, *, mac: int = 0x1234, skew_ms: int = 0, seed: int = 1) -> None:
+        self.world = world
+        self.mac = mac
+        self.skew_ms = skew_ms
+        self._random = random.Random(seed)
+
+    @property
+    def random(self) -> random.Random:
+        return self._random
+
+    def now_ms(self) -> int:
+        return int(self.world.ms) + self.skew_ms
+
+    def monotonic(self) -> float:
+        return self.world.ms / 1000
+
+    def sleep(self, seconds: float) -> None:
+        self.world.advance(seconds)
+
+    def lock(self) -> AbstractContextManager[object]:
+        return threading.RLock()
+
+    def both(self, first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
+        return first(), second()
+
+    def identity(self) -> tuple[int, str]:
+        return self.mac, "test"
+
+
+def open_instance(store: Store, world: World, settings: Settings | None = None, **options: int) -> Instance:
+    """One more instance in a world."""
+    return Instance.open(store, TestRuntime(world, **options), wanted=settings)

@@ -1,0 +1,41 @@
+"""Every kernel test runs on memory and on SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hbasemk.store.abc import Store
+from hbasemk.store.memory import MemoryStore
+from hbasemk.store.sqlite import SqliteStore
+from tests.support.repositories import Instances, instances
+
+
+class _Handle(MemoryStore):
+    """One more handle on a store in memory: closing it leaves the data."""
+
+    def __init__(self, shared: MemoryStore) -> None:
+        super().__init__()
+        self.__dict__.update(shared.__dict__)
+
+    def close(self) -> None:
+        return
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Instances]:
+    """Opens instances on one repository; at the end its integrity is checked."""
+    if request.param == "memory":
+        shared = MemoryStore()
+
+        def new_store() -> Store:
+            return _Handle(shared)
+    else:
+
+        def new_store() -> Store:
+            return SqliteStore(str(tmp_path / "content.db"))
+
+    with instances(new_store) as made:
+        yield made

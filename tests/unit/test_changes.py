@@ -1,0 +1,53 @@
+"""The record of what a revision touches."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hbasemk import FormatError
+from hbasemk.kernel import changes, schema
+from hbasemk.kernel.changes import ADDED, CHANGED, REMOVED, RowChange
+from hbasemk.store.abc import Cell
+
+NAMES = st.lists(st.text(st.characters(codec=None), min_size=1), max_size=4)
+CHANGES = st.builds(RowChange, st.text(min_size=1), st.sampled_from([ADDED, REMOVED, CHANGED]), NAMES, NAMES, NAMES)
+
+
+def as_read(cells: list[changes.NewCell]) -> list[Cell]:
+    return [Cell(cell.family, cell.qualifier, 1, cell.value) for cell in sorted(cells)]
+
+
+@given(st.lists(CHANGES))
+def test_changes_come_back(told: list[RowChange]) -> None:
+    read = changes.decode(as_read(changes.encode(told)))
+    assert [(c.path, c.kind, *map(list, c[2:])) for c in read] == [(c.path, c.kind, *map(list, c[2:])) for c in told]
+
+
+def test_large_changes_are_cut_into_chunks_in_order() -> None:
+    told = [RowChange(f"/{number:x}{hash(str(number)):x}", ADDED, [f"{hash(number * 7.1):x}"]) for number in range(200_000)]
+    cells = changes.encode(told)
+    assert len(cells) > 1
+    assert max(len(cell.value) for cell in cells) <= 1024 * 1024
+    assert [c.path for c in changes.decode(as_read(cells))] == [c.path for c in told]
+
+
+def test_a_roll_back_names_every_column_exactly() -> None:
+    change = RowChange("/a", ADDED, ["p"], ["x"], ["y"])
+    (delete,) = changes.deletes([change], 7)
+    assert delete.row == b"\x00\x01/a"
+    assert set(delete.cells) == {
+        (*schema.DELETED, 7),
+        (*schema.LAST_REVISION, 7),
+        (b"d", b"\x01p", 7),
+        (b"c", b"x", 7),
+        (b"c", b"y", 7),
+    }
+    assert schema.DELETED not in list(RowChange("/a", CHANGED).columns())
+
+
+@pytest.mark.parametrize("value", [b"", b"\x01{", b"\x02junk", b"\x01[[]]", b"\x01null"])
+def test_damaged_changes_are_told(value: bytes) -> None:
+    with pytest.raises(FormatError, match="damaged"):
+        changes.decode([Cell(b"d", b"changes", 1, value)])

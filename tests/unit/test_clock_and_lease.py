@@ -1,0 +1,196 @@
+"""Ids are unique and grow with what they are built on, whatever clocks and pauses do."""
+
+from __future__ import annotations
+
+import pytest
+
+from hbasemk import ClockSkewError, LeaseLostError, RevisionOverflowError, Settings
+from hbasemk.kernel import revision, schema
+from hbasemk.kernel.lease import LeaseRecord, record_of
+from hbasemk.kernel.operations import AddNode, SetProperty
+from hbasemk.store.abc import Get
+from hbasemk.store.memory import MemoryStore
+from tests.support.runtime import START_MS, TestRuntime, World, open_instance
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def store(world: World) -> MemoryStore:
+    return MemoryStore(world.clock)
+
+
+def add(instance, path: str) -> int:  # type: ignore[no-untyped-def]
+    return instance.commit(lambda _: [AddNode(path, {})], "", patience=1, fresh=0)
+
+
+def test_ids_carry_time_and_machine(store: MemoryStore, world: World) -> None:
+    instance = open_instance(store, world, mac=0xBEEF)
+    made = add(instance, "/a")
+    assert revision.machine_of(made) == 0xBEEF
+    assert abs(revision.ms_of(made) + revision.DEFAULT_EPOCH_MS - START_MS) < 1000
+
+
+def test_more_than_128_ids_in_one_ms_go_on_in_the_next(store: MemoryStore, world: World) -> None:
+    instance = open_instance(store, world)
+    ids = [instance.clock.next(0) for _ in range(1000)]
+    assert ids == sorted(set(ids))
+    assert revision.ms_of(ids[-1]) - revision.ms_of(ids[0]) == 7
+    assert not any(map(revision.is_branch, ids))
+
+
+def test_branch_ids_have_a_counter_of_their_own(store: MemoryStore, world: World) -> None:
+    instance = open_instance(store, world)
+    trunk, branch = instance.clock.next(0), instance.clock.next(0, branch=True)
+    assert revision.ms_of(trunk) == revision.ms_of(branch)
+    assert revision.is_branch(branch)
+    assert instance.clock.next(0) == trunk + 1
+
+
+def test_an_id_is_greater_than_what_it_is_built_on(store: MemoryStore, world: World) -> None:
+    instance = open_instance(store, world, mac=1)
+    ahead = revision.pack(START_MS - revision.DEFAULT_EPOCH_MS + 3000, 0xFFFF, 0x7F)
+    assert instance.clock.next(ahead) > ahead
+
+
+def test_time_that_goes_back_does_not_take_ids_back(store: MemoryStore, world: World) -> None:
+    instance = open_instance(store, world)
+    before = instance.clock.next(0)
+    instance.runtime.skew_ms = -4000  # type: ignore[attr-defined]
+    assert instance.clock.next(0) > before
+
+
+def test_two_processes_with_one_mac_get_different_machine_ids(store: MemoryStore, world: World) -> None:
+    instances = [open_instance(store, world, mac=7, seed=n) for n in range(20)]
+    ids = [instance.clock.next(0) for instance in instances]
+    assert sorted(map(revision.machine_of, ids)) == list(range(7, 27))
+
+
+def test_machine_ids_wrap_around(store: MemoryStore, world: World) -> None:
+    machines = {revision.machine_of(open_instance(store, world, mac=0xFFFF, seed=n).clock.next(0)) for n in range(2)}
+    assert machines == {0xFFFF, 0}
+
+
+def test_a_lease_that_is_over_goes_to_the_next_and_ids_stay_apart(store: MemoryStore, world: World) -> None:
+    sleeper = open_instance(store, world, mac=7, seed=1)
+    before = sleeper.clock.next(0)
+    world.advance(16)
+    heir = open_instance(store, world, mac=7, seed=2)
+    after = heir.clock.next(0)
+    assert revision.machine_of(after) == revision.machine_of(before) == 7
+    assert heir.lease.start >= sleeper.lease.end
+    with pytest.raises(LeaseLostError, match="machine id 0x0007"):
+        sleeper.clock.next(0)
+    again = sleeper.clock.next(0)
+    assert revision.machine_of(again) == 8
+
+
+def test_a_holder_whose_clock_is_back_issues_nothing_that_the_heir_may(store: MemoryStore, world: World) -> None:
+    sleeper = open_instance(store, world, mac=7, seed=1)
+    sleeper.clock.next(0)
+    world.advance(16)
+    heir = open_instance(store, world, mac=7, seed=2)
+    taken = {heir.clock.next(0) for _ in range(50)}
+    sleeper.runtime.skew_ms = -17_000  # type: ignore[attr-defined]
+    late = {sleeper.clock.next(0) for _ in range(50)}
+    assert not taken & late
+    assert max(map(revision.ms_of, late)) < sleeper.lease.end <= heir.lease.start
+
+
+def test_a_lease_is_not_over_while_its_holders_clock_may_lag(store: MemoryStore, world: World) -> None:
+    holder = open_instance(store, world, mac=7, skew_ms=-4000)
+    holder.clock.next(0)
+    world.advance(7)
+    other = open_instance(store, world, mac=7, seed=2)
+    assert revision.machine_of(other.clock.next(0)) == 8
+
+
+def test_renewal_keeps_the_machine_id(store: MemoryStore, world: World) -> None:
+    holder = open_instance(store, world, mac=7)
+    holder.clock.next(0)
+    for _ in range(10):
+        world.advance(4)
+        assert holder.lease.due()
+        holder.tend()
+        assert not holder.lease.due()
+    assert revision.machine_of(holder.clock.next(0)) == 7
+    other = open_instance(store, world, mac=7, seed=2)
+    assert revision.machine_of(other.clock.next(0)) == 8
+
+
+def test_a_released_lease_is_free_at_once_and_ids_stay_apart(store: MemoryStore, world: World) -> None:
+    first = open_instance(store, world, mac=7)
+    ids = {first.clock.next(0) for _ in range(1000)}
+    first.close()
+    world.advance(5.01)
+    second = open_instance(store, world, mac=7, seed=2)
+    made = second.clock.next(0)
+    assert revision.machine_of(made) == 7
+    assert made > max(ids)
+
+
+@pytest.mark.parametrize("skew", [-600_000, -6000, 6000, 600_000])
+def test_a_clock_too_far_off_is_told_with_both_times_and_writes_nothing(
+    store: MemoryStore, world: World, skew: int
+) -> None:
+    good = open_instance(store, world, mac=1)
+    add(good, "/a")
+    # Ids that were seen lift a clock that is behind; long after the last one they no longer do.
+    world.advance(700)
+    bad = open_instance(store, world, mac=2, skew_ms=skew)
+    with pytest.raises(ClockSkewError, match="NTP") as caught:
+        bad.commit(lambda _: [SetProperty("/a", "p", 1)], "", patience=1, fresh=0)
+    assert caught.value.local_ms - caught.value.server_ms == pytest.approx(skew, abs=50)
+    good.poll()
+    assert good.reader.require(good.head(), "/a").properties == {}
+
+
+@pytest.mark.parametrize("skew", [-4000, 4000])
+def test_a_clock_within_the_allowed_skew_works(store: MemoryStore, world: World, skew: int) -> None:
+    good = open_instance(store, world, mac=1)
+    other = open_instance(store, world, mac=2, skew_ms=skew)
+    for number in range(10):
+        add(good, f"/a{number}")
+        add(other, f"/b{number}")
+        world.advance(0.5)
+    good.poll()
+    assert len(good.reader.children(good.head(), "/")) == 20
+
+
+def test_ids_end_with_an_error_that_names_the_epoch_and_the_way_out() -> None:
+    world = World(revision.last_moment_ms(revision.DEFAULT_EPOCH_MS) - 1000)
+    store = MemoryStore(world.clock)
+    instance = open_instance(store, world)
+    add(instance, "/a")
+    world.advance(2)
+    with pytest.raises(RevisionOverflowError, match="epoch"):
+        add(instance, "/b")
+
+
+def test_a_repository_with_a_later_epoch_goes_on(world: World) -> None:
+    world.ms = float(revision.last_moment_ms(revision.DEFAULT_EPOCH_MS) + 1000)
+    store = MemoryStore(world.clock)
+    instance = open_instance(store, world, Settings(epoch_ms=int(world.ms) - 1000))
+    assert add(instance, "/a") < revision.pack(10_000, 0, 0)
+    assert instance.ids_end_ms() > world.ms
+
+
+def test_the_lease_row_says_who_holds_it(store: MemoryStore, world: World) -> None:
+    instance = open_instance(store, world, mac=7)
+    instance.clock.next(0)
+    row = store.read(schema.CLUSTER, [Get(schema.machine_key(7))])[0]
+    record = record_of(row)
+    assert record == LeaseRecord.decode(record.encode())  # type: ignore[union-attr]
+    assert record.holder == "test"  # type: ignore[union-attr]
+
+
+def test_the_runtime_of_this_machine_has_a_stable_identity() -> None:
+    from hbasemk.system import SystemRuntime
+
+    first, second = SystemRuntime(), SystemRuntime()
+    assert first.identity() == second.identity()
+    assert 0 <= first.identity()[0] <= 0xFFFF
+    assert TestRuntime(World()).identity() != first.identity()
