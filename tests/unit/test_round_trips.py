@@ -1,0 +1,211 @@
+"""The number of round trips of every operation, as the documentation promises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hbasemk import Repository
+from hbasemk.store.memory import MemoryStore
+from hbasemk.testing.wrapped import CountingStore
+from tests.support.repositories import problems
+
+CREATE = ("check_and_write", "journal")
+WRITE = ("write", "nodes")
+READ = ("read", "nodes")
+POLL = ("scan", "journal")
+
+
+class ParallelMemory(MemoryStore):
+    """Memory that claims to gain from calls made at the same time, as HBase does."""
+
+    @property
+    def supports_parallel_calls(self) -> bool:
+        return True
+
+
+class Counted:
+    """A repository and its counting store."""
+
+    def __init__(self, inner: MemoryStore) -> None:
+        self.store = CountingStore(inner)
+        self.repository = Repository(self.store, poll_interval=0)
+        with self.repository.transaction() as tx:
+            tx.add("/a", {"n": 0})
+            for number in range(20):
+                tx.add(f"/a/{number}", {"n": number})
+                tx.add(f"/a/{number}/x")
+        self.store.take()
+
+
+@pytest.fixture(params=[MemoryStore, ParallelMemory])
+def counted(request: pytest.FixtureRequest) -> Iterator[Counted]:
+    made = Counted(request.param())
+    yield made
+    assert problems(made.repository) == []
+    made.repository.close()
+
+
+def fresh(counted: Counted) -> Repository:
+    """Another instance, with nothing cached; opening it is not counted."""
+    other = Repository(counted.store, poll_interval=0, owns_store=False)
+    counted.store.take()
+    return other
+
+
+def test_a_commit_on_cached_nodes_takes_four_calls_in_sequence(counted: Counted) -> None:
+    with counted.repository.transaction(base=counted.repository.head) as tx:
+        tx.set("/a", "p", 1)
+    assert counted.store.take() == {CREATE: 2, WRITE: 1, READ: 1}
+
+
+def test_a_commit_of_a_whole_batch_takes_four_calls_too(counted: Counted) -> None:
+    with counted.repository.transaction(base=counted.repository.head) as tx:
+        for number in range(900):
+            tx.add(f"/a/new{number}", {"n": number})
+    # One more read tells that none of the 900 is there yet; on HBase it runs beside the creation of the journal row.
+    assert counted.store.take() == {CREATE: 2, WRITE: 1, READ: 2}
+
+
+def test_a_commit_on_nodes_that_are_not_cached_reads_them_once(counted: Counted) -> None:
+    other = fresh(counted)
+    with other.transaction(base=other.head) as tx:
+        tx.set("/a/1", "p", 1)
+        tx.set("/a/2", "p", 1)
+    calls = counted.store.take()
+    # The first commit of an instance also claims its lease.
+    assert {kind: count for kind, count in calls.items() if kind[1] != "cluster"} == {CREATE: 2, WRITE: 1, READ: 2}
+    other.close()
+
+
+def test_a_transaction_polls_once_unless_a_poll_is_fresh(counted: Counted) -> None:
+    with counted.repository.transaction() as tx:
+        tx.set("/a", "p", 1)
+    assert counted.store.take() == {POLL: 1, CREATE: 2, WRITE: 1, READ: 1}
+    background = Repository(counted.store, poll_interval=5, owns_store=False)
+    counted.store.take()
+    with background.transaction():
+        pass
+    assert counted.store.take() == {}
+    background.close()
+
+
+def test_reading_an_uncached_node_is_one_call(counted: Counted) -> None:
+    other = fresh(counted)
+    assert other.head["/a/3"]["n"] == 3
+    assert counted.store.take() == {READ: 1}
+    other.close()
+
+
+def test_reading_a_cached_node_at_head_is_no_call(counted: Counted) -> None:
+    other = fresh(counted)
+    for _ in range(100):
+        assert other.head["/a/3"]["n"] == 3
+    assert counted.store.take() == {READ: 1}
+    other.close()
+
+
+def test_a_node_stays_cached_until_a_revision_touches_it(counted: Counted) -> None:
+    other = fresh(counted)
+    assert other.head["/a/3"]["n"] == 3
+    counted.repository.run(lambda tx: tx.set("/a/4", "n", 0))
+    other.refresh()
+    counted.store.take()
+    assert other.head["/a/3"]["n"] == 3
+    assert counted.store.take() == {}
+    counted.repository.run(lambda tx: tx.set("/a/3", "n", "new"))
+    other.refresh()
+    counted.store.take()
+    assert other.head["/a/3"]["n"] == "new"
+    assert counted.store.take() == {READ: 1}
+    other.close()
+
+
+def test_what_an_instance_commits_stays_in_its_cache(counted: Counted) -> None:
+    counted.repository.run(lambda tx: tx.set("/a/3", "n", "own"))
+    counted.store.take()
+    assert counted.repository.head["/a/3"]["n"] == "own"
+    assert counted.store.take() == {}
+
+
+def test_many_nodes_at_once_are_one_call_a_batch(counted: Counted) -> None:
+    other = fresh(counted)
+    found = other.head.nodes([f"/a/{number}" for number in range(20)])
+    assert len(found) == 20
+    assert counted.store.take() == {READ: 1}
+    other.close()
+
+
+def test_a_subtree_is_one_call_a_level(counted: Counted) -> None:
+    other = fresh(counted)
+    assert len(list(other.head.walk("/a"))) == 41
+    # Two levels, and one look that finds no third.
+    assert counted.store.take() == {READ: 1, ("scan", "nodes"): 3}
+    assert len(list(other.head.walk("/a", depth=1))) == 21
+    assert counted.store.take() == {("scan", "nodes"): 1}
+    other.close()
+
+
+def test_children_are_one_call(counted: Counted) -> None:
+    other = fresh(counted)
+    assert len(other.head.children("/a")) == 20
+    assert counted.store.take() == {READ: 1}
+    other.close()
+
+
+def test_an_idle_poll_is_one_call(counted: Counted) -> None:
+    for _ in range(3):
+        counted.repository.refresh()
+        assert counted.store.take() == {POLL: 1}
+
+
+def test_a_poll_that_finds_news_reads_what_they_touch(counted: Counted) -> None:
+    other = fresh(counted)
+    counted.repository.run(lambda tx: tx.set("/a", "p", 1))
+    counted.repository.run(lambda tx: tx.set("/a", "p", 2))
+    counted.store.take()
+    other.refresh()
+    assert counted.store.take() == {POLL: 1, ("read", "journal"): 1}
+    other.close()
+
+
+def test_a_lost_conflict_is_rolled_back_in_four_more_calls(counted: Counted) -> None:
+    other = fresh(counted)
+    base = other.head
+    list(base.nodes(["/a"]))
+    counted.repository.run(lambda tx: tx.set("/a", "p", 1))
+    with other.transaction(base=base) as tx:
+        tx.set("/a/1", "claims", "the lease")
+    counted.store.take()
+    transaction = other.transaction(base=base)
+    transaction.set("/a", "p", 2)
+    with pytest.raises(Exception, match="lost to"):
+        transaction.commit()
+    assert counted.store.take() == {
+        CREATE: 2,
+        WRITE: 1,
+        READ: 1,
+        ("read", "journal"): 1,
+        ("delete", "nodes"): 1,
+        ("write", "journal"): 1,
+    }
+    other.close()
+
+
+def test_reading_the_newest_of_many_versions_stays_one_call(counted: Counted) -> None:
+    for number in range(300):
+        counted.repository.run(lambda tx, number=number: tx.set("/a", "n", number))
+    other = fresh(counted)
+    assert other.head["/a"]["n"] == 299
+    assert counted.store.take() == {READ: 1}
+    other.close()
+
+
+def test_opening_reads_settings_and_polls_once(counted: Counted, tmp_path: Path) -> None:
+    other = Repository(counted.store, create=False, poll_interval=0, owns_store=False)
+    calls = counted.store.take()
+    assert calls[POLL] == 1
+    assert calls["read", "cluster"] == 1
+    other.close()
