@@ -31,6 +31,7 @@ from hbasemk.errors import (
     StoreUnusableError,
     UnknownRevisionError,
 )
+from hbasemk.kernel.history import LogEntry
 from hbasemk.kernel.outcome import Outcome
 from hbasemk.kernel.settings import Settings
 from hbasemk.kernel.values import BlobRef, Json, Value
@@ -54,6 +55,7 @@ __all__ = [
     "Json",
     "LeaseLostError",
     "LimitError",
+    "LogEntry",
     "Node",
     "NodeDeletedError",
     "NodeExistsError",

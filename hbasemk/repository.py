@@ -10,9 +10,10 @@ from typing import Final, TypeVar
 
 from hbasemk.background import Background
 from hbasemk.errors import ClosedError, PropertyNotFoundError
-from hbasemk.kernel import paths, revision
+from hbasemk.kernel import history, paths, revision
 from hbasemk.kernel.cache import DEFAULT_ENTRIES
 from hbasemk.kernel.commit import CommitStatistics, Source
+from hbasemk.kernel.history import LogEntry
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.node import NodeState
 from hbasemk.kernel.outcome import Outcome
@@ -222,6 +223,14 @@ class Repository:
         """The newest snapshot after asking the store for what others committed. One round trip if nothing new."""
         self.instance.poll()
         return self.head
+
+    def log(self, path: str = paths.ROOT, upto: str | None = None) -> Iterator[LogEntry]:
+        """The revisions that touched the subtree of ``path``, newest first; polls first.
+
+        ``upto`` is the newest revision to tell (None: the head). Reads the journal as the iterator goes on.
+        """
+        newest = None if upto is None else revision.from_text(upto)
+        return history.log(self.instance, paths.check_path(path), newest)
 
     # --- changing ----------------------------------------------------------------------------------------
 

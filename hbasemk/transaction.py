@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 
 from hbasemk.errors import ClosedError, PropertyNotFoundError
@@ -83,6 +83,24 @@ class Transaction:
         self._operations.append(operation)
 
     # --- reading -----------------------------------------------------------------------------------------
+
+    def load(self, wanted: Sequence[str]) -> dict[str, dict[str, Value] | None]:
+        """Many nodes' properties with the changes so far, None where there is no node; one round trip a batch."""
+        staging = self._stage()
+        staging.load([paths.check_path(path) for path in wanted])
+        found: dict[str, dict[str, Value] | None] = {}
+        for path in wanted:
+            node = staging.find(path)
+            found[path] = None if node is None else {name: decode(data) for name, data in node.all_encoded().items()}
+        return found
+
+    def subtree(self, path: str) -> list[dict[str, Value]]:
+        """The properties of a node and of everything below it, with the changes so far; empty if it is not there."""
+        if self._look(path) is None:
+            return []
+        return [
+            {name: decode(data) for name, data in node.all_encoded().items()} for node in self._stage().subtree(path)
+        ]
 
     def exists(self, path: str) -> bool:
         """Whether there is a node, with the changes so far."""

@@ -6,7 +6,7 @@ adds is causally closed (I2) and nothing is ever missed (I3). See ``docs/protoco
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from hbasemk.errors import UnknownRevisionError
@@ -88,6 +88,9 @@ class Journal:
 
     def __len__(self) -> int:
         return len(self._sequence)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._sequence)
 
     @property
     def pending(self) -> frozenset[int]:

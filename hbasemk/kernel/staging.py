@@ -118,11 +118,12 @@ class Staging:
     def _node(self, path: str) -> StagedNode:
         node = self._nodes.get(path)
         if node is None:
-            self._load((path,))
+            self.load((path,))
             node = self._nodes[path]
         return node
 
-    def _load(self, wanted: Sequence[str]) -> None:
+    def load(self, wanted: Sequence[str]) -> None:
+        """Have these nodes at hand: one round trip for each batch of those that are not."""
         missing = [path for path in dict.fromkeys(wanted) if path not in self._nodes]
         for path, state in self._reader.nodes(self.snapshot, missing).items():
             self._put(path, state)
@@ -165,7 +166,7 @@ class Staging:
         The errors are NodeNotFoundError, NodeExistsError, InvalidChangeError, InvalidPathError and
         InvalidValueError. After an error the staging must not be used further.
         """
-        self._load(needed(operations))
+        self.load(needed(operations))
         for operation in operations:
             if isinstance(operation, SetProperty):
                 self._set(operation)

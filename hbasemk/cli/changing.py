@@ -1,0 +1,129 @@
+"""Commands that change: init, set, rm, mv, cp."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hbasemk.cli.output import Session
+from hbasemk.errors import InvalidValueError
+
+if TYPE_CHECKING:
+    from hbasemk.transaction import Transaction
+
+MESSAGE = click.option("-m", "--message", default="", help="Told in the log.")
+
+
+def _change(session: Session, change: Callable[[Transaction], None], message: str) -> None:
+    with session.open() as repository:
+        repository.run(change, message)
+        session.rows([[repository.head.revision]], ["revision"])
+
+
+@click.command("init")
+@click.option("--epoch", type=click.DateTime(), help="Where revision ids begin to count (UTC); default 2013-01-01.")
+@click.option(
+    "--max-clock-skew", type=click.IntRange(min=100), metavar="MS", help="How far clocks may differ; default 5000."
+)
+@click.option(
+    "--lease", type=click.IntRange(min=1000), metavar="MS", help="How long a machine id is leased; default 10000."
+)
+@click.pass_obj
+def init(session: Session, epoch: datetime.datetime | None, max_clock_skew: int | None, lease: int | None) -> None:
+    """Create the repository; one that is there is left as it is, if it agrees with the options."""
+    import dataclasses
+
+    from hbasemk.connect import connect
+    from hbasemk.kernel.settings import Settings
+
+    asked: dict[str, Any] = {}
+    if epoch is not None:
+        asked["epoch_ms"] = int(epoch.replace(tzinfo=datetime.timezone.utc).timestamp() * 1000)
+    if max_clock_skew is not None:
+        asked["max_clock_skew_ms"] = max_clock_skew
+    if lease is not None:
+        asked["lease_ms"] = lease
+    with connect(session.url, create=True, settings=Settings(**asked), poll_interval=0) as repository:
+        found = dataclasses.asdict(repository.instance.settings)
+        for name, value in asked.items():
+            if found[name] != value:
+                raise InvalidValueError(
+                    f"there already is a repository at {repository.store.location}, with {name} {found[name]} instead of "
+                    f"{value}; it was left as it is"
+                )
+        session.rows([[repository.head.revision]], ["revision"])
+
+
+TYPES: dict[str, Callable[[str], Any]] = {
+    "string": str,
+    "integer": int,
+    "float": float,
+    "boolean": lambda text: {"true": True, "false": False}[text.lower()],
+    "json": json.loads,
+}
+
+
+@click.command("set")
+@click.argument("path")
+@click.argument("name")
+@click.argument("value", required=False)
+@click.option("-t", "--type", "kind", type=click.Choice(list(TYPES)), default="string", show_default=True)
+@click.option("--unset", is_flag=True, help="Remove the property instead.")
+@click.option("--create", is_flag=True, help="Add the node if it is not there.")
+@MESSAGE
+@click.pass_obj
+def set_(
+    session: Session, path: str, name: str, value: str | None, kind: str, unset: bool, create: bool, message: str
+) -> None:
+    """Set the property NAME of the node at PATH to VALUE; with --type json, a list is possible."""
+    if unset == (value is not None):
+        raise click.UsageError("give either a VALUE or --unset")
+    converted: Any = None
+    if value is not None:
+        try:
+            converted = TYPES[kind](value)
+        except (ValueError, KeyError):
+            raise click.UsageError(f"{value!r} is no {kind}") from None
+
+    def change(tx: Transaction) -> None:
+        if create and not tx.exists(path):
+            tx.add(path)
+        tx.set(path, name, converted)
+
+    _change(session, change, message)
+
+
+@click.command("rm")
+@click.argument("path")
+@MESSAGE
+@click.pass_obj
+def rm(session: Session, path: str, message: str) -> None:
+    """Remove the node at PATH with its subtree."""
+    _change(session, lambda tx: tx.remove(path), message)
+
+
+@click.command("mv")
+@click.argument("source")
+@click.argument("target")
+@MESSAGE
+@click.pass_obj
+def mv(session: Session, source: str, target: str, message: str) -> None:
+    """Move the node at SOURCE, with its subtree, to TARGET."""
+    _change(session, lambda tx: tx.move(source, target), message)
+
+
+@click.command("cp")
+@click.argument("source")
+@click.argument("target")
+@MESSAGE
+@click.pass_obj
+def cp(session: Session, source: str, target: str, message: str) -> None:
+    """Copy the node at SOURCE, with its subtree, to TARGET."""
+    _change(session, lambda tx: tx.copy(source, target), message)
+
+
+COMMANDS = (init, set_, rm, mv, cp)

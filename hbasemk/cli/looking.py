@@ -1,0 +1,148 @@
+"""Commands that look: ls, cat, log, status."""
+
+from __future__ import annotations
+
+import json
+import sys
+from itertools import islice
+from typing import Any
+
+import click
+
+from hbasemk.cli.output import Session, at, moment
+
+REVISION = click.option("--at", "revision", metavar="REVISION", help="Look at this revision instead of the newest.")
+
+
+@click.command("ls")
+@click.argument("path", default="/")
+@click.option("-l", "--long", "long_", is_flag=True, help="Also the last revision and the number of properties.")
+@click.option("-r", "--recursive", is_flag=True, help="The whole subtree, level by level.")
+@REVISION
+@click.pass_obj
+def ls(session: Session, path: str, long_: bool, recursive: bool, revision: str | None) -> None:
+    """List the children of the node at PATH."""
+    with session.open() as repository:
+        snapshot = at(repository, revision)
+        if not (long_ or recursive):
+            session.rows(([name] for name in snapshot.children(path)), ["name"])
+            return
+        nodes = (node for node in snapshot.walk(path, None if recursive else 1) if node.path != path)
+        rows = ([node.path if recursive else node.name, node.revision, len(node)] for node in nodes)
+        names = ["path" if recursive else "name", "revision", "properties"]
+        session.rows(rows if long_ else (row[:1] for row in rows), names if long_ else names[:1])
+
+
+@click.command("cat")
+@click.argument("path")
+@click.option("-p", "--property", "name", metavar="NAME", help="Only this property, as it is.")
+@REVISION
+@click.pass_obj
+def cat(session: Session, path: str, name: str | None, revision: str | None) -> None:
+    """Print the properties of the node at PATH."""
+    from hbasemk.transfer.exporter import to_json
+
+    with session.open() as repository:
+        node = at(repository, revision)[path]
+        if name is not None:
+            value = node[name]
+            if session.json:
+                click.echo(to_json(value))
+            elif isinstance(value, bytes):
+                sys.stdout.buffer.write(value)
+            else:
+                click.echo(value if isinstance(value, str) else to_json(value))
+            return
+        if session.json:
+            inside = ", ".join(f"{json.dumps(key)}: {to_json(node[key])}" for key in sorted(node))
+            click.echo(f"{{{inside}}}")
+            return
+        for key in sorted(node):
+            click.echo(f"{key} = {to_json(node[key])}")
+
+
+@click.command("log")
+@click.argument("path", default="/")
+@click.option("-n", "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many at most.")
+@click.option("--changes", is_flag=True, help="Also what each revision touched.")
+@click.option("--from", "upto", metavar="REVISION", help="The newest revision to show.")
+@click.pass_obj
+def log(session: Session, path: str, limit: int, changes: bool, upto: str | None) -> None:
+    """Show the revisions that touched the subtree of PATH, newest first."""
+    with session.open() as repository:
+        for entry in islice(repository.log(path, upto), limit):
+            if session.json:
+                told: dict[str, Any] = {
+                    "revision": entry.revision,
+                    "base": entry.base,
+                    "time": moment(entry.time_ms),
+                    "message": entry.message,
+                    "nodes": len(entry.changes),
+                }
+                if changes:
+                    told["changes"] = [change._asdict() for change in entry.changes]
+                click.echo(json.dumps(told))
+                continue
+            click.echo(f"{entry.revision}  {moment(entry.time_ms)}  {len(entry.changes):>6} nodes  {entry.message}")
+            if changes:
+                for change in entry.changes:
+                    names = [
+                        *change.properties,
+                        *(f"+{name}/" for name in change.present),
+                        *(f"-{name}/" for name in change.gone),
+                    ]
+                    click.echo(f"    {change.kind} {change.path}  {' '.join(names)}")
+
+
+@click.command("status")
+@click.pass_obj
+def status(session: Session) -> None:
+    """Show what the repository is, its newest revision, and who writes to it."""
+    from hbasemk.kernel import revision, schema
+    from hbasemk.kernel import settings as kernel_settings
+    from hbasemk.kernel.lease import LeaseRecord
+    from hbasemk.store.abc import Scan, scan_all
+
+    with session.open() as repository:
+        instance = repository.instance
+        settings = instance.settings
+        epoch = settings.epoch_ms
+        snapshot = repository.refresh()
+        _, watermark = kernel_settings.read(instance.store)
+        leases = []
+        scan = Scan(None, None, 1000, columns=(schema.LEASE,))
+        now = instance.runtime.now_ms()
+        for row in scan_all(instance.store, schema.CLUSTER, scan):
+            record = LeaseRecord.decode(row.cells[0].value)
+            leases.append(
+                {
+                    "machine": f"{int.from_bytes(row.key, 'big'):04x}",
+                    "holder": record.holder,
+                    "until": moment(record.end + epoch),
+                    "state": "held" if record.end + epoch > now else "over",
+                }
+            )
+        session.facts(
+            {
+                "location": instance.store.location,
+                "format": settings.format,
+                "epoch": moment(epoch),
+                "ids run out": moment(instance.ids_end_ms()),
+                "allowed clock skew": f"{settings.max_clock_skew_ms} ms",
+                "lease": f"{settings.lease_ms} ms",
+                "head": snapshot.revision,
+                "head time": moment(revision.ms_of(snapshot.prefix.revision) + epoch),
+                "watermark": None if watermark is None else revision.to_text(watermark.revision),
+                "hidden revisions": 0 if watermark is None else len(watermark.hidden),
+                "revisions above the watermark": 0
+                if watermark is None
+                else sum(1 for made in instance.journal if made > watermark.revision),
+                "pending revisions": [
+                    {"revision": revision.to_text(made)} for made in sorted(instance.journal.pending)
+                ],
+                "leases": leases,
+            }
+        )
+
+
+COMMANDS = (ls, cat, log, status)

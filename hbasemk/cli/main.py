@@ -1,0 +1,101 @@
+"""``hbasemk``: the group of commands, what they share, and how errors end."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from typing import NoReturn
+
+import click
+
+from hbasemk.cli import output
+from hbasemk.cli.output import Session
+from hbasemk.errors import (
+    CommitUnknownError,
+    ConflictError,
+    FormatError,
+    HbasemkError,
+    InvalidPathError,
+    InvalidRevisionError,
+    InvalidValueError,
+    StoreError,
+    StoreUnusableError,
+)
+
+DONE, NO, USAGE, CONFLICT, UNREACHABLE = range(5)
+INTERRUPTED = 130
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--url", envvar="HBASEMK_URL", metavar="URL", help="The repository; also from HBASEMK_URL.")
+@click.option(
+    "--output",
+    "form",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="For people or programs.",
+)
+@click.option("--debug", is_flag=True, envvar="HBASEMK_DEBUG", help="Show where an error comes from.")
+@click.version_option(package_name="hbasemk")
+@click.pass_context
+def cli(context: click.Context, url: str | None, form: str, debug: bool) -> None:
+    """One versioned content tree that many processes commit to.
+
+    URL is sqlite:///file (four slashes for an absolute path) or hbase://host:port/?prefix=name_. It, and the other options
+    here, may also stand behind the command.
+    """
+    context.obj = Session(url, form == "json", debug)
+
+
+def code_of(error: HbasemkError) -> int:
+    """The exit code that an error ends with."""
+    if isinstance(error, (ConflictError, CommitUnknownError)):
+        return CONFLICT
+    if isinstance(error, (InvalidPathError, InvalidValueError, InvalidRevisionError)):
+        return USAGE
+    if isinstance(error, FormatError):
+        return NO
+    if isinstance(error, StoreError):
+        return NO if isinstance(error, StoreUnusableError) and "no repository" in str(error) else UNREACHABLE
+    return NO
+
+
+def main() -> NoReturn:
+    """Run the command line and exit."""
+    debug = bool(os.environ.get("HBASEMK_DEBUG")) or "--debug" in sys.argv
+    try:
+        code = cli.main(standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else DONE)
+    except HbasemkError as error:
+        if debug:
+            traceback.print_exc()
+        click.echo(f"hbasemk: {error}", err=True)
+        sys.exit(code_of(error))
+    except click.exceptions.Abort:
+        click.echo("hbasemk: interrupted", err=True)
+        sys.exit(INTERRUPTED)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # Whoever reads our output has had enough, as `head` has.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(DONE)
+    except OSError as error:
+        if debug:
+            traceback.print_exc()
+        click.echo(f"hbasemk: {error}", err=True)
+        sys.exit(NO)
+
+
+def _register() -> None:
+    from hbasemk.cli import changing, looking, transfer
+
+    for module in (looking, changing, transfer):
+        for command in module.COMMANDS:
+            cli.add_command(output.with_common_options(command))
+
+
+_register()

@@ -1,0 +1,166 @@
+"""Commands that bring trees in and out: import, export."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from hbasemk.cli.output import Session
+
+SHOWN = 20
+"""How many differences or skipped entries are listed."""
+
+
+@click.command("import")
+@click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "--at", "target", metavar="PATH", help="The node to import to; default: the directory's name below the root."
+)
+@click.option(
+    "-w", "--workers", type=click.IntRange(1, 64), default=4, show_default=True, help="Processes that commit."
+)
+@click.option(
+    "-b", "--batch", type=click.IntRange(1, 100_000), default=200, show_default=True, help="Nodes in a commit."
+)
+@click.option(
+    "-x", "--exclude", multiple=True, metavar="GLOB", help="Names or relative paths to leave out; may be repeated."
+)
+@click.option(
+    "--text-limit", type=click.IntRange(0), default=65536, show_default=True, help="Keep texts of up to so many bytes."
+)
+@click.option(
+    "--patience", type=float, default=120, show_default=True, help="Seconds to wait for a store that is away."
+)
+@click.option("--verify/--no-verify", default=True, help="Compare the tree with the directory at the end.")
+@click.pass_obj
+def import_(
+    session: Session,
+    directory: Path,
+    target: str | None,
+    workers: int,
+    batch: int,
+    exclude: tuple[str, ...],
+    text_limit: int,
+    patience: float,
+    verify: bool,
+) -> int:
+    """Bring DIRECTORY in: a node for each directory and file, committed by several processes at once.
+
+    Run again, it goes on where it was interrupted, takes over what changed since, and removes what is gone. At the end
+    a fresh instance compares the tree with the directory; the exit code is 1 if anything differs or could not be read.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from hbasemk.transfer import entries
+    from hbasemk.transfer.importer import Import
+    from hbasemk.transfer.verify import Verification
+    from hbasemk.transfer.verify import verify as compare
+    from hbasemk.transfer.worker import Report
+
+    at = target or entries.default_target(directory)
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
+        task = progress.add_task(f"import to {at}", total=None)
+        handled = 0
+
+        def tell(report: Report, total: int) -> None:
+            nonlocal handled
+            handled += report.added + report.changed + report.removed
+            progress.update(task, completed=handled, total=max(total, handled))
+
+        job = Import(
+            session.url,
+            str(directory),
+            at,
+            workers=workers,
+            batch=batch,
+            exclude=exclude,
+            text_limit=text_limit,
+            patience=patience,
+            tell=tell,
+        )
+        try:
+            result = job.run()
+        except KeyboardInterrupt:
+            done = job.result
+            click.echo(
+                f"hbasemk: interrupted; {done.added} nodes added so far stay. Run the same command again to go on.",
+                err=True,
+            )
+            return 130
+        progress.update(task, description="compare with the directory", completed=0, total=None)
+        began = time.monotonic()
+        found = Verification()
+        differences = list(compare(session.url, str(directory), at, text_limit, exclude, found)) if verify else []
+        compared = time.monotonic() - began
+
+    for note in result.notes:
+        click.echo(f"hbasemk: {note}", err=True)
+    for one in result.skipped[:SHOWN]:
+        click.echo(f"hbasemk: skipped {one.relative}: {one.reason}", err=True)
+    for difference in differences[:SHOWN]:
+        click.echo(f"hbasemk: differs: {difference}", err=True)
+    failed = [one for one in result.skipped if one.failed]
+    facts = {
+        "imported to": at,
+        "entries": result.entries,
+        "nodes added": result.added,
+        "nodes changed": result.changed,
+        "nodes removed": result.removed,
+        "skipped": len(result.skipped),
+        "processes": workers,
+        "commits": result.committed,
+        "conflicts resolved": result.conflicts,
+        "workers restarted": result.restarts,
+        "seconds": round(result.seconds, 2),
+        "commits per second": round(result.committed / result.seconds, 1) if result.seconds else 0,
+    }
+    if verify:
+        facts["compared"] = f"{found.nodes} nodes at revision {found.revision} in {compared:.2f} s"
+        facts["differences"] = len(differences)
+    session.facts(facts)
+    return 1 if differences or failed else 0
+
+
+@click.command("export")
+@click.argument("path")
+@click.argument("target", type=click.Path(path_type=Path), required=False)
+@click.option("-f", "--format", "form", type=click.Choice(["files", "json"]), default="files", show_default=True)
+@click.option("--at", "revision", metavar="REVISION", help="This revision instead of the newest.")
+@click.pass_obj
+def export(session: Session, path: str, target: Path | None, form: str, revision: str | None) -> int:
+    """Write the subtree of PATH to the folder TARGET, or as JSON to the file TARGET (standard output without one).
+
+    As files, the exit code is 1 if there was anything that could not be written, such as files whose content the
+    import did not keep.
+    """
+    from hbasemk.cli.output import at
+    from hbasemk.transfer.exporter import export_files, export_json
+
+    with session.open() as repository:
+        snapshot = at(repository, revision)
+        if form == "json":
+            if target is None:
+                for piece in export_json(snapshot, path):
+                    sys.stdout.write(piece)
+                return 0
+            with target.open("w", encoding="utf-8") as file:
+                file.writelines(export_json(snapshot, path))
+            return 0
+        if target is None:
+            raise click.UsageError("to export files, give the folder to write to")
+        done = export_files(snapshot, path, target)
+    for where, reason in done.skipped[:SHOWN]:
+        click.echo(f"hbasemk: skipped {where}: {reason}", err=True)
+    session.facts(
+        {"directories": done.directories, "files": done.files, "links": done.links, "skipped": len(done.skipped)}
+    )
+    return 1 if done.skipped else 0
+
+
+COMMANDS = (import_, export)

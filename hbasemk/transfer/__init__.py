@@ -1,0 +1,1 @@
+"""Bringing directory trees into a repository and out again."""

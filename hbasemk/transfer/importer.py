@@ -1,0 +1,257 @@
+"""The import: several processes bring one directory tree into one repository, at the same time.
+
+The parent process walks the directory and hands out batches over pipes; directories go before what is in them. A worker
+that dies loses nothing: its batch is given to another, and what it had committed is found and left alone.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Final
+
+from hbasemk.connect import connect
+from hbasemk.errors import HbasemkError
+from hbasemk.kernel import paths
+from hbasemk.transaction import Transaction
+from hbasemk.transfer import entries
+from hbasemk.transfer.entries import DIRECTORY, TOTALS, Entry, Skipped
+from hbasemk.transfer.worker import Batch, Job, Report, work
+
+RESTARTS: Final = 3
+"""How often a dead worker is replaced, for each worker there is."""
+
+
+@dataclass(slots=True)
+class Result:
+    """What an import did. ``seconds`` is without the verification."""
+
+    entries: int = 0
+    added: int = 0
+    changed: int = 0
+    removed: int = 0
+    committed: int = 0
+    conflicts: int = 0
+    restarts: int = 0
+    seconds: float = 0.0
+    skipped: list[Skipped] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+class _Worker:
+    """A worker process as its parent sees it."""
+
+    def __init__(self, job: Job) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self.process: BaseProcess = context.Process(target=work, args=(job, theirs), daemon=True)
+        self.process.start()
+        theirs.close()
+        self.batch: Batch | None = None
+        self.committed = self.conflicts = 0
+
+    def give(self, batch: Batch) -> None:
+        self.batch = batch
+        try:
+            self.pipe.send(batch)
+        except OSError:
+            # It has just died; its end of the pipe tells so, and the batch goes to another.
+            return
+
+
+class Import:
+    """One import of the directory ``top`` to the node ``at``.
+
+    ``workers`` processes commit batches of up to ``batch`` nodes. ``tell`` is called with every report, for progress;
+    ``patience`` is how many seconds workers wait for a store that is away.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        top: str,
+        at: str,
+        *,
+        workers: int = 4,
+        batch: int = 200,
+        exclude: Iterable[str] = (),
+        text_limit: int = entries.DEFAULT_TEXT_LIMIT,
+        patience: float = 120.0,
+        tell: Callable[[Report, int], None] | None = None,
+    ) -> None:
+        self._job = Job(url, os.path.abspath(top), paths.check_path(at), text_limit, patience)
+        self._count = workers
+        self._size = batch
+        self._exclude = tuple(exclude)
+        self._tell = tell
+        self._workers: list[_Worker] = []
+        self._numbers = iter(range(10**12))
+        self.result = Result()
+
+    def run(self) -> Result:
+        """Do it all; raises what made it impossible. After KeyboardInterrupt it can be run again and goes on."""
+        began = time.monotonic()
+        try:
+            self._prepare()
+            levels = self._levels()
+            self._workers = [_Worker(self._job) for _ in range(self._count)]
+            for level in levels:
+                self._do(self._batches(level))
+            self._do(self._vanished())
+            self._stop(now=False)
+        except BaseException:
+            self._stop(now=True)
+            raise
+        for worker in self._workers:
+            self.result.committed += worker.committed
+            self.result.conflicts += worker.conflicts
+        self.result.seconds = time.monotonic() - began
+        return self.result
+
+    # --- what there is to do -----------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        """The import's root with its totals, and the nodes above it."""
+
+        def change(tx: Transaction) -> None:
+            above: list[str] = []
+            path = self._job.at
+            while path != paths.ROOT:
+                above.append(path)
+                path = paths.parent(path)
+            found = tx.load(above)
+            for path in reversed(above):
+                if found[path] is None:
+                    tx.add(path)
+            root = found.get(self._job.at) or {}
+            for name in TOTALS:
+                if name not in root:
+                    tx.set(self._job.at, name, 0)
+
+        with connect(self._job.url) as repository:
+            repository.run(change, f"import of {os.path.basename(self._job.top)}")
+
+    def _levels(self) -> Iterator[list[Entry]]:
+        """Directories level by level, then everything else."""
+        levels: dict[int, list[Entry]] = {}
+        rest: list[Entry] = []
+        for entry in entries.walk(self._job.top, self._exclude, self.result.skipped.append):
+            self.result.entries += 1
+            if entry.kind == DIRECTORY:
+                levels.setdefault(entry.depth, []).append(entry)
+            else:
+                rest.append(entry)
+        return iter([*(levels[depth] for depth in sorted(levels)), rest])
+
+    def _batches(self, level: list[Entry]) -> Iterator[Batch]:
+        # A level with few entries is still shared by all workers.
+        size = max(1, min(self._size, -(-len(level) // self._count)))
+        for at in range(0, len(level), size):
+            yield Batch(next(self._numbers), entries=level[at : at + size])
+
+    def _vanished(self) -> Iterator[Batch]:
+        """Nodes of entries that are no longer there (or are excluded now), the topmost of each subtree."""
+        there = {
+            entries.node_path(self._job.at, entry)
+            for entry in entries.walk(self._job.top, self._exclude, lambda _: None)
+        }
+        unreadable = {
+            paths.join(self._job.at, one.relative) for one in self.result.skipped if one.failed and one.relative
+        }
+        gone: list[str] = []
+        with connect(self._job.url, poll_interval=0) as repository:
+            for node in repository.refresh().walk(self._job.at):
+                path = node.path
+                if path in there or path == self._job.at:
+                    continue
+                if any(paths.is_at_or_below(path, one) for one in unreadable):
+                    continue
+                if paths.parent(path) in there or paths.parent(path) == self._job.at:
+                    gone.append(path)
+        for at in range(0, len(gone), self._size):
+            yield Batch(next(self._numbers), gone=gone[at : at + self._size])
+
+    # --- handing it out ----------------------------------------------------------------------------------
+
+    def _do(self, batches: Iterator[Batch]) -> None:
+        """Have all batches done before this returns."""
+        again: deque[Batch] = deque()
+
+        def following() -> Batch | None:
+            return again.popleft() if again else next(batches, None)
+
+        for worker in self._workers:
+            batch = following()
+            if batch is not None:
+                worker.give(batch)
+        while busy := {worker.pipe: worker for worker in self._workers if worker.batch is not None}:
+            for pipe in wait(list(busy)):
+                assert isinstance(pipe, Connection)
+                worker = busy[pipe]
+                batch = worker.batch
+                if not self._hear(worker):
+                    assert batch is not None
+                    again.append(batch)
+                    worker = self._replace(worker)
+                batch = following()
+                if batch is not None:
+                    worker.give(batch)
+
+    def _hear(self, worker: _Worker) -> bool:
+        """Take a worker's answer; False when it died instead."""
+        try:
+            answer = worker.pipe.recv()
+        except (EOFError, OSError):
+            return False
+        if isinstance(answer, HbasemkError):
+            raise answer
+        assert isinstance(answer, Report)
+        worker.batch = None
+        worker.committed, worker.conflicts = answer.committed, answer.conflicts
+        result = self.result
+        result.added += answer.added
+        result.changed += answer.changed
+        result.removed += answer.removed
+        result.skipped += answer.skipped
+        result.notes += answer.notes
+        if self._tell is not None:
+            self._tell(answer, result.entries)
+        return True
+
+    def _replace(self, dead: _Worker) -> _Worker:
+        dead.process.join()
+        self.result.restarts += 1
+        code = dead.process.exitcode
+        self.result.notes.append(f"worker process {dead.process.pid} died (exit code {code}); its batch is done again")
+        if self.result.restarts > RESTARTS * self._count:
+            raise HbasemkError(
+                f"worker processes keep dying (exit code {code} last); what was committed stays. Run the import again to "
+                "go on, and look for what kills them (out of memory?)."
+            )
+        self.result.committed += dead.committed
+        self.result.conflicts += dead.conflicts
+        self._workers.remove(dead)
+        fresh = _Worker(self._job)
+        self._workers.append(fresh)
+        return fresh
+
+    def _stop(self, *, now: bool) -> None:
+        for worker in self._workers:
+            try:
+                worker.pipe.send(None)
+            except OSError:
+                # It is gone already.
+                continue
+        for worker in self._workers:
+            # After an interruption each may still finish the batch it is in.
+            worker.process.join(10 if now else None)
+            if worker.process.is_alive():
+                worker.process.terminate()
+                worker.process.join()
+            worker.pipe.close()

@@ -1,0 +1,159 @@
+"""One worker process of an import: takes batches from a pipe and commits them, each with its totals.
+
+A batch looks at what is there before it changes anything, in the same transaction; so doing it twice, after a crash or
+a lost reply, changes nothing the second time.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any, Final
+
+from hbasemk.connect import connect
+from hbasemk.errors import CommitUnknownError, HbasemkError, StoreNotAppliedError, StoreUnknownError
+from hbasemk.kernel.values import PropertyValue, Value
+from hbasemk.repository import Repository
+from hbasemk.transaction import Transaction
+from hbasemk.transfer import entries
+from hbasemk.transfer.entries import TOTALS, Entry, Skipped
+
+FIRST_WAIT: Final = 0.2
+LONGEST_WAIT: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What all workers of an import need to know. ``patience``: seconds without a store before giving up."""
+
+    url: str
+    top: str
+    at: str
+    text_limit: int
+    patience: float
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Work for one commit: entries to bring in, or paths of nodes to remove with their subtrees."""
+
+    number: int
+    entries: Sequence[Entry] = ()
+    gone: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a worker did for one batch, with its instance's counts so far."""
+
+    number: int
+    added: int
+    changed: int
+    removed: int
+    skipped: Sequence[Skipped]
+    committed: int
+    conflicts: int
+    notes: Sequence[str]
+
+
+def work(job: Job, pipe: Connection) -> None:
+    """A worker's whole life: until it is told to stop, or its parent is gone."""
+    # Ctrl-C reaches the whole group; the parent decides, so that no batch is cut off.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        worker = _Worker(job)
+    except HbasemkError as error:
+        pipe.send(error)
+        return
+    try:
+        while True:
+            batch = pipe.recv()
+            if batch is None:
+                return
+            pipe.send(worker.do(batch))
+    except HbasemkError as error:
+        pipe.send(error)
+    except EOFError:
+        # The parent is gone; what is committed stays, the next import goes on from there.
+        return
+    finally:
+        worker.repository.close()
+
+
+class _Worker:
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._notes: list[str] = []
+        self.repository: Repository = connect(job.url)
+
+    def do(self, batch: Batch) -> Report:
+        skipped: list[Skipped] = []
+        kept: dict[str, tuple[Entry, dict[str, PropertyValue]]] = {}
+        for entry in batch.entries:
+            try:
+                kept[entries.node_path(self._job.at, entry)] = (
+                    entry,
+                    entries.properties(self._job.top, entry, self._job.text_limit),
+                )
+            except OSError as error:
+                skipped.append(Skipped(entry.relative, f"cannot be read: {error.strerror}", True))
+        added, changed, removed = self._patiently(
+            lambda tx: self._apply(tx, kept, batch.gone), f"import batch {batch.number}"
+        )
+        notes, self._notes = self._notes, []
+        counted = self.repository.statistics
+        return Report(batch.number, added, changed, removed, skipped, counted.committed, counted.conflicts, notes)
+
+    def _patiently(self, change: Any, message: str) -> tuple[int, int, int]:
+        """Commit, and while the store is away wait for it."""
+        deadline = time.monotonic() + self._job.patience
+        wait = FIRST_WAIT
+        while True:
+            try:
+                result: tuple[int, int, int] = self.repository.run(change, message)
+                return result
+            except (StoreNotAppliedError, StoreUnknownError, CommitUnknownError) as error:
+                # Whatever became of the commit: the batch looks at what is there, so it can simply be done again.
+                if time.monotonic() > deadline:
+                    raise
+                self._notes.append(str(error))
+                time.sleep(wait)
+                wait = min(wait * 2, LONGEST_WAIT)
+
+    def _apply(
+        self, tx: Transaction, kept: dict[str, tuple[Entry, dict[str, PropertyValue]]], gone: Sequence[str]
+    ) -> tuple[int, int, int]:
+        totals = dict.fromkeys(TOTALS, 0)
+        added = changed = removed = 0
+        found = tx.load(list(kept))
+        for path, (_, wanted) in kept.items():
+            before = found[path]
+            if before is None:
+                tx.add(path, wanted)
+                added += 1
+            elif before == wanted:
+                continue
+            else:
+                tx.update(path, {**dict.fromkeys(before.keys() - wanted.keys()), **wanted})
+                changed += 1
+                _count(totals, before, -1)
+            _count(totals, wanted, 1)
+        for path in gone:
+            for below in tx.subtree(path):
+                _count(totals, below, -1)
+                removed += 1
+            if tx.exists(path):
+                tx.remove(path)
+        for name, difference in totals.items():
+            if difference:
+                tx.increment(self._job.at, name, difference)
+        return added, changed, removed
+
+
+def _count(totals: dict[str, int], kept: dict[str, Value] | dict[str, PropertyValue], sign: int) -> None:
+    entry = Entry("", str(kept.get("kind")))
+    for name, number in entries.counts(entry, dict(kept)).items():
+        totals[name] += sign * number
