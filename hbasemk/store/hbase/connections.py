@@ -1,192 +1,156 @@
-"""Connections to the gateway: opened when needed, used by one thread at a time, dropped when in doubt.
+"""Connections that are kept for the next call: bounded, opened when needed, one thread on each at a time.
 
-The gateway closes a connection that idles for a minute, and a late answer would be taken for the next call's: so idle
-ones are looked at before use, and one that failed in any way but by an answer is never used again.
+The gateway closes what idles for a minute, so what idled nearly as long is not used again. A forked child shares its
+parent's sockets: it gives back the descriptors, says nothing on them, and begins with a pool of its own.
 """
 
 from __future__ import annotations
 
 import os
-import select
-import socket
 import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
-from hbasemk.errors import ClosedError, StoreNotAppliedError
-from hbasemk.store.hbase import trouble
-from hbasemk.store.hbase.gateway import interface
+from hbasemk.errors import ClosedError, StoreError, StoreNotAppliedError
+from hbasemk.store.hbase.connection import Connection, Wire
 
-BUFFER: Final = 64 * 1024
-LONGEST_IDLE: Final = 50.0
-"""Seconds; the gateway's own limit is 60 by default."""
-LONGEST_CONNECT: Final = 5.0
-THRIFT2: Final = 2
+IDLE_SECONDS: Final = 50.0
+"""The gateway's default is 60 (hbase.thrift.server.socket.read.timeout)."""
+
+Opener = Callable[[float, Callable[[Wire], None]], Connection]
 
 
-class Connection:
-    """One connection; ``client`` has the gateway's methods."""
+class _Side:
+    """The pool of one process."""
 
-    __slots__ = ("_socket", "client", "used_at")
-
-    def __init__(self, host: str, port: int, timeout: float) -> None:
-        from thriftpy2.protocol import TCyBinaryProtocol
-        from thriftpy2.thrift import TClient
-        from thriftpy2.transport import TCyBufferedTransport, TSocket
-
-        self._socket = TSocket(
-            host, port, socket_timeout=timeout * 1000, connect_timeout=min(timeout, LONGEST_CONNECT) * 1000
-        )
-        self._socket.open()
-        self._socket.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.client: Any = TClient(interface().Gateway, TCyBinaryProtocol(TCyBufferedTransport(self._socket, BUFFER)))
-        self.used_at = time.monotonic()
-
-    def usable(self) -> bool:
-        """Whether it has not idled too long and the other side has sent nothing, not even an end."""
-        if time.monotonic() - self.used_at > LONGEST_IDLE:
-            return False
-        poller = select.poll()
-        try:
-            poller.register(self._socket.sock, select.POLLIN)
-        except (ValueError, TypeError, AttributeError):
-            return False
-        return not poller.poll(0)
-
-    def interrupt(self) -> None:
-        """Make a call that another thread waits in fail."""
-        sock = self._socket.sock
-        if sock is not None:
-            try:
-                sock.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                # It is closed already: nothing waits in it.
-                return
-
-    def close(self) -> None:
-        """Close the socket."""
-        self._socket.close()
+    def __init__(self, pid: int, closed: bool) -> None:
+        self.pid = pid
+        self.closed = closed
+        self.changed = threading.Condition(threading.Lock())
+        self.idle: list[Connection] = []
+        self.wires: set[Wire] = set()
+        self.taken = 0
 
 
 class Connections:
-    """A pool of at most ``size`` connections to one gateway. ``timeout``: seconds for a call and for a free place."""
+    """At most ``size`` connections made by ``opener(deadline, register)``, each until it fails or is idle too long."""
 
-    def __init__(self, host: str, port: int, timeout: float, size: int) -> None:
-        self.place = f"{host}:{port}"
-        self._host = host
-        self._port = port
-        self._timeout = timeout
+    def __init__(self, opener: Opener, size: int, clock: Callable[[], float], about: str) -> None:
+        self._opener = opener
         self._size = size
-        self._closed = False
-        self._abandoned: list[Connection] = []
-        self._reset()
+        self._clock = clock
+        self._about = about
+        first = _Side(os.getpid(), closed=False)
+        self._side = first
+        self._sides = {first.pid: first}
 
-    def _reset(self) -> None:
-        self._pid = os.getpid()
-        self._lock = threading.Lock()
-        self._places = threading.BoundedSemaphore(self._size)
-        self._idle: list[Connection] = []
-        self._busy: set[Connection] = set()
+    @property
+    def closed(self) -> bool:
+        """Whether the pool has been closed in this process, or in its parent before the fork."""
+        return self._mine().closed
 
-    @contextmanager
-    def use(self, table: str | None, *, writes: bool) -> Iterator[Any]:
-        """The gateway's methods for one call; its errors come out as store errors of the right kind."""
-        if self._pid != os.getpid():
-            # A forked child must neither use nor close its parent's sockets.
-            self._abandoned += [*self._idle, *self._busy]
-            self._reset()
-        places = self._places
-        if not places.acquire(timeout=self._timeout):
-            raise StoreNotAppliedError(
-                f"all {self._size} connections to {self.place} have been in use for {self._timeout:g} s; nothing was sent"
-            )
+    def _mine(self) -> _Side:
+        side = self._side
+        pid = os.getpid()
+        return side if side.pid == pid else self._forked(side, pid)
+
+    def _forked(self, parents: _Side, pid: int) -> _Side:
+        # No lock can be used: it may have been held in the parent while it forked. Of threads that come here at once
+        # the dictionary picks one.
+        made = _Side(pid, parents.closed)
+        side = self._sides.setdefault(pid, made)
+        if side is made:
+            for wire in list(parents.wires):
+                wire.close()
+        self._side = side
+        self._sides = {pid: side}
+        return side
+
+    def take(self, deadline: float) -> Connection:
+        """A connection for one thread, to be handed back with :meth:`give` or :meth:`drop`.
+
+        Raises ClosedError, StoreNotAppliedError when none gets free in time, and what the opener raises.
+        """
+        side = self._mine()
+        now = self._clock()
+        with side.changed:
+            while True:
+                if side.closed:
+                    raise ClosedError(f"the store at {self._about} has been closed")
+                while side.idle:
+                    connection = side.idle.pop()
+                    if now - connection.used <= IDLE_SECONDS and connection.wire.quiet():
+                        side.taken += 1
+                        return connection
+                    self._retire(side, connection)
+                if side.taken < self._size:
+                    side.taken += 1
+                    break
+                if now >= deadline or not side.changed.wait(deadline - now):
+                    raise StoreNotAppliedError(
+                        f"{self._about}: all {self._size} connections were in use for the whole time of the call; "
+                        "nothing was sent"
+                    )
+                now = self._clock()
         try:
-            connection = self._take()
-            try:
-                yield connection.client
-            except BaseException as error:
-                found = trouble.diagnose(error, self.place, table, writes=writes)
-                self._leave(connection, keep=found is not None and found.keep)
-                if found is None:
-                    raise
-                if self._closed:
-                    raise self._closed_error() from error
-                raise found.error from error
-            self._leave(connection, keep=True)
-        finally:
-            places.release()
+            return self._opener(deadline, lambda wire: self._register(side, wire))
+        except BaseException as error:
+            self._not_opened(side)
+            if self.closed and isinstance(error, StoreError):
+                raise ClosedError(f"the store at {self._about} has been closed") from error
+            raise
+
+    def _not_opened(self, side: _Side) -> None:
+        with side.changed:
+            side.taken -= 1
+            # The opener closes what it opened and could not use.
+            side.wires = {wire for wire in side.wires if wire.sock.fileno() >= 0}
+            side.changed.notify()
+
+    def _register(self, side: _Side, wire: Wire) -> None:
+        with side.changed:
+            if side.closed:
+                raise ClosedError(f"the store at {self._about} has been closed")
+            side.wires.add(wire)
+
+    def give(self, connection: Connection) -> None:
+        """Keep a connection on which the last call ended well."""
+        side = self._mine()
+        now = connection.used = self._clock()
+        with side.changed:
+            if connection.wire not in side.wires:
+                return
+            side.taken -= 1
+            if side.closed or connection.bloated:
+                self._retire(side, connection)
+            else:
+                side.idle.append(connection)
+                while now - side.idle[0].used > IDLE_SECONDS:
+                    self._retire(side, side.idle.pop(0))
+            side.changed.notify()
+
+    def drop(self, connection: Connection) -> None:
+        """End a connection on which a call failed."""
+        side = self._mine()
+        with side.changed:
+            if connection.wire not in side.wires:
+                return
+            side.taken -= 1
+            self._retire(side, connection)
+            side.changed.notify()
+
+    def _retire(self, side: _Side, connection: Connection) -> None:
+        side.wires.discard(connection.wire)
+        connection.wire.cut()
+        connection.wire.close()
 
     def close(self) -> None:
-        """Close all connections; calls under way fail with ClosedError. Idempotent."""
-        self._closed = True
-        if self._pid != os.getpid():
-            return
-        with self._lock:
-            idle, self._idle = self._idle, []
-            busy = list(self._busy)
-        for connection in idle:
-            connection.close()
-        for connection in busy:
-            connection.interrupt()
-
-    def _closed_error(self) -> ClosedError:
-        return ClosedError(f"the store at {self.place} has been closed")
-
-    def _take(self) -> Connection:
-        while True:
-            with self._lock:
-                if self._closed:
-                    raise self._closed_error()
-                connection = self._idle.pop() if self._idle else None
-            if connection is None:
-                connection = self._open()
-            elif not connection.usable():
-                connection.close()
-                continue
-            with self._lock:
-                self._busy.add(connection)
-            return connection
-
-    def _leave(self, connection: Connection, *, keep: bool) -> None:
-        connection.used_at = time.monotonic()
-        with self._lock:
-            self._busy.discard(connection)
-            if keep and not self._closed:
-                self._idle.append(connection)
-                return
-        connection.close()
-
-    def _open(self) -> Connection:
-        from thriftpy2.thrift import TApplicationException
-
-        try:
-            connection = Connection(self._host, self._port, self._timeout)
-        except Exception as error:
-            raise trouble.unreachable(self.place, error) from error
-        try:
-            found = connection.client.getThriftServerType()
-        except TApplicationException as error:
-            connection.close()
-            raise trouble.wrong_gateway(self.place, f"a Thrift server of another kind ({error.message})") from error
-        except TimeoutError as error:
-            connection.close()
-            raise StoreNotAppliedError(
-                f"what listens at {self.place} takes connections but does not answer: it hangs, or is no Thrift2 gateway "
-                "with the binary protocol and no framing"
-            ) from error
-        except Exception as error:
-            connection.close()
-            diagnosis = trouble.diagnose(error, self.place, None, writes=False)
-            if diagnosis is None:
-                raise
-            if "no Thrift binary protocol" in str(diagnosis.error):
-                raise trouble.wrong_gateway(self.place, "no Thrift server") from error
-            raise StoreNotAppliedError(
-                f"the gateway at {self.place} closed a new connection at once ({error}); it is full, or is going down"
-            ) from error
-        if found != THRIFT2:
-            connection.close()
-            raise trouble.wrong_gateway(self.place, "HBase's Thrift1 gateway")
-        return connection
+        """End all connections, also those on which an answer is awaited, and wake who waits for one. Idempotent."""
+        side = self._mine()
+        with side.changed:
+            side.closed = True
+            while side.idle:
+                self._retire(side, side.idle.pop())
+            for wire in side.wires:
+                wire.cut()
+            side.changed.notify_all()

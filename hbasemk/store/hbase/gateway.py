@@ -1,15 +1,60 @@
-"""The interface definition of the gateway, loaded when it is first needed."""
+"""The gateway's interface: what thriftpy2 makes of ``gateway.thrift``, and the methods that are called.
+
+Enumerations travel as numbers; those that are used have names here.
+"""
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
+
+import thriftpy2
+
+# Loaded while this module is imported, which Python does once and under a lock: thriftpy2's parser is not thread-safe.
+idl: Final[Any] = thriftpy2.load(
+    str(Path(__file__).with_name("gateway.thrift")), module_name="hbasemk.store.hbase.gateway_thrift"
+)
+
+ONE_VERSION: Final = 0
+BLOOM_ROW: Final = 1
+UNCOMPRESSED: Final = 2
+ROW_INDEX_V1: Final = 7
+FOREVER: Final = 2**31 - 1
+THRIFT1: Final = 1
+THRIFT2: Final = 2
 
 
-@lru_cache(maxsize=1)
-def interface() -> Any:
-    """The module that thriftpy2 makes of ``gateway.thrift``."""
-    import thriftpy2
+class Method(NamedTuple):
+    """A call of the gateway; ``effect`` says whether it changes anything, so that making it twice may do harm."""
 
-    return thriftpy2.load(str(Path(__file__).with_name("gateway.thrift")), module_name="hbasemk_gateway_thrift")
+    name: str
+    request: Callable[..., Any]
+    reply: Callable[[], Any]
+    effect: bool
+    returns: bool
+
+
+def _method(name: str, effect: bool) -> Method:
+    service = idl.Gateway
+    reply = getattr(service, f"{name}_result")
+    returns = any(field[1] == "success" for field in reply.thrift_spec.values())
+    return Method(name, getattr(service, f"{name}_args"), reply, effect, returns)
+
+
+GET: Final = _method("get", effect=False)
+GET_MULTIPLE: Final = _method("getMultiple", effect=False)
+SCAN: Final = _method("getScannerResults", effect=False)
+PUT: Final = _method("put", effect=True)
+PUT_MULTIPLE: Final = _method("putMultiple", effect=True)
+CHECK_AND_PUT: Final = _method("checkAndPut", effect=True)
+DELETE: Final = _method("deleteSingle", effect=True)
+DELETE_MULTIPLE: Final = _method("deleteMultiple", effect=True)
+MUTATE_ROW: Final = _method("mutateRow", effect=True)
+DESCRIBE: Final = _method("getTableDescriptors", effect=False)
+IS_DISABLED: Final = _method("isTableDisabled", effect=False)
+IS_AVAILABLE: Final = _method("isTableAvailable", effect=False)
+CREATE_TABLE: Final = _method("createTable", effect=True)
+DISABLE_TABLE: Final = _method("disableTable", effect=True)
+DELETE_TABLE: Final = _method("deleteTable", effect=True)
+SERVER_TYPE: Final = _method("getThriftServerType", effect=False)

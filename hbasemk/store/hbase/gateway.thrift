@@ -1,56 +1,124 @@
-// The part of HBase's Thrift2 service that hbasemk uses. Only field ids and types travel, so what is not used is left
-// out. The last method tells the gateways apart.
-struct TTimeRange { 1: required i64 minStamp, 2: required i64 maxStamp }
-struct TColumn { 1: required binary family, 2: optional binary qualifier, 3: optional i64 timestamp }
-struct TColumnValue {
-  1: required binary family, 2: required binary qualifier, 3: required binary value, 4: optional i64 timestamp
-}
-struct TResult { 1: optional binary row, 2: required list<TColumnValue> columnValues }
-enum TDeleteType { DELETE_COLUMN = 0, DELETE_COLUMNS = 1, DELETE_FAMILY = 2, DELETE_FAMILY_VERSION = 3 }
-struct TGet {
-  1: required binary row, 2: optional list<TColumn> columns, 3: optional i64 timestamp,
-  4: optional TTimeRange timeRange, 5: optional i32 maxVersions, 6: optional binary filterString,
-  12: optional i32 storeLimit
-}
-struct TPut { 1: required binary row, 2: required list<TColumnValue> columnValues, 3: optional i64 timestamp }
-struct TDelete {
-  1: required binary row, 2: optional list<TColumn> columns, 3: optional i64 timestamp,
-  4: optional TDeleteType deleteType = 1
-}
-struct TScan {
-  1: optional binary startRow, 2: optional binary stopRow, 3: optional list<TColumn> columns, 4: optional i32 caching,
-  5: optional i32 maxVersions = 1, 6: optional TTimeRange timeRange, 7: optional binary filterString,
-  11: optional bool reversed
-}
-struct TTableName { 1: optional binary ns, 2: required binary qualifier }
-enum TBloomFilterType { NONE = 0, ROW = 1, ROWCOL = 2, ROWPREFIX_FIXED_LENGTH = 3 }
-enum TCompressionAlgorithm { LZO = 0, GZ = 1, NONE = 2, SNAPPY = 3, LZ4 = 4, BZIP2 = 5, ZSTD = 6 }
-enum TDataBlockEncoding { NONE = 0, PREFIX = 2, DIFF = 3, FAST_DIFF = 4, ROW_INDEX_V1 = 7 }
-struct TColumnFamilyDescriptor {
-  1: required binary name, 5: optional TBloomFilterType bloomFilterType, 6: optional TCompressionAlgorithm compressionType,
-  8: optional TDataBlockEncoding dataBlockEncoding, 10: optional i32 maxVersions
-}
-struct TTableDescriptor { 1: required TTableName tableName, 2: optional list<TColumnFamilyDescriptor> columns }
-enum TThriftServerType { ONE = 1, TWO = 2 }
+/*
+ * The part of HBase's Thrift2 interface that hbasemk calls.
+ *
+ * What travels are method names, field numbers and types, and those are HBase's; the names of fields, structs and the
+ * service are ours. Fields that hbasemk never sets and never reads are left out, because every field costs time in
+ * every message. Enumerations are plain i32 here, as they are on the wire.
+ */
 
-exception TIOError { 1: optional string message, 2: optional bool canRetry }
-exception TIllegalArgument { 1: optional string message }
+exception HBaseError {
+    1: optional binary message
+}
+
+struct Column {
+    1: required binary family,
+    2: optional binary qualifier,
+    3: optional i64 timestamp
+}
+
+struct ColumnValue {
+    1: required binary family,
+    2: required binary qualifier,
+    3: required binary value,
+    4: optional i64 timestamp
+}
+
+struct TimeRange {
+    1: required i64 since,
+    2: required i64 before
+}
+
+struct Result {
+    1: optional binary row,
+    2: required list<ColumnValue> cells
+}
+
+struct Get {
+    1: required binary row,
+    2: optional list<Column> columns,
+    4: optional TimeRange time_range,
+    5: optional i32 versions,
+    6: optional binary filter,
+    12: optional i32 cells_per_family
+}
+
+struct Scan {
+    1: optional binary start,
+    2: optional binary stop,
+    3: optional list<Column> columns,
+    4: optional i32 caching,
+    5: optional i32 versions,
+    6: optional TimeRange time_range,
+    11: optional bool reverse,
+    15: optional i32 limit
+}
+
+struct Put {
+    1: required binary row,
+    2: required list<ColumnValue> cells
+}
+
+struct Delete {
+    1: required binary row,
+    2: optional list<Column> columns,
+    3: optional i64 timestamp,
+    /* 0: exactly the given version; 1: it and all older ones */
+    4: optional i32 kind
+}
+
+union Mutation {
+    1: Put put,
+    2: Delete delete_cells
+}
+
+struct RowMutations {
+    1: required binary row,
+    2: required list<Mutation> mutations
+}
+
+struct TableName {
+    1: optional binary name_space,
+    2: required binary qualifier
+}
+
+struct Family {
+    1: required binary name,
+    /* 0: none, 1: row, 2: row and column */
+    5: optional i32 bloom_filter,
+    /* 2: none */
+    6: optional i32 compression,
+    /* 0: none, 2: PREFIX, 3: DIFF, 4: FAST_DIFF, 7: ROW_INDEX_V1 */
+    8: optional i32 block_encoding,
+    /* 0: no, 1: yes, 2: until their time to live is over */
+    9: optional i32 keep_deleted,
+    10: optional i32 versions,
+    13: optional i32 time_to_live
+}
+
+struct TableDescriptor {
+    1: required TableName name,
+    2: optional list<Family> families
+}
 
 service Gateway {
-  list<TResult> getMultiple(1: required binary table, 2: required list<TGet> tgets) throws (1: TIOError io)
-  TResult get(1: required binary table, 2: required TGet tget) throws (1: TIOError io)
-  void put(1: required binary table, 2: required TPut tput) throws (1: TIOError io)
-  void putMultiple(1: required binary table, 2: required list<TPut> tputs) throws (1: TIOError io)
-  list<TDelete> deleteMultiple(1: required binary table, 2: required list<TDelete> tdeletes) throws (1: TIOError io)
-  bool checkAndPut(1: required binary table, 2: required binary row, 3: required binary family,
-    4: required binary qualifier, 5: binary value, 6: required TPut tput) throws (1: TIOError io)
-  list<TResult> getScannerResults(1: required binary table, 2: required TScan tscan, 3: i32 numRows = 1)
-    throws (1: TIOError io)
-  void createTable(1: required TTableDescriptor desc, 2: list<binary> splitKeys) throws (1: TIOError io)
-  void disableTable(1: required TTableName tableName) throws (1: TIOError io)
-  void deleteTable(1: required TTableName tableName) throws (1: TIOError io)
-  TTableDescriptor getTableDescriptor(1: required TTableName table) throws (1: TIOError io)
-  bool tableExists(1: TTableName tableName) throws (1: TIOError io)
-  bool isTableEnabled(1: required TTableName tableName) throws (1: TIOError io)
-  TThriftServerType getThriftServerType()
+    Result get(1: binary table, 2: Get what) throws (1: HBaseError error),
+    list<Result> getMultiple(1: binary table, 2: list<Get> what) throws (1: HBaseError error),
+    list<Result> getScannerResults(1: binary table, 2: Scan what, 3: i32 rows) throws (1: HBaseError error),
+    void put(1: binary table, 2: Put what) throws (1: HBaseError error),
+    void putMultiple(1: binary table, 2: list<Put> what) throws (1: HBaseError error),
+    bool checkAndPut(1: binary table, 2: binary row, 3: binary family, 4: binary qualifier, 5: binary expected,
+                     6: Put what) throws (1: HBaseError error),
+    void deleteSingle(1: binary table, 2: Delete what) throws (1: HBaseError error),
+    list<Delete> deleteMultiple(1: binary table, 2: list<Delete> what) throws (1: HBaseError error),
+    void mutateRow(1: binary table, 2: RowMutations what) throws (1: HBaseError error),
+
+    list<TableDescriptor> getTableDescriptors(1: list<TableName> tables) throws (1: HBaseError error),
+    bool isTableDisabled(1: TableName table) throws (1: HBaseError error),
+    bool isTableAvailable(1: TableName table) throws (1: HBaseError error),
+    void createTable(1: TableDescriptor table, 2: list<binary> split_keys) throws (1: HBaseError error),
+    void disableTable(1: TableName table) throws (1: HBaseError error),
+    void deleteTable(1: TableName table) throws (1: HBaseError error),
+
+    /* 1: Thrift1, 2: Thrift2 */
+    i32 getThriftServerType()
 }

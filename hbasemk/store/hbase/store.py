@@ -1,42 +1,45 @@
-"""A store in HBase's tables, through the Thrift2 gateway; every call is one round trip."""
+"""The store contract on HBase: every call is one call of the Thrift2 gateway.
+
+What HBase takes for something else than the contract says is answered here without asking: an empty list of columns
+(HBase: all of them), an empty delete (the whole row), ends of a range that meet (that row), keys too long to exist.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
 
-from hbasemk.store.abc import (
-    MAX_TIMESTAMP,
-    Cell,
-    Column,
-    Delete,
-    Get,
-    Limits,
-    Put,
-    Row,
-    Scan,
-    Store,
-    Table,
-)
-from hbasemk.store.hbase import tables as schema
-from hbasemk.store.hbase.connections import Connections
-from hbasemk.store.hbase.gateway import interface
+from hbasemk.errors import InvalidValueError, LimitError
+from hbasemk.store.abc import MAX_TIMESTAMP, Column, Delete, Get, Limits, Put, Row, Scan, Store, Table
+from hbasemk.store.hbase import gateway, messages
+from hbasemk.store.hbase.client import CONNECT_SECONDS, Client
+from hbasemk.store.hbase.tables import TableNames, Tables
 
 DEFAULT_PORT: Final = 9090
 DEFAULT_TIMEOUT: Final = 20.0
 DEFAULT_POOL: Final = 64
-CACHING: Final = 1000
+
+LIMITS: Final = Limits()
+MAX_CELL: Final = 10 * 1024 * 1024
+"""hbase.client.keyvalue.maxsize: key and value together."""
+MAX_SCAN: Final = 1_000_000
+"""The gateway makes room for all rows that it is asked for before it looks for them."""
+_KEY_OVERHEAD: Final = 64
 
 
 class HBaseStore(Store):
-    """The tables whose names begin with ``prefix``, behind the gateway at ``host`` and ``port``.
+    """Tables of HBase behind its Thrift2 gateway at ``host:port``.
 
-    ``timeout`` bounds each call, in seconds; ``pool_size`` the connections. Nothing is opened before the first call.
-    HBase syncs each write as it is set up to; ``durable=False`` changes nothing here. A version that was deleted
-    stays deleted until a major compaction, also if it is written again.
+    ``prefix`` begins the tables' names and may contain a namespace (``content:cms_``). ``timeout`` bounds every call in
+    seconds, connecting included, which alone may take ``connect_timeout``. At most ``pool_size`` connections are open at a time;
+    they are opened when needed, so making a store talks to nobody. ``clock`` is a monotonic clock in seconds.
+
+    ``durable=False`` changes nothing here: two tables may live on two servers whose logs know no common order.
+    Raises InvalidValueError for a prefix that HBase does not allow.
     """
 
-    limits = Limits(row_key=32_767, cell=10 * 1024 * 1024 - 1024)
+    limits = LIMITS
 
     def __init__(
         self,
@@ -45,86 +48,93 @@ class HBaseStore(Store):
         *,
         prefix: str = "",
         timeout: float = DEFAULT_TIMEOUT,
+        connect_timeout: float = CONNECT_SECONDS,
         pool_size: int = DEFAULT_POOL,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._prefix = schema.check_prefix(prefix)
-        self._timeout = timeout
-        self._connections = Connections(host, port, timeout, pool_size)
-        self._names: dict[str, bytes] = {}
+        if timeout <= 0 or connect_timeout <= 0:
+            raise InvalidValueError(f"a timeout must be more than 0 seconds, not {min(timeout, connect_timeout)}")
+        if pool_size < 1:
+            raise InvalidValueError(f"a store needs at least 1 connection, not {pool_size}")
+        self._names = TableNames(prefix)
+        shown = f"[{host}]" if ":" in host else host
+        self._location = f"hbase://{shown}:{port}/" + (f"?prefix={prefix}" if prefix else "")
+        self._client = Client(
+            host, port, timeout=timeout, pool_size=pool_size, connect_timeout=connect_timeout, clock=clock
+        )
+        self._tables = Tables(self._client, self._names, self._location, timeout)
 
     @property
     def location(self) -> str:
-        """Gateway and prefix, as in a URL."""
-        return f"hbase://{self._connections.place}/?prefix={self._prefix}"
+        """The repository's URL."""
+        return self._location
 
     @property
     def supports_parallel_calls(self) -> bool:
-        """Two connections work at the same time."""
+        """Each thread's call has a connection of its own."""
         return True
 
-    # --- schema ------------------------------------------------------------------------------------------
-
     def create_tables(self, tables: Sequence[Table]) -> None:
-        """Create what is missing, then verify."""
-        schema.create(self._connections, self._prefix, tables, self._timeout)
-        self.verify(tables)
+        """Create what is missing, wait until it can be used, verify it, and try a timestamp of the size of ids."""
+        self._client.check_open()
+        self._tables.create(tables)
 
     def verify(self, tables: Sequence[Table]) -> None:
-        """Check families and versions."""
-        schema.verify(self._connections, self._prefix, tables)
+        """Check families, VERSIONS, TTL, KEEP_DELETED_CELLS, and that no table is disabled."""
+        self._client.check_open()
+        self._tables.verify(tables)
 
     def drop_tables(self, tables: Sequence[Table]) -> None:
-        """Remove tables."""
-        schema.drop(self._connections, self._prefix, tables)
+        """Disable and delete the tables."""
+        self._client.check_open()
+        self._tables.drop(tables)
 
-    # --- cells -------------------------------------------------------------------------------------------
+    def probe_timestamp(self, table: Table, timestamp: int) -> None:
+        """Raise StoreUnusableError if HBase is set to refuse cells with this timestamp; leaves nothing behind."""
+        self._tables.probe_timestamp(table, timestamp)
 
     def read(self, table: str, gets: Sequence[Get]) -> list[Row]:
-        """One row per get."""
-        full = schema.full_name(self._prefix, table)
-        asked = [_get(get) for get in gets]
+        """One row per get, by one call for a single row, which is cheaper, or for many."""
+        name = self._names.data(table)
+        if len(gets) == 1 and not _empty(gets[0]):
+            method = gateway.GET
+            result = self._client.call(method, method.request(name, messages.gets(gets)[0]), name)
+            return [Row(gets[0].row, messages.cells(result))]
+        asked = [get for get in gets if not _empty(get)]
         if not asked:
-            return []
-        with self._connections.use(full, writes=False) as client:
-            if len(asked) == 1:
-                results = [client.get(full.encode(), asked[0])]
-            else:
-                results = client.getMultiple(full.encode(), asked)
-        return [Row(get.row, _cells(result)) for get, result in zip(gets, results, strict=True)]
+            self._client.check_open()
+            return [Row(get.row, []) for get in gets]
+        method = gateway.GET_MULTIPLE
+        results = self._client.call(method, method.request(name, messages.gets(asked)), name)
+        if len(asked) == len(gets):
+            return [Row(get.row, messages.cells(result)) for get, result in zip(gets, results, strict=True)]
+        rest = iter(results)
+        return [Row(get.row, [] if _empty(get) else messages.cells(next(rest))) for get in gets]
 
     def scan(self, table: str, scan: Scan) -> list[Row]:
         """The first rows of a range."""
-        full = schema.full_name(self._prefix, table)
-        if scan.limit <= 0 or scan.since >= scan.before or scan.columns == () or scan.families == ():
+        if scan.limit > MAX_SCAN:
+            raise LimitError(f"a scan of table {table!r} for {scan.limit} rows; at most {MAX_SCAN} come in one batch")
+        name = self._names.data(table)
+        ends = _ends(scan)
+        if ends is None or scan.limit < 1 or _selects_nothing(scan):
+            self._client.check_open()
             return []
-        if scan.start is not None and scan.start == scan.stop:
-            # HBase would give the row itself.
-            return []
-        asked = interface().TScan(
-            startRow=scan.start,
-            stopRow=scan.stop,
-            columns=_columns(scan.columns, scan.families),
-            caching=min(scan.limit, CACHING),
-            maxVersions=scan.versions,
-            timeRange=_time_range(scan.since, scan.before),
-            reversed=scan.reverse or None,
-        )
-        with self._connections.use(full, writes=False) as client:
-            results = client.getScannerResults(full.encode(), asked, scan.limit)
-        return [Row(result.row, _cells(result)) for result in results]
+        method = gateway.SCAN
+        request = method.request(name, messages.scan(scan, *ends), scan.limit)
+        return [Row(result.row, messages.cells(result)) for result in self._client.call(method, request, name)]
 
     def write(self, table: str, puts: Sequence[Put], *, durable: bool = True) -> None:  # noqa: ARG002 - see the class
-        """Write cells."""
+        """Write cells, by one call for a single row, which is cheaper, or for many."""
         self.check_puts(puts)
-        if not puts:
-            return
-        full = schema.full_name(self._prefix, table)
-        sent = [_put(put) for put in puts]
-        with self._connections.use(full, writes=True) as client:
-            if len(sent) == 1:
-                client.put(full.encode(), sent[0])
-            else:
-                client.putMultiple(full.encode(), sent)
+        name = self._names.data(table)
+        if len(puts) == 1:
+            self._client.call(gateway.PUT, gateway.PUT.request(name, messages.put(puts[0])), name)
+        elif puts:
+            request = gateway.PUT_MULTIPLE.request(name, list(map(messages.put, puts)))
+            self._client.call(gateway.PUT_MULTIPLE, request, name)
+        else:
+            self._client.check_open()
 
     def check_and_write(
         self,
@@ -135,82 +145,104 @@ class HBaseStore(Store):
         *,
         durable: bool = True,  # noqa: ARG002 - see the class
     ) -> bool:
-        """Compare-and-set on one row."""
+        """Compare-and-set. Raises InvalidValueError for an empty ``expected``, which HBase takes for an absent one."""
+        if expected is not None and not expected:
+            raise InvalidValueError(f"column {column!r} cannot be compared with an empty value; give None for absent")
         self.check_puts([put])
-        full = schema.full_name(self._prefix, table)
-        with self._connections.use(full, writes=True) as client:
-            applied: bool = client.checkAndPut(full.encode(), put.row, column[0], column[1], expected, _put(put))
-        return applied
+        method = gateway.CHECK_AND_PUT
+        name = self._names.data(table)
+        request = method.request(name, put.row, *column, expected, messages.put(put))
+        return bool(self._client.call(method, request, name))
 
     def delete(self, table: str, deletes: Sequence[Delete]) -> None:
         """Delete exact versions."""
-        if not deletes:
-            return
-        api = interface()
-        full = schema.full_name(self._prefix, table)
-        sent = [
-            api.TDelete(
-                row=row,
-                columns=[api.TColumn(family, qualifier, timestamp) for family, qualifier, timestamp in cells],
-                deleteType=api.TDeleteType.DELETE_COLUMN,
-            )
-            for row, cells in deletes
-            if cells
-        ]
-        with self._connections.use(full, writes=True) as client:
-            client.deleteMultiple(full.encode(), sent)
+        name = self._names.data(table)
+        asked = [messages.delete(delete) for delete in deletes if delete.cells and _possible(delete.row)]
+        if len(asked) == 1:
+            self._client.call(gateway.DELETE, gateway.DELETE.request(name, asked[0]), name)
+        elif asked:
+            self._client.call(gateway.DELETE_MULTIPLE, gateway.DELETE_MULTIPLE.request(name, asked), name)
+        else:
+            self._client.check_open()
 
-    def delete_rows(self, table: str, rows: Sequence[bytes]) -> None:
-        """Delete whole rows."""
-        if not rows:
-            return
-        api = interface()
-        full = schema.full_name(self._prefix, table)
-        with self._connections.use(full, writes=True) as client:
-            client.deleteMultiple(full.encode(), [api.TDelete(row=row) for row in rows])
+    def delete_rows(self, table: str, rows: Sequence[bytes], *, before: int = MAX_TIMESTAMP) -> None:
+        """Delete all cells of rows whose timestamps are less than ``before``.
+
+        HBase keeps a marker: what is written later into these rows with a timestamp less than ``before`` stays
+        invisible until a major compaction. So give ``before`` for rows that may come back.
+        """
+        name = self._names.data(table)
+        asked = [gateway.idl.Delete(row, None, before - 1, None) for row in rows if _possible(row)]
+        if asked:
+            self._client.call(gateway.DELETE_MULTIPLE, gateway.DELETE_MULTIPLE.request(name, asked), name)
+        else:
+            self._client.check_open()
 
     def close(self) -> None:
-        """Close the connections; calls under way fail with ClosedError."""
-        self._connections.close()
+        """End all connections; calls under way end with an error. Idempotent."""
+        self._client.close()
+
+    def check_puts(self, puts: Sequence[Put]) -> None:
+        """As the contract says; besides, HBase counts a cell's whole key as part of its size."""
+        super().check_puts(puts)
+        for row, cells in puts:
+            for family, qualifier, value, _ in cells:
+                if len(value) > MAX_CELL - 2 * LIMITS.row_key - _KEY_OVERHEAD - 256:
+                    size = len(row) + len(family) + len(qualifier) + len(value) + _KEY_OVERHEAD
+                    if size > MAX_CELL:
+                        raise LimitError(
+                            f"a cell of {size} bytes, its key included, at row {row[:60]!r}, column {family!r}:"
+                            f"{qualifier[:60]!r} is over the limit of {MAX_CELL} bytes; nothing was written. Keep "
+                            "large content in a blob."
+                        )
 
 
-def _get(get: Get) -> Any:
-    api = interface()
-    asked = api.TGet(row=get.row, timeRange=_time_range(get.since, get.before), maxVersions=get.versions)
-    if get.page is not None:
-        family, after, limit = get.page
-        asked.columns = [api.TColumn(family)]
-        asked.storeLimit = limit
-        if after is not None:
-            # The filter language ends a text with a quote; one inside is doubled, any other byte stands for itself.
-            asked.filterString = b"ColumnRangeFilter('" + after.replace(b"'", b"''") + b"',false,'',true)"
-    else:
-        asked.columns = _columns(get.columns, get.families)
-    return asked
+def _possible(row: bytes) -> bool:
+    """Whether a row of this key can exist; HBase fails on others without saying why."""
+    return 0 < len(row) <= LIMITS.row_key
 
 
-def _columns(columns: Sequence[Column] | None, families: Sequence[bytes] | None) -> list[Any] | None:
-    api = interface()
-    if columns is not None:
-        return [api.TColumn(family, qualifier) for family, qualifier in columns]
-    if families is not None:
-        return [api.TColumn(family) for family in families]
-    return None
+def _empty(get: Get) -> bool:
+    """Whether a get asks for nothing, in a way that HBase would take for something else or fail on."""
+    return (
+        not 0 < len(get.row) <= LIMITS.row_key or (get.page is not None and get.page.limit < 1) or _selects_nothing(get)
+    )
 
 
-def _time_range(since: int, before: int) -> Any:
-    if since <= 0 and before >= MAX_TIMESTAMP:
-        return None
-    return interface().TTimeRange(since, before)
+def _selects_nothing(what: Get | Scan) -> bool:
+    if what.columns is not None:
+        if not what.columns:
+            return True
+    elif what.families is not None and not what.families:
+        return True
+    return what.since >= what.before or what.versions < 1 or what.before < 1 or what.since < 0
 
 
-def _put(put: Put) -> Any:
-    api = interface()
-    value = api.TColumnValue
-    return api.TPut(row=put.row, columnValues=[value(*cell) for cell in put.cells])
+def _ends(scan: Scan) -> tuple[bytes | None, bytes | None] | None:
+    """A scan's start and stop as HBase takes them; None if no row can be between.
+
+    HBase refuses ends longer than a key. Rows before or after such an end are those before or after the longest key
+    that begins it: going up, the end is replaced by the next possible key, going down by the longest one.
+    """
+    start, stop = scan.start, scan.stop
+    if scan.reverse:
+        if start == b"":
+            return None
+        if start is not None:
+            start = start[: LIMITS.row_key]
+        if stop is not None:
+            stop = stop[: LIMITS.row_key]
+        return None if start is not None and stop is not None and start <= stop else (start, stop or None)
+    if stop is not None and len(stop) > LIMITS.row_key:
+        stop = _next(stop[: LIMITS.row_key])
+    if start is not None and len(start) > LIMITS.row_key:
+        start = _next(start[: LIMITS.row_key])
+        if start is None:
+            return None
+    return None if stop is not None and (start or b"") >= stop else (start or None, stop)
 
 
-def _cells(result: Any) -> list[Cell]:
-    if result.row is None:
-        return []
-    return [Cell(found.family, found.qualifier, found.timestamp, found.value) for found in result.columnValues]
+def _next(longest: bytes) -> bytes | None:
+    """The first possible key after one of full length; None after the last."""
+    kept = longest.rstrip(b"\xff")
+    return kept[:-1] + bytes([kept[-1] + 1]) if kept else None

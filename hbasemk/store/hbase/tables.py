@@ -1,121 +1,232 @@
-"""HBase tables as the kernel wants them: created with the right settings, and checked."""
+"""Tables in HBase: their names, how hbasemk wants them, and whether they are so.
+
+Only settings that change what a reader sees must be as wanted; all else (compression, block size, replication …) is
+the administrator's, but a block encoding that makes polls slow is warned of.
+"""
 
 from __future__ import annotations
 
 import logging
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from hbasemk.errors import InvalidValueError, StoreNotAppliedError, StoreUnusableError
-from hbasemk.store.abc import Table
-from hbasemk.store.hbase.connections import Connections
-from hbasemk.store.hbase.gateway import interface
+from hbasemk.errors import InvalidValueError, StoreError, StoreNotAppliedError, StoreUnusableError
+from hbasemk.store.abc import ALL_VERSIONS, Table
+from hbasemk.store.hbase import gateway
+from hbasemk.store.hbase.client import Client
+from hbasemk.store.hbase.trouble import SLOP_SETTING
 
-_PREFIX: Final = re.compile(r"(?:[A-Za-z0-9_]+:)?(?:[A-Za-z0-9_][A-Za-z0-9_.-]*)?")
+ADMIN_SECONDS: Final = 120.0
+"""Creating and dropping moves regions and may take long even where reading and writing do not."""
+
+_PREFIX: Final = re.compile(r"(?:([A-Za-z0-9_]+):)?((?:[A-Za-z0-9_][A-Za-z0-9_.-]*)?)")
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_ENCODINGS: Final = {0: "NONE", 2: "PREFIX", 3: "DIFF", 4: "FAST_DIFF", 7: "ROW_INDEX_V1"}
 _log = logging.getLogger("hbasemk")
+_PROBE_ROW: Final = b"\0"
+_PAUSE: Final = 0.05
 
 
-def check_prefix(prefix: str) -> str:
-    """The prefix itself; raises InvalidValueError when no table name can begin with it."""
-    if not _PREFIX.fullmatch(prefix):
-        raise InvalidValueError(
-            f"{prefix!r} cannot begin the name of an HBase table; possible are letters, digits, '_', '.' and '-', with a "
-            "namespace and ':' before them"
-        )
-    return prefix
+class TableNames:
+    """The names of tables behind a prefix, which may begin with a namespace (``content:cms_``)."""
+
+    def __init__(self, prefix: str) -> None:
+        found = _PREFIX.fullmatch(prefix)
+        if found is None:
+            raise InvalidValueError(
+                f"{prefix!r} cannot begin an HBase table's name: letters of ASCII, digits, '_', '-' and '.' are possible, "
+                "not '-' or '.' first, and a namespace of letters, digits and '_' with a ':' before"
+            )
+        self.prefix = prefix
+        self._namespace: str | None = found[1]
+        self._start: str = found[2]
+        self._known: dict[str, bytes] = {}
+
+    def data(self, name: str) -> bytes:
+        """A table's name as calls for rows want it."""
+        known = self._known.get(name)
+        if known is None:
+            if not _NAME.fullmatch(self._start + name):
+                raise InvalidValueError(f"{self._start + name!r} cannot be the name of an HBase table")
+            known = self._known[name] = (self.prefix + name).encode()
+        return known
+
+    def admin(self, name: str) -> Any:
+        """A table's name as calls for tables want it."""
+        self.data(name)
+        space = None if self._namespace is None else self._namespace.encode()
+        return gateway.idl.TableName(space, (self._start + name).encode())
 
 
-def full_name(prefix: str, name: str) -> str:
-    """The name of a table as HBase knows it."""
-    return prefix + name
+class Tables:
+    """Creating, verifying and dropping tables through a gateway."""
 
+    def __init__(self, client: Client, names: TableNames, where: str, timeout: float) -> None:
+        self._client = client
+        self._names = names
+        self._where = where
+        self._admin_timeout = max(timeout, ADMIN_SECONDS)
 
-def _table_name(full: str) -> Any:
-    namespace, _, qualifier = full.rpartition(":")
-    return interface().TTableName(ns=(namespace or "default").encode(), qualifier=qualifier.encode())
+    def create(self, tables: Sequence[Table]) -> None:
+        """Create what is missing, wait until it can be used, verify, and try a timestamp of the size of ids."""
+        there = self._describe(tables)
+        for table in tables:
+            if table.name not in there:
+                self._create(table)
+        deadline = self._client.clock() + self._admin_timeout
+        for table in tables:
+            self._await(table, deadline)
+        self.verify(tables)
+        for table in tables:
+            self.probe_timestamp(table, time.time_ns() // 1_000_000 - _EPOCH_MS << 24)
 
-
-def create(connections: Connections, prefix: str, tables: Sequence[Table], timeout: float) -> None:
-    """Create the tables that are missing; two creators at once do no harm."""
-    api = interface()
-    for table in tables:
-        full = full_name(prefix, table.name)
-        name = _table_name(full)
-        with connections.use(full, writes=False) as client:
-            if client.tableExists(name):
-                continue
+    def _create(self, table: Table) -> None:
         families = [
-            api.TColumnFamilyDescriptor(
+            gateway.idl.Family(
                 name=family,
-                maxVersions=table.versions,
-                bloomFilterType=api.TBloomFilterType.ROW,
-                compressionType=api.TCompressionAlgorithm.NONE,
-                dataBlockEncoding=api.TDataBlockEncoding.ROW_INDEX_V1,
+                bloom_filter=gateway.BLOOM_ROW,
+                compression=gateway.UNCOMPRESSED,
+                block_encoding=gateway.ROW_INDEX_V1,
+                keep_deleted=0,
+                versions=table.versions,
+                time_to_live=gateway.FOREVER,
             )
             for family in table.families
         ]
+        wanted = gateway.idl.TableDescriptor(self._names.admin(table.name), families)
         try:
-            with connections.use(full, writes=False) as client:
-                client.createTable(api.TTableDescriptor(tableName=name, columns=families), [])
-        except StoreNotAppliedError as error:
-            if "TableExistsException" not in str(error):
+            self._admin(gateway.CREATE_TABLE, gateway.CREATE_TABLE.request(wanted, None), table.name)
+        except StoreError as error:
+            # Another process was faster; what it made is verified like any other table.
+            if "TableExistsException" not in error.message:
                 raise
-        _wait(connections, full, name, timeout)
 
+    def _await(self, table: Table, deadline: float) -> None:
+        method = gateway.IS_AVAILABLE
+        while not self._admin(method, method.request(self._names.admin(table.name)), table.name):
+            if self._disabled(table):
+                raise self._is_disabled(table)
+            if self._client.clock() >= deadline:
+                raise StoreNotAppliedError(
+                    f"{self._where}: table {self._shown(table)} exists, but its regions were not opened within "
+                    f"{self._admin_timeout:.3g} s; look at HBase's log"
+                )
+            time.sleep(_PAUSE)
 
-def _wait(connections: Connections, full: str, name: Any, timeout: float) -> None:
-    deadline = time.monotonic() + timeout
-    while True:
-        with connections.use(full, writes=False) as client:
-            if client.isTableEnabled(name):
-                return
-        if time.monotonic() > deadline:
-            raise StoreNotAppliedError(
-                f"table {full} at {connections.place} was created but is not enabled yet; try again"
-            )
-        time.sleep(0.05)
-
-
-def verify(connections: Connections, prefix: str, tables: Sequence[Table]) -> None:
-    """Check families and versions; another block encoding only costs speed and is logged."""
-    wanted_encoding = interface().TDataBlockEncoding.ROW_INDEX_V1
-    for table in tables:
-        full = full_name(prefix, table.name)
-        with connections.use(full, writes=False) as client:
-            found = client.getTableDescriptor(_table_name(full))
-        families = {family.name: family for family in found.columns or []}
-        missing = [family for family in table.families if family not in families]
-        if missing:
-            raise StoreUnusableError(
-                f"table {full} at {connections.place} has no column family {missing[0].decode()!r}; it was not made by "
-                "hbasemk, use another prefix"
-            )
-        for family in table.families:
-            versions = families[family].maxVersions
-            if versions != table.versions:
+    def verify(self, tables: Sequence[Table]) -> None:
+        """Compare the tables' settings with what is wanted; raises StoreUnusableError naming table and setting."""
+        there = self._describe(tables)
+        for table in tables:
+            found = there.get(table.name)
+            if found is None:
                 raise StoreUnusableError(
-                    f"table {full} at {connections.place} keeps VERSIONS => {versions} in family {family.decode()!r}, "
-                    f"needed is {table.versions}; alter the table or use another prefix"
+                    f"{self._where}: there is no table {self._shown(table)}; create the tables first (hbasemk init), or "
+                    "look at the prefix"
                 )
-            if families[family].dataBlockEncoding != wanted_encoding:
+            for setting, has, needs in _differences(table, found):
+                raise StoreUnusableError(
+                    f"{self._where}: table {self._shown(table)} has {setting} = {has}, but hbasemk needs {needs}; alter "
+                    "it in HBase's shell, or use another prefix"
+                )
+            self._warn_of_encoding(table, found)
+        for table in tables:
+            if self._disabled(table):
+                raise self._is_disabled(table)
+
+    def _warn_of_encoding(self, table: Table, found: Any) -> None:
+        """Another block encoding gives the same answers, only later: that is said, but not an error."""
+        for family in found.families:
+            if family.name in table.families and family.block_encoding != gateway.ROW_INDEX_V1:
                 _log.warning(
-                    "table %s at %s, family %s: polls and reads are faster with DATA_BLOCK_ENCODING => ROW_INDEX_V1",
-                    full,
-                    connections.place,
-                    family.decode(),
+                    "%s: table %s, family %s: polls and reads are slower with DATA_BLOCK_ENCODING => %s than with "
+                    "ROW_INDEX_V1",
+                    self._where,
+                    self._shown(table),
+                    family.name.decode(errors="replace"),
+                    _ENCODINGS.get(family.block_encoding, family.block_encoding),
                 )
 
+    def probe_timestamp(self, table: Table, timestamp: int) -> None:
+        """Find out whether HBase takes a cell with this timestamp; nothing of it is ever visible.
 
-def drop(connections: Connections, prefix: str, tables: Sequence[Table]) -> None:
-    """Disable and delete the tables that are there."""
-    for table in tables:
-        full = full_name(prefix, table.name)
-        name = _table_name(full)
-        with connections.use(full, writes=False) as client:
-            if not client.tableExists(name):
-                continue
-            if client.isTableEnabled(name):
-                client.disableTable(name)
-            client.deleteTable(name)
+        The cell is written and deleted in one atomic mutation of a row below all others. Raises StoreUnusableError
+        naming the setting by which an administrator limits timestamps.
+        """
+        family = table.families[0]
+        put = gateway.idl.Put(_PROBE_ROW, [gateway.idl.ColumnValue(family, b"probe", b"", timestamp)])
+        delete = gateway.idl.Delete(
+            _PROBE_ROW, [gateway.idl.Column(family, b"probe", timestamp)], None, gateway.ONE_VERSION
+        )
+        mutations = [gateway.idl.Mutation(put=put), gateway.idl.Mutation(delete_cells=delete)]
+        method = gateway.MUTATE_ROW
+        name = self._names.data(table.name)
+        try:
+            self._client.call(
+                method,
+                method.request(name, gateway.idl.RowMutations(_PROBE_ROW, mutations)),
+                name,
+            )
+        except StoreUnusableError as error:
+            if SLOP_SETTING not in error.message:
+                raise
+            raise StoreUnusableError(
+                f"{self._where}: table {self._shown(table)} refuses cells with timestamp {timestamp} because "
+                f"{SLOP_SETTING} is set; revision ids are such timestamps, so the setting must be removed ({error})"
+            ) from error
+
+    def drop(self, tables: Sequence[Table]) -> None:
+        """Disable and delete tables; it is no error if they are missing, or if others drop them, too."""
+        for table in tables:
+            for method in (gateway.DISABLE_TABLE, gateway.DELETE_TABLE):
+                try:
+                    self._admin(method, method.request(self._names.admin(table.name)), table.name)
+                except StoreUnusableError as error:
+                    if table.name in self._describe([table]) and "TableNotEnabledException" not in error.message:
+                        raise
+
+    def _describe(self, tables: Sequence[Table]) -> dict[str, Any]:
+        """What HBase says of those tables that exist, by our name."""
+        names = {self._names.admin(table.name).qualifier: table.name for table in tables}
+        request = gateway.DESCRIBE.request([self._names.admin(table.name) for table in tables])
+        found = self._client.call(gateway.DESCRIBE, request, b", ".join(self._names.data(one.name) for one in tables))
+        return {names[one.name.qualifier]: one for one in found}
+
+    def _disabled(self, table: Table) -> bool:
+        method = gateway.IS_DISABLED
+        return bool(self._admin(method, method.request(self._names.admin(table.name)), table.name))
+
+    def _is_disabled(self, table: Table) -> StoreUnusableError:
+        return StoreUnusableError(f"{self._where}: table {self._shown(table)} is disabled; enable it in HBase's shell")
+
+    def _admin(self, method: gateway.Method, request: Any, name: str) -> Any:
+        timeout = self._admin_timeout if method.effect else None
+        return self._client.call(method, request, self._names.data(name), timeout)
+
+    def _shown(self, table: Table) -> str:
+        return repr(self._names.prefix + table.name)
+
+
+_EPOCH_MS: Final = 1_356_998_400_000
+"""2013-01-01T00:00Z, from which revision ids count unless a repository says otherwise."""
+
+
+def _differences(table: Table, found: Any) -> Iterator[tuple[str, str, str]]:
+    """Settings that differ: name, value, and what it should be."""
+    there = {family.name: family for family in found.families or ()}
+    if not set(table.families) <= set(there):
+        yield "the families", _names(there), _names(table.families)
+    for name in table.families:
+        family, of = there[name], f" of family {name.decode(errors='replace')!r}"
+        if family.versions != table.versions:
+            most = " (all)" if table.versions == ALL_VERSIONS else ""
+            yield f"VERSIONS{of}", str(family.versions), f"{table.versions}{most}"
+        if family.time_to_live is not None and family.time_to_live != gateway.FOREVER:
+            yield f"TTL{of}", f"{family.time_to_live} s", "FOREVER"
+        if family.keep_deleted:
+            yield f"KEEP_DELETED_CELLS{of}", "on", "FALSE"
+
+
+def _names(families: Any) -> str:
+    return ", ".join(sorted(repr(name.decode(errors="replace")) for name in families)) or "none"

@@ -1,98 +1,85 @@
-"""From what thriftpy2 and HBase raise to the three kinds of store error, and whether a connection is still good.
+"""What a failed call means: HBase's and the connection's failures as the three kinds of store errors.
 
-HBase tells the class of its exception at the start of a message; the ``canRetry`` flag is not to be relied on. A
-connection is kept after an answer, also if the answer is an error; after anything else it may be out of step.
+Not applied is claimed only where the gateway cannot have acted: the call changes nothing, or the request never left
+whole. Unusable is claimed only for what stays so until somebody changes the tables, the rights or the address.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+import re
+from typing import Final
 
 from hbasemk.errors import StoreError, StoreNotAppliedError, StoreUnknownError, StoreUnusableError
-from hbasemk.store.hbase.gateway import interface
 
-_STARTING: Final = (
-    "PleaseHoldException",
-    "MasterNotRunningException",
-    "ServerNotRunningYetException",
-    "ConnectionLoss",
-    "NoServerForRegionException",
-    "master is initializing",
-    "KeeperErrorCode",
+SLOP_SETTING: Final = "hbase.hregion.keyvalue.timestamp.slop.millisecs"
+
+_CLASS: Final = re.compile(r"[.$](\w+(?:Exception|Error))\b")
+_NO_TABLE_IN_BATCH: Final = re.compile(r"Failed \d+ actions?: ([^\s,]+): \d+ times?,")
+_SHOWN: Final = 300
+
+_NO_TABLE: Final = "create the tables first (hbasemk init), or look at the prefix"
+_UNUSABLE: Final = {
+    "TableNotFoundException": _NO_TABLE,
+    "TableNotEnabledException": "enable the table in HBase's shell",
+    "NoSuchColumnFamilyException": "these tables were not made by this version of hbasemk; use another prefix",
+    "NamespaceNotFoundException": "create the namespace in HBase's shell, or use a prefix without one",
+    "AccessDeniedException": "let HBase's administrator give the gateway's user the right to do this",
+    "FailedSanityCheckException": f"HBase refuses revision ids as timestamps if {SLOP_SETTING} is set; remove the setting",
+}
+_STARTING: Final = frozenset(
+    {"PleaseHoldException", "MasterNotRunningException", "ServerNotRunningYetException", "MasterNotFoundException"}
 )
-_REFUSED: Final = (
-    "AccessDeniedException",
-    "UnknownProtocolException",
-    "DoNotRetryIOException",
-    "IllegalArgumentException",
-)
 
 
-class Trouble(NamedTuple):
-    """A failed call: the error to raise, and whether its connection can be used again."""
+def _short(text: str) -> str:
+    """The first line of what HBase says, which sends whole stack traces."""
+    line = text.strip().split("\n", 1)[0].strip()
+    return line if len(line) <= _SHOWN else line[:_SHOWN] + "…"
 
-    error: StoreError
-    keep: bool
+
+def class_names(text: str) -> list[str]:
+    """The simple names of the exceptions that a message of HBase mentions, in their order."""
+    return _CLASS.findall(text)
 
 
-def diagnose(error: BaseException, place: str, table: str | None, *, writes: bool) -> Trouble | None:
-    """What a failed call means; None for exceptions that are none of the gateway's."""
-    from thriftpy2.protocol.cybin.cybin import ProtocolError
-    from thriftpy2.thrift import TApplicationException, TException
-    from thriftpy2.transport import TTransportException
+def by_hbase(text: str, where: str, table: str, effect: bool) -> StoreError:
+    """What HBase itself answered: its message begins with the name of an exception, or is just a table's name."""
+    missing = _NO_TABLE_IN_BATCH.match(text)
+    if table and (missing[1] if missing else text.strip()) in {table, table.removeprefix("default:")}:
+        return StoreUnusableError(f"{where}: there is no such table; {_NO_TABLE}")
+    names = class_names(text)
+    for name in names:
+        if name in _UNUSABLE:
+            return StoreUnusableError(f"{where}: {_short(text)}; {_UNUSABLE[name]}")
+    if not _STARTING.isdisjoint(names):
+        said = f"{where}: HBase is starting, or has no master at the moment: {_short(text)}"
+    else:
+        said = f"{where}: HBase could not do it: {_short(text)}"
+    return _by_effect(said, effect)
 
-    api = interface()
-    where = f"HBase's gateway at {place}" + (f", table {table}" if table else "")
-    if isinstance(error, (api.TIOError, api.TIllegalArgument)):
-        return Trouble(_answered(str(error.message or ""), where, table, writes), True)
-    if isinstance(error, TApplicationException):
-        text = f"{where} answered with an error of its own ({error.message}); see its log"
-        return Trouble(_uncertain(text, writes), error.type == TApplicationException.INTERNAL_ERROR)
+
+def by_gateway(text: str, where: str, effect: bool) -> StoreError:
+    """The gateway failed on the call by itself and says no more than that."""
+    return _by_effect(f"{where}: the gateway failed ({_short(text)}); its log says why", effect)
+
+
+def by_connection(error: Exception, where: str, *, effect: bool, sent: bool, seconds: float) -> StoreError:
+    """The connection failed, or time was up, after so many seconds."""
     if isinstance(error, TimeoutError):
-        return Trouble(_uncertain(f"{where} did not answer in time; it may be overloaded or hanging", writes), False)
-    if isinstance(error, (TTransportException, OSError, EOFError)):
-        return Trouble(_uncertain(f"the connection to {where} broke during a call ({error})", writes), False)
-    if isinstance(error, (ProtocolError, TException, UnicodeDecodeError)):
-        text = f"{where} answered with what is no Thrift binary protocol ({error}); check host, port and protocol"
-        return Trouble(_uncertain(text, writes), False)
-    return None
-
-
-def _uncertain(text: str, writes: bool) -> StoreError:
-    return StoreUnknownError(f"{text}; whether it was applied is unknown") if writes else StoreNotAppliedError(text)
-
-
-def _answered(message: str, where: str, table: str | None, writes: bool) -> StoreError:
-    first = message.splitlines()[0][:300] if message else "no message"
-    if "TableNotFoundException" in message or (table is not None and message.strip() == table):
-        return StoreUnusableError(f"{where}: there is no such table; create the repository first")
-    if "NotEnabledException" in message or "is disabled" in message:
-        return StoreUnusableError(f"{where}: the table is disabled; have an administrator enable it ({first})")
-    if "NoSuchColumnFamilyException" in message:
-        return StoreUnusableError(f"{where}: a column family is missing ({first})")
-    if "FailedSanityCheckException" in message or "too far in the future" in message.lower():
-        return StoreUnusableError(
-            f"{where} refuses revision ids as timestamps ({first}); "
-            "hbase.hregion.keyvalue.timestamp.slop.millisecs must not be set for these tables"
+        said = (
+            f"{where}: no answer within {seconds:.3g} s; is HBase behind the gateway up, the table enabled, the "
+            "timeout long enough?"
         )
-    if any(sign in message for sign in _STARTING):
-        return StoreNotAppliedError(f"{where}: HBase is not ready, it is starting or its master is away ({first})")
-    if any(sign in message for sign in _REFUSED):
-        return StoreUnusableError(f"{where} refused: {first}")
-    return _uncertain(f"{where} failed: {first}", writes)
+    elif isinstance(error, EOFError):
+        said = f"{where}: the gateway closed the connection before it answered; was it stopped?"
+    else:
+        said = f"{where}: the connection failed ({error or type(error).__name__})"
+    if not sent:
+        return StoreNotAppliedError(said + "; the request was not sent, so nothing happened")
+    return _by_effect(said, effect)
 
 
-def unreachable(place: str, error: Any) -> StoreNotAppliedError:
-    """No connection could be made."""
-    return StoreNotAppliedError(
-        f"no gateway can be reached at {place} ({error}); check that HBase's Thrift2 server runs there and that host and "
-        "port are right"
-    )
-
-
-def wrong_gateway(place: str, found: str) -> StoreUnusableError:
-    """Something else answers."""
-    return StoreUnusableError(
-        f"{place} is {found}, but hbasemk needs HBase's Thrift2 gateway (`hbase thrift2 start`) with the binary protocol "
-        "and no framing"
-    )
+def _by_effect(said: str, effect: bool) -> StoreError:
+    if effect:
+        return StoreUnknownError(said + "; it may have been applied or not, so repeat only what does no harm twice")
+    return StoreNotAppliedError(said + "; nothing was changed, the call can be repeated")

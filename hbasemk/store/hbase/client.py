@@ -1,0 +1,123 @@
+"""A call on the gateway: a connection from the pool, a deadline for everything, and an error that says what is known."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from hbasemk.errors import ClosedError, StoreError, StoreUnknownError
+from hbasemk.store.hbase import trouble
+from hbasemk.store.hbase.connection import Connection, Refused, Wire, text_of
+from hbasemk.store.hbase.connections import Connections
+from hbasemk.store.hbase.gateway import Method
+from hbasemk.store.hbase.greeting import open_connection
+
+CONNECT_SECONDS: Final = 10.0
+
+
+class Client:
+    """HBase's Thrift2 gateway at one address, for any number of threads.
+
+    ``timeout`` bounds a call in seconds, waiting for a connection, opening one and a repetition included; connecting
+    alone takes at most ``connect_timeout``. ``clock`` is a monotonic one in seconds.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        timeout: float,
+        pool_size: int,
+        connect_timeout: float = CONNECT_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.host = host
+        self.port = port
+        self.clock = clock
+        self._timeout = timeout
+        self._connect_timeout = connect_timeout
+        self._at = f"HBase gateway at {host}:{port}"
+        self._pool = Connections(self._open, pool_size, clock, self._at)
+
+    def _open(self, deadline: float, register: Callable[[Wire], None]) -> Connection:
+        soonest = min(deadline, self.clock() + self._connect_timeout)
+        return open_connection(self.host, self.port, soonest, self.clock, register)
+
+    def check_open(self) -> None:
+        """Raise ClosedError after :meth:`close`."""
+        if self._pool.closed:
+            raise ClosedError(f"the store at {self._at} has been closed")
+
+    def call(self, method: Method, request: Any, table: bytes, timeout: float | None = None) -> Any:
+        """Make a call and return what it returns; ``table`` is the full name, for messages.
+
+        A kept connection may have been closed by the gateway in the very moment: then, if the call cannot have been
+        applied, it is made once more on another one, within the same deadline. Raises StoreError or ClosedError.
+        """
+        begun = self.clock()
+        deadline = begun + (self._timeout if timeout is None else timeout)
+        repeatable = True
+        while True:
+            connection = self._pool.take(deadline)
+            # Apart from the greeting, nothing has been asked on a new connection yet.
+            kept = connection.calls > 1
+            try:
+                reply = connection.call(method, request, deadline)
+            except Refused as error:
+                self._pool.give(connection)
+                raise trouble.by_gateway(str(error), self._where(method, table), method.effect) from None
+            except Exception as error:
+                self._pool.drop(connection)
+                harmless = not (connection.sent and method.effect)
+                if self._pool.closed:
+                    raise self._closed(method, table, harmless) from error
+                broken = isinstance(error, (OSError, EOFError)) and not isinstance(error, TimeoutError)
+                if broken and harmless and kept and repeatable:
+                    repeatable = False
+                    continue
+                if _is_ours(error, connection):
+                    raise
+                raise trouble.by_connection(
+                    error,
+                    self._where(method, table),
+                    effect=method.effect,
+                    sent=connection.sent,
+                    seconds=self.clock() - begun,
+                ) from error
+            except BaseException:
+                self._pool.drop(connection)
+                raise
+            self._pool.give(connection)
+            return self._result(method, reply, table)
+
+    def _result(self, method: Method, reply: Any, table: bytes) -> Any:
+        if reply.error is not None:
+            raise trouble.by_hbase(
+                text_of(reply.error.message), self._where(method, table), table.decode(), method.effect
+            )
+        if not method.returns:
+            return None
+        if reply.success is None:
+            raise trouble.by_gateway("an answer without a result", self._where(method, table), method.effect)
+        return reply.success
+
+    def _closed(self, method: Method, table: bytes, harmless: bool) -> ClosedError | StoreError:
+        if harmless:
+            return ClosedError(f"{self._where(method, table)}: the store has been closed")
+        return StoreUnknownError(
+            f"{self._where(method, table)}: the store was closed before the answer came; it may have been applied or not"
+        )
+
+    def _where(self, method: Method, table: bytes) -> str:
+        return f"{self._at}, {method.name} on table {table.decode()!r}"
+
+    def close(self) -> None:
+        """End everything, calls under way included. Idempotent."""
+        self._pool.close()
+
+
+def _is_ours(error: Exception, connection: Connection) -> bool:
+    """Whether a value that cannot be sent is to blame rather than the connection."""
+    return not connection.sent and not isinstance(error, (OSError, EOFError))
