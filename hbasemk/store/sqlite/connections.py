@@ -6,44 +6,78 @@ A file is taken only if it is empty or marked as ours (application id), and not 
 from __future__ import annotations
 
 import os
+import random
 import sqlite3
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import quote
 
-from hbasemk.errors import (
-    ClosedError,
-    FormatError,
-    StoreError,
-    StoreNotAppliedError,
-    StoreUnknownError,
-    StoreUnusableError,
-)
+from hbasemk.errors import ClosedError, FormatError, StoreUnusableError
+from hbasemk.store.sqlite import forks, trouble
+
+T = TypeVar("T")
 
 APPLICATION_ID: Final = 0x68626D6B
 """The letters ``hbmk``; SQLite keeps them in the file's header."""
 FORMAT: Final = 1
+CATALOG: Final = (
+    "CREATE TABLE hbasemk_tables (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, "
+    "families TEXT NOT NULL, versions INTEGER NOT NULL)"
+)
 IDLE: Final = 16
 """How many idle connections are kept."""
+LOG_BOUND: Final = 32 * 1024 * 1024
+"""Bytes of the write-ahead log above which a writer waits for readers to let go of it, and starts it anew."""
+LOOK_AT_LOG: Final = 64
+"""A connection looks at the size of the log after so many of its writes."""
+LOG_PATIENCE_MS: Final = 1000
+"""How long that writer waits."""
+SHORTEST_WAIT: Final = 0.0002
+LONGEST_WAIT: Final = 0.005
+
+_inherited: list[Connection] = []
+"""Handles that came through a fork of which Python was not told; closing them would harm the parent."""
 
 
 class Connection:
-    """One SQLite connection and the durability that it is set to."""
+    """One SQLite connection and what is known of its state."""
 
-    __slots__ = ("durable", "sql")
+    __slots__ = ("committing", "durable", "sql", "writes")
 
     def __init__(self, sql: sqlite3.Connection) -> None:
         self.sql = sql
         self.durable: bool | None = None
+        self.committing = False
+        self.writes = 0
 
-    def set_durable(self, durable: bool) -> None:
-        """Sync the write-ahead log at each commit, or leave that to the next commit that does."""
+    def begin(self, durable: bool) -> None:
+        """Begin a write; raises SQLite's busy error at once if somebody else is writing."""
         if self.durable is not durable:
-            self.sql.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+            # Either way the log is written in order, and one sync of the file covers all that is in it.
+            self.sql.execute("PRAGMA synchronous=FULL" if durable else "PRAGMA synchronous=NORMAL")
             self.durable = durable
+        self.sql.execute("BEGIN IMMEDIATE")
+
+    def commit(self) -> None:
+        """Commit a write."""
+        self.committing = True
+        self.sql.execute("COMMIT")
+        self.committing = False
+        self.writes += 1
+
+    def usable_again(self) -> bool:
+        """Roll back what a failed call left; False if the connection has to go."""
+        if self.committing:
+            return False
+        try:
+            if self.sql.in_transaction:
+                self.sql.execute("ROLLBACK")
+        except sqlite3.Error:
+            return False
+        return True
 
 
 class Connections:
@@ -52,89 +86,168 @@ class Connections:
     def __init__(self, path: str, busy_timeout: float) -> None:
         self.path = str(Path(path).absolute())
         self.busy_timeout = busy_timeout
-        self._lock = threading.Lock()
+        self._state = threading.Condition()
+        self._writing = threading.Lock()
         self._idle: list[Connection] = []
-        self._abandoned: list[Connection] = []
+        self._in_use = 0
+        self._forking = False
         self._pid = os.getpid()
         self._closed = False
+        self._log_limit = LOG_BOUND
+        forks.register(self)
 
-    @contextmanager
-    def use(self, *, create: bool = False) -> Iterator[Connection]:
-        """A connection for one call; SQLite's errors come out as this package's."""
-        connection = self._take(create)
+    def reading(self, call: Callable[[Connection], T]) -> T:
+        """The result of a call that only reads; raises StoreError and ClosedError."""
+        return self._run(call, create=False, begun=time.monotonic())
+
+    def writing(self, call: Callable[[Connection], T], *, create: bool = False) -> T:
+        """The result of a call that writes in one transaction; one of this pool at a time.
+
+        ``create`` makes the file if there is none. The call is made again, from its beginning, when the file is
+        busy; so it must not write before its transaction has begun.
+        """
+        begun = time.monotonic()
+        if not self._writing.acquire(timeout=self.busy_timeout):
+            raise trouble.busy(self.path, self.busy_timeout)
         try:
-            yield connection
-        except sqlite3.Error as error:
-            self._discard(connection)
-            raise translate(error, self.path, self.busy_timeout) from error
-        except BaseException:
-            self._discard(connection)
-            raise
-        self._give_back(connection)
+            return self._run(call, create, begun)
+        finally:
+            self._writing.release()
 
     def close(self) -> None:
-        """Close what is idle now and what is in use when its call ends; idempotent."""
-        with self._lock:
+        """Close what is idle now, and what is in use when its call ends; idempotent."""
+        with self._state:
             self._closed = True
             idle, self._idle = self._idle, []
-        if self._pid == os.getpid():
+        if self._pid != os.getpid():
+            _inherited.extend(idle)
+        else:
             for connection in idle:
                 connection.sql.close()
 
-    def _take(self, create: bool) -> Connection:
+    # --- one call ------------------------------------------------------------------------------------------
+
+    def _run(self, call: Callable[[Connection], T], create: bool, begun: float) -> T:
+        wait = SHORTEST_WAIT
+        while True:
+            connection = self._take()
+            usable = False
+            try:
+                if connection is None:
+                    connection = self._open(create)
+                result = call(connection)
+                usable = True
+                if connection.writes >= LOOK_AT_LOG:
+                    usable = self._bound_log(connection)
+                return result
+            except sqlite3.Error as error:
+                if not trouble.is_busy(error):
+                    committing = connection is not None and connection.committing
+                    raise trouble.translate(error, self.path, committing=committing) from error
+                if time.monotonic() - begun >= self.busy_timeout:
+                    raise trouble.busy(self.path, self.busy_timeout) from error
+            finally:
+                self._give_back(connection, usable)
+            time.sleep(wait * (0.5 + random.random()))
+            wait = min(wait * 2, LONGEST_WAIT)
+
+    def _take(self) -> Connection | None:
+        """An idle connection, or None: open one. Counts it as in use."""
         if self._pid != os.getpid():
-            # A forked child must neither use nor close its parent's connections.
-            self._lock = threading.Lock()
-            self._abandoned += self._idle
-            self._idle = []
-            self._pid = os.getpid()
-        with self._lock:
+            self._after_untold_fork()
+        with self._state:
+            while self._forking:
+                self._state.wait()
             if self._closed:
                 raise ClosedError(f"the store at {self.path} has been closed")
-            if self._idle:
-                return self._idle.pop()
-        return self._open(create)
+            self._in_use += 1
+            return self._idle.pop() if self._idle else None
 
-    def _give_back(self, connection: Connection) -> None:
-        with self._lock:
-            if not self._closed and len(self._idle) < IDLE:
+    def _give_back(self, connection: Connection | None, usable: bool) -> None:
+        if connection is not None and not usable:
+            usable = connection.usable_again()
+        with self._state:
+            if connection is not None and usable and not (self._closed or self._forking) and len(self._idle) < IDLE:
                 self._idle.append(connection)
+                self._in_use -= 1
                 return
-        connection.sql.close()
-
-    def _discard(self, connection: Connection) -> None:
-        try:
-            if connection.sql.in_transaction:
-                connection.sql.execute("ROLLBACK")
-        except sqlite3.Error:
-            # The connection is beyond repair; closing it rolls back.
+        # Closed before it counts as out of use, because a fork waits for that.
+        if connection is not None:
             connection.sql.close()
-            return
-        self._give_back(connection)
+        with self._state:
+            self._in_use -= 1
+            if self._forking:
+                self._state.notify_all()
+
+    def _bound_log(self, connection: Connection) -> bool:
+        """Start the log anew if it has grown: the usual checkpoint cannot while there is always some reader.
+
+        Returns whether the connection is still good: what was written is written, whatever becomes of the log.
+        """
+        connection.writes = 0
+        try:
+            size = os.stat(self.path + "-wal").st_size
+            if size <= self._log_limit:
+                return True
+            connection.sql.execute(f"PRAGMA busy_timeout={LOG_PATIENCE_MS}")
+            stuck = connection.sql.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+            connection.sql.execute("PRAGMA busy_timeout=0")
+        except (OSError, sqlite3.Error):
+            return False
+        # A reader that is stopped in the middle of a call is not waited for again and again.
+        self._log_limit = size + LOG_BOUND if stuck else LOG_BOUND
+        return True
+
+    # --- forks ---------------------------------------------------------------------------------------------
+
+    def before_fork(self) -> None:
+        """See :mod:`hbasemk.store.sqlite.forks`; the state stays locked until :meth:`after_fork`."""
+        self._state.acquire()
+        self._forking = True
+        self._state.wait_for(lambda: not self._in_use, timeout=self.busy_timeout + 10)
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.sql.close()
+
+    def after_fork(self, child: bool) -> None:
+        """Let calls begin again; the child starts with new locks and no connections."""
+        self._forking = False
+        if child:
+            self._renew()
+        else:
+            self._state.notify_all()
+            self._state.release()
+
+    def _renew(self) -> None:
+        self._state = threading.Condition()
+        self._writing = threading.Lock()
+        self._in_use = 0
+        self._pid = os.getpid()
+
+    def _after_untold_fork(self) -> None:
+        _inherited.extend(self._idle)
+        self._idle = []
+        self._renew()
+
+    # --- opening -------------------------------------------------------------------------------------------
 
     def _open(self, create: bool) -> Connection:
-        mode = "rwc" if create else "rw"
-        if not create and not Path(self.path).exists():
-            raise StoreUnusableError(f"there is no file {self.path}; create the repository first")
-        try:
-            sql = sqlite3.connect(
-                f"file:{quote(self.path)}?mode={mode}",
-                uri=True,
-                timeout=self.busy_timeout,
-                isolation_level=None,
-                check_same_thread=False,
-                cached_statements=256,
-            )
-        except sqlite3.Error as error:
-            raise translate(error, self.path, self.busy_timeout) from error
+        if not create and not os.path.exists(self.path):
+            raise StoreUnusableError(f"there is no file {self.path} (that can be reached); create the repository first")
+        sql = sqlite3.connect(
+            f"file:{quote(self.path)}?mode={'rwc' if create else 'rw'}",
+            uri=True,
+            timeout=0,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+        )
         try:
             self._check(sql, create)
+            # Only now: another program's file is not to be changed in any way.
             sql.execute("PRAGMA journal_mode=WAL")
             sql.execute("PRAGMA cache_size=-32768")
-            sql.execute("PRAGMA journal_size_limit=67108864")
-        except sqlite3.Error as error:
-            sql.close()
-            raise translate(error, self.path, self.busy_timeout) from error
+            sql.execute(f"PRAGMA journal_size_limit={LOG_BOUND}")
         except BaseException:
             sql.close()
             raise
@@ -144,15 +257,13 @@ class Connections:
         if self._is_ours(sql):
             return
         if not create:
-            raise FormatError(f"{self.path} is an empty database; create the repository first")
+            raise StoreUnusableError(f"{self.path} is empty; create the repository first")
         sql.execute("BEGIN IMMEDIATE")
         try:
             if not self._is_ours(sql):
                 sql.execute(f"PRAGMA application_id={APPLICATION_ID}")
                 sql.execute(f"PRAGMA user_version={FORMAT}")
-                sql.execute(
-                    "CREATE TABLE hbasemk_tables (name TEXT PRIMARY KEY, families TEXT NOT NULL, versions INTEGER NOT NULL)"
-                )
+                sql.execute(CATALOG)
             sql.execute("COMMIT")
         except BaseException:
             if sql.in_transaction:
@@ -170,27 +281,6 @@ class Connections:
                     "use a newer version"
                 )
             return True
-        if application or sql.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        if application or version or sql.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             raise FormatError(f"{self.path} is a SQLite database of some other program; it was not touched")
         return False
-
-
-def translate(error: sqlite3.Error, path: str, busy_timeout: float) -> StoreError:
-    """The kind of store error that an error of SQLite is."""
-    text = str(error)
-    low = text.lower()
-    if "locked" in low or "busy" in low:
-        return StoreNotAppliedError(
-            f"another process has kept {path} locked for {busy_timeout:g} s; nothing was written, try again"
-        )
-    if "full" in low:
-        return StoreNotAppliedError(f"there is no room to write to {path} ({text}); nothing was written, free some")
-    if "not a database" in low or "malformed" in low or "corrupt" in low:
-        return FormatError(f"{path} is no SQLite database or is damaged ({text}); restore it from a copy")
-    if "readonly" in low or "read-only" in low or "unable to open" in low or "authorized" in low:
-        return StoreUnusableError(
-            f"{path} cannot be opened for writing ({text}); check that the folder exists and permissions"
-        )
-    if "i/o error" in low:
-        return StoreUnknownError(f"reading or writing {path} failed ({text}); check the disk")
-    return StoreUnusableError(f"{path} cannot be used ({type(error).__name__}: {text})")

@@ -1,24 +1,26 @@
-"""A store in one SQLite file, in write-ahead-log mode, safe for many processes and threads.
+"""A store in one SQLite file, in write-ahead-log mode, safe for many processes and threads of one machine.
 
-A call is one SQLite transaction. A durable call returns after the log has been synced to disk. One that is not durable
-appends to the same log without syncing it; the log is kept in order, and recovery after a crash keeps a prefix of it,
-so a later durable call makes everything before it durable too.
+A call is one SQLite transaction, so a whole batch is atomic here. A durable call returns after the log has been synced
+to disk (``synchronous=FULL``); one that is not appends to the same log without syncing (``NORMAL``). The log is one
+file, a sync covers all of it, and recovery keeps its longest prefix whose running checksums are right: so a durable
+call makes everything before it durable, whichever process wrote it, and no crash keeps a later call without an
+earlier one. What has been moved from the log into the file was synced first. The hint thus costs nothing in order.
 """
 
 from __future__ import annotations
 
 import sqlite3
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
 
-from hbasemk.errors import StoreUnusableError
-from hbasemk.store.abc import ALL_VERSIONS, Column, Delete, Get, Limits, Put, Row, Scan, Store, Table
-from hbasemk.store.sqlite import cells
+from hbasemk.errors import FormatError, StoreUnusableError
+from hbasemk.store.abc import MAX_TIMESTAMP, Column, Delete, Get, Put, Row, Scan, Store, Table
+from hbasemk.store.sqlite import cells, trouble
 from hbasemk.store.sqlite.cells import Families
 from hbasemk.store.sqlite.connections import Connection, Connections
+
+T = TypeVar("T")
 
 DEFAULT_BUSY_TIMEOUT: Final = 30.0
 
@@ -29,14 +31,15 @@ def system_ms() -> int:
 
 
 class SqliteStore(Store):
-    """The tables of one repository in the file at ``path``.
+    """The tables of one repository in the file at ``path``, which is made by :meth:`create_tables`.
 
     ``durable`` False leaves every commit to the operating system's own time of writing: a crash of the process loses
-    nothing, a crash of the machine the last seconds. ``busy_timeout`` is how many seconds a call waits for other
-    processes; ``clock`` gives the time in ms since 1970 of cells without one.
-    """
+    nothing, a crash of the machine the last seconds, but in order. ``busy_timeout`` is how many seconds a call waits
+    for others that write, before StoreNotAppliedError; ``clock`` gives the server's time in ms since 1970.
 
-    limits = Limits(row_key=32_767, cell=10 * 1024 * 1024 - 1024)
+    Safe after a fork: handles are closed before it and opened anew on both sides. A file on a network file system
+    cannot be shared by several machines.
+    """
 
     def __init__(
         self,
@@ -50,185 +53,207 @@ class SqliteStore(Store):
         self._durable = durable
         self._clock = clock
         self._known: dict[str, Families] = {}
-        self._known_lock = threading.Lock()
 
     @property
     def location(self) -> str:
         """The file."""
         return self._connections.path
 
-    # --- schema ------------------------------------------------------------------------------------------
+    # --- schema ------------------------------------------------------------------------------------------------
 
     def create_tables(self, tables: Sequence[Table]) -> None:
-        """Create what is missing, then verify."""
-        with self._connections.use(create=True) as connection:
+        """Create the file and the tables that are missing, then verify."""
+
+        def create(connection: Connection) -> None:
             found = self._catalog(connection.sql)
-            if any(table.name not in found for table in tables):
-                with self._transaction(connection, True) as sql:
-                    for table in tables:
-                        names = ",".join(sorted(family.hex() for family in table.families))
-                        inserted = sql.execute(
-                            "INSERT INTO hbasemk_tables (name, families, versions) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
-                            (table.name, names, table.versions),
-                        )
-                        if inserted.rowcount:
-                            for statement in Families(table.name, table.families, table.versions).create():
-                                sql.execute(statement)
+            if all(table.name in found for table in tables):
+                return
+            connection.begin(self._durable)
+            for name, families, versions in tables:
+                made = connection.sql.execute(
+                    "INSERT INTO hbasemk_tables (name, families, versions) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+                    (name, ",".join(sorted(family.hex() for family in families)), versions),
+                )
+                if made.rowcount:
+                    for statement in Families(name, made.lastrowid or 0, families, versions).create():
+                        connection.sql.execute(statement)
+            connection.commit()
+
+        self._connections.writing(create, create=True)
         self.verify(tables)
 
     def verify(self, tables: Sequence[Table]) -> None:
-        """Check that the tables are there with the same families and versions."""
-        with self._connections.use() as connection:
-            found = self._catalog(connection.sql)
-        for table in tables:
-            known = found.get(table.name)
+        """Raises StoreUnusableError for a table that is missing, or has other families or versions."""
+        found = self._connections.reading(lambda connection: self._catalog(connection.sql))
+        for name, families, versions in tables:
+            known = found.get(name)
             if known is None:
-                raise StoreUnusableError(f"there is no table {table.name!r} in {self.location}; create it first")
-            if set(known.families) != set(table.families):
+                raise StoreUnusableError(f"there is no table {name!r} in {self.location}; create the tables first")
+            if set(known.by_name) != set(families):
                 raise StoreUnusableError(
-                    f"table {table.name!r} in {self.location} has families {list(known.families)}, needed are "
-                    f"{list(table.families)}"
+                    f"table {name!r} in {self.location} has the column families {list(known.by_name)}; needed are "
+                    f"{sorted(families)}"
                 )
-            if known.versions != table.versions:
+            if known.versions != versions:
                 raise StoreUnusableError(
-                    f"table {table.name!r} in {self.location} keeps versions={known.versions}, needed is {table.versions}"
+                    f"table {name!r} in {self.location} has versions={known.versions}; needed is versions={versions}"
                 )
-        with self._known_lock:
-            self._known = found
+        self._known = found
 
     def drop_tables(self, tables: Sequence[Table]) -> None:
-        """Remove tables."""
-        with self._connections.use() as connection:
+        """Remove tables with what they hold."""
+
+        def drop(connection: Connection) -> None:
+            connection.begin(self._durable)
             found = self._catalog(connection.sql)
-            with self._transaction(connection, True) as sql:
-                for table in tables:
-                    known = found.get(table.name)
-                    if known is not None:
-                        for name in known.sql.values():
-                            sql.execute(f"DROP TABLE IF EXISTS {name}")
-                        sql.execute("DELETE FROM hbasemk_tables WHERE name = ?", (table.name,))
-        with self._known_lock:
-            self._known = {}
+            for table in tables:
+                if table.name in found:
+                    for family in found[table.name].all:
+                        connection.sql.execute(f"DROP TABLE {family.table}")
+                    connection.sql.execute("DELETE FROM hbasemk_tables WHERE name = ?", (table.name,))
+            connection.commit()
+
+        self._connections.writing(drop)
+        self._known = {}
 
     def _catalog(self, sql: sqlite3.Connection) -> dict[str, Families]:
-        rows = sql.execute("SELECT name, families, versions FROM hbasemk_tables").fetchall()
+        rows = sql.execute("SELECT id, name, families, versions FROM hbasemk_tables").fetchall()
         return {
-            name: Families(name, [bytes.fromhex(family) for family in families.split(",")], versions)
-            for name, families, versions in rows
+            name: Families(name, number, [bytes.fromhex(family) for family in families.split(",")], versions)
+            for number, name, families, versions in rows
         }
 
-    def _find(self, connection: Connection, name: str) -> Families:
-        families = self._known.get(name)
-        if families is None:
-            found = self._catalog(connection.sql)
-            with self._known_lock:
-                self._known = found
-            families = found.get(name)
-        if families is None:
-            raise StoreUnusableError(f"there is no table {name!r} in {self.location}; create the tables first")
-        return families
+    def _with_tables(self, connection: Connection, table: str, call: Callable[[Families], T]) -> T:
+        """The result of ``call``, made again if what we know of the table is out of date.
 
-    # --- cells -------------------------------------------------------------------------------------------
+        ``call`` may have begun a transaction; when the SQL table is missing it has written nothing.
+        """
+        known = self._known.get(table)
+        if known is not None:
+            try:
+                return call(known)
+            except sqlite3.OperationalError as error:
+                if not trouble.is_missing_table(error):
+                    raise
+                if connection.sql.in_transaction:
+                    connection.sql.execute("ROLLBACK")
+        self._known = self._catalog(connection.sql)
+        known = self._known.get(table)
+        if known is None:
+            raise StoreUnusableError(f"there is no table {table!r} in {self.location}; create the tables first")
+        try:
+            return call(known)
+        except sqlite3.OperationalError as error:
+            if trouble.is_missing_table(error):
+                raise FormatError(f"{self.location} is damaged: a part of table {table!r} is missing") from error
+            raise
+
+    # --- reading -----------------------------------------------------------------------------------------------
 
     def read(self, table: str, gets: Sequence[Get]) -> list[Row]:
         """One row per get, all from one state of the file."""
-        with self._connections.use() as connection:
-            tables = self._find(connection, table)
-            sql = connection.sql
+        gets = [get if get.before <= MAX_TIMESTAMP else get._replace(before=MAX_TIMESTAMP) for get in gets]
+        single = len(gets) == 1 and cells.is_one_statement(gets[0])
+
+        def call(connection: Connection) -> list[Row]:
+            return self._with_tables(connection, table, lambda tables: fetch(connection.sql, tables))
+
+        def fetch(sql: sqlite3.Connection, tables: Families) -> list[Row]:
+            if single:
+                return [Row(gets[0].row, cells.read(sql, tables, gets[0]))]
             sql.execute("BEGIN")
             rows = [Row(get.row, cells.read(sql, tables, get)) for get in gets]
             sql.execute("COMMIT")
             return rows
 
+        return self._connections.reading(call)
+
     def scan(self, table: str, scan: Scan) -> list[Row]:
         """The first rows of a range, all from one state of the file."""
-        with self._connections.use() as connection:
-            tables = self._find(connection, table)
-            sql = connection.sql
+
+        def call(connection: Connection) -> list[Row]:
+            return self._with_tables(connection, table, lambda tables: fetch(connection.sql, tables))
+
+        def fetch(sql: sqlite3.Connection, tables: Families) -> list[Row]:
             sql.execute("BEGIN")
             rows = cells.scan(sql, tables, scan)
             sql.execute("COMMIT")
             return rows
 
+        return self._connections.reading(call)
+
+    # --- writing -----------------------------------------------------------------------------------------------
+
     def write(self, table: str, puts: Sequence[Put], *, durable: bool = True) -> None:
-        """Write cells; the whole batch is atomic here."""
+        """Write cells, the whole batch at once."""
         self.check_puts(puts)
-        with self._connections.use() as connection:
-            tables = self._find(connection, table)
-            with self._transaction(connection, durable) as sql:
-                self._put(sql, tables, puts, self._clock())
+        given = all(cell.timestamp is not None for put in puts for cell in put.cells)
+
+        def put(connection: Connection, tables: Families) -> None:
+            # Others wait while a transaction is open, so what can be made ready before is; but the server's time is
+            # that of the writing, and not that of the beginning of a wait.
+            groups = cells.group(tables, puts, 0) if given else []
+            connection.begin(durable and self._durable)
+            cells.insert(connection.sql, groups if given else cells.group(tables, puts, self._clock()))
+            connection.commit()
+
+        self._write(table, put)
 
     def check_and_write(
         self, table: str, column: Column, expected: bytes | None, put: Put, *, durable: bool = True
     ) -> bool:
-        """Compare-and-set on one row."""
-        self.check_puts([put])
-        with self._connections.use() as connection:
-            tables = self._find(connection, table)
-            self._family(tables, column[0])
-            with self._transaction(connection, durable) as sql:
-                newest = sql.execute(
-                    f"SELECT ts, value FROM {tables.sql[column[0]]} WHERE row = ? AND qualifier = ? ORDER BY ts DESC LIMIT 1",
-                    (put.row, column[1]),
-                ).fetchone()
-                if (newest[1] if newest else None) != expected:
-                    return False
-                now = self._clock()
-                self._put(sql, tables, [put], max(now, newest[0]) if newest else now)
-                return True
+        """Compare-and-set on one row; one that finds another value writes nothing and syncs nothing."""
+        self.check_puts((put,))
+
+        def compare_and_set(connection: Connection, tables: Families) -> bool:
+            newest = tables.get(column[0]).newest
+            connection.begin(durable and self._durable)
+            now = self._clock()
+            found = connection.sql.execute(newest, (put.row, column[1])).fetchone()
+            value = None
+            if found is not None:
+                value = found[1]
+                now = max(now, found[0])
+            # As HBase does it, an empty value counts as none.
+            applied = (value or None) == (expected or None)
+            if applied:
+                cells.insert(connection.sql, cells.group(tables, (put,), now))
+            connection.commit()
+            return applied
+
+        return self._write(table, compare_and_set)
 
     def delete(self, table: str, deletes: Sequence[Delete]) -> None:
-        """Delete exact versions."""
-        with self._connections.use() as connection:
-            tables = self._find(connection, table)
-            with self._transaction(connection, True) as sql:
-                for row, versions in deletes:
-                    for family, qualifier, timestamp in versions:
-                        sql.execute(
-                            f"DELETE FROM {self._family(tables, family)} WHERE row = ? AND qualifier = ? AND ts = ?",
-                            (row, qualifier, timestamp),
-                        )
+        """Delete exactly these cell versions."""
+
+        def delete(connection: Connection, tables: Families) -> None:
+            exact: dict[str, list[tuple[bytes, bytes, int]]] = {}
+            for row, versions in deletes:
+                for family, qualifier, timestamp in versions:
+                    exact.setdefault(tables.get(family).delete, []).append((row, qualifier, timestamp))
+            connection.begin(self._durable)
+            for statement, wanted in exact.items():
+                connection.sql.executemany(statement, wanted)
+            connection.commit()
+
+        self._write(table, delete)
 
     def delete_rows(self, table: str, rows: Sequence[bytes]) -> None:
         """Delete whole rows."""
-        with self._connections.use() as connection:
-            tables = self._find(connection, table)
-            with self._transaction(connection, True) as sql:
-                for name in tables.sql.values():
-                    sql.executemany(f"DELETE FROM {name} WHERE row = ?", [(row,) for row in rows])
+
+        def delete(connection: Connection, tables: Families) -> None:
+            connection.begin(self._durable)
+            for family in tables.all:
+                connection.sql.executemany(family.delete_row, [(row,) for row in rows])
+            connection.commit()
+
+        self._write(table, delete)
+
+    def _write(self, table: str, call: Callable[[Connection, Families], T]) -> T:
+        return self._connections.writing(
+            lambda connection: self._with_tables(connection, table, lambda tables: call(connection, tables))
+        )
 
     def close(self) -> None:
         """Close the connections; idempotent."""
         self._connections.close()
-
-    # --- inside a transaction ------------------------------------------------------------------------------
-
-    @contextmanager
-    def _transaction(self, connection: Connection, durable: bool) -> Iterator[sqlite3.Connection]:
-        connection.set_durable(durable and self._durable)
-        connection.sql.execute("BEGIN IMMEDIATE")
-        yield connection.sql
-        connection.sql.execute("COMMIT")
-
-    def _family(self, tables: Families, family: bytes) -> str:
-        try:
-            return tables.sql[family]
-        except KeyError:
-            raise StoreUnusableError(f"table {tables.name!r} in {self.location} has no family {family!r}") from None
-
-    def _put(self, sql: sqlite3.Connection, tables: Families, puts: Sequence[Put], now: int) -> None:
-        by_family: dict[bytes, list[tuple[bytes, bytes, int, bytes]]] = {}
-        for row, new in puts:
-            for family, qualifier, value, timestamp in new:
-                by_family.setdefault(family, []).append(
-                    (row, qualifier, now if timestamp is None else timestamp, value)
-                )
-        for family, rows in by_family.items():
-            self._family(tables, family)
-            sql.executemany(tables.insert(family), rows)
-            if tables.versions not in {1, ALL_VERSIONS}:
-                sql.executemany(
-                    f"DELETE FROM {tables.sql[family]} WHERE row = ?1 AND qualifier = ?2 AND ts NOT IN (SELECT ts FROM "
-                    f"{tables.sql[family]} WHERE row = ?1 AND qualifier = ?2 ORDER BY ts DESC LIMIT {tables.versions})",
-                    [(row, qualifier) for row, qualifier, _, _ in rows],
-                )

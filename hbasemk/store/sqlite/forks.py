@@ -1,0 +1,56 @@
+"""Keeps SQLite's handles from being carried across a fork.
+
+SQLite notes the locks of a process in memory and a forked child inherits the notes, but not the locks: a connection
+that the child opens then believes to hold what nobody holds, and the parent, closing, deletes the log under it. So
+before a fork every pool finishes its calls and closes its connections; both sides open new ones when they need them.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from typing import Protocol
+
+
+class Forkable(Protocol):
+    """Something with handles that no child may inherit."""
+
+    def before_fork(self) -> None:
+        """Let no call begin, wait for those that are running, close everything."""
+
+    def after_fork(self, child: bool) -> None:
+        """Let calls begin again, in the parent and in the child."""
+
+
+_everyone: weakref.WeakSet[Forkable] = weakref.WeakSet()
+_lock = threading.Lock()
+_stopped: list[Forkable] = []
+_hooked = False
+
+
+def register(forkable: Forkable) -> None:
+    """Have it told of every fork for as long as it lives."""
+    global _hooked
+    with _lock:
+        _everyone.add(forkable)
+        if not _hooked and hasattr(os, "register_at_fork"):
+            os.register_at_fork(
+                before=_before, after_in_parent=lambda: _after(child=False), after_in_child=lambda: _after(child=True)
+            )
+            _hooked = True
+
+
+def _before() -> None:
+    # Held until after the fork, so that no pool comes up meanwhile and no two threads stop the same ones.
+    _lock.acquire()
+    for forkable in list(_everyone):
+        forkable.before_fork()
+        _stopped.append(forkable)
+
+
+def _after(child: bool) -> None:
+    for forkable in _stopped:
+        forkable.after_fork(child)
+    _stopped.clear()
+    _lock.release()
