@@ -1,7 +1,7 @@
 """Reading and writing cells in SQL tables: one for each column family, clustered by row, qualifier, newest first.
 
-A read steps over a column's unwanted versions only a few at a time and then seeks past the rest, and a scan for single
-columns seeks from row to row; so neither long histories nor wide rows cost more than what is asked of them.
+A read steps over a few unwanted versions or columns at most and then seeks past the rest; so neither long histories
+nor wide rows cost more than what is asked of them.
 """
 
 from __future__ import annotations
@@ -15,9 +15,6 @@ from hbasemk.store.abc import ALL_VERSIONS, Cell, Column, Get, Put, Row, Scan
 
 PATIENCE: Final = 6
 """Unwanted versions of one column that are stepped over before seeking past them."""
-KEYS: Final = 1000
-"""How many row keys a scan for single columns looks up at once."""
-
 _cell = tuple.__new__
 """Makes a Cell of a tuple of its four fields, at a third of the cost of calling the class."""
 
@@ -122,9 +119,11 @@ def insert(sql: sqlite3.Connection, groups: list[tuple[Family, list[tuple[bytes,
 # --- reading rows ----------------------------------------------------------------------------------------------
 
 
-def is_one_statement(get: Get) -> bool:
-    """Whether a get is read by one statement as a rule, so that it needs no transaction to be atomic."""
-    return get.columns is not None and len(get.columns) == 1
+def is_one_state(get: Get) -> bool:
+    """Whether a get sees one state of the file even outside a transaction."""
+    if get.columns is not None:
+        return len(get.columns) == 1
+    return get.page is not None or (get.families is not None and len(get.families) == 1)
 
 
 def read(sql: sqlite3.Connection, tables: Families, get: Get) -> list[Cell]:
@@ -153,7 +152,10 @@ def _columns(
     after: bytes | None,
     limit: int,
 ) -> list[Cell]:
-    """Cells of one family of one row, at most ``limit`` (negative: all), of qualifiers greater than ``after``."""
+    """Cells of one family of one row, at most ``limit`` (negative: all), of qualifiers greater than ``after``.
+
+    All of one state of the file, even outside a transaction: each statement has begun before the one before it ends.
+    """
     cells: list[Cell] = []
     if limit == 0:
         return cells
@@ -198,9 +200,9 @@ def scan(sql: sqlite3.Connection, tables: Families, scan: Scan) -> list[Row]:
         by_family: dict[bytes, list[Column]] = {}
         for column in scan.columns:
             by_family.setdefault(column[0], []).append(column)
-        parts = [_scan_columns(sql, tables, tables.get(name), by_family[name], scan) for name in sorted(by_family)]
+        parts = [_scan_family(sql, tables, tables.get(name), by_family[name], scan) for name in sorted(by_family)]
     else:
-        parts = [_scan_family(sql, family, scan) for family in tables.chosen(scan.families)]
+        parts = [_scan_family(sql, tables, family, None, scan) for family in tables.chosen(scan.families)]
     if len(parts) == 1:
         return parts[0]
     # Each part has the first rows of its family, so together they have the first rows of all.
@@ -225,20 +227,19 @@ def _bounds(scan: Scan, start: bytes | None, after: bool) -> tuple[str, list[byt
     return " AND ".join(conditions) or "1", values
 
 
-def _scan_family(sql: sqlite3.Connection, family: Family, scan: Scan) -> list[Row]:
-    """Step through one family in row order; rows with long histories are read by seeking instead."""
+def _scan_family(
+    sql: sqlite3.Connection, tables: Families, family: Family, columns: Sequence[Column] | None, scan: Scan
+) -> list[Row]:
+    """Step through one family in row order; a row with much in it that is not wanted is read by seeking instead."""
     _, _, limit, reverse, _, _, since, before, versions = scan
     name = family.name
+    wanted = None if columns is None else frozenset(qualifier for _, qualifier in columns)
+    # Backwards, SQLite would have to sort each row; where a column has one version, turning the row around will do.
+    turned = reverse and tables.versions == 1
     rows: list[Row] = []
     start, after = scan.start, False
     while True:
-        where, values = _bounds(scan, start, after)
-        order = "DESC" if reverse else "ASC"
-        found = sql.execute(
-            f"SELECT row, qualifier, ts, value FROM {family.table} WHERE {where} "
-            f"ORDER BY row {order}, qualifier, ts DESC",
-            values,
-        )
+        found = _step(sql, family, wanted, scan, start, after, turned)
         key: bytes | None = None
         current: bytes | None = None
         cells: list[Cell] = []
@@ -246,13 +247,13 @@ def _scan_family(sql: sqlite3.Connection, family: Family, scan: Scan) -> list[Ro
         for row, qualifier, ts, value in found:
             if row != key:
                 if cells and key is not None:
-                    rows.append(Row(key, cells))
+                    rows.append(Row(key, cells[::-1] if turned else cells))
                     if len(rows) == limit:
                         return rows
                 key, current, cells, taken, skipped = row, qualifier, [], 0, 0
             elif qualifier != current:
                 current, taken = qualifier, 0
-            if since <= ts < before and taken < versions:
+            if since <= ts < before and taken < versions and (wanted is None or qualifier in wanted):
                 cells.append(_cell(Cell, (name, qualifier, ts, value)))
                 taken += 1
             else:
@@ -261,10 +262,11 @@ def _scan_family(sql: sqlite3.Connection, family: Family, scan: Scan) -> list[Ro
                     break
         else:
             if cells and key is not None:
-                rows.append(Row(key, cells))
+                rows.append(Row(key, cells[::-1] if turned else cells))
             return rows
         assert key is not None
-        cells = _columns(sql, family, key, since, before, versions, None, -1)
+        get = Get(key, columns, None if columns else [name], None, since, before, versions)
+        cells = read(sql, tables, get)
         if cells:
             rows.append(Row(key, cells))
             if len(rows) == limit:
@@ -272,38 +274,26 @@ def _scan_family(sql: sqlite3.Connection, family: Family, scan: Scan) -> list[Ro
         start, after = key, True
 
 
-def _scan_columns(
-    sql: sqlite3.Connection, tables: Families, family: Family, columns: Sequence[Column], scan: Scan
-) -> list[Row]:
-    """Seek from row to row, and read the columns of each; never steps through a row."""
-    rows: list[Row] = []
-    start, after = scan.start, False
-    while True:
-        size = min(scan.limit - len(rows), KEYS)
-        keys = _keys(sql, family, scan, start, after, size)
-        for key in keys:
-            get = Get(key, columns, None, None, scan.since, scan.before, scan.versions)
-            cells = read(sql, tables, get)
-            if cells:
-                rows.append(Row(key, cells))
-        if len(keys) < size or len(rows) == scan.limit:
-            return rows
-        start, after = keys[-1], True
-
-
-def _keys(
-    sql: sqlite3.Connection, family: Family, scan: Scan, start: bytes | None, after: bool, size: int
-) -> list[bytes]:
-    """The next keys of a range, at most ``size``, each found by one seek from the one before."""
-    where, values = _bounds(scan, start, after)
-    stop = values[-1:] if scan.stop is not None else []
-    step = f"row {'<' if scan.reverse else '>'} keys.row" + (
-        f" AND row {'>' if scan.reverse else '<'} ?" if stop else ""
+def _step(
+    sql: sqlite3.Connection,
+    family: Family,
+    wanted: frozenset[bytes] | None,
+    scan: Scan,
+    start: bytes | None,
+    after: bool,
+    turned: bool,
+) -> Iterator[tuple[bytes, bytes, int, bytes]]:
+    """All cells of a range of rows; values (which may be large) only of the qualifiers that are wanted."""
+    value = "value"
+    values: list[bytes] = []
+    if wanted is not None:
+        value = f"CASE WHEN qualifier IN ({', '.join('?' * len(wanted))}) THEN value END"
+        values += wanted
+    where, bounds = _bounds(scan, start, after)
+    if turned:
+        order = "row DESC, qualifier DESC"
+    else:
+        order = f"row {'DESC' if scan.reverse else 'ASC'}, qualifier, ts DESC"
+    return sql.execute(
+        f"SELECT row, qualifier, ts, {value} FROM {family.table} WHERE {where} ORDER BY {order}", [*values, *bounds]
     )
-    edge = "max" if scan.reverse else "min"
-    statement = (
-        f"WITH RECURSIVE keys (row) AS (SELECT {edge}(row) FROM {family.table} WHERE {where} UNION ALL "
-        f"SELECT (SELECT {edge}(row) FROM {family.table} WHERE {step}) FROM keys WHERE row IS NOT NULL LIMIT ?) "
-        "SELECT row FROM keys WHERE row IS NOT NULL"
-    )
-    return [key for (key,) in sql.execute(statement, (*values, *stop, size + 1))][:size]

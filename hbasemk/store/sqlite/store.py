@@ -153,7 +153,7 @@ class SqliteStore(Store):
     def read(self, table: str, gets: Sequence[Get]) -> list[Row]:
         """One row per get, all from one state of the file."""
         gets = [get if get.before <= MAX_TIMESTAMP else get._replace(before=MAX_TIMESTAMP) for get in gets]
-        single = len(gets) == 1 and cells.is_one_statement(gets[0])
+        single = len(gets) == 1 and cells.is_one_state(gets[0])
 
         def call(connection: Connection) -> list[Row]:
             return self._with_tables(connection, table, lambda tables: fetch(connection.sql, tables))
