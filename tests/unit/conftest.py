@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,17 +14,6 @@ from hbasemk.store.sqlite import SqliteStore
 from tests.support.repositories import Instances, instances
 
 
-class _Handle(MemoryStore):
-    """One more handle on a store in memory: closing it leaves the data."""
-
-    def __init__(self, shared: MemoryStore) -> None:
-        super().__init__()
-        self.__dict__.update(shared.__dict__)
-
-    def close(self) -> None:
-        return
-
-
 @pytest.fixture(params=["memory", "sqlite"])
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Instances]:
     """Opens instances on one repository; at the end its integrity is checked."""
@@ -31,7 +21,8 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Instances
         shared = MemoryStore()
 
         def new_store() -> Store:
-            return _Handle(shared)
+            # A shallow copy shares cells and lock, and is closed for itself.
+            return copy.copy(shared)
     else:
 
         def new_store() -> Store:

@@ -1,0 +1,46 @@
+#!/bin/sh
+# build.sh: builds the image and prints its tag. The tag is a hash of what the image is made of, so that nothing is built
+# twice. Where the base image can be neither found nor pulled, it is made with debootstrap. Certificate authorities that
+# this machine has of its own are trusted while building.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+base=${BASE_IMAGE:-debian:bookworm-slim}
+tag=hbasemk-hbase:$(cd "$here" && find . -type f ! -path './ca-certificates/*' | LC_ALL=C sort | xargs sha256sum | sha256sum | cut -c1-16)
+
+say() { echo "build.sh: $*" >&2; }
+
+if docker image inspect "$tag" >/dev/null 2>&1; then
+    echo "$tag"
+    exit 0
+fi
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT INT TERM
+
+if ! docker image inspect "$base" >/dev/null 2>&1 && ! timeout 120 docker pull "$base" >&2; then
+    say "$base cannot be pulled; making it with debootstrap"
+    if ! command -v debootstrap >/dev/null; then
+        apt-get update >&2
+        DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends debootstrap >&2
+    fi
+    debootstrap --variant=minbase bookworm "$work/root" >"$work/debootstrap.log" 2>&1 || {
+        tail -n 20 "$work/debootstrap.log" >&2
+        say "debootstrap failed; set BASE_IMAGE to a Debian bookworm image that is there"
+        exit 1
+    }
+    rm -rf "$work"/root/var/cache/apt/archives/*.deb "$work"/root/var/lib/apt/lists/*
+    tar -C "$work/root" -c . | docker import - "$base" >&2
+    rm -rf "$work/root"
+fi
+
+cp -R "$here" "$work/context"
+for certificate in /usr/local/share/ca-certificates/*.crt; do
+    [ -f "$certificate" ] && cp "$certificate" "$work/context/ca-certificates/"
+done
+say "building $tag"
+docker build --network host --build-arg "BASE_IMAGE=$base" -t "$tag" "$work/context" >"$work/build.log" 2>&1 || {
+    tail -n 40 "$work/build.log" >&2
+    say "the build failed"
+    exit 1
+}
+echo "$tag"

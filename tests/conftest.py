@@ -1,0 +1,48 @@
+"""What all tests share: the HBase of the run, started by the first test that asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.hbase import HBase, missing, running
+
+_NONE = pytest.StashKey[str]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    reason = missing()
+    if reason is not None:
+        config.stash[_NONE] = reason
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    reason = config.stash.get(_NONE, None)
+    if reason is None:
+        import os
+
+        return f"hbase: {os.environ.get('HBASEMK_TEST_HBASE', 'in a container of this run')}"
+    return f"hbase: none, tests marked 'integration' are skipped ({reason})"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    reason = config.stash.get(_NONE, None)
+    if reason is not None:
+        for item in items:
+            if item.get_closest_marker("integration"):
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="session")
+def hbase_server() -> Iterator[HBase]:
+    """The HBase of this run."""
+    with running() as found:
+        yield found
+
+
+@pytest.fixture
+def hbase(hbase_server: HBase) -> Iterator[HBase]:
+    """The HBase of this run; the tables that a test makes under its prefixes are dropped after it."""
+    yield hbase_server
+    hbase_server.drop()

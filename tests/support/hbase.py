@@ -1,0 +1,124 @@
+"""A real HBase for tests: in a container that is started once, or one that runs already."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BUILD = Path(__file__).parents[2] / "docker" / "hbase" / "build.sh"
+READY_WITHIN = 240.0
+"""Seconds for the container to become healthy."""
+
+
+@dataclass
+class HBase:
+    """Where the gateways are; ``container`` is None for an HBase that ran before."""
+
+    host: str
+    thrift2: int
+    thrift1: int | None
+    container: Any = None
+    prefixes: list[str] = field(default_factory=list)
+
+    def new_prefix(self) -> str:
+        """A prefix for tables that nobody else uses."""
+        prefix = f"t{uuid.uuid4().hex[:12]}_"
+        self.prefixes.append(prefix)
+        return prefix
+
+    def url(self, prefix: str) -> str:
+        """The URL of the repository with a prefix."""
+        return f"hbase://{self.host}:{self.thrift2}/?prefix={prefix}"
+
+    def drop(self) -> None:
+        """Remove all tables made under the prefixes that were given out."""
+        from hbasemk.kernel import schema
+        from hbasemk.store.hbase import HBaseStore
+
+        while self.prefixes:
+            store = HBaseStore(self.host, self.thrift2, prefix=self.prefixes.pop())
+            store.drop_tables(schema.TABLES)
+            store.close()
+
+    def stop_gateway(self) -> None:
+        """Kill the Thrift2 gateway as a crash would."""
+        self._control("stop")
+
+    def start_gateway(self) -> None:
+        """Bring the Thrift2 gateway back; returns when it answers."""
+        self._control("start")
+        self._until_healthy()
+
+    def _control(self, verb: str) -> None:
+        if self.container is None:
+            pytest.skip("the gateway of an HBase that ran before the tests is not killed")
+        code, output = self.container.get_wrapped_container().exec_run(["gateway", verb])
+        assert code == 0, output
+
+    def _until_healthy(self) -> None:
+        deadline = time.monotonic() + READY_WITHIN
+        wrapped = self.container.get_wrapped_container()
+        while True:
+            if wrapped.exec_run(["/opt/hbase/bin/health"]).exit_code == 0:
+                return
+            wrapped.reload()
+            if wrapped.status != "running" or time.monotonic() > deadline:
+                raise RuntimeError(f"HBase did not become ready:\n{wrapped.logs(tail=60).decode(errors='replace')}")
+            time.sleep(0.25)
+
+
+def missing() -> str | None:
+    """Why there is no HBase for tests, None if there is."""
+    if os.environ.get("HBASEMK_TEST_HBASE"):
+        return None
+    try:
+        answer = subprocess.run(["docker", "version"], capture_output=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return "no Docker engine and no HBASEMK_TEST_HBASE=host:port"
+    return None if answer.returncode == 0 else "no Docker engine answers, and no HBASEMK_TEST_HBASE=host:port"
+
+
+@contextmanager
+def running() -> Iterator[HBase]:
+    """The HBase of this test run."""
+    given = os.environ.get("HBASEMK_TEST_HBASE")
+    if given:
+        host, _, port = given.rpartition(":")
+        thrift1 = os.environ.get("HBASEMK_TEST_HBASE_THRIFT1", "").rpartition(":")[2]
+        found = HBase(host, int(port), int(thrift1) if thrift1 else None)
+        socket.create_connection((found.host, found.thrift2), timeout=5).close()
+        yield found
+        found.drop()
+        return
+    os.environ.setdefault("TESTCONTAINERS_RYUK_DISABLED", "true")
+    from testcontainers.core.container import DockerContainer
+
+    built = subprocess.run(["sh", str(BUILD)], stdout=subprocess.PIPE, text=True, check=True)
+    container = DockerContainer(built.stdout.strip())
+    # Published on loopback only, on ports that are free.
+    container.ports = {"9090/tcp": ("127.0.0.1", None), "9091/tcp": ("127.0.0.1", None)}
+    try:
+        container.start()
+        wrapped = container.get_wrapped_container()
+        wrapped.reload()
+        ports = wrapped.ports
+        made = HBase(
+            "127.0.0.1",
+            int(ports["9091/tcp"][0]["HostPort"]),
+            int(ports["9090/tcp"][0]["HostPort"]),
+            container,
+        )
+        made._until_healthy()
+        yield made
+    finally:
+        container.stop(force=True, delete_volume=True)
