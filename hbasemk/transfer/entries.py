@@ -6,7 +6,7 @@ import fnmatch
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -44,11 +44,16 @@ class Skipped:
     failed: bool
 
 
+def unreadable(relative: str, error: OSError) -> Skipped:
+    """The entry that an error was met at; one that is gone meanwhile is not to be imported, so that is no failure."""
+    return Skipped(relative, f"cannot be read: {error.strerror}", not isinstance(error, FileNotFoundError))
+
+
 def walk(top: str, exclude: Sequence[str], skipped: Callable[[Skipped], None]) -> Iterator[Entry]:
     """Every entry below ``top``, parents before children; links are not followed.
 
     ``exclude`` holds glob patterns for names and for relative paths. What is neither file, directory nor link, and what
-    cannot be read, goes to ``skipped``.
+    cannot be read, goes to ``skipped``. Raises OSError if ``top`` itself cannot be listed.
     """
     pending = [""]
     while pending:
@@ -57,11 +62,13 @@ def walk(top: str, exclude: Sequence[str], skipped: Callable[[Skipped], None]) -
             with os.scandir(os.path.join(top, relative)) as found:
                 listed = sorted(found, key=lambda one: one.name)
         except OSError as error:
-            skipped(Skipped(relative, f"cannot be listed: {error.strerror}", True))
+            if not relative:
+                raise
+            skipped(unreadable(relative, error))
             continue
         for one in listed:
             below = f"{relative}/{one.name}" if relative else one.name
-            if any(fnmatch.fnmatchcase(one.name, glob) or fnmatch.fnmatchcase(below, glob) for glob in exclude):
+            if _matches(below, exclude):
                 continue
             if one.is_symlink():
                 yield Entry(below, LINK)
@@ -72,6 +79,26 @@ def walk(top: str, exclude: Sequence[str], skipped: Callable[[Skipped], None]) -
                 yield Entry(below, FILE)
             else:
                 skipped(Skipped(below, "is neither file, directory nor link", False))
+
+
+def is_excluded(relative: str, exclude: Sequence[str]) -> bool:
+    """Whether an entry, or a directory that it is in, is left out."""
+    names = relative.split("/")
+    return any(_matches("/".join(names[:count]), exclude) for count in range(1, len(names) + 1))
+
+
+def _matches(relative: str, exclude: Sequence[str]) -> bool:
+    name = relative.rpartition("/")[2]
+    return any(fnmatch.fnmatchcase(name, glob) or fnmatch.fnmatchcase(relative, glob) for glob in exclude)
+
+
+def on_disk(top: str, relative: str) -> Entry | None:
+    """The entry as it is on disk; None if it is of a kind that is not imported. Raises OSError."""
+    mode = os.lstat(os.path.join(top, relative)).st_mode
+    for kind, check in ((FILE, stat.S_ISREG), (DIRECTORY, stat.S_ISDIR), (LINK, stat.S_ISLNK)):
+        if check(mode):
+            return Entry(relative, kind)
+    return None
 
 
 def properties(top: str, entry: Entry, text_limit: int) -> dict[str, PropertyValue]:
@@ -118,14 +145,15 @@ def node_path(at: str, entry: Entry) -> str:
     return at if not entry.relative else paths.join(at, entry.relative)
 
 
-def counts(entry: Entry, kept: dict[str, PropertyValue]) -> dict[str, int]:
-    """What one entry adds to the totals at the import's root."""
+def counts(kept: Mapping[str, PropertyValue]) -> dict[str, int]:
+    """What the node of one entry adds to the totals at the import's root."""
+    kind = kept.get("kind")
     size = kept.get("size", 0)
     return {
         "nodes": 1,
-        "files": int(entry.kind == FILE),
-        "directories": int(entry.kind == DIRECTORY),
-        "links": int(entry.kind == LINK),
+        "files": int(kind == FILE),
+        "directories": int(kind == DIRECTORY),
+        "links": int(kind == LINK),
         "bytes": size if isinstance(size, int) else 0,
     }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +18,7 @@ from multiprocessing.process import BaseProcess
 from typing import Final
 
 from hbasemk.connect import connect
-from hbasemk.errors import HbasemkError
+from hbasemk.errors import HbasemkError, InvalidChangeError, InvalidValueError
 from hbasemk.kernel import paths
 from hbasemk.transaction import Transaction
 from hbasemk.transfer import entries
@@ -51,7 +52,12 @@ class _Worker:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.process: BaseProcess = context.Process(target=work, args=(job, theirs), daemon=True)
-        self.process.start()
+        # The child inherits that SIGINT is blocked, until it ignores it: Ctrl-C is the parent's to handle.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            self.process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
         self.batch: Batch | None = None
         self.committed = self.conflicts = 0
@@ -69,7 +75,7 @@ class Import:
     """One import of the directory ``top`` to the node ``at``.
 
     ``workers`` processes commit batches of up to ``batch`` nodes. ``tell`` is called with every report, for progress;
-    ``patience`` is how many seconds workers wait for a store that is away.
+    ``patience`` is how many seconds workers wait for a store that is away, or go on after conflicts.
     """
 
     def __init__(
@@ -85,6 +91,11 @@ class Import:
         patience: float = 120.0,
         tell: Callable[[Report, int], None] | None = None,
     ) -> None:
+        if url.startswith("memory:"):
+            raise InvalidValueError(
+                f"{url!r} cannot be imported to: other processes do not see a repository in memory; use a sqlite:/// or "
+                "hbase:// URL"
+            )
         self._job = Job(url, os.path.abspath(top), paths.check_path(at), text_limit, patience)
         self._count = workers
         self._size = batch
@@ -95,12 +106,17 @@ class Import:
         self.result = Result()
 
     def run(self) -> Result:
-        """Do it all; raises what made it impossible. After KeyboardInterrupt it can be run again and goes on."""
+        """Do it all; raises what made it impossible. After KeyboardInterrupt it can be run again and goes on.
+
+        Raises OSError if the directory cannot be listed, InvalidChangeError if ``at`` is a node with children that no
+        import made, and HbasemkError for what workers met.
+        """
         began = time.monotonic()
+        levels = self._levels()
+        self._prepare()
         try:
-            self._prepare()
-            levels = self._levels()
-            self._workers = [_Worker(self._job) for _ in range(self._count)]
+            for _ in range(self._count):
+                self._workers.append(_Worker(self._job))
             for level in levels:
                 self._do(self._batches(level))
             self._do(self._vanished())
@@ -120,16 +136,22 @@ class Import:
         """The import's root with its totals, and the nodes above it."""
 
         def change(tx: Transaction) -> None:
-            above: list[str] = []
-            path = self._job.at
-            while path != paths.ROOT:
-                above.append(path)
-                path = paths.parent(path)
+            at = self._job.at
+            above = [at]
+            while above[-1] != paths.ROOT:
+                above.append(paths.parent(above[-1]))
             found = tx.load(above)
+            root = found[at]
+            if root is not None and not root.keys() >= set(TOTALS) and tx.children(at):
+                # An import removes what is not on disk.
+                raise InvalidChangeError(
+                    f"{at} has children that no import made, and they would be removed; import to another path (--at)",
+                    path=at,
+                )
             for path in reversed(above):
                 if found[path] is None:
                     tx.add(path)
-            root = found.get(self._job.at) or {}
+            root = root or {}
             for name in TOTALS:
                 if name not in root:
                     tx.set(self._job.at, name, 0)
@@ -157,13 +179,12 @@ class Import:
 
     def _vanished(self) -> Iterator[Batch]:
         """Nodes of entries that are no longer there (or are excluded now), the topmost of each subtree."""
+        skipped = list(self.result.skipped)
         there = {
             entries.node_path(self._job.at, entry)
-            for entry in entries.walk(self._job.top, self._exclude, lambda _: None)
+            for entry in entries.walk(self._job.top, self._exclude, skipped.append)
         }
-        unreadable = {
-            paths.join(self._job.at, one.relative) for one in self.result.skipped if one.failed and one.relative
-        }
+        unreadable = {paths.join(self._job.at, one.relative) for one in skipped if one.failed}
         gone: list[str] = []
         with connect(self._job.url, poll_interval=0) as repository:
             for node in repository.refresh().walk(self._job.at):

@@ -8,14 +8,21 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
 from hbasemk.connect import connect
-from hbasemk.errors import CommitUnknownError, HbasemkError, StoreNotAppliedError, StoreUnknownError
-from hbasemk.kernel.values import PropertyValue, Value
+from hbasemk.errors import (
+    CommitUnknownError,
+    HbasemkError,
+    LeaseLostError,
+    StoreNotAppliedError,
+    StoreUnknownError,
+)
+from hbasemk.kernel import paths
+from hbasemk.kernel.values import PropertyValue
 from hbasemk.repository import Repository
 from hbasemk.transaction import Transaction
 from hbasemk.transfer import entries
@@ -47,9 +54,10 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a worker did for one batch, with its instance's counts so far."""
+    """What a worker did for one batch of ``handled`` entries or paths, with its instance's counts so far."""
 
     number: int
+    handled: int
     added: int
     changed: int
     removed: int
@@ -63,33 +71,55 @@ def work(job: Job, pipe: Connection) -> None:
     """A worker's whole life: until it is told to stop, or its parent is gone."""
     # Ctrl-C reaches the whole group; the parent decides, so that no batch is cut off.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     try:
-        worker = _Worker(job)
+        worker = Worker(job)
     except HbasemkError as error:
-        pipe.send(error)
+        _tell(pipe, error)
         return
     try:
         while True:
-            batch = pipe.recv()
+            batch = _next(pipe)
             if batch is None:
                 return
-            pipe.send(worker.do(batch))
-    except HbasemkError as error:
-        pipe.send(error)
-    except EOFError:
-        # The parent is gone; what is committed stays, the next import goes on from there.
-        return
+            try:
+                answer: Report | HbasemkError = worker.do(batch)
+            except HbasemkError as error:
+                answer = error
+            if not _tell(pipe, answer) or isinstance(answer, HbasemkError):
+                return
     finally:
         worker.repository.close()
 
 
-class _Worker:
+def _next(pipe: Connection) -> Batch | None:
+    """The next batch; None at the end, and when the parent is gone: the next import goes on from what is committed."""
+    try:
+        batch: Batch | None = pipe.recv()
+    except (EOFError, OSError):
+        return None
+    return batch
+
+
+def _tell(pipe: Connection, answer: Report | HbasemkError) -> bool:
+    """Answer the parent; False when it is gone."""
+    try:
+        pipe.send(answer)
+    except OSError:
+        return False
+    return True
+
+
+class Worker:
+    """Does batches, one after another, with a repository instance of its own."""
+
     def __init__(self, job: Job) -> None:
         self._job = job
         self._notes: list[str] = []
         self.repository: Repository = connect(job.url)
 
     def do(self, batch: Batch) -> Report:
+        """Read the batch's entries and commit what is new of them; raises HbasemkError when that is not possible."""
         skipped: list[Skipped] = []
         kept: dict[str, tuple[Entry, dict[str, PropertyValue]]] = {}
         for entry in batch.entries:
@@ -99,13 +129,16 @@ class _Worker:
                     entries.properties(self._job.top, entry, self._job.text_limit),
                 )
             except OSError as error:
-                skipped.append(Skipped(entry.relative, f"cannot be read: {error.strerror}", True))
+                skipped.append(entries.unreadable(entry.relative, error))
         added, changed, removed = self._patiently(
             lambda tx: self._apply(tx, kept, batch.gone), f"import batch {batch.number}"
         )
         notes, self._notes = self._notes, []
         counted = self.repository.statistics
-        return Report(batch.number, added, changed, removed, skipped, counted.committed, counted.conflicts, notes)
+        handled = len(batch.entries) + len(batch.gone)
+        return Report(
+            batch.number, handled, added, changed, removed, skipped, counted.committed, counted.conflicts, notes
+        )
 
     def _patiently(self, change: Any, message: str) -> tuple[int, int, int]:
         """Commit, and while the store is away wait for it."""
@@ -113,9 +146,9 @@ class _Worker:
         wait = FIRST_WAIT
         while True:
             try:
-                result: tuple[int, int, int] = self.repository.run(change, message)
+                result: tuple[int, int, int] = self.repository.run(change, message, self._job.patience)
                 return result
-            except (StoreNotAppliedError, StoreUnknownError, CommitUnknownError) as error:
+            except (StoreNotAppliedError, StoreUnknownError, CommitUnknownError, LeaseLostError) as error:
                 # Whatever became of the commit: the batch looks at what is there, so it can simply be done again.
                 if time.monotonic() > deadline:
                     raise
@@ -128,7 +161,8 @@ class _Worker:
     ) -> tuple[int, int, int]:
         totals = dict.fromkeys(TOTALS, 0)
         added = changed = removed = 0
-        found = tx.load(list(kept))
+        # What is changed together with an entry, its parent and the totals, comes in the same round trip.
+        found = tx.load([*kept, *{paths.parent(path): None for path in (*kept, *gone)}, self._job.at, *gone])
         for path, (_, wanted) in kept.items():
             before = found[path]
             if before is None:
@@ -153,7 +187,6 @@ class _Worker:
         return added, changed, removed
 
 
-def _count(totals: dict[str, int], kept: dict[str, Value] | dict[str, PropertyValue], sign: int) -> None:
-    entry = Entry("", str(kept.get("kind")))
-    for name, number in entries.counts(entry, dict(kept)).items():
+def _count(totals: dict[str, int], kept: Mapping[str, PropertyValue], sign: int) -> None:
+    for name, number in entries.counts(kept).items():
         totals[name] += sign * number

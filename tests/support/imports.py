@@ -1,0 +1,82 @@
+"""Directories to import, and what a test wants to know about the result."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+from hbasemk import connect
+from hbasemk.transfer.verify import Verification, verify
+from tests.support.repositories import problems
+
+SMALL = {
+    "readme.txt": b"Trees\n",
+    "empty": b"",
+    "binary": b"\x00\xff",
+    "a/one.txt": b"one\n",
+    "a/b/two.txt": "zw\u00f6lf\n".encode(),
+    "a/b/c/three.txt": b"three\n",
+    "z/last.txt": b"last\n",
+}
+
+
+def write_files(top: Path, files: dict[str, bytes]) -> Path:
+    """Write files, and the directories that they need, below ``top``; returns ``top``."""
+    for relative, data in files.items():
+        where = top / relative
+        where.parent.mkdir(parents=True, exist_ok=True)
+        where.write_bytes(data)
+    return top
+
+
+def many_files(top: Path, count: int, per_directory: int = 25) -> Path:
+    """A directory with ``count`` files in subdirectories; returns ``top``."""
+    return write_files(
+        top, {f"d{number // per_directory:03}/f{number:05}.txt": f"{number}\n".encode() for number in range(count)}
+    )
+
+
+def on_disk(top: Path) -> dict[str, tuple[str, str]]:
+    """Kind and content (or target) of every entry below a directory, by relative path, seen without the importer."""
+    found: dict[str, tuple[str, str]] = {}
+    for where, directories, files in os.walk(top):
+        for name in directories + files:
+            path = os.path.join(where, name)
+            relative = os.path.relpath(path, top)
+            if os.path.islink(path):
+                found[relative] = ("link", os.readlink(path))
+            elif os.path.isdir(path):
+                found[relative] = ("directory", "")
+            else:
+                found[relative] = ("file", hashlib.sha256(Path(path).read_bytes()).hexdigest())
+    return found
+
+
+def in_tree(url: str, at: str) -> dict[str, tuple[str, str]]:
+    """The same of an imported tree."""
+    found: dict[str, tuple[str, str]] = {}
+    with connect(url, create=False, poll_interval=0) as repository:
+        for node in repository.refresh().walk(at):
+            if node.path != at:
+                kept: Any = node.get("sha256", node.get("target", ""))
+                found[node.path[len(at.rstrip("/")) + 1 :]] = (str(node["kind"]), kept)
+    return found
+
+
+def totals(url: str, at: str) -> dict[str, Any]:
+    """The properties of an import's root."""
+    with connect(url, create=False, poll_interval=0) as repository:
+        return dict(repository.refresh()[at])
+
+
+def differences(url: str, top: Path, at: str, **options: Any) -> list[str]:
+    """What the verification says."""
+    return list(verify(url, str(top), at, options.get("text_limit", 65536), options.get("exclude", ()), Verification()))
+
+
+def damage(url: str) -> list[str]:
+    """What the integrity check says, by an instance of its own."""
+    with connect(url, create=False, poll_interval=0) as repository:
+        return problems(repository)

@@ -1,0 +1,399 @@
+"""Imports by several processes: first ones, further ones, and those that were cut off."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hbasemk import HbasemkError, InvalidChangeError, InvalidValueError, connect
+from hbasemk.kernel.settings import Settings
+from hbasemk.transfer import entries
+from hbasemk.transfer.entries import Entry
+from hbasemk.transfer.importer import Import, Result
+from hbasemk.transfer.worker import Batch, Job, Report, Worker
+from tests.support.imports import SMALL, damage, differences, in_tree, many_files, on_disk, totals, write_files
+
+AT = "/docs"
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> Iterator[str]:
+    """A repository whose leases end soon, as dead workers' must in a test; its integrity is checked at the end."""
+    made = f"sqlite:///{tmp_path / 'content.db'}"
+    with connect(made, settings=Settings(lease_ms=1000, max_clock_skew_ms=100), poll_interval=0):
+        pass
+    yield made
+    assert damage(made) == []
+
+
+@pytest.fixture
+def top(tmp_path: Path) -> Path:
+    return write_files(tmp_path / "docs", SMALL)
+
+
+def bring_in(url: str, top: Path, at: str = AT, **options: Any) -> Result:
+    options.setdefault("workers", 2)
+    return Import(url, str(top), at, **options).run()
+
+
+def assert_imported(url: str, top: Path, at: str = AT) -> None:
+    """The tree is what the directory is, by the verification and by a comparison that shares no code with it."""
+    assert differences(url, top, at) == []
+    wanted = on_disk(top)
+    assert in_tree(url, at) == wanted
+    found = totals(url, at)
+    kinds = [kind for kind, _ in wanted.values()]
+    assert found["nodes"] == len(wanted)
+    assert found["files"] == kinds.count("file")
+    assert found["directories"] == kinds.count("directory")
+    assert found["links"] == kinds.count("link")
+    assert found["bytes"] == sum((top / name).stat().st_size for name, (kind, _) in wanted.items() if kind == "file")
+
+
+# --- the first time --------------------------------------------------------------------------------------
+
+
+def test_four_workers_bring_a_directory_in_and_agree_on_the_totals(url: str, top: Path) -> None:
+    result = bring_in(url, top, workers=4, batch=2)
+
+    assert_imported(url, top)
+    assert result.added == len(on_disk(top))
+    assert result.changed == result.removed == 0
+    assert result.skipped == []
+
+
+def test_a_file_node_keeps_what_is_known_of_the_file(url: str, top: Path) -> None:
+    os.utime(top / "readme.txt", ns=(1, 1_234_567_890_123_456_789))
+    (top / "readme.txt").chmod(0o640)
+
+    bring_in(url, top)
+
+    with connect(url) as repository:
+        node = repository.head[f"{AT}/readme.txt"]
+        assert dict(node) == {
+            "kind": "file",
+            "name": "readme.txt",
+            "size": 6,
+            "mode": 0o640,
+            "mtime": 1_234_567_890_123_456_789,
+            "sha256": hashlib.sha256(b"Trees\n").hexdigest(),
+            "text": "Trees\n",
+        }
+
+
+def test_only_small_utf8_text_is_kept(url: str, top: Path) -> None:
+    write_files(top, {"long.txt": b"x" * 101, "fits.txt": b"x" * 100, "latin": b"caf\xe9"})
+
+    bring_in(url, top, text_limit=100)
+
+    with connect(url) as repository:
+        head = repository.head
+        assert head[f"{AT}/fits.txt"]["text"] == "x" * 100
+        assert head[f"{AT}/empty"]["text"] == ""
+        assert [name for name in ("long.txt", "latin", "binary") if "text" in head[f"{AT}/{name}"]] == []
+
+
+def test_links_are_recorded_and_not_followed(url: str, top: Path) -> None:
+    (top / "loop").symlink_to(".")
+    (top / "a" / "gone").symlink_to("/nowhere/at/all")
+
+    bring_in(url, top)
+
+    assert in_tree(url, AT)["loop"] == ("link", ".")
+    assert in_tree(url, AT)["a/gone"] == ("link", "/nowhere/at/all")
+    assert_imported(url, top)
+
+
+def test_odd_names_come_in_as_they_are(url: str, tmp_path: Path) -> None:
+    names = [
+        b"caf\xe9 latin",
+        "caf\u00e9".encode(),
+        b" leading",
+        b"trailing ",
+        b"new\nline",
+        b"tab\t",
+        b"...",
+        b"*?[x]",
+        b"%2F",
+    ]
+    top = os.fsencode(tmp_path / "odd")
+    os.mkdir(top)
+    for name in names:
+        with open(os.path.join(top, name), "wb") as file:
+            file.write(name)
+        os.mkdir(os.path.join(top, name + b".d"))
+
+    bring_in(url, tmp_path / "odd")
+
+    assert_imported(url, tmp_path / "odd")
+    with connect(url) as repository:
+        assert {os.fsencode(name) for name in repository.head.children(AT)} == {
+            *names,
+            *(name + b".d" for name in names),
+        }
+
+
+def test_what_is_neither_file_nor_directory_nor_link_is_skipped_and_told(
+    url: str, top: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.mkfifo(top / "a" / "pipe")
+    # The address of a socket is short, and a test's directory may be long.
+    monkeypatch.chdir(top)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind("socket")
+
+    result = bring_in(url, top)
+
+    assert sorted((one.relative, one.failed) for one in result.skipped) == [("a/pipe", False), ("socket", False)]
+    assert differences(url, top, AT) == []
+
+
+def test_excluded_names_and_paths_stay_out(url: str, top: Path) -> None:
+    write_files(top, {"__pycache__/x.pyc": b"x", "a/__pycache__/y.pyc": b"y", "a/keep.pyc": b"z"})
+
+    bring_in(url, top, exclude=["__pycache__", "a/b/*"])
+
+    found = in_tree(url, AT)
+    assert not any("__pycache__" in path for path in found)
+    assert "a/b" in found
+    assert "a/b/two.txt" not in found
+    assert "a/keep.pyc" in found
+    assert differences(url, top, AT, exclude=["__pycache__", "a/b/*"]) == []
+
+
+def test_an_import_below_nodes_that_are_not_there_makes_them(url: str, top: Path) -> None:
+    bring_in(url, top, "/deep/er/docs")
+
+    assert_imported(url, top, "/deep/er/docs")
+
+
+def test_an_import_at_the_root_counts_there(url: str, top: Path) -> None:
+    bring_in(url, top, "/")
+    bring_in(url, top, "/")
+
+    assert_imported(url, top, "/")
+
+
+def test_an_empty_directory_is_an_import_of_nothing(url: str, tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+
+    bring_in(url, tmp_path / "docs")
+
+    assert_imported(url, tmp_path / "docs")
+
+
+def test_a_repository_in_memory_is_refused_since_no_other_process_could_see_it(top: Path) -> None:
+    with pytest.raises(InvalidValueError, match="memory"):
+        bring_in("memory://shared", top)
+
+
+def test_what_was_not_imported_is_never_replaced_by_an_import(url: str, top: Path) -> None:
+    with connect(url) as repository, repository.transaction() as tx:
+        tx.add(AT)
+        tx.add(f"{AT}/precious", {"by": "hand"})
+
+    with pytest.raises(InvalidChangeError, match=AT):
+        bring_in(url, top)
+
+    with connect(url) as repository:
+        assert repository.head[f"{AT}/precious"]["by"] == "hand"
+
+
+# --- again -----------------------------------------------------------------------------------------------
+
+
+def test_a_second_import_of_the_same_directory_changes_nothing(url: str, top: Path) -> None:
+    bring_in(url, top)
+    with connect(url) as repository:
+        before = repository.refresh().revision
+
+    result = bring_in(url, top)
+
+    with connect(url) as repository:
+        assert repository.refresh().revision == before
+    assert (result.added, result.changed, result.removed) == (0, 0, 0)
+
+
+def test_a_second_import_takes_over_what_changed_and_no_more(url: str, top: Path) -> None:
+    bring_in(url, top)
+    write_files(top, {"readme.txt": b"a longer text\n", "new/file": b"new"})
+    (top / "a" / "b" / "two.txt").unlink()
+    (top / "z" / "last.txt").unlink()
+    (top / "z").rmdir()
+
+    result = bring_in(url, top)
+
+    assert_imported(url, top)
+    assert result.added == 2
+    assert result.removed == 3
+    # The file, and the directory b whose time changed with it.
+    assert result.changed == 2
+
+
+def test_entries_that_change_their_kind_are_replaced(url: str, top: Path) -> None:
+    (top / "was-directory").mkdir()
+    write_files(top, {"was-directory/x/y": b"deep", "was-file": b"file"})
+    (top / "was-link").symlink_to("readme.txt")
+    bring_in(url, top)
+    (top / "was-directory/x/y").unlink()
+    (top / "was-directory/x").rmdir()
+    (top / "was-directory").rmdir()
+    (top / "was-file").unlink()
+    (top / "was-link").unlink()
+    write_files(top, {"was-directory": b"now a file", "was-file/x": b"below", "was-link": b"a file"})
+
+    bring_in(url, top)
+
+    assert_imported(url, top)
+
+
+def test_properties_that_the_disk_does_not_have_are_removed(url: str, top: Path) -> None:
+    bring_in(url, top)
+    with connect(url) as repository:
+        repository.run(lambda tx: tx.set(f"{AT}/readme.txt", "extra", 1))
+
+    bring_in(url, top)
+
+    assert_imported(url, top)
+
+
+# --- what cannot be read ----------------------------------------------------------------------------------
+
+
+def test_a_directory_that_is_gone_leaves_the_earlier_import_alone(url: str, top: Path, tmp_path: Path) -> None:
+    bring_in(url, top)
+    before = in_tree(url, AT)
+    top.rename(tmp_path / "elsewhere")
+
+    with pytest.raises(OSError, match="docs"):
+        bring_in(url, top)
+
+    assert in_tree(url, AT) == before
+
+
+def test_a_subdirectory_that_cannot_be_listed_keeps_its_nodes_and_is_told(
+    url: str, top: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bring_in(url, top)
+    before = in_tree(url, AT)
+    real = os.scandir
+
+    def scandir(path: str) -> Any:
+        if path.endswith("/a/b"):
+            raise PermissionError(13, "Permission denied", path)
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+
+    result = bring_in(url, top)
+
+    assert [(one.relative, one.failed) for one in result.skipped] == [("a/b", True)]
+    assert in_tree(url, AT) == before
+
+
+def test_a_file_that_cannot_be_read_is_told_and_keeps_the_node_that_it_has(
+    url: str, top: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bring_in(url, top)
+    before = in_tree(url, AT)
+    real = entries.properties
+
+    def properties(top: str, entry: Entry, text_limit: int) -> Any:
+        if entry.relative == "readme.txt":
+            raise PermissionError(13, "Permission denied", entry.relative)
+        return real(top, entry, text_limit)
+
+    monkeypatch.setattr(entries, "properties", properties)
+    worker = Worker(Job(url, str(top), AT, 65536, 1.0))
+    try:
+        report = worker.do(Batch(0, entries=[Entry("readme.txt", "file"), Entry("empty", "file")]))
+    finally:
+        worker.repository.close()
+
+    assert [(one.relative, one.failed) for one in report.skipped] == [("readme.txt", True)]
+    assert report.handled == 2
+    assert in_tree(url, AT) == before
+
+
+def test_a_file_that_is_gone_before_it_is_read_is_no_failure(url: str, top: Path) -> None:
+    bring_in(url, top)
+    worker = Worker(Job(url, str(top), AT, 65536, 1.0))
+    try:
+        report = worker.do(Batch(0, entries=[Entry("temporary", "file")]))
+    finally:
+        worker.repository.close()
+
+    assert [(one.relative, one.failed) for one in report.skipped] == [("temporary", False)]
+
+
+# --- cut off ----------------------------------------------------------------------------------------------
+
+
+def busy_pids(running: Import) -> list[int]:
+    return [
+        worker.process.pid for worker in running._workers if worker.batch is not None and worker.process.pid is not None
+    ]
+
+
+def test_a_killed_worker_is_replaced_and_nothing_is_lost_or_doubled(url: str, tmp_path: Path) -> None:
+    top = many_files(tmp_path / "docs", 200)
+    killed: list[int] = []
+
+    def kill(report: Report, total: int) -> None:
+        if report.added and not killed:
+            killed.append(busy_pids(running)[0])
+            os.kill(killed[0], signal.SIGKILL)
+
+    running = Import(url, str(top), AT, workers=4, batch=5, tell=kill)
+    result = running.run()
+
+    assert killed
+    assert result.restarts == 1
+    assert any(str(killed[0]) in note for note in result.notes)
+    assert_imported(url, top)
+
+
+def test_workers_that_die_again_and_again_end_the_import_and_the_next_one_goes_on(url: str, tmp_path: Path) -> None:
+    top = many_files(tmp_path / "docs", 100)
+
+    def kill_all(report: Report, total: int) -> None:
+        for pid in busy_pids(running):
+            os.kill(pid, signal.SIGKILL)
+
+    running = Import(url, str(top), AT, workers=2, batch=2, tell=kill_all)
+    with pytest.raises(HbasemkError, match="keep dying"):
+        running.run()
+
+    bring_in(url, top)
+    assert_imported(url, top)
+
+
+def test_an_interrupted_import_leaves_no_process_and_can_go_on(url: str, tmp_path: Path) -> None:
+    top = many_files(tmp_path / "docs", 200)
+
+    def interrupt(report: Report, total: int) -> None:
+        if running.result.added >= 30:
+            raise KeyboardInterrupt
+
+    running = Import(url, str(top), AT, workers=4, batch=5, tell=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        running.run()
+
+    assert not any(worker.process.is_alive() for worker in running._workers)
+    with connect(url) as repository:
+        assert not repository.instance.journal.pending
+    first = len(in_tree(url, AT))
+    assert 30 <= first < len(on_disk(top))
+    assert totals(url, AT)["nodes"] == first
+
+    result = bring_in(url, top)
+
+    assert result.added == len(on_disk(top)) - first
+    assert_imported(url, top)
