@@ -69,10 +69,11 @@ class HBase:
         deadline = time.monotonic() + READY_WITHIN
         wrapped = self.container.get_wrapped_container()
         while True:
-            if wrapped.exec_run(["/opt/hbase/bin/health"]).exit_code == 0:
-                return
             wrapped.reload()
-            if wrapped.status != "running" or time.monotonic() > deadline:
+            up = wrapped.status == "running"
+            if up and wrapped.exec_run(["/opt/hbase/bin/health"]).exit_code == 0:
+                return
+            if not up or time.monotonic() > deadline:
                 raise RuntimeError(f"HBase did not become ready:\n{wrapped.logs(tail=60).decode(errors='replace')}")
             time.sleep(0.25)
 
