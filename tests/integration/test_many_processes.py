@@ -1,0 +1,51 @@
+"""Eight processes commit to one tree: nothing is lost, everybody ends with the same, nothing is left behind."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support import hammer
+from tests.support.hbase import HBase
+
+PROCESSES = 8
+COMMITS = 200
+
+
+def report(told: list[hammer.Told]) -> None:
+    """Shown by ``pytest -rP``."""
+    seconds = max(one.seconds for one in told)
+    commits = sum(one.acknowledged for one in told)
+    print(
+        f"{commits} commits by {len(told)} processes in {seconds:.1f} s ({commits / seconds:.0f}/s), "
+        f"{sum(one.conflicts for one in told)} conflicts resolved, {sum(one.unknown for one in told)} unknown outcomes, "
+        f"{sum(len(one.errors) for one in told)} errors told"
+    )
+
+
+@pytest.mark.slow
+def test_on_one_sqlite_file(tmp_path: Path) -> None:
+    report(hammer.run(f"sqlite:///{tmp_path / 'content.db'}", PROCESSES, COMMITS))
+
+
+@pytest.mark.integration
+@pytest.mark.slow
+def test_on_hbase(hbase: HBase) -> None:
+    report(hammer.run(hbase.url(hbase.new_prefix()), PROCESSES, COMMITS))
+
+
+@pytest.mark.integration
+@pytest.mark.slow
+def test_on_hbase_while_the_gateway_is_killed_and_comes_back(hbase: HBase) -> None:
+    def crash() -> None:
+        for _ in range(2):
+            time.sleep(2)  # let them get going; what happens does not depend on how far they got
+            hbase.stop_gateway()
+            time.sleep(1)
+            hbase.start_gateway()
+
+    told = hammer.run(hbase.url(hbase.new_prefix()) + "&timeout=10", PROCESSES, COMMITS, crash)
+    report(told)
+    assert any(one.errors for one in told)

@@ -1,0 +1,130 @@
+"""Processes that hammer one repository, and what must be true afterwards."""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+import hbasemk
+from hbasemk import CommitUnknownError, Outcome, Repository, StoreNotAppliedError, StoreUnknownError, Transaction
+from hbasemk.kernel import schema
+from hbasemk.kernel.outcome import outcome_of
+from hbasemk.store.abc import Scan, scan_all
+from tests.support.repositories import problems
+
+AWAY: float = 120.0
+"""Seconds that a process goes on trying while the store is away."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What one process did: acknowledged commits, those of them on the shared column, and what it met."""
+
+    number: int
+    acknowledged: int
+    shared: int
+    conflicts: int
+    unknown: int
+    errors: list[str]
+    seconds: float
+
+
+def fingerprint(repository: Repository) -> str:
+    """A hash of the whole tree at head after a poll."""
+    digest = hashlib.sha256()
+    for node in repository.refresh().walk():
+        digest.update(repr((node.path, sorted(node.items()))).encode())
+    return digest.hexdigest()
+
+
+def hammer(url: str, number: int, commits: int, pipe: Connection) -> None:
+    """Commit to a node of one's own; every tenth commit also counts on a shared one."""
+    errors: list[str] = []
+    unknown = 0
+
+    def patiently(call: Callable[[], Any]) -> Any:
+        nonlocal unknown
+        deadline = time.monotonic() + AWAY
+        while True:
+            try:
+                return call()
+            except CommitUnknownError as error:
+                unknown += 1
+                errors.append(type(error).__name__)
+                if patiently(lambda made=error.revision: repository.outcome(made)) is Outcome.COMMITTED:
+                    return None
+            except (StoreNotAppliedError, StoreUnknownError) as error:
+                errors.append(type(error).__name__)
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+
+    repository = patiently(lambda: hbasemk.connect(url))
+    began = time.monotonic()
+    acknowledged = shared = 0
+    for turn in range(commits):
+        counts = turn % 10 == number % 10
+
+        def change(tx: Transaction, turn: int = turn, counts: bool = counts) -> None:
+            tx.set(f"/own{number}", "turn", turn)
+            if counts:
+                tx.increment("/shared", "count", 1)
+
+        patiently(lambda change=change: repository.run(change))
+        acknowledged += 1
+        shared += counts
+    seconds = time.monotonic() - began
+    pipe.send(Told(number, acknowledged, shared, repository.statistics.conflicts, unknown, errors, seconds))
+    pipe.recv()
+    pipe.send(patiently(lambda: fingerprint(repository)))
+    repository.close()
+
+
+def run(url: str, processes: int, commits: int, meanwhile: Callable[[], None] | None = None) -> list[Told]:
+    """Run the processes, do something ``meanwhile``, and check all that must hold at the end."""
+    with hbasemk.connect(url) as repository, repository.transaction() as tx:
+        tx.add("/shared", {"count": 0})
+        for number in range(processes):
+            tx.add(f"/own{number}")
+    context = multiprocessing.get_context("spawn")
+    pipes: list[Connection] = []
+    started = []
+    for number in range(processes):
+        ours, theirs = context.Pipe()
+        process = context.Process(target=hammer, args=(url, number, commits, theirs), daemon=True)
+        process.start()
+        theirs.close()
+        pipes.append(ours)
+        started.append(process)
+    if meanwhile is not None:
+        meanwhile()
+    told: list[Told] = []
+    left = list(pipes)
+    while left:
+        for pipe in wait(left):
+            assert isinstance(pipe, Connection)
+            told.append(pipe.recv())
+            left.remove(pipe)
+    for pipe in pipes:
+        pipe.send(None)
+    prints = {pipe.recv() for pipe in pipes}
+    for process in started:
+        process.join(60)
+        assert process.exitcode == 0
+
+    with hbasemk.connect(url, create=False, poll_interval=0) as fresh:
+        head = fresh.refresh()
+        assert head["/shared"]["count"] == sum(one.shared for one in told)
+        for number in range(processes):
+            assert head[f"/own{number}"]["turn"] == commits - 1
+        assert prints == {fingerprint(fresh)}
+        flags = (schema.COMMITTED, schema.ABORT)
+        rows = scan_all(fresh.store, schema.JOURNAL, Scan(None, None, 1000, columns=flags))
+        assert [row.key for row in rows if outcome_of(row) is Outcome.PENDING] == []
+        assert problems(fresh) == []
+    return told
