@@ -1,0 +1,332 @@
+"""Reads JSOP and its JSON into operations and nodes.
+
+The grammar is JSON's (RFC 8259), strictly: control characters in strings must be escaped, and only space, tab, line feed
+and carriage return are white space. Two things are narrower: an object holds no name twice, an array only strings,
+numbers and booleans. Each character is looked at a bounded number of times: common members of an object are matched by
+one regular expression, strings with escapes go to the standard library, and nesting is a list, not recursion.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final, NoReturn
+
+from hbasemk.errors import InvalidPathError, JsopError
+from hbasemk.jsop.model import NUMBER, JsonNode, Number, Scalar, Value
+from hbasemk.jsop.operations import AddNode, ChangedSubtree, Copy, Move, Operation, Remove, SetProperty
+from hbasemk.jsop.strings import SURROGATE, join_surrogates, printable
+from hbasemk.kernel import paths
+
+_WS: Final = r"[ \t\n\r]*"
+_PLAIN: Final = r'"([^"\\\x00-\x1f]*)"'
+_NAME: Final = rf"{_WS}{_PLAIN}{_WS}:{_WS}"
+# What follows a scalar may be empty, so that once the scalar matches, the expression never backtracks into it.
+_VALUE: Final = (
+    rf"(?:(?:{_PLAIN}|({NUMBER})|(true|false|null)|(\{{{_WS}\}})){_WS}([,}}]?)"  # complete here
+    r'|([{\["]))'  # or only opened: an object, an array, a string with escapes
+)
+_ITEM: Final = rf'{_WS}(?:(?:{_PLAIN}|({NUMBER})|(true|false)){_WS}([,\]]?)|("))'
+_match_space: Final = re.compile(_WS).match
+_match_member: Final = re.compile(_NAME + _VALUE).match
+_match_value: Final = re.compile(_VALUE).match
+_match_item: Final = re.compile(_ITEM).match
+_match_after_member: Final = re.compile(rf"{_WS}([,}}]?)").match
+_match_after_item: Final = re.compile(rf"{_WS}([,\]]?)").match
+_match_object_end: Final = re.compile(rf"{_WS}\}}").match
+_match_array_end: Final = re.compile(rf"{_WS}\]").match
+_match_operation: Final = re.compile(rf"{_WS}([-+^>*]){_WS}{_PLAIN}").match
+_match_colon: Final = re.compile(rf"{_WS}:{_WS}").match
+_decode_string: Final = json.JSONDecoder().raw_decode
+_LITERALS: Final[dict[str, bool | None]] = {"true": True, "false": False, "null": None}
+_CONTEXT: Final = 20
+_ESCAPES: Final = r"\" \\ \/ \b \f \n \r \t and \u with four hexadecimal digits"
+
+
+def parse(text: str, root: str = "", *, changed_subtrees: bool = False) -> list[Operation]:
+    """The operations of a JSOP text, in order.
+
+    Relative paths are below ``root``, an absolute path; where ``root`` is empty, every path must be absolute.
+    ``changed_subtrees`` accepts ``^"path":{}``, which diffs of limited depth contain and commits must not. A property
+    of a new node that is ``null`` is left out. Raises JsopError with the offset of whatever is wrong, and
+    InvalidPathError for a wrong ``root``.
+    """
+    if root:
+        paths.check_path(root)
+    return _Reader(text).operations(root, changed_subtrees)
+
+
+def parse_node(text: str) -> JsonNode:
+    """The node of a JSON text that is one object, such as ``get_nodes`` gives; raises JsopError."""
+    reader = _Reader(text)
+    at = reader.skip(0)
+    if not text.startswith("{", at):
+        reader.fail(at, "expected an object")
+    node, at = reader.object(at + 1)
+    reader.end(at)
+    return node
+
+
+def parse_value(text: str) -> Value:
+    """The property value of a JSON text: a string, number or boolean, or an array of these; raises JsopError."""
+    reader = _Reader(text)
+    start = reader.skip(0)
+    value, at = reader.value(start)
+    if value is None or isinstance(value, JsonNode):
+        reader.fail(start, "expected a property value: a string, a number, true, false, or an array of these")
+    reader.end(at)
+    return value
+
+
+class _Reader:
+    """One text being read. Methods take the offset to read at, and return what is there and the offset after it."""
+
+    def __init__(self, text: str) -> None:
+        if not isinstance(text, str):
+            raise TypeError(f"a JSOP or JSON text must be str, not {type(text).__name__}")
+        self.text = text
+        # Surrogates in the text itself can meet; those that come from escapes are seen when escapes are decoded.
+        self.surrogates = not text.isascii() and SURROGATE.search(text) is not None
+        self.names: dict[str, str] = {}
+
+    # --- operations ---
+
+    def operations(self, root: str, changed_subtrees: bool) -> list[Operation]:
+        text = self.text
+        result: list[Operation] = []
+        at = 0
+        while True:
+            found = _match_operation(text, at)
+            if found is not None:
+                start, path_at, at = found.start(1), found.start(2) - 1, found.end()
+                operator, path = found.groups()
+                if self.surrogates:
+                    path = join_surrogates(path)
+            else:
+                start = self.skip(at)
+                if start == len(text):
+                    return result
+                operator = self.operator(start)
+                path_at = self.skip(start + 1)
+                if not text.startswith('"', path_at):
+                    self.fail(path_at, f"expected a path in double quotes after {operator!r}")
+                path, at = self.string(path_at)
+            path = self.path(path, root, path_at)
+            if operator == "-":
+                result.append(Remove(path, start))
+                continue
+            colon = _match_colon(text, at)
+            if colon is None:
+                self.fail(self.skip(at), f"expected ':' after the path of {operator!r}")
+            value_at = colon.end()
+            if operator in "+^":
+                value, at = self.value(value_at)
+                if not isinstance(value, JsonNode):
+                    if path == paths.ROOT:
+                        self.fail(path_at, "the root is no property: the path must end with a property's name")
+                    result.append(SetProperty(paths.parent(path), paths.name(path), value, start))
+                elif operator == "+":
+                    if path == paths.ROOT:
+                        self.fail(path_at, "the root cannot be added: the path must end with the new node's name")
+                    result.append(AddNode(path, value, start))
+                elif not changed_subtrees:
+                    self.fail(value_at, "an object is no property value; '+' adds a node")
+                elif value.properties or value.children:
+                    self.fail(value_at, "a changed subtree is shown as an empty object")
+                else:
+                    result.append(ChangedSubtree(path, start))
+                continue
+            if not text.startswith('"', value_at):
+                ordering = text.startswith("{", value_at)
+                reason = '; positions such as {"before":…} are not supported, children have no order' * ordering
+                self.fail(value_at, f"expected the target path of {operator!r} in double quotes{reason}")
+            target, at = self.string(value_at)
+            target = self.path(target, root, value_at)
+            result.append(Move(path, target, start) if operator == ">" else Copy(path, target, start))
+
+    def operator(self, at: int) -> str:
+        operator = self.text[at]
+        if operator == "=":
+            self.fail(at, "test operations ('=') are not supported")
+        if operator not in "+-^>*":
+            self.fail(at, f"expected an operation ('+', '-', '^', '>' or '*'), found {operator!r}")
+        return operator
+
+    def path(self, path: str, root: str, at: int) -> str:
+        """The absolute form of a path that the text gives at an offset."""
+        if not path:
+            self.fail(at, "the path is empty: the name is missing")
+        if not path.startswith("/"):
+            if not root:
+                self.fail(at, f"the path {path[:60]!r} is relative, and there is no path that it could be relative to")
+            path = paths.join(root, path)
+        try:
+            return paths.check_path(path)
+        except InvalidPathError as error:
+            self.fail(at, error.message, error)
+
+    # --- JSON ---
+
+    def value(self, at: int) -> tuple[Value | JsonNode | None, int]:
+        found = _match_value(self.text, at)
+        if found is None:
+            self.fail(at, "expected a value")
+        string, number, literal, empty, _, opened = found.groups()
+        if opened is not None:
+            if opened == "{":
+                return self.object(at + 1)
+            return self.array(at + 1) if opened == "[" else self.string(at)
+        if string is not None:
+            return join_surrogates(string) if self.surrogates else string, found.end(1) + 1
+        if empty is not None:
+            return JsonNode(), found.end(4)
+        if number is not None:
+            return Number(number), found.end(2)
+        return _LITERALS[literal], found.end(3)
+
+    def object(self, at: int) -> tuple[JsonNode, int]:
+        """The object whose brace is before ``at``."""
+        text, names, surrogates = self.text, self.names, self.surrogates
+        top = JsonNode()
+        properties, children = top.properties, top.children
+        nulls: set[str] | None = None  # names whose value is null: they are left out, but are not free either
+        outer: list[tuple[JsonNode, set[str] | None]] = []
+        node = top
+        may_end = True
+        while True:
+            found = _match_member(text, at)
+            if found is not None:
+                name, string, number, literal, empty, after, opened = found.groups()
+                name_at = found.start(1) - 1
+                if surrogates:
+                    name = join_surrogates(name)
+            elif may_end and (end := _match_object_end(text, at)) is not None:
+                at, after, found = end.end(), "}", None
+            else:
+                name_at = self.skip(at)
+                name, at = self.member_name(name_at)
+                found = _match_value(text, at)
+                if found is None:
+                    self.fail(at, "expected a value")
+                string, number, literal, empty, after, opened = found.groups()
+            if found is not None:
+                at = found.end()
+                if name in properties or name in children or (nulls and name in nulls):
+                    self.fail(name_at, f"the name {name[:60]!r} occurs twice in one object")
+                if "/" in name or name in {"", ".", ".."}:
+                    self.fail(name_at, f"{name[:60]!r} is no name: not empty, '.' or '..', and without '/'")
+                name = names.setdefault(name, name)
+                may_end = False
+                if string is not None:
+                    properties[name] = join_surrogates(string) if surrogates else string
+                elif number is not None:
+                    properties[name] = Number(number)
+                elif literal is not None:
+                    if literal == "null":
+                        nulls = nulls or set()
+                        nulls.add(name)
+                    else:
+                        properties[name] = literal == "true"
+                elif empty is not None:
+                    children[name] = JsonNode()
+                elif opened == "{":
+                    outer.append((node, nulls))
+                    node = children[name] = JsonNode()
+                    properties, children, nulls = node.properties, node.children, None
+                    may_end = True
+                    continue
+                else:
+                    properties[name], at = self.array(at) if opened == "[" else self.string(at - 1)
+                    after, at = self.after_member(at)
+            while after == "}":
+                if not outer:
+                    return top, at
+                node, nulls = outer.pop()
+                properties, children = node.properties, node.children
+                after, at = self.after_member(at)
+            if not after:
+                self.fail(at, "expected ',' or '}'")
+            may_end = False
+
+    def member_name(self, at: int) -> tuple[str, int]:
+        if not self.text.startswith('"', at):
+            self.fail(at, "expected a name in double quotes")
+        name, at = self.string(at)
+        colon = _match_colon(self.text, at)
+        if colon is None:
+            self.fail(self.skip(at), "expected ':' after a name")
+        return name, colon.end()
+
+    def after_member(self, at: int) -> tuple[str, int]:
+        """The separator after a member, empty if there is none."""
+        found = _match_after_member(self.text, at)
+        assert found is not None, "the expression matches the empty text"
+        return found[1], found.end()
+
+    def array(self, at: int) -> tuple[tuple[Scalar, ...], int]:
+        """The array whose bracket is before ``at``."""
+        text, surrogates = self.text, self.surrogates
+        end = _match_array_end(text, at)
+        if end is not None:
+            return (), end.end()
+        items: list[Scalar] = []
+        while True:
+            found = _match_item(text, at)
+            if found is None:
+                self.fail(self.skip(at), "expected a string, a number, true or false: an array holds nothing else")
+            string, number, literal, after, opened = found.groups()
+            at = found.end()
+            if string is not None:
+                items.append(join_surrogates(string) if surrogates else string)
+            elif number is not None:
+                items.append(Number(number))
+            elif opened is None:
+                items.append(literal == "true")
+            else:
+                string, at = self.string(at - 1)
+                items.append(string)
+                separator = _match_after_item(text, at)
+                assert separator is not None, "the expression matches the empty text"
+                after, at = separator[1], separator.end()
+            if after == "]":
+                return tuple(items), at
+            if not after:
+                self.fail(at, "expected ',' or ']'")
+
+    def string(self, at: int) -> tuple[str, int]:
+        """The string whose opening quote is at ``at``."""
+        try:
+            decoded, end = _decode_string(self.text, at)
+        except json.JSONDecodeError as error:
+            problem, wrong = error.msg, error.pos  # not the error: it would keep the whole text
+        else:
+            return join_surrogates(decoded), end
+        if problem.startswith("Unterminated"):
+            self.fail(wrong, "the string that begins here does not end")
+        if "escape" in problem:
+            self.fail(wrong, f"this is no escape: possible are {_ESCAPES}")
+        self.fail(wrong, "a control character in a string must be escaped")
+
+    # --- places ---
+
+    def skip(self, at: int) -> int:
+        """The offset of what follows the white space at ``at``."""
+        space = _match_space(self.text, at)
+        assert space is not None, "the expression matches the empty text"
+        return space.end()
+
+    def end(self, at: int) -> None:
+        """Fails unless only white space is left."""
+        at = self.skip(at)
+        if at < len(self.text):
+            self.fail(at, "expected the end of the text")
+
+    def fail(self, at: int, problem: str, cause: Exception | None = None) -> NoReturn:
+        text = self.text
+        before, after = printable(text[max(0, at - _CONTEXT) : at]), printable(text[at : at + _CONTEXT])
+        context = (
+            f"{'…' * (at > _CONTEXT)}{before} <-- HERE {after}{'…' * (at + _CONTEXT < len(text))}"
+            if after
+            else f"{'…' * (at > _CONTEXT)}{before} <-- END"
+        )
+        raise JsopError(f"{printable(problem)}; at offset {at}: {context}", offset=at, context=context) from cause

@@ -1,0 +1,108 @@
+"""Writes operations, nodes and values; what is written reads back as the same.
+
+Properties come before children, both in the order they are in; there is no white space but a line feed between
+operations. Only what can be read back is written: anything else is an error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
+from typing import TypeAlias, Union
+
+from hbasemk.errors import InvalidValueError
+from hbasemk.jsop.model import JsonNode, Number, Scalar
+from hbasemk.jsop.operations import AddNode, ChangedSubtree, Copy, Move, Operation, Remove, SetProperty
+from hbasemk.jsop.strings import quote
+from hbasemk.kernel import paths
+
+Writable: TypeAlias = Union[Scalar, int, float, Sequence[Union[Scalar, int, float]]]  # noqa: UP007
+"""What can be written as a property's value."""
+
+_LONGEST_PLAIN = 14_000
+"""Bits up to which Python converts an ``int`` to text by itself."""
+
+
+def write(operations: Iterable[Operation]) -> str:
+    """The JSOP text of operations, one a line.
+
+    Raises InvalidPathError and InvalidValueError for paths, names and values that cannot be read back.
+    """
+    return "\n".join([_operation(operation) for operation in operations])
+
+
+def write_value(value: Writable) -> str:
+    """The JSON text of a property's value; arrays are lists or tuples. Raises InvalidValueError."""
+    if isinstance(value, (list, tuple)):
+        return f"[{','.join([_scalar(item) for item in value])}]"
+    return _scalar(value)
+
+
+def write_node(node: JsonNode) -> str:
+    """The JSON text of a node with everything below it; raises InvalidPathError and InvalidValueError."""
+    parts: list[str] = []
+    pending = [_begin(node, parts)]
+    while pending:
+        for name, child in pending[-1]:
+            # The brace that opened the parent is the only part that ends so: no value is just a brace.
+            parts.append(f"{'' if parts[-1] == '{' else ','}{quote(paths.check_name(name))}:")
+            pending.append(_begin(child, parts))
+            break
+        else:
+            pending.pop()
+            parts.append("}")
+    return "".join(parts)
+
+
+def _begin(node: JsonNode, parts: list[str]) -> Iterator[tuple[str, JsonNode]]:
+    """Write a node's brace and properties; what is left are the children."""
+    if not node.properties.keys().isdisjoint(node.children):
+        both = sorted(node.properties.keys() & node.children.keys())
+        raise InvalidValueError(f"{both[0]!r} is the name of a property and of a child; it can only be one of them")
+    parts.append("{")
+    if node.properties:
+        parts.append(
+            ",".join(
+                [f"{quote(paths.check_name(name))}:{write_value(value)}" for name, value in node.properties.items()]
+            )
+        )
+    return iter(node.children.items())
+
+
+def _operation(operation: Operation) -> str:
+    if isinstance(operation, SetProperty):
+        path = paths.join(paths.check_path(operation.path), paths.check_name(operation.name))
+        return f"^{_path(path)}:{'null' if operation.value is None else write_value(operation.value)}"
+    if isinstance(operation, AddNode):
+        paths.parent(operation.path)
+        return f"+{_path(operation.path)}:{write_node(operation.node)}"
+    if isinstance(operation, Remove):
+        return f"-{_path(operation.path)}"
+    if isinstance(operation, Move):
+        return f">{_path(operation.source)}:{_path(operation.target)}"
+    if isinstance(operation, Copy):
+        return f"*{_path(operation.source)}:{_path(operation.target)}"
+    if isinstance(operation, ChangedSubtree):
+        return f"^{_path(operation.path)}:{{}}"
+    raise TypeError(f"{operation!r} is no JSOP operation")
+
+
+def _path(path: str) -> str:
+    return quote(paths.check_path(path))
+
+
+def _scalar(value: object) -> str:
+    if isinstance(value, str):
+        return quote(value)
+    if isinstance(value, Number):
+        return value.text
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value) if value.bit_length() < _LONGEST_PLAIN else format(Decimal(value), "f")
+    if isinstance(value, float) and math.isfinite(value):
+        return repr(value)
+    raise InvalidValueError(
+        f"{value!r} cannot be written as a property: possible are strings, finite numbers, booleans and arrays of these"
+    )
