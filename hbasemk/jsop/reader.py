@@ -163,7 +163,7 @@ class _Reader:
         try:
             return paths.check_path(path)
         except InvalidPathError as error:
-            self.fail(at, error.message, error)
+            raise self.error(at, error.message) from error
 
     # --- JSON ---
 
@@ -297,15 +297,16 @@ class _Reader:
         """The string whose opening quote is at ``at``."""
         try:
             decoded, end = _decode_string(self.text, at)
-        except json.JSONDecodeError as error:
-            problem, wrong = error.msg, error.pos  # not the error: it would keep the whole text
-        else:
             return join_surrogates(decoded), end
-        if problem.startswith("Unterminated"):
-            self.fail(wrong, "the string that begins here does not end")
-        if "escape" in problem:
-            self.fail(wrong, f"this is no escape: possible are {_ESCAPES}")
-        self.fail(wrong, "a control character in a string must be escaped")
+        except json.JSONDecodeError as error:
+            kind, wrong = error.msg, error.pos  # the error itself would keep the whole text
+        if kind.startswith("Unterminated"):
+            problem = "the string that begins here does not end"
+        elif "escape" in kind:
+            problem = f"this is no escape: possible are {_ESCAPES}"
+        else:
+            problem = "a control character in a string must be escaped"
+        raise self.error(wrong, problem)
 
     # --- places ---
 
@@ -321,12 +322,14 @@ class _Reader:
         if at < len(self.text):
             self.fail(at, "expected the end of the text")
 
-    def fail(self, at: int, problem: str, cause: Exception | None = None) -> NoReturn:
+    def fail(self, at: int, problem: str) -> NoReturn:
+        raise self.error(at, problem)
+
+    def error(self, at: int, problem: str) -> JsopError:
+        """The error that says what is wrong at an offset, and shows the text around it."""
         text = self.text
         before, after = printable(text[max(0, at - _CONTEXT) : at]), printable(text[at : at + _CONTEXT])
-        context = (
-            f"{'…' * (at > _CONTEXT)}{before} <-- HERE {after}{'…' * (at + _CONTEXT < len(text))}"
-            if after
-            else f"{'…' * (at > _CONTEXT)}{before} <-- END"
-        )
-        raise JsopError(f"{printable(problem)}; at offset {at}: {context}", offset=at, context=context) from cause
+        more_before, more_after = "…" * (at > _CONTEXT), "…" * (at + _CONTEXT < len(text))
+        marked = f"<-- HERE {after}" if after else "<-- END"
+        context = f"{more_before}{before} {marked}{more_after}"
+        return JsopError(f"{printable(problem)}; at offset {at}: {context}", offset=at, context=context)
