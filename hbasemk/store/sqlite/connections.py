@@ -38,7 +38,8 @@ LOOK_AT_LOG: Final = 64
 LOG_PATIENCE_MS: Final = 1000
 """How long that writer waits."""
 SHORTEST_WAIT: Final = 0.0002
-LONGEST_WAIT: Final = 0.005
+LONGEST_WAIT: Final = 0.001
+"""Seconds between two looks at a file that is busy. Long waits are unfair: a writer that never pauses wins them all."""
 
 _inherited: list[Connection] = []
 """Handles that came through a fork of which Python was not told; closing them would harm the parent."""
@@ -100,6 +101,7 @@ class Connections:
 
     def reading(self, call: Callable[[Connection], T]) -> T:
         """The result of a call that only reads; raises StoreError and ClosedError."""
+        self._check_process()
         return self._run(call, create=False, begun=time.monotonic())
 
     def writing(self, call: Callable[[Connection], T], *, create: bool = False) -> T:
@@ -108,6 +110,7 @@ class Connections:
         ``create`` makes the file if there is none. The call is made again, from its beginning, when the file is
         busy; so it must not write before its transaction has begun.
         """
+        self._check_process()
         begun = time.monotonic()
         if not self._writing.acquire(timeout=self.busy_timeout):
             raise trouble.busy(self.path, self.busy_timeout)
@@ -155,8 +158,6 @@ class Connections:
 
     def _take(self) -> Connection | None:
         """An idle connection, or None: open one. Counts it as in use."""
-        if self._pid != os.getpid():
-            self._after_untold_fork()
         with self._state:
             while self._forking:
                 self._state.wait()
@@ -226,10 +227,12 @@ class Connections:
         self._in_use = 0
         self._pid = os.getpid()
 
-    def _after_untold_fork(self) -> None:
-        _inherited.extend(self._idle)
-        self._idle = []
-        self._renew()
+    def _check_process(self) -> None:
+        """Catch a fork that Python was not told of: its child neither uses nor closes what it inherited."""
+        if self._pid != os.getpid():
+            _inherited.extend(self._idle)
+            self._idle = []
+            self._renew()
 
     # --- opening -------------------------------------------------------------------------------------------
 
@@ -275,6 +278,9 @@ class Connections:
 
     def _is_ours(self, sql: sqlite3.Connection) -> bool:
         """Whether the file is marked as ours; False when it is empty. Raises FormatError for any other file."""
+        if os.stat(self.path).st_size == 1:
+            # Which SQLite takes for an empty one. (Reading it here would let go of SQLite's locks.)
+            raise FormatError(f"{self.path} is no SQLite database or is damaged; it was not touched")
         application = sql.execute("PRAGMA application_id").fetchone()[0]
         version = sql.execute("PRAGMA user_version").fetchone()[0]
         if application == APPLICATION_ID:

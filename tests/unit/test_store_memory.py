@@ -1,0 +1,89 @@
+"""What the memory store and the SQLite store share beyond the conformance suite: clocks, and other bounds of versions."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from hbasemk.errors import ClosedError, StoreUnusableError
+from hbasemk.store.abc import ALL_VERSIONS, Get, NewCell, Put, Store, Table
+from hbasemk.store.memory import MemoryStore
+from hbasemk.store.sqlite import SqliteStore
+
+FLAG = (b"d", b"flag")
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path, now: list[int]):
+    clock = lambda: now[0]  # noqa: E731
+    store = MemoryStore(clock) if request.param == "memory" else SqliteStore(str(tmp_path / "x.db"), clock=clock)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def now() -> list[int]:
+    return [1000]
+
+
+def test_the_clock_that_was_given_stamps_cells(store: Store, now: list[int]) -> None:
+    store.create_tables([Table("t", (b"d",), ALL_VERSIONS)])
+    store.write("t", [Put(b"r", [NewCell(*FLAG, b"1")])])
+    now[0] = 2000
+    assert store.check_and_write("t", FLAG, b"1", Put(b"r", [NewCell(*FLAG, b"2")]))
+    now[0] = 500
+    assert store.check_and_write("t", FLAG, b"2", Put(b"r", [NewCell(*FLAG, b"3"), NewCell(b"d", b"p", b"x")]))
+    store.write("t", [Put(b"r", [NewCell(b"d", b"q", b"old")])])
+    found = store.read("t", [Get(b"r", versions=ALL_VERSIONS)])[0].cells
+    assert [(cell.qualifier, cell.timestamp, cell.value) for cell in found] == [
+        (b"flag", 2000, b"3"),
+        (b"flag", 1000, b"1"),
+        (b"p", 2000, b"x"),
+        (b"q", 500, b"old"),
+    ]
+
+
+def test_a_plain_put_with_an_earlier_time_stays_hidden(store: Store, now: list[int]) -> None:
+    store.create_tables([Table("t", (b"d",), 1)])
+    store.write("t", [Put(b"r", [NewCell(*FLAG, b"from the future")])])
+    now[0] = 900
+    store.write("t", [Put(b"r", [NewCell(*FLAG, b"now")])])
+    assert store.read("t", [Get(b"r")])[0].cells[0].value == b"from the future"
+
+
+@pytest.mark.parametrize("bound", [2, 3, 10])
+def test_a_table_keeps_as_many_versions_as_it_says(store: Store, bound: int) -> None:
+    store.create_tables([Table("t", (b"d",), bound)])
+    stamps = list(range(1, 31))
+    random.Random(bound).shuffle(stamps)
+    for number, at in enumerate(stamps, 1):
+        store.write("t", [Put(b"r", [NewCell(b"d", name, b"%d" % at, at) for name in (b"p", b"q")])])
+        found = store.read("t", [Get(b"r", versions=ALL_VERSIONS)])[0].cells
+        newest = sorted(stamps[:number], reverse=True)[:bound]
+        assert [cell.timestamp for cell in found] == newest * 2
+        assert [cell.value for cell in found] == [b"%d" % at for at in newest] * 2
+
+
+@pytest.mark.parametrize("wanted", [Table("t", (b"d",), 1), Table("t", (b"d",), 4), Table("t", (b"c", b"d"), 3)])
+def test_tables_with_other_settings_are_refused(store: Store, wanted: Table) -> None:
+    store.create_tables([Table("t", (b"d",), 3)])
+    for check in (store.verify, store.create_tables):
+        with pytest.raises(StoreUnusableError, match=r"'t'.*(versions|families|family)"):
+            check([wanted])
+
+
+def test_an_empty_value_counts_as_absent_in_a_compare_and_set(store: Store) -> None:
+    store.create_tables([Table("t", (b"d",), ALL_VERSIONS)])
+    store.write("t", [Put(b"r", [NewCell(*FLAG, b"", 5)])])
+    assert store.check_and_write("t", FLAG, None, Put(b"r", [NewCell(*FLAG, b"1", 6)]))
+    assert store.read("t", [Get(b"r")])[0].cells[0].value == b"1"
+
+
+def test_a_closed_memory_store_is_gone() -> None:
+    store = MemoryStore()
+    store.create_tables([Table("t", (b"d",), 1)])
+    store.close()
+    with pytest.raises(ClosedError):
+        store.verify([])
