@@ -47,6 +47,8 @@ def by_hbase(text: str, where: str, table: str, effect: bool) -> StoreError:
     missing = _NO_TABLE_IN_BATCH.match(text)
     if table and (missing[1] if missing else text.strip()) in {table, table.removeprefix("default:")}:
         return StoreUnusableError(f"{where}: there is no such table; {_NO_TABLE}")
+    if table and text.strip().startswith(f"{table.removeprefix('default:')} is disabled"):
+        return StoreUnusableError(f"{where}: the table is disabled; {_UNUSABLE['TableNotEnabledException']}")
     names = class_names(text)
     for name in names:
         if name in _UNUSABLE:
@@ -67,8 +69,8 @@ def by_connection(error: Exception, where: str, *, effect: bool, sent: bool, sec
     """The connection failed, or time was up, after so many seconds."""
     if isinstance(error, TimeoutError):
         said = (
-            f"{where}: no answer within {seconds:.3g} s; is HBase behind the gateway up, the table enabled, the "
-            "timeout long enough?"
+            f"{where}: no answer within {seconds:.3g} s; is HBase behind the gateway up and not just starting, the table "
+            "enabled, the timeout long enough?"
         )
     elif isinstance(error, EOFError):
         said = f"{where}: the gateway closed the connection before it answered; was it stopped?"
