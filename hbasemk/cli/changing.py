@@ -67,7 +67,7 @@ TYPES: dict[str, Callable[[str], Any]] = {
 }
 
 
-@click.command("set")
+@click.command("set", context_settings={"ignore_unknown_options": True})  # negative numbers are values
 @click.argument("path")
 @click.argument("name")
 @click.argument("value", required=False)
@@ -88,6 +88,10 @@ def set_(
             converted = TYPES[kind](value)
         except (ValueError, KeyError):
             raise click.UsageError(f"{value!r} is no {kind}") from None
+        if converted is None or isinstance(converted, dict):
+            raise click.UsageError(
+                "a JSON value is a string, a number, true, false or a list of these; see also --unset"
+            )
 
     def change(tx: Transaction) -> None:
         if create and not tx.exists(path):

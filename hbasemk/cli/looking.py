@@ -35,7 +35,7 @@ def ls(session: Session, path: str, long_: bool, recursive: bool, revision: str 
 
 @click.command("cat")
 @click.argument("path")
-@click.option("-p", "--property", "name", metavar="NAME", help="Only this property, as it is.")
+@click.option("-p", "--property", "name", metavar="NAME", help="Only this property; text exactly as it is.")
 @REVISION
 @click.pass_obj
 def cat(session: Session, path: str, name: str | None, revision: str | None) -> None:
@@ -48,10 +48,11 @@ def cat(session: Session, path: str, name: str | None, revision: str | None) -> 
             value = node[name]
             if session.json:
                 click.echo(to_json(value))
-            elif isinstance(value, bytes):
-                sys.stdout.buffer.write(value)
+            elif isinstance(value, (str, bytes)):
+                # Exactly what is there, so that it can go to a file; only a terminal gets a line of its own.
+                click.echo(value, nl=sys.stdout.isatty())
             else:
-                click.echo(value if isinstance(value, str) else to_json(value))
+                click.echo(to_json(value))
             return
         if session.json:
             inside = ", ".join(f"{json.dumps(key)}: {to_json(node[key])}" for key in sorted(node))

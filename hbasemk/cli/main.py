@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from collections.abc import Sequence
 from typing import NoReturn
 
 import click
@@ -20,7 +21,6 @@ from hbasemk.errors import (
     InvalidRevisionError,
     InvalidValueError,
     StoreError,
-    StoreUnusableError,
 )
 
 DONE, NO, USAGE, CONFLICT, UNREACHABLE = range(5)
@@ -39,14 +39,14 @@ INTERRUPTED = 130
 )
 @click.option("--debug", is_flag=True, envvar="HBASEMK_DEBUG", help="Show where an error comes from.")
 @click.version_option(package_name="hbasemk")
-@click.pass_context
-def cli(context: click.Context, url: str | None, form: str, debug: bool) -> None:
+@click.pass_obj
+def cli(session: Session, url: str | None, form: str, debug: bool) -> None:
     """One versioned content tree that many processes commit to.
 
     URL is sqlite:///file (four slashes for an absolute path) or hbase://host:port/?prefix=name_. It, and the other options
     here, may also stand behind the command.
     """
-    context.obj = Session(url, form == "json", debug)
+    session.choose(url, form, debug)
 
 
 def code_of(error: HbasemkError) -> int:
@@ -58,18 +58,20 @@ def code_of(error: HbasemkError) -> int:
     if isinstance(error, FormatError):
         return NO
     if isinstance(error, StoreError):
-        return NO if isinstance(error, StoreUnusableError) and "no repository" in str(error) else UNREACHABLE
+        # Also a store that is there but holds no repository.
+        return UNREACHABLE
     return NO
 
 
-def main() -> NoReturn:
-    """Run the command line and exit."""
-    debug = bool(os.environ.get("HBASEMK_DEBUG")) or "--debug" in sys.argv
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line (``arguments``: those of the process) and exit."""
+    session = Session()
+    output.prepare_streams()
     try:
-        code = cli.main(standalone_mode=False)
+        code = cli.main(arguments, prog_name="hbasemk", standalone_mode=False, obj=session)
         sys.exit(code if isinstance(code, int) else DONE)
     except HbasemkError as error:
-        if debug:
+        if session.debug:
             traceback.print_exc()
         click.echo(f"hbasemk: {error}", err=True)
         sys.exit(code_of(error))
@@ -84,7 +86,7 @@ def main() -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(DONE)
     except OSError as error:
-        if debug:
+        if session.debug:
             traceback.print_exc()
         click.echo(f"hbasemk: {error}", err=True)
         sys.exit(NO)

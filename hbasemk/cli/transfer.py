@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from hbasemk.cli.output import Session
+from hbasemk.cli.output import Session, printable
 
 SHOWN = 20
 """How many differences or skipped entries are listed."""
@@ -70,7 +71,7 @@ def import_(
 
         def tell(report: Report, total: int) -> None:
             nonlocal handled
-            handled += report.added + report.changed + report.removed
+            handled += report.handled
             progress.update(task, completed=handled, total=max(total, handled))
 
         job = Import(
@@ -96,15 +97,21 @@ def import_(
         progress.update(task, description="compare with the directory", completed=0, total=None)
         began = time.monotonic()
         found = Verification()
-        differences = list(compare(session.url, str(directory), at, text_limit, exclude, found)) if verify else []
+        differences: list[str] = []
+        different = 0
+        if verify:
+            for difference in compare(session.url, str(directory), at, text_limit, exclude, found):
+                different += 1
+                if different <= SHOWN:
+                    differences.append(difference)
         compared = time.monotonic() - began
 
     for note in result.notes:
         click.echo(f"hbasemk: {note}", err=True)
-    for one in result.skipped[:SHOWN]:
-        click.echo(f"hbasemk: skipped {one.relative}: {one.reason}", err=True)
-    for difference in differences[:SHOWN]:
-        click.echo(f"hbasemk: differs: {difference}", err=True)
+    # What failed first, so that it is among those shown.
+    skipped = sorted(result.skipped, key=lambda one: not one.failed)
+    _tell("skipped", [f"{printable(one.relative)}: {one.reason}" for one in skipped[:SHOWN]], len(skipped))
+    _tell("differs", differences, different)
     failed = [one for one in result.skipped if one.failed]
     facts = {
         "imported to": at,
@@ -115,16 +122,24 @@ def import_(
         "skipped": len(result.skipped),
         "processes": workers,
         "commits": result.committed,
-        "conflicts resolved": result.conflicts,
+        "conflicts": result.conflicts,
+        "retries": result.retries,
         "workers restarted": result.restarts,
         "seconds": round(result.seconds, 2),
         "commits per second": round(result.committed / result.seconds, 1) if result.seconds else 0,
     }
     if verify:
         facts["compared"] = f"{found.nodes} nodes at revision {found.revision} in {compared:.2f} s"
-        facts["differences"] = len(differences)
+        facts["differences"] = different
     session.facts(facts)
-    return 1 if differences or failed else 0
+    return 1 if different or failed else 0
+
+
+def _tell(what: str, lines: Sequence[str], count: int) -> None:
+    for line in lines:
+        click.echo(f"hbasemk: {what}: {line}", err=True)
+    if count > len(lines):
+        click.echo(f"hbasemk: {what}: and {count - len(lines)} more", err=True)
 
 
 @click.command("export")
@@ -140,7 +155,7 @@ def export(session: Session, path: str, target: Path | None, form: str, revision
     import did not keep.
     """
     from hbasemk.cli.output import at
-    from hbasemk.transfer.exporter import export_files, export_json
+    from hbasemk.transfer.exporter import export_files, export_json, write_json
 
     with session.open() as repository:
         snapshot = at(repository, revision)
@@ -149,14 +164,12 @@ def export(session: Session, path: str, target: Path | None, form: str, revision
                 for piece in export_json(snapshot, path):
                     sys.stdout.write(piece)
                 return 0
-            with target.open("w", encoding="utf-8") as file:
-                file.writelines(export_json(snapshot, path))
+            write_json(snapshot, path, target)
             return 0
         if target is None:
             raise click.UsageError("to export files, give the folder to write to")
         done = export_files(snapshot, path, target)
-    for where, reason in done.skipped[:SHOWN]:
-        click.echo(f"hbasemk: skipped {where}: {reason}", err=True)
+    _tell("skipped", [f"{printable(where)}: {reason}" for where, reason in done.skipped[:SHOWN]], len(done.skipped))
     session.facts(
         {"directories": done.directories, "files": done.files, "links": done.links, "skipped": len(done.skipped)}
     )

@@ -31,7 +31,7 @@ RESTARTS: Final = 3
 
 @dataclass(slots=True)
 class Result:
-    """What an import did. ``seconds`` is without the verification."""
+    """What an import did. ``seconds`` is without the verification; ``retries`` are commits and batches done again."""
 
     entries: int = 0
     added: int = 0
@@ -39,6 +39,7 @@ class Result:
     removed: int = 0
     committed: int = 0
     conflicts: int = 0
+    retries: int = 0
     restarts: int = 0
     seconds: float = 0.0
     skipped: list[Skipped] = field(default_factory=list)
@@ -60,7 +61,7 @@ class _Worker:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
         self.batch: Batch | None = None
-        self.committed = self.conflicts = 0
+        self.committed = self.conflicts = self.retries = 0
 
     def give(self, batch: Batch) -> None:
         self.batch = batch
@@ -125,8 +126,7 @@ class Import:
             self._stop(now=True)
             raise
         for worker in self._workers:
-            self.result.committed += worker.committed
-            self.result.conflicts += worker.conflicts
+            self._count_in(worker)
         self.result.seconds = time.monotonic() - began
         return self.result
 
@@ -234,7 +234,7 @@ class Import:
             raise answer
         assert isinstance(answer, Report)
         worker.batch = None
-        worker.committed, worker.conflicts = answer.committed, answer.conflicts
+        worker.committed, worker.conflicts, worker.retries = answer.committed, answer.conflicts, answer.retries
         result = self.result
         result.added += answer.added
         result.changed += answer.changed
@@ -255,12 +255,17 @@ class Import:
                 f"worker processes keep dying (exit code {code} last); what was committed stays. Run the import again to "
                 "go on, and look for what kills them (out of memory?)."
             )
-        self.result.committed += dead.committed
-        self.result.conflicts += dead.conflicts
+        self._count_in(dead)
+        self.result.retries += 1
         self._workers.remove(dead)
         fresh = _Worker(self._job)
         self._workers.append(fresh)
         return fresh
+
+    def _count_in(self, worker: _Worker) -> None:
+        self.result.committed += worker.committed
+        self.result.conflicts += worker.conflicts
+        self.result.retries += worker.retries
 
     def _stop(self, *, now: bool) -> None:
         for worker in self._workers:

@@ -64,6 +64,7 @@ class Report:
     skipped: Sequence[Skipped]
     committed: int
     conflicts: int
+    retries: int
     notes: Sequence[str]
 
 
@@ -116,6 +117,7 @@ class Worker:
     def __init__(self, job: Job) -> None:
         self._job = job
         self._notes: list[str] = []
+        self._redone = 0
         self.repository: Repository = connect(job.url)
 
     def do(self, batch: Batch) -> Report:
@@ -136,8 +138,18 @@ class Worker:
         notes, self._notes = self._notes, []
         counted = self.repository.statistics
         handled = len(batch.entries) + len(batch.gone)
+        retries = counted.conflicts + counted.too_slow + self._redone
         return Report(
-            batch.number, handled, added, changed, removed, skipped, counted.committed, counted.conflicts, notes
+            batch.number,
+            handled,
+            added,
+            changed,
+            removed,
+            skipped,
+            counted.committed,
+            counted.conflicts,
+            retries,
+            notes,
         )
 
     def _patiently(self, change: Any, message: str) -> tuple[int, int, int]:
@@ -153,6 +165,7 @@ class Worker:
                 if time.monotonic() > deadline:
                     raise
                 self._notes.append(str(error))
+                self._redone += 1
                 time.sleep(wait)
                 wait = min(wait * 2, LONGEST_WAIT)
 
