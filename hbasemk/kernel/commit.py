@@ -298,8 +298,11 @@ class Committer:
             ],
         )
         try:
-            # Never sent again: it must be acknowledged in time, and no cell is written before.
-            if not self._store.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put, durable=False):
+            # Never sent again by us: it must be acknowledged in time, and no cell is written before. HBase's own client
+            # may send it twice, and then "exists" is the answer to the second; the nonce tells whose the row is.
+            if not self._store.check_and_write(
+                schema.JOURNAL, schema.COMMITTED, None, put, durable=False
+            ) and not self._is_ours(made, nonce):
                 raise InvalidRevisionError(
                     f"revision {revision.to_text(made)} exists already: two processes issued the same id, which leases "
                     "forbid. Check that the cluster table was not changed by hand."
@@ -313,6 +316,11 @@ class Committer:
         if not in_time:
             self._outcomes.abort_own(made, ())
             raise _TooSlow
+
+    def _is_ours(self, made: int, nonce: bytes) -> bool:
+        get = Get(schema.revision_key(made), columns=(schema.NONCE,))
+        row = again(self._runtime, lambda: self._store.read(schema.JOURNAL, [get]))[0]
+        return any(cell.value == nonce for cell in row.cells)
 
     # --- steps 6 to 9: write, read back, resolve ----------------------------------------------------------
 

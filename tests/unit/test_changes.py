@@ -26,7 +26,9 @@ def test_changes_come_back(told: list[RowChange]) -> None:
 
 
 def test_large_changes_are_cut_into_chunks_in_order() -> None:
-    told = [RowChange(f"/{number:x}{hash(str(number)):x}", ADDED, [f"{hash(number * 7.1):x}"]) for number in range(200_000)]
+    told = [
+        RowChange(f"/{number:x}{hash(str(number)):x}", ADDED, [f"{hash(number * 7.1):x}"]) for number in range(200_000)
+    ]
     cells = changes.encode(told)
     assert len(cells) > 1
     assert max(len(cell.value) for cell in cells) <= 1024 * 1024

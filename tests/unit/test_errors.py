@@ -10,11 +10,7 @@ import pytest
 
 from hbasemk import errors
 
-CLASSES = [
-    found
-    for _, found in inspect.getmembers(errors, inspect.isclass)
-    if issubclass(found, errors.HbasemkError)
-]
+CLASSES = [found for _, found in inspect.getmembers(errors, inspect.isclass) if issubclass(found, errors.HbasemkError)]
 
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)

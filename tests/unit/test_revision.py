@@ -54,7 +54,10 @@ def test_every_id_is_a_timestamp_that_hbase_keeps() -> None:
 
 def test_the_default_epoch_is_2013_and_ends_in_2030() -> None:
     utc = datetime.timezone.utc
-    assert datetime.datetime.fromtimestamp(revision.DEFAULT_EPOCH_MS / 1000, utc).isoformat() == "2013-01-01T00:00:00+00:00"
+    assert (
+        datetime.datetime.fromtimestamp(revision.DEFAULT_EPOCH_MS / 1000, utc).isoformat()
+        == "2013-01-01T00:00:00+00:00"
+    )
     last = revision.last_moment_ms(revision.DEFAULT_EPOCH_MS)
     end = datetime.datetime.fromtimestamp(last / 1000, utc)
     assert end.replace(microsecond=0).isoformat() == "2030-06-03T21:56:53+00:00"
