@@ -40,6 +40,7 @@ _match_colon: Final = re.compile(rf"{_WS}:{_WS}").match
 _decode_string: Final = json.JSONDecoder().raw_decode
 _LITERALS: Final[dict[str, bool | None]] = {"true": True, "false": False, "null": None}
 _CONTEXT: Final = 20
+_LONGEST_PROBLEM: Final = 200
 _ESCAPES: Final = r"\" \\ \/ \b \f \n \r \t and \u with four hexadecimal digits"
 
 
@@ -163,7 +164,9 @@ class _Reader:
         try:
             return paths.check_path(path)
         except InvalidPathError as error:
-            raise self.error(at, error.message) from error
+            raise self.error(
+                at, f"{error.message[:_LONGEST_PROBLEM]}{'…' * (len(error.message) > _LONGEST_PROBLEM)}"
+            ) from error
 
     # --- JSON ---
 

@@ -75,7 +75,7 @@ def _operation(operation: Operation) -> str:
         path = paths.join(paths.check_path(operation.path), paths.check_name(operation.name))
         return f"^{_path(path)}:{'null' if operation.value is None else write_value(operation.value)}"
     if isinstance(operation, AddNode):
-        paths.parent(operation.path)
+        paths.parent(paths.check_path(operation.path))
         return f"+{_path(operation.path)}:{write_node(operation.node)}"
     if isinstance(operation, Remove):
         return f"-{_path(operation.path)}"

@@ -1,0 +1,193 @@
+"""What the JSOP writer and the JSON builder write, and what they refuse to."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from hbasemk import InvalidPathError, InvalidValueError
+from hbasemk.jsop import (
+    AddNode,
+    ChangedSubtree,
+    Copy,
+    JsonBuilder,
+    JsonNode,
+    Move,
+    Number,
+    Operation,
+    Remove,
+    SetProperty,
+    parse_value,
+    quote,
+    write,
+    write_node,
+    write_value,
+)
+
+
+def test_one_operation_a_line_without_white_space() -> None:
+    node = JsonNode(
+        {"p": (Number("1.10"), "x", True), "q": "y"}, {"c": JsonNode(), "d": JsonNode({}, {"e": JsonNode()})}
+    )
+    operations: list[Operation] = [
+        AddNode("/a", node),
+        SetProperty("/", "p", False),
+        SetProperty("/a", "q", None),
+        SetProperty("/a", "r", ()),
+        Remove("/b"),
+        Move("/c", "/d"),
+        Copy("/", "/e"),
+        ChangedSubtree("/f"),
+    ]
+    assert write(operations).splitlines() == [
+        '+"/a":{"p":[1.10,"x",true],"q":"y","c":{},"d":{"e":{}}}',
+        '^"/p":false',
+        '^"/a/q":null',
+        '^"/a/r":[]',
+        '-"/b"',
+        '>"/c":"/d"',
+        '*"/":"/e"',
+        '^"/f":{}',
+    ]
+
+
+def test_no_operations_are_the_empty_text() -> None:
+    assert write([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("", '""'),
+        ('"\\/\b\f\n\r\t', r'"\"\\/\b\f\n\r\t"'),
+        ("\x00\x1f\x7f", '"\\u0000\\u001f\x7f"'),
+        ("é😀\u2028", '"é😀\u2028"'),
+        ("\ud800", r'"\ud800"'),
+        ("é\udfff\ud800\n", r'"é\udfff\ud800\n"'),
+        ("\ud83d\ude00", '"😀"'),
+        (True, "true"),
+        (False, "false"),
+        (Number("1e3"), "1e3"),
+        (42, "42"),
+        (1.5, "1.5"),
+        (1e22, "1e+22"),
+        ((), "[]"),
+        (["a", 1, Number("1.0")], '["a",1,1.0]'),
+    ],
+)
+def test_values(value: object, text: str) -> None:
+    assert write_value(value) == text  # type: ignore[arg-type]
+    text.encode()
+    assert write_value(parse_value(text)) == text
+
+
+def test_whole_numbers_of_any_length() -> None:
+    for digits in (4000, 4300, 5000, 100_000):
+        assert write_value(-(10**digits)) == "-1" + "0" * digits
+
+
+@pytest.mark.parametrize(
+    "value", [None, math.nan, math.inf, b"x", object(), {}, [None], [[1]], [(1,)], [math.inf], {1}]
+)
+def test_what_is_no_value_is_not_written(value: object) -> None:
+    with pytest.raises(InvalidValueError, match="cannot be written"):
+        write_value(value)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        AddNode("/", JsonNode()),
+        AddNode("a", JsonNode()),
+        SetProperty("/a", "", True),
+        SetProperty("/a", "b/c", True),
+        SetProperty("a", "b", True),
+        Remove("/a/"),
+        Move("/a", ""),
+        Copy("/a/../b", "/c"),
+        ChangedSubtree("b"),
+    ],
+)
+def test_what_is_no_path_is_not_written(operation: Operation) -> None:
+    with pytest.raises(InvalidPathError):
+        write([operation])
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b"])
+def test_what_is_no_name_is_not_written(name: str) -> None:
+    with pytest.raises(InvalidPathError):
+        write_node(JsonNode({name: True}))
+    with pytest.raises(InvalidPathError):
+        write_node(JsonNode({}, {name: JsonNode()}))
+
+
+def test_a_name_is_a_property_or_a_child_never_both() -> None:
+    with pytest.raises(InvalidValueError, match="'a'"):
+        write_node(JsonNode({}, {"x": JsonNode({"a": True}, {"a": JsonNode()})}))
+
+
+def test_what_is_no_operation_is_not_written() -> None:
+    with pytest.raises(TypeError):
+        write(['-"/a"'])  # type: ignore[list-item]
+
+
+def test_quote_is_what_other_readers_of_json_understand() -> None:
+    everything = "".join(map(chr, range(0x3000))) + "\ud800x\udfff\U0010ffff"
+    assert json.loads(quote(everything)) == everything
+
+
+# --- the builder ---
+
+
+def test_the_builder_keeps_the_order_of_the_calls() -> None:
+    build = JsonBuilder()
+    build.begin_array()
+    build.begin_object()
+    build.value("x\n", "id")
+    build.value(12, "ts")
+    build.value(None, "msg")
+    build.begin_object("a")
+    build.end()
+    build.node(JsonNode({"p": Number("1.0")}), "b")
+    build.json("[null]", "c")
+    build.begin_array("d")
+    build.end()
+    build.end()
+    build.value([True])
+    build.begin_object()
+    build.end()
+    build.end()
+    assert build.text() == '[{"id":"x\\n","ts":12,"msg":null,"a":{},"b":{"p":1.0},"c":[null],"d":[]},[true],{}]'
+
+
+def test_a_single_value_is_a_text() -> None:
+    build = JsonBuilder()
+    build.value("x")
+    assert build.text() == '"x"'
+
+
+def test_the_builder_refuses_what_does_not_fit() -> None:
+    build = JsonBuilder()
+    with pytest.raises(ValueError, match="unfinished"):
+        build.text()
+    with pytest.raises(ValueError, match="no open"):
+        build.end()
+    with pytest.raises(ValueError, match="without a name"):
+        build.begin_object("a")
+    build.begin_object()
+    with pytest.raises(ValueError, match="have names"):
+        build.value(1)
+    with pytest.raises(InvalidValueError):
+        build.value(math.nan, "a")
+    with pytest.raises(ValueError, match="unfinished"):
+        build.text()
+    build.begin_array("a")
+    with pytest.raises(ValueError, match="have none"):
+        build.begin_array("b")
+    build.end()
+    build.end()
+    with pytest.raises(ValueError, match="one piece"):
+        build.value(1)
+    assert build.text() == '{"a":[]}'
