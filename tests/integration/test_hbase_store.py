@@ -181,6 +181,13 @@ def test_a_disabled_table_is_an_error_that_says_so_at_each_call(store: HBaseStor
             call()
 
 
+def test_no_tables_are_nothing_to_create_verify_or_drop(store: HBaseStore) -> None:
+    store.create_tables([])
+    store.verify([])
+    store.drop_tables([])
+    store.verify([TABLE])
+
+
 def test_a_namespace_that_is_missing_is_named(hbase_server: HBase) -> None:
     store = HBaseStore(hbase_server.host, hbase_server.thrift2, prefix="nowhere:cms_")
     with pytest.raises(StoreUnusableError, match="namespace"):

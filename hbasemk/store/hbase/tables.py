@@ -188,6 +188,9 @@ class Tables:
 
     def _describe(self, tables: Sequence[Table]) -> dict[str, Any]:
         """What HBase says of those tables that exist, by our name."""
+        if not tables:
+            # HBase would describe all tables it has.
+            return {}
         names = {self._names.admin(table.name).qualifier: table.name for table in tables}
         request = gateway.DESCRIBE.request([self._names.admin(table.name) for table in tables])
         found = self._client.call(gateway.DESCRIBE, request, b", ".join(self._names.data(one.name) for one in tables))
