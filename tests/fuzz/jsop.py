@@ -16,7 +16,7 @@ from hbasemk.jsop import Operation, parse, write
 from tests.fuzz import jsop_naive
 
 ROOTS = ("", "", "/", "/r/s")
-TOKENS = (
+TOKENS: tuple[str, ...] = (
     *'+-^>*=:,{}[]"\\/ \t\n.x0e',
     *('""', '"a"', '"b"', '"/"', '"/a"', '"/a/b"', '"a/b"', '"."', '"/.."', '"a/"', '"//"', '":id"', '"\\u0061"'),
     *("0", "-1", "1.50", "1e3", "-0.0E+7", "01", "1.", "NaN", "true", "false", "null", "{}", "[]", '{"a":1}', "[1,2]"),

@@ -104,6 +104,11 @@ def test_nodes_differ(other: str) -> None:
     assert node != {"a": 1}
 
 
+def test_nodes_that_share_a_subtree_are_equal() -> None:
+    shared = parse_node('{"a":{"p":1}}')
+    assert JsonNode({}, {"x": shared}) == JsonNode({}, {"x": shared})
+
+
 def test_true_is_not_the_number_one() -> None:
     assert parse_node('{"a":true}') != parse_node('{"a":1}')
 
