@@ -12,9 +12,20 @@ from typing import Any
 
 import pytest
 
-from hbasemk import HbasemkError, InvalidChangeError, InvalidValueError, connect
+from hbasemk import (
+    CommitUnknownError,
+    HbasemkError,
+    InvalidChangeError,
+    InvalidValueError,
+    LeaseLostError,
+    Repository,
+    StoreNotAppliedError,
+    StoreUnknownError,
+    connect,
+)
 from hbasemk.kernel.settings import Settings
 from hbasemk.transfer import entries
+from hbasemk.transfer import worker as worker_module
 from hbasemk.transfer.entries import Entry
 from hbasemk.transfer.importer import Import, Result
 from hbasemk.transfer.worker import Batch, Job, Report, Worker
@@ -27,7 +38,7 @@ AT = "/docs"
 def url(tmp_path: Path) -> Iterator[str]:
     """A repository whose leases end soon, as dead workers' must in a test; its integrity is checked at the end."""
     made = f"sqlite:///{tmp_path / 'content.db'}"
-    with connect(made, settings=Settings(lease_ms=1000, max_clock_skew_ms=100), poll_interval=0):
+    with connect(made, settings=Settings(lease_ms=1000, max_clock_skew_ms=2000), poll_interval=0):
         pass
     yield made
     assert damage(made) == []
@@ -397,3 +408,83 @@ def test_an_interrupted_import_leaves_no_process_and_can_go_on(url: str, tmp_pat
 
     assert result.added == len(on_disk(top)) - first
     assert_imported(url, top)
+
+
+# --- a store that goes away -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waits for the store are short."""
+    monkeypatch.setattr(worker_module, "FIRST_WAIT", 0.001)
+
+
+def one_batch(url: str, top: Path, patience: float = 30.0) -> tuple[Worker, Batch]:
+    """A worker, and all entries of a directory without subdirectories as its first batch."""
+    Import(url, str(top), AT, workers=1, exclude=["*"]).run()
+    worker = Worker(Job(url, str(top), AT, 65536, patience))
+    return worker, Batch(0, entries=list(entries.walk(str(top), (), lambda _: None)))
+
+
+@pytest.mark.parametrize("applied", [True, False])
+@pytest.mark.parametrize(
+    "error",
+    [
+        CommitUnknownError("the reply was lost", revision="0000000000000000"),
+        StoreUnknownError("the reply was lost"),
+        StoreNotAppliedError("the store is away"),
+        LeaseLostError("paused for too long", machine=1),
+    ],
+)
+def test_a_commit_with_an_unknown_end_is_done_again_and_counts_once(
+    url: str, tmp_path: Path, hurried: None, monkeypatch: pytest.MonkeyPatch, error: HbasemkError, applied: bool
+) -> None:
+    top = write_files(tmp_path / "docs", {"one": b"1", "two": b"22"})
+    worker, batch = one_batch(url, top)
+    real = Repository.run
+    calls = []
+
+    def run(self: Repository, *arguments: Any) -> Any:
+        calls.append(arguments)
+        if len(calls) == 1:
+            if applied:
+                real(self, *arguments)
+            raise error
+        return real(self, *arguments)
+
+    monkeypatch.setattr(Repository, "run", run)
+    with worker.repository:
+        report = worker.do(batch)
+
+    assert len(calls) == 2
+    assert report.notes == [str(error)]
+    assert report.retries == 1
+    assert_imported(url, top)
+
+
+def test_a_store_that_stays_away_ends_the_patience(
+    url: str, tmp_path: Path, hurried: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    top = write_files(tmp_path / "docs", {"one": b"1"})
+    worker, batch = one_batch(url, top, patience=0.01)
+
+    def run(self: Repository, *arguments: Any) -> Any:
+        raise StoreNotAppliedError("the store is away")
+
+    monkeypatch.setattr(Repository, "run", run)
+    with worker.repository, pytest.raises(StoreNotAppliedError, match="away"):
+        worker.do(batch)
+
+
+def test_what_a_worker_cannot_do_is_raised_by_the_import(url: str, tmp_path: Path) -> None:
+    top = write_files(tmp_path / "docs", {"one": b"1"})
+
+    def spoil(report: Report, total: int) -> None:
+        with connect(url, poll_interval=0) as repository:
+            repository.run(lambda tx: tx.set(AT, "nodes", "no number"))
+
+    (top / "directory").mkdir()
+    running = Import(url, str(top), AT, workers=1, tell=spoil)
+    with pytest.raises(InvalidChangeError, match="nodes"):
+        running.run()
+    assert not any(worker.process.is_alive() for worker in running._workers)

@@ -1,0 +1,243 @@
+"""The main job as a user runs it: real processes, real directories, SQLite and HBase, and being cut off."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hbasemk import connect
+from hbasemk.kernel.settings import Settings
+from tests.support.hbase import HBase
+from tests.support.imports import damage, in_tree, many_files, on_disk, totals
+
+STDLIB = Path(sysconfig.get_path("stdlib"))
+LEFT_OUT = ("__pycache__", "site-packages", "dist-packages")
+EXCLUDE = [part for name in LEFT_OUT for part in ("--exclude", name)]
+WITHIN = 60.0
+"""Seconds within which what a test waits for has to come."""
+
+
+def command(url: str, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", "hbasemk", "--url", url, *arguments]
+
+
+def done(url: str, *arguments: str, code: int = 0) -> Any:
+    """Run a command to its end; its JSON."""
+    ran = subprocess.run(
+        command(url, "--output", "json", *arguments), capture_output=True, text=True, check=False, timeout=300
+    )
+    assert ran.returncode == code, ran.stderr
+    return json.loads(ran.stdout)
+
+
+def wanted(top: Path) -> dict[str, tuple[str, str]]:
+    """What is below a directory, without what the tests leave out."""
+    return {path: found for path, found in on_disk(top).items() if not set(path.split("/")) & set(LEFT_OUT)}
+
+
+def assert_there(url: str, top: Path, at: str) -> None:
+    """The tree is what the directory is, the totals are its sums, and the repository is whole."""
+    entries = wanted(top)
+    assert in_tree(url, at) == entries
+    found = totals(url, at)
+    assert found["nodes"] == len(entries)
+    assert found["bytes"] == sum(os.path.getsize(top / path) for path, (kind, _) in entries.items() if kind == "file")
+    assert damage(url) == []
+
+
+# --- the standard library ---------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_standard_library_comes_in_with_four_workers_on_sqlite(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'content.db'}"
+
+    told = done(url, "import", str(STDLIB), "--at", "/stdlib", "--workers", "4", *EXCLUDE)
+
+    assert told["entries"] == told["nodes_added"] == len(wanted(STDLIB))
+    assert told["differences"] == 0
+    assert told["conflicts"] > 0
+    assert_there(url, STDLIB, "/stdlib")
+
+
+@pytest.mark.integration
+def test_a_part_of_the_standard_library_comes_in_with_four_workers_on_hbase(hbase: HBase) -> None:
+    url = hbase.url(hbase.new_prefix())
+    top = STDLIB / "email"
+
+    told = done(url, "import", str(top), "--workers", "4", "--batch", "10", *EXCLUDE)
+
+    assert told["differences"] == 0
+    assert told["nodes_added"] == len(wanted(top))
+    assert_there(url, top, "/email")
+    assert done(url, "import", str(top), "--workers", "4", *EXCLUDE)["nodes_added"] == 0
+
+
+# --- being cut off ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """A repository in which a dead writer's revisions are over soon."""
+    made = f"sqlite:///{tmp_path / 'content.db'}"
+    with connect(made, settings=Settings(lease_ms=1000, max_clock_skew_ms=2000), poll_interval=0):
+        pass
+    return made
+
+
+@pytest.fixture
+def top(tmp_path: Path) -> Path:
+    return many_files(tmp_path / "docs", 2000)
+
+
+class Running:
+    """An import in a process group of its own."""
+
+    def __init__(self, url: str, top: Path) -> None:
+        self.url = url
+        self.process = subprocess.Popen(
+            command(url, "--output", "json", "import", str(top), "--workers", "4", "--batch", "4"),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def workers(self) -> list[int]:
+        """The process ids of the workers."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        return [int(pid) for pid in children if "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text()]
+
+    def until_under_way(self, nodes: int = 100) -> None:
+        """Wait until so many nodes are committed, and work is left."""
+        deadline = time.monotonic() + WITHIN
+        with connect(self.url, create=False, poll_interval=0) as watching:
+            while True:
+                assert self.process.poll() is None, self.process.communicate()
+                assert time.monotonic() < deadline
+                root = watching.refresh().nodes(["/docs"])["/docs"]
+                if root is not None and int(str(root["nodes"])) >= nodes:
+                    return
+                time.sleep(0.01)
+
+    def end(self) -> tuple[int, str, str]:
+        out, err = self.process.communicate(timeout=WITHIN)
+        return self.process.returncode, out, err
+
+
+@pytest.fixture
+def running(url: str, top: Path) -> Iterator[Running]:
+    """An import that is under way; at the end none of its processes is left."""
+    started = Running(url, top)
+    try:
+        started.until_under_way()
+        yield started
+    finally:
+        if started.process.poll() is None:
+            os.killpg(started.process.pid, signal.SIGKILL)
+            started.process.communicate()
+
+
+def alive(pids: list[int]) -> list[int]:
+    """Which of the processes are there and no zombies."""
+    found = []
+    for pid in pids:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if state != "Z":
+            found.append(pid)
+    return found
+
+
+def until_gone(pids: list[int]) -> None:
+    deadline = time.monotonic() + WITHIN
+    while alive(pids):
+        assert time.monotonic() < deadline, f"still there: {alive(pids)}"
+        time.sleep(0.01)
+
+
+def resume(url: str, top: Path) -> Any:
+    """Start the import again, and see that it finishes what is left of it, once."""
+    before = totals(url, "/docs")["nodes"]
+    assert before == len(in_tree(url, "/docs"))
+    assert 0 < before < len(wanted(top))
+    told = done(url, "import", str(top), "--workers", "4")
+    assert told["nodes_added"] == len(wanted(top)) - before
+    assert told["nodes_changed"] == told["nodes_removed"] == told["differences"] == 0
+    assert_there(url, top, "/docs")
+    return told
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("whom", ["the whole group, as Ctrl-C does", "the parent"])
+def test_an_interrupted_import_says_so_and_is_finished_by_the_next(
+    running: Running, url: str, top: Path, whom: str
+) -> None:
+    workers = running.workers()
+    assert len(workers) == 4
+
+    if whom == "the parent":
+        running.process.send_signal(signal.SIGINT)
+    else:
+        os.killpg(running.process.pid, signal.SIGINT)
+    code, out, err = running.end()
+
+    assert code == 130
+    assert out == ""
+    assert err.count("\n") == 1
+    assert "again to go on" in err
+    assert alive(workers) == []
+    resume(url, top)
+
+
+@pytest.mark.slow
+def test_a_killed_worker_is_replaced_and_the_import_finishes(running: Running, url: str, top: Path) -> None:
+    victim = running.workers()[0]
+
+    os.kill(victim, signal.SIGKILL)
+    code, out, err = running.end()
+
+    assert code == 0, err
+    told = json.loads(out)
+    assert told["workers_restarted"] == 1
+    assert str(victim) in err
+    assert told["differences"] == 0
+    assert_there(url, top, "/docs")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_when_the_parent_is_killed_the_workers_end_quietly_and_the_next_import_goes_on(
+    running: Running, url: str, top: Path, how: signal.Signals
+) -> None:
+    workers = running.workers()
+
+    running.process.send_signal(how)
+    _, _, err = running.end()
+
+    until_gone(workers)
+    assert err == ""
+    resume(url, top)
+
+
+@pytest.mark.slow
+def test_when_everything_is_killed_at_once_the_next_import_goes_on(running: Running, url: str, top: Path) -> None:
+    workers = running.workers()
+
+    os.killpg(running.process.pid, signal.SIGKILL)
+    running.end()
+
+    until_gone(workers)
+    resume(url, top)
