@@ -7,14 +7,41 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 import thriftpy2
+from thriftpy2.thrift import TType
 
 # Loaded while this module is imported, which Python does once and under a lock: thriftpy2's parser is not thread-safe.
 idl: Final[Any] = thriftpy2.load(
     str(Path(__file__).with_name("gateway.thrift")), module_name="hbasemk.store.hbase.gateway_thrift"
 )
+
+
+class ResultCell:
+    """A cell of an answer, cheaper than thriftpy2's own: HBase always sends all four, so nothing need be preset."""
+
+    __slots__ = ("family", "qualifier", "timestamp", "value")
+    thrift_spec: ClassVar[dict[int, Any]] = idl.ColumnValue.thrift_spec
+    family: bytes
+    qualifier: bytes
+    timestamp: int
+    value: bytes
+
+
+class Result:
+    """A row of an answer; a row that does not exist has no key and no cells."""
+
+    __slots__ = ("cells", "row")
+    thrift_spec: ClassVar[dict[int, Any]] = {
+        **idl.Result.thrift_spec,
+        2: (TType.LIST, "cells", (TType.STRUCT, ResultCell), True),
+    }
+
+    def __init__(self) -> None:
+        self.row: bytes | None = None
+        self.cells: list[ResultCell] = []
+
 
 ONE_VERSION: Final = 0
 BLOOM_ROW: Final = 1
@@ -30,7 +57,7 @@ class Method(NamedTuple):
 
     name: str
     request: Callable[..., Any]
-    reply: Callable[[], Any]
+    reply: Any
     effect: bool
     returns: bool
 
@@ -58,3 +85,8 @@ CREATE_TABLE: Final = _method("createTable", effect=True)
 DISABLE_TABLE: Final = _method("disableTable", effect=True)
 DELETE_TABLE: Final = _method("deleteTable", effect=True)
 SERVER_TYPE: Final = _method("getThriftServerType", effect=False)
+
+# Results are most of what is read: they are read into the classes above, not into those that thriftpy2 makes.
+GET.reply.thrift_spec[0] = (TType.STRUCT, "success", Result, False)
+for _many in (GET_MULTIPLE, SCAN):
+    _many.reply.thrift_spec[0] = (TType.LIST, "success", (TType.STRUCT, Result), False)

@@ -122,7 +122,7 @@ class HBaseStore(Store):
             return []
         method = gateway.SCAN
         request = method.request(name, messages.scan(scan, *ends), scan.limit)
-        return [Row(result.row, messages.cells(result)) for result in self._client.call(method, request, name)]
+        return messages.rows(self._client.call(method, request, name))
 
     def write(self, table: str, puts: Sequence[Put], *, durable: bool = True) -> None:  # noqa: ARG002 - see the class
         """Write cells, by one call for a single row, which is cheaper, or for many."""
