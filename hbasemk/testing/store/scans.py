@@ -189,5 +189,8 @@ class Scans(Base):
         assert [(got.key, [cell.qualifier for cell in got.cells]) for got in found] == [
             (key, [b"abort", b"committed"]) for key in keys
         ]
-        backward = store.scan(tables.one.name, forward._replace(start=row + b"\xff" * 9, stop=keys[499], reverse=True))
-        assert [got.key for got in backward] == keys[:499:-1]
+        back = forward._replace(start=row + b"\xff" * 9, stop=keys[499], reverse=True)
+        assert plain(store.scan(tables.one.name, back)) == plain(found)[:499:-1]
+        whole = plain(store.scan(tables.one.name, forward._replace(columns=None)))
+        assert [[cell.qualifier for cell in cells] for _, cells in whole] == [[b"abort", b"committed", b"m"]] * 1000
+        assert plain(store.scan(tables.one.name, back._replace(columns=None))) == whole[:499:-1]
