@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from hbasemk.connect import connect
 from hbasemk.errors import (
+    BranchError,
     ClockSkewError,
     ClosedError,
     CommitUnknownError,
@@ -42,6 +43,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BlobRef",
+    "BranchError",
     "ClockSkewError",
     "ClosedError",
     "CommitUnknownError",

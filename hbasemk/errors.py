@@ -117,6 +117,12 @@ class LeaseLostError(HbasemkError):
     machine: int
 
 
+class BranchError(RevisionError):
+    """A branch revision where trunk's is needed or the reverse, an old one where the newest is, or a branch that ended."""
+
+    revision: str
+
+
 # --- commits ---------------------------------------------------------------------------------------------
 
 

@@ -64,10 +64,15 @@ class ChangeSet:
 
 def build(staging: Staging, relied: Mapping[str, Iterable[Column]] | None = None) -> ChangeSet:
     """The change set of a staging; ``relied`` adds columns by path that were read and must not change."""
+    return of_nodes(staging.staged(), relied)
+
+
+def of_nodes(nodes: Iterable[StagedNode], relied: Mapping[str, Iterable[Column]] | None = None) -> ChangeSet:
+    """The change set of nodes that differ from their base."""
     plans: list[RowPlan] = []
     told: list[RowChange] = []
     after: list[StagedNode] = []
-    for node in staging.staged():
+    for node in nodes:
         if node.base is None and not node.exists:
             continue
         plan, change = _plan(node)

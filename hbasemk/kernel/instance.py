@@ -10,6 +10,7 @@ from typing import Final
 
 from hbasemk.errors import StoreError, StoreUnusableError
 from hbasemk.kernel import revision, schema, settings
+from hbasemk.kernel.branch import Branches
 from hbasemk.kernel.cache import DEFAULT_ENTRIES, NodeCache
 from hbasemk.kernel.calls import again
 from hbasemk.kernel.clock import IdClock
@@ -52,6 +53,7 @@ class Instance:
         self.outcomes = Outcomes(store, runtime, journal, self.lease)
         self.recovery = Recovery(store, runtime, journal, self.outcomes)
         self._committer = Committer(store, runtime, self.clock, journal, self.reader, self.outcomes)
+        self.branches = Branches(store, runtime, self.clock, journal, self.reader, self.outcomes, self._committer)
         self._advanced_at = 0
 
     @classmethod
@@ -92,7 +94,9 @@ class Instance:
         return self.journal.head
 
     def at(self, wanted: int) -> Snapshot:
-        """The snapshot of a revision; raises UnknownRevisionError."""
+        """The snapshot of a revision, of trunk or of a branch; raises UnknownRevisionError."""
+        if revision.is_branch(wanted):
+            return self.branches.find(wanted).snapshot
         return self.journal.find(wanted)
 
     # --- commits -----------------------------------------------------------------------------------------
@@ -112,6 +116,9 @@ class Instance:
 
     def outcome(self, asked: int) -> Outcome:
         """How a revision turned out, ending it first if this instance had to leave it."""
+        if revision.is_branch(asked):
+            self.outcomes.settle()
+            return self.branches.outcome(asked)
         return self.outcomes.settled(asked)
 
     # --- background work ---------------------------------------------------------------------------------

@@ -24,6 +24,8 @@ SCAN_BATCH: Final = 1000
 CHANGES_BATCH: Final = 200
 SETTLED: Final = -2
 """The position of snapshots that lie wholly below the sequence; they use no cache."""
+EXPLICIT: Final = -3
+"""The position of snapshots that are told in full: all of trunk up to ``floor``, and the ids in ``own``."""
 CLOCK_DRIFT: Final = 0.001
 """How much slower than ours the server's clock may run while nothing is heard from it."""
 
@@ -110,10 +112,10 @@ class Journal:
     def sees(self, snapshot: Snapshot, version: int) -> bool:
         """Whether a cell of this version is visible in the snapshot."""
         position = self._positions.get(version)
-        if position is not None:
-            return position <= snapshot.position
+        if position is not None and position <= snapshot.position:
+            return True
         if version <= snapshot.floor and not version & revision.BRANCH_BIT:
-            return version not in self._hidden
+            return position is not None or (version <= self._floor and version not in self._hidden)
         return version in snapshot.own
 
     def knows(self, version: int) -> bool:
@@ -128,6 +130,8 @@ class Journal:
         """No revision outside the snapshot that is committed, or still can be, has a lower id (step 7)."""
         # The bound first: what joins the sequence after that is not below it.
         low = self._low_bound
+        if snapshot.position == EXPLICIT:
+            return min(low, snapshot.floor + 1)
         later = self.since(snapshot)
         if later:
             low = min(low, *later)

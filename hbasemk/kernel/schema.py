@@ -49,6 +49,7 @@ SWEPT_CLEAN: Final = b"\x01"
 SWEPT_IN_DOUBT: Final = b"\x02"
 """By somebody else, or after a lost reply: a paused writer or gateway may still bring cells of it."""
 BRANCH: Final[Column] = (DATA, b"branch")
+BRANCH_VIEW: Final[Column] = (DATA, b"branchView")
 BRANCH_HEAD: Final[Column] = (DATA, b"branchHead")
 
 # cluster

@@ -1,0 +1,339 @@
+"""Branches: private revisions on a fixed view of trunk (``docs/protocol.md``, section 7).
+
+A branch's view of trunk is told in full with its first row, so that every instance sees the same one. Its commits carry
+the branch bit and are visible only in its own snapshots; one compare-and-set on the first row makes a commit the branch's
+new head. A merge is one ordinary commit of the net effect on that view (``docs/decisions/0007-merge-rewrites.md``).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from hbasemk.errors import BranchError, CommitUnknownError, StoreError, UnknownRevisionError
+from hbasemk.kernel import changes, changeset, paths, revision, schema
+from hbasemk.kernel.calls import again
+from hbasemk.kernel.changes import RowChange
+from hbasemk.kernel.changeset import ChangeSet
+from hbasemk.kernel.clock import IdClock
+from hbasemk.kernel.commit import Committer
+from hbasemk.kernel.journal import EXPLICIT, Journal
+from hbasemk.kernel.outcome import Outcome, Outcomes
+from hbasemk.kernel.reader import Reader
+from hbasemk.kernel.runtime import Runtime
+from hbasemk.kernel.snapshot import Snapshot
+from hbasemk.kernel.staging import StagedNode
+from hbasemk.store.abc import Get, NewCell, Put, Store
+
+REMEMBERED: Final = 1000
+MARKER: Final = ":conflict"
+_MERGED, _REBASED, _ABANDONED = b"m", b"r", b"a"
+
+
+@dataclass(frozen=True, slots=True)
+class BranchState:
+    """One branch revision: the branch's ``root``, trunk's ``base`` under it, its ``own`` revisions so far.
+
+    ``trunk`` is the branch's fixed view of trunk, ``snapshot`` that with the branch's own revisions.
+    """
+
+    root: int
+    base: int
+    own: tuple[int, ...]
+    trunk: Snapshot
+    snapshot: Snapshot
+
+
+class Branches:
+    """Branches of one instance's repository. Any instance may go on with any branch."""
+
+    def __init__(
+        self,
+        store: Store,
+        runtime: Runtime,
+        clock: IdClock,
+        journal: Journal,
+        reader: Reader,
+        outcomes: Outcomes,
+        committer: Committer,
+    ) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._clock = clock
+        self._journal = journal
+        self._reader = reader
+        self._outcomes = outcomes
+        self._committer = committer
+        self._known: dict[int, BranchState] = {}
+
+    # --- making and finding ------------------------------------------------------------------------------
+
+    def begin(self, base: Snapshot, message: str = "") -> int:
+        """A new branch on a trunk snapshot; returns its first revision. One round trip.
+
+        Raises BranchError for a branch's snapshot.
+        """
+        if revision.is_branch(base.revision):
+            raise BranchError(
+                f"a branch begins on a trunk revision; {revision.to_text(base.revision)} is a branch's",
+                revision=revision.to_text(base.revision),
+            )
+        floor = self._journal.low_bound_for(base) - 1
+        above = [made for made in self._journal if made > floor and self._journal.sees(base, made)]
+        if base.floor < floor and base.position < 0:
+            # A base below the sequence is settled history: nothing above it belongs to it.
+            floor, above = base.floor, []
+        view = b"".join(number.to_bytes(8, "big") for number in (floor, base.upper, *above))
+        made = self._clock.next(max(base.upper, self._journal.highest_seen), branch=True)
+        put = Put(
+            schema.revision_key(made),
+            [
+                *self._common(message, base.revision),
+                NewCell(*schema.BRANCH, _encode((made, made))),
+                NewCell(*schema.BRANCH_VIEW, zlib.compress(view, 1)),
+                NewCell(*schema.BRANCH_HEAD, schema.revision_key(made)),
+            ],
+        )
+        if not again(
+            self._runtime, lambda: self._store.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put)
+        ) and self._head(made) != schema.revision_key(made):
+            raise BranchError(f"branch {revision.to_text(made)} exists already", revision=revision.to_text(made))
+        return made
+
+    def find(self, wanted: int) -> BranchState:
+        """A branch revision; two round trips when it is not known here yet.
+
+        Raises UnknownRevisionError when there is no such branch revision, or it has been swept.
+        """
+        found = self._known.get(wanted)
+        if found is None:
+            found = self._read(wanted)
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            self._known[wanted] = found
+        return found
+
+    def _read(self, wanted: int) -> BranchState:
+        columns = (schema.BRANCH, schema.BRANCH_VIEW, schema.BASE, schema.ABORT)
+        told = self._row(wanted, columns)
+        if schema.BRANCH not in told or told.get(schema.ABORT) == schema.YES:
+            text = revision.to_text(wanted)
+            raise UnknownRevisionError(
+                f"branch revision {text} is not known in the repository at {self._store.location}: it was never made, "
+                "belongs to another repository, or its branch was abandoned and swept",
+                revision=text,
+            )
+        root, *own = _decode(told[schema.BRANCH])
+        if root != wanted:
+            told = {**told, **self._row(root, (schema.BRANCH_VIEW,))}
+        base = int.from_bytes(told[schema.BASE], "big")
+        floor, upper, *above = _decode(zlib.decompress(told[schema.BRANCH_VIEW]))
+        if self._journal.highest_seen < upper or not self._journal.fresh(0.0):
+            # Everything below the floor was decided when the branch began; a poll since then has seen it.
+            again(self._runtime, self._journal.poll)
+        trunk = Snapshot(base, EXPLICIT, floor, upper, frozenset(above), base)
+        snapshot = Snapshot(wanted, EXPLICIT, floor, max(upper, *own), frozenset((*above, *own)), base)
+        return BranchState(root, base, tuple(own), trunk, snapshot)
+
+    def _row(self, which: int, columns: Sequence[tuple[bytes, bytes]]) -> dict[tuple[bytes, bytes], bytes]:
+        get = Get(schema.revision_key(which), columns=columns)
+        row = again(self._runtime, lambda: self._store.read(schema.JOURNAL, [get]))[0]
+        return {(cell.family, cell.qualifier): cell.value for cell in row.cells}
+
+    def _head(self, root: int) -> bytes | None:
+        return self._row(root, (schema.BRANCH_HEAD,)).get(schema.BRANCH_HEAD)
+
+    def _common(self, message: str, base: int) -> list[NewCell]:
+        nonce = self._runtime.random.getrandbits(128).to_bytes(16, "big")
+        return [
+            NewCell(*schema.COMMITTED, schema.NO),
+            NewCell(*schema.ABORT, schema.NO),
+            NewCell(*schema.NONCE, nonce),
+            NewCell(*schema.BASE, schema.revision_key(base)),
+            NewCell(*schema.MESSAGE, paths.encode(message) or b"\x00"),
+        ]
+
+    def require_head(self, wanted: int) -> BranchState:
+        """A branch revision that must be its branch's newest; raises BranchError when it is not, or is no more."""
+        found = self.find(wanted)
+        head = self._head(found.root)
+        if head == schema.revision_key(wanted):
+            return found
+        text = revision.to_text(wanted)
+        if head is None or (head[:1] == _ABANDONED and len(head) == 1):
+            why = "its branch was abandoned"
+        elif len(head) == 9:
+            how = "merged into trunk as" if head[:1] == _MERGED else "rebased to"
+            why = f"its branch has been {how} {head[1:].hex()}"
+        else:
+            why = f"its branch goes on at {head.hex()}"
+        raise BranchError(f"branch revision {text} is not the newest of its branch: {why}", revision=text)
+
+    # --- commits on a branch -----------------------------------------------------------------------------
+
+    def commit(self, on: int, build: Callable[[Snapshot], ChangeSet], message: str) -> int:
+        """Commit on the newest revision of a branch; returns the branch's new head, or ``on`` if nothing changes.
+
+        Raises BranchError when ``on`` is not the newest, what ``build`` raises, and the store's errors, after which the
+        branch is as it was, or CommitUnknownError.
+        """
+        self._outcomes.settle()
+        state = self.require_head(on)
+        plan = build(state.snapshot)
+        self._store.check_puts(plan.puts(0))
+        if not plan.changes:
+            return on
+        made = self._clock.next(max(state.snapshot.upper, self._journal.highest_seen), branch=True)
+        put = Put(
+            schema.revision_key(made),
+            [
+                *self._common(message, state.base),
+                NewCell(*schema.BRANCH, _encode((state.root, *state.own, made))),
+                *changes.encode(plan.changes),
+            ],
+        )
+        try:
+            again(
+                self._runtime,
+                lambda: self._store.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put, durable=False),
+            )
+            puts = plan.puts(made)
+            size = self._store.batch_rows
+            for at in range(0, len(puts), size):
+                part = puts[at : at + size]
+                again(self._runtime, lambda part=part: self._store.write(schema.NODES, part, durable=False))  # type: ignore[misc]
+        except BaseException:
+            self._outcomes.leave(made, plan.changes)
+            self._outcomes.settle_quietly()
+            raise
+        try:
+            moved = self._move_head(state.root, schema.revision_key(on), schema.revision_key(made))
+        except StoreError as error:
+            text = revision.to_text(made)
+            raise CommitUnknownError(
+                f"the store at {self._store.location} failed while {text} became the head of its branch ({error}); ask "
+                "Repository.outcome with this id when the store is back",
+                revision=text,
+            ) from error
+        if not moved:
+            self._outcomes.abort_own(made, plan.changes)
+            self.require_head(on)
+        return made
+
+    def _move_head(self, root: int, expected: bytes, wanted: bytes) -> bool:
+        put = Put(schema.revision_key(root), [NewCell(*schema.BRANCH_HEAD, wanted)])
+        return (
+            again(
+                self._runtime,
+                lambda: self._store.check_and_write(schema.JOURNAL, schema.BRANCH_HEAD, expected, put),
+            )
+            # After a lost reply the second attempt finds the first one's value.
+            or self._head(root) == wanted
+        )
+
+    def outcome(self, asked: int) -> Outcome:
+        """Whether a branch revision ever became its branch's head."""
+        try:
+            state = self._read(asked)
+        except UnknownRevisionError:
+            return Outcome.ABORTED
+        head = self._head(state.root)
+        if head is None or len(head) != 8:
+            return Outcome.COMMITTED
+        newest = self.find(int.from_bytes(head, "big"))
+        return Outcome.COMMITTED if asked in newest.own else Outcome.ABORTED
+
+    def reset(self, on: int, ancestor: int) -> int:
+        """Take a branch back to an earlier revision of its own; returns the branch's head.
+
+        Raises BranchError when ``on`` is not the newest, or ``ancestor`` is none of its branch's revisions.
+        """
+        state = self.require_head(on)
+        if ancestor not in state.own:
+            raise BranchError(
+                f"{revision.to_text(ancestor)} is no ancestor of {revision.to_text(on)} on the same branch",
+                revision=revision.to_text(ancestor),
+            )
+        if ancestor != on and not self._move_head(state.root, schema.revision_key(on), schema.revision_key(ancestor)):
+            self.require_head(on)
+        return ancestor
+
+    # --- merge -------------------------------------------------------------------------------------------
+
+    def merge(self, on: int, message: str) -> int:
+        """Make the branch's net effect one trunk revision; returns the new head, or the present one without effect.
+
+        Raises ConflictError when trunk has changed what the branch wrote or relied on since its base; both sides are
+        then as they were. Raises BranchError when ``on`` is not the newest or the branch carries conflict markers.
+        """
+        state = self.require_head(on)
+        nodes = self.net_effect(state)
+        marker = next((node.path for node in nodes if node.exists and paths.name(node.path) == MARKER), None)
+        if marker is not None:
+            raise BranchError(
+                f"the branch cannot be merged while it carries conflict markers: resolve and remove {marker}",
+                revision=revision.to_text(on),
+                path=marker,
+            )
+        if not nodes:
+            return self._journal.head.revision
+        made = self._committer.on_base(state.trunk, lambda: changeset.of_nodes(nodes), message)
+        self.close(state, on, _MERGED, made)
+        return made
+
+    def close(self, state: BranchState, on: int, how: bytes, into: int) -> None:
+        """Let the branch end: nothing is committed to it any more. Its revisions stay readable until swept."""
+        self._move_head(state.root, schema.revision_key(on), how + schema.revision_key(into))
+
+    def close_rebased(self, state: BranchState, on: int, into: int) -> None:
+        """Let the branch end because it goes on as another one."""
+        self.close(state, on, _REBASED, into)
+
+    def changes_of(self, own: Sequence[int]) -> list[RowChange]:
+        """What branch revisions touched, in their order."""
+        told: list[RowChange] = []
+        size = 200
+        for at in range(0, len(own), size):
+            gets = [Get(schema.revision_key(one), families=(schema.DATA,)) for one in own[at : at + size]]
+            for row in again(self._runtime, lambda gets=gets: self._store.read(schema.JOURNAL, gets)):  # type: ignore[misc]
+                cells = [cell for cell in row.cells if changes.is_chunk(cell.qualifier)]
+                if cells:
+                    told += changes.decode(cells)
+        return told
+
+    def net_effect(self, state: BranchState) -> list[StagedNode]:
+        """The nodes that differ between the branch and its view of trunk, as changes on the latter."""
+        touched: dict[str, tuple[set[str], set[str]]] = {}
+        for change in self.changes_of(state.own):
+            names, kids = touched.setdefault(change.path, (set(), set()))
+            names.update(change.properties)
+            kids.update(change.present, change.gone)
+        before = self._reader.nodes(state.trunk, list(touched))
+        after = self._reader.nodes(state.snapshot, list(touched))
+        nodes: list[StagedNode] = []
+        for path, (names, kids) in touched.items():
+            node, now = StagedNode(path, before[path]), after[path]
+            node.exists = now is not None
+            if now is not None:
+                node.fresh = node.base is None or node.base.created != now.created
+                for name in now.encoded if node.fresh else names:
+                    node.write(name, now.encoded.get(name))
+                for kid in kids:
+                    child = paths.join(path, kid)
+                    was, there = before.get(child), after.get(child)
+                    renewed = was is not None and there is not None and was.created != there.created
+                    if (there is not None) if node.fresh else ((was is None) != (there is None) or renewed):
+                        node.children[kid] = there is not None
+            if node.dirty:
+                nodes.append(node)
+        return nodes
+
+
+def _encode(numbers: Sequence[int]) -> bytes:
+    return b"".join(number.to_bytes(8, "big") for number in numbers)
+
+
+def _decode(data: bytes) -> list[int]:
+    return [int.from_bytes(data[at : at + 8], "big") for at in range(0, len(data), 8)]
