@@ -175,11 +175,11 @@ class ClosedError(HbasemkError):
 # --- the MicroKernel interface ---------------------------------------------------------------------------
 
 
-class MicroKernelError(HbasemkError):
-    """What the MicroKernel interface raises when a call cannot be done."""
+MicroKernelError = HbasemkError
+"""What clients of the MicroKernel interface know the root of all errors as."""
 
 
-class JsopError(MicroKernelError, ValueError):
+class JsopError(HbasemkError, ValueError):
     """A change text that cannot be read; ``offset`` (in characters) and ``context`` say where."""
 
     offset: int

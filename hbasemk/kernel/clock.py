@@ -84,11 +84,14 @@ class IdClock:
         because this machine's clock is too far behind the store's.
         """
         allowed = self._settings.max_clock_skew_ms
-        server = self._lease.server.at_most(self._runtime.monotonic())
-        if server - (revision.ms_of(made) + self._settings.epoch_ms) <= allowed:
+        now = self._runtime.monotonic()
+        server = self._lease.server
+        if server.at_most(now) - (revision.ms_of(made) + self._settings.epoch_ms) <= allowed:
             return True
-        if server - self._runtime.now_ms() > allowed:
-            raise self._skew(made, server, "behind")
+        if server.at_least(now) - self._runtime.now_ms() > allowed:
+            raise self._skew(made, server.at_least(now), "behind")
+        # The store's clock may only seem far ahead because measuring it took long.
+        self._lease.measure()
         return False
 
     def _skew(self, made: int, server: float, how: str) -> ClockSkewError:

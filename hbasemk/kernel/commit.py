@@ -19,6 +19,7 @@ from hbasemk.errors import (
     NodeExistsError,
     NodeNotFoundError,
     StoreError,
+    StoreNotAppliedError,
 )
 from hbasemk.kernel import changes, changeset, paths, revision, schema
 from hbasemk.kernel.calls import again
@@ -37,6 +38,7 @@ from hbasemk.store.abc import ALL_VERSIONS, Column, Get, NewCell, Put, Row, Stor
 
 FIRST_BACK_OFF: Final = 0.002
 LONGEST_BACK_OFF: Final = 0.25
+TRIES_IN_TIME: Final = 5
 FEW_VERSIONS: Final = 4
 """How many versions of a column are read back at first: our own, the snapshot's, and room for some others."""
 
@@ -175,11 +177,15 @@ class Committer:
 
     def _attempt(self, snapshot: Snapshot, source: Source, message: str) -> int | tuple[int, Loss]:
         self._outcomes.settle()
-        while True:
+        for _ in range(TRIES_IN_TIME):
             try:
                 return self._attempt_in_time(snapshot, source, message)
             except _TooSlow:
                 self.statistics.too_slow += 1
+        raise StoreNotAppliedError(
+            f"the store at {self._store.location} took too long to create a journal row, {TRIES_IN_TIME} times; nothing was "
+            "committed. It is overloaded, or the repository allows too little clock skew for it."
+        )
 
     def _attempt_in_time(self, snapshot: Snapshot, source: Source, message: str) -> int | tuple[int, Loss]:
         if callable(source):

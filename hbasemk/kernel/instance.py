@@ -10,6 +10,7 @@ from typing import Final
 
 from hbasemk.errors import StoreError, StoreUnusableError
 from hbasemk.kernel import revision, schema, settings
+from hbasemk.kernel.blobs import Blobs
 from hbasemk.kernel.branch import Branches
 from hbasemk.kernel.cache import DEFAULT_ENTRIES, NodeCache
 from hbasemk.kernel.calls import again
@@ -51,9 +52,12 @@ class Instance:
         self.clock = IdClock(runtime, found, self.lease)
         self.reader = Reader(store, runtime, journal, self.cache)
         self.outcomes = Outcomes(store, runtime, journal, self.lease)
-        self.recovery = Recovery(store, runtime, journal, self.outcomes)
+        self.recovery = Recovery(
+            store, runtime, journal, self.outcomes, (found.lease_ms + found.max_clock_skew_ms) / 1000
+        )
         self._committer = Committer(store, runtime, self.clock, journal, self.reader, self.outcomes)
         self.branches = Branches(store, runtime, self.clock, journal, self.reader, self.outcomes, self._committer)
+        self.blobs = Blobs(store, runtime)
         self._advanced_at = 0
 
     @classmethod
@@ -130,8 +134,7 @@ class Instance:
         if self.lease.due():
             self.lease.renew()
         self.outcomes.settle()
-        if self.journal.pending:
-            self.recovery.recover()
+        self.recovery.recover()
         seen = len(self.journal)
         if self.lease.held and seen - self._advanced_at >= ADVANCE_AFTER:
             self._advanced_at = seen

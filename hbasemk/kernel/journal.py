@@ -72,6 +72,7 @@ class Journal:
         self._uppers: list[int] = []
         self._positions: dict[int, int] = {}
         self._pending: frozenset[int] = frozenset()
+        self._unswept: dict[int, float] = {}
         self._low_bound = watermark.revision + 1
         self._server_offset: float | None = None
         self._polls_started = 0
@@ -99,6 +100,15 @@ class Journal:
         """The trunk revisions that the last poll found undecided."""
         return self._pending
 
+    def unswept(self, seconds: float) -> list[int]:
+        """Aborted revisions that no poll has found swept, ``seconds`` or longer after one met them first."""
+        since = self._runtime.monotonic() - seconds
+        return sorted(made for made, met in list(self._unswept.items()) if met <= since)
+
+    def is_swept(self, made: int) -> None:
+        """An aborted revision was found swept, or has been swept now."""
+        self._unswept.pop(made, None)
+
     @property
     def low_bound(self) -> int:
         """No revision below this id can become visible any more, unless it is visible here already."""
@@ -125,6 +135,31 @@ class Journal:
     def since(self, snapshot: Snapshot) -> list[int]:
         """The revisions that became visible here after the snapshot, in the order of the sequence."""
         return self._sequence[max(snapshot.position, -1) + 1 :]
+
+    def between(self, one: Snapshot, other: Snapshot) -> list[int]:
+        """The revisions of the in-memory sequence that belong to only one of two snapshots, in its order."""
+        if one.position >= -1 and other.position >= -1:
+            low, high = sorted((one.position, other.position))
+            return self._sequence[low + 1 : high + 1]
+        return [made for made in self._sequence if self.sees(one, made) != self.sees(other, made)]
+
+    def unlisted(self, one: Snapshot, other: Snapshot) -> tuple[int, int]:
+        """The range of settled ids, below the sequence, in which two snapshots may differ (empty: low >= high)."""
+        low, high = sorted((min(one.floor, self._floor), min(other.floor, self._floor)))
+        return low + 1, high + 1
+
+    def previous(self, snapshot: Snapshot) -> Snapshot:
+        """The trunk snapshot that lacks just the last revision of this one."""
+        if snapshot.position > 0:
+            return self._snapshot_at(snapshot.position - 1)
+        if snapshot.position == 0:
+            return self.settled_snapshot(self._floor)
+        before = snapshot.revision - 1
+        return Snapshot(before, SETTLED, before, before, base=before)
+
+    def order(self, made: int) -> tuple[int, int]:
+        """A key that sorts revisions as this instance's snapshots contain them."""
+        return self._positions.get(made, -1), made
 
     def low_bound_for(self, snapshot: Snapshot) -> int:
         """No revision outside the snapshot that is committed, or still can be, has a lower id (step 7)."""
@@ -208,25 +243,34 @@ class Journal:
     def _scan(self, low: int) -> _Found:
         committed: list[int] = []
         pending: set[int] = set()
+        unswept: set[int] = set()
+        swept: set[int] = set()
         highest = server_ms = 0
         scan = Scan(
             None,
             schema.revision_key(low - 1),
             SCAN_BATCH,
             reverse=True,
-            columns=(schema.COMMITTED, schema.ABORT),
+            columns=(schema.COMMITTED, schema.ABORT, schema.SWEPT),
         )
         for key, cells in scan_all(self._store, schema.JOURNAL, scan):
             made = int.from_bytes(key, "big")
             flags = {cell.qualifier: cell.value for cell in cells}
             server_ms = max(server_ms, *(cell.timestamp for cell in cells))
             highest = max(highest, made)
-            if revision.is_branch(made) or made in self._positions or flags.get(schema.ABORT[1]) == schema.YES:
+            if revision.is_branch(made) or made in self._positions:
                 continue
-            if flags.get(schema.COMMITTED[1]) == schema.YES:
+            if flags.get(schema.ABORT[1]) == schema.YES:
+                (swept if schema.SWEPT[1] in flags else unswept).add(made)
+            elif flags.get(schema.COMMITTED[1]) == schema.YES:
                 committed.append(made)
             else:
                 pending.add(made)
+        now = self._runtime.monotonic()
+        for made in swept:
+            self._unswept.pop(made, None)
+        for made in unswept:
+            self._unswept.setdefault(made, now)
         return _Found(committed, pending, highest, server_ms)
 
     def _raise_low_bound(self, began: float, found: _Found) -> None:

@@ -145,10 +145,14 @@ class Lease:
             record = self._record
             if record is None:
                 raise self._lost()
-            again(self._runtime, lambda: self.server.measure(schema.machine_key(self.machine)))
+            self.measure()
             end = max(self._id_time(), until, record.start) + self._settings.lease_ms
             if not self._write(self.machine, record, LeaseRecord(record.start, end, record.nonce, record.holder)):
                 raise self._lost()
+
+    def measure(self) -> None:
+        """Measure the store's clock again."""
+        again(self._runtime, lambda: self.server.measure(schema.machine_key(self.machine)))
 
     def release(self, issued: int) -> None:
         """Give the machine id back, for closing; ``issued`` is the highest ms of which ids were issued."""

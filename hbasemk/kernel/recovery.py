@@ -23,18 +23,26 @@ ADVANCE_BATCH: Final = 1000
 class Recovery:
     """Ends dead writers' revisions and advances the watermark, for one instance."""
 
-    def __init__(self, store: Store, runtime: Runtime, journal: Journal, outcomes: Outcomes) -> None:
+    def __init__(self, store: Store, runtime: Runtime, journal: Journal, outcomes: Outcomes, patience: float) -> None:
         self._store = store
         self._runtime = runtime
         self._journal = journal
         self._outcomes = outcomes
+        self._patience = patience
 
     def recover(self) -> list[int]:
         """End the pending revisions whose writer's lease is over; returns those that were found dead.
 
-        One round trip for each machine that has pending revisions, none when nothing is pending.
+        Sweeps as well what somebody aborted and its writer did not live to roll back. One round trip or more for each
+        revision that is pending or was left like that, none when there is no such.
         """
-        return [which for which in sorted(self._journal.pending) if self._outcomes.recover_if_over(which)]
+        dead = [which for which in sorted(self._journal.pending) if self._outcomes.recover_if_over(which)]
+        for which in self._journal.unswept(self._patience):
+            # Its writer has had the whole lease time to roll back; a lease that goes on means that it still may.
+            if self._outcomes.recover_if_over(which):
+                dead.append(which)
+            self._journal.is_swept(which)
+        return dead
 
     def advance(self) -> Watermark | None:
         """Move the watermark up as far as everything is decided and swept; None when it need not move.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hbasemk import ClockSkewError, LeaseLostError, RevisionOverflowError, Settings
+from hbasemk import ClockSkewError, LeaseLostError, RevisionOverflowError, Settings, StoreNotAppliedError
 from hbasemk.kernel import revision, schema
 from hbasemk.kernel.lease import LeaseRecord, record_of
 from hbasemk.kernel.operations import AddNode, SetProperty
@@ -194,3 +194,41 @@ def test_the_runtime_of_this_machine_has_a_stable_identity() -> None:
     assert first.identity() == second.identity()
     assert 0 <= first.identity()[0] <= 0xFFFF
     assert TestRuntime(World()).identity() != first.identity()
+
+
+def test_a_slow_measurement_of_the_stores_clock_is_not_taken_for_a_wrong_clock(world: World) -> None:
+    class Slow(MemoryStore):
+        slow = True
+
+        def write(self, table, puts, *, durable=True):  # type: ignore[no-untyped-def]
+            if table == schema.CLUSTER and self.slow:
+                self.slow = False
+                world.advance(0.3)
+            super().write(table, puts, durable=durable)
+
+    store = Slow(world.clock)
+    instance = open_instance(store, world, Settings(max_clock_skew_ms=100), mac=5)
+    add(instance, "/a")
+    add(instance, "/b")
+    assert instance.statistics.too_slow == 1
+
+
+def test_a_store_that_is_always_too_slow_is_told_and_nothing_is_left_pending(world: World) -> None:
+    class Slow(MemoryStore):
+        slow = False
+
+        def check_and_write(self, table, column, expected, put, *, durable=True):  # type: ignore[no-untyped-def]
+            if table == schema.JOURNAL and expected is None and self.slow:
+                world.advance(6)
+            return super().check_and_write(table, column, expected, put, durable=durable)
+
+    store = Slow(world.clock)
+    instance = open_instance(store, world, mac=5)
+    add(instance, "/a")
+    store.slow = True
+    with pytest.raises(StoreNotAppliedError, match="too long"):
+        add(instance, "/b")
+    store.slow = False
+    instance.poll()
+    assert not instance.journal.pending
+    assert instance.reader.children(instance.head(), "/") == ["a"]

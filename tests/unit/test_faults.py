@@ -293,3 +293,24 @@ def test_an_id_that_somebody_else_has_used_is_refused_and_theirs_stays() -> None
     with pytest.raises(InvalidRevisionError, match="same id"):
         place.commit(COMMITS["increment"])
     assert place.check()["/a"] == {"p": "new", "n": 0}
+
+
+def test_a_loser_that_died_before_its_roll_back_is_swept_without_an_operator() -> None:
+    place = Place()
+
+    def die(call: Call) -> None:
+        if call == Call("delete", schema.NODES, 1):
+            raise Died
+
+    base = place.instance.head()
+    winner = open_instance(place.inner, place.world, mac=4)
+    winner.commit(lambda _: [SetProperty("/a", "p", "winner")], "", patience=1, fresh=0)
+    place.store.before = die
+    with pytest.raises(Died):
+        place.instance.commit_on(base, COMMITS["set"], "")
+    winner.poll()
+    assert [str(problem) for problem in IntegrityCheck(winner).run()] != []
+    place.world.advance(16)
+    winner.tend()
+    assert [str(problem) for problem in IntegrityCheck(winner).run()] == []
+    assert place.check()["/a"]["p"] == "winner"

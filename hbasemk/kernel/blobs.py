@@ -1,0 +1,132 @@
+"""Blobs: large contents, kept once each under the SHA-256 of their bytes, in chunks of at most 1 MiB.
+
+The row that tells the length is written after all chunks: a broken upload leaves chunks that nothing refers to, never a
+blob that cannot be read. Memory stays bounded both ways: what is written is spooled to a file while it is hashed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Iterator
+from typing import BinaryIO, Final
+
+from hbasemk.errors import BlobNotFoundError
+from hbasemk.kernel import schema
+from hbasemk.kernel.calls import again
+from hbasemk.kernel.runtime import Runtime
+from hbasemk.store.abc import Column, Get, NewCell, Put, Store
+
+CHUNK: Final = 1024 * 1024
+SPOOL: Final = 8 * CHUNK
+"""Up to so many bytes an upload is kept in memory instead of in a file."""
+AT_ONCE: Final = 4
+"""Chunks that are written or read in one call."""
+DATA: Final[Column] = (schema.DATA, b"data")
+LENGTH: Final[Column] = (schema.DATA, b"length")
+
+
+class Blobs:
+    """The blobs of one repository."""
+
+    def __init__(self, store: Store, runtime: Runtime) -> None:
+        self._store = store
+        self._runtime = runtime
+
+    def write(self, stream: BinaryIO) -> str:
+        """Keep what a stream yields; returns the blob's id, which the same bytes always get.
+
+        Whatever the stream raises is passed on, and nothing that is referred to remains. The stream is not closed.
+        """
+        digest = hashlib.sha256()
+        length = 0
+        with tempfile.SpooledTemporaryFile(max_size=SPOOL) as spool:
+            while block := stream.read(CHUNK):
+                digest.update(block)
+                spool.write(block)
+                length += len(block)
+            key = digest.digest()
+            if self._length(key) is None:
+                spool.seek(0)
+                self._upload(key, spool, length)  # type: ignore[arg-type]
+        return key.hex()
+
+    def _upload(self, key: bytes, spool: BinaryIO, length: int) -> None:
+        puts: list[Put] = []
+        number = 0
+        while block := spool.read(CHUNK):
+            puts.append(Put(_chunk_key(key, number), [NewCell(*DATA, block)]))
+            number += 1
+            if len(puts) == AT_ONCE:
+                self._put(puts)
+                puts = []
+        self._put(puts)
+        self._put([Put(key, [NewCell(*LENGTH, length.to_bytes(8, "big"))])], durable=True)
+
+    def _put(self, puts: list[Put], *, durable: bool = False) -> None:
+        if puts:
+            again(self._runtime, lambda: self._store.write(schema.BLOBS, puts, durable=durable))
+
+    def length(self, blob: str) -> int:
+        """How many bytes a blob has. One round trip. Raises BlobNotFoundError."""
+        found = self._length(_key(blob))
+        if found is None:
+            raise _missing(blob)
+        return found
+
+    def read(self, blob: str, position: int = 0, length: int | None = None) -> bytes:
+        """Bytes of a blob from ``position`` on, at most ``length`` (None: all); fewer at its end, none past it.
+
+        Raises BlobNotFoundError, and ValueError for a negative position or length.
+        """
+        return b"".join(self.stream(blob, position, length))
+
+    def stream(self, blob: str, position: int = 0, length: int | None = None) -> Iterator[bytes]:
+        """The same piece by piece, each at most 1 MiB; one round trip for each four chunks."""
+        if position < 0 or (length is not None and length < 0):
+            raise ValueError(f"position {position} and length {length} of a blob must not be negative")
+        total = self.length(blob)
+        end = total if length is None else min(total, position + length)
+        return self._pieces(blob, position, end)
+
+    def _pieces(self, blob: str, position: int, end: int) -> Iterator[bytes]:
+        key = _key(blob)
+        while position < end:
+            first = position // CHUNK
+            last = min(first + AT_ONCE, -(-end // CHUNK))
+            gets = [Get(_chunk_key(key, number), columns=(DATA,)) for number in range(first, last)]
+            for row in again(self._runtime, lambda gets=gets: self._store.read(schema.BLOBS, gets)):  # type: ignore[misc]
+                if not row.cells:
+                    raise _missing(blob)
+                begin = position % CHUNK
+                piece = row.cells[0].value[begin : begin + end - position]
+                position += len(piece)
+                if not piece:
+                    raise _missing(blob)
+                yield piece
+
+    def _length(self, key: bytes) -> int | None:
+        row = again(self._runtime, lambda: self._store.read(schema.BLOBS, [Get(key, columns=(LENGTH,))]))[0]
+        return int.from_bytes(row.cells[0].value, "big") if row.cells else None
+
+
+def _key(blob: str) -> bytes:
+    try:
+        key = bytes.fromhex(blob)
+    except (ValueError, TypeError):
+        raise _missing(blob) from None
+    if len(key) != 32 or key.hex() != blob:
+        raise _missing(blob)
+    return key
+
+
+def _chunk_key(key: bytes, number: int) -> bytes:
+    return key + number.to_bytes(4, "big")
+
+
+def _missing(blob: str) -> BlobNotFoundError:
+    return BlobNotFoundError(
+        f"there is no blob {str(blob)[:80]!r}, or a part of it is missing; ids are the SHA-256 of the content in lower-case "
+        "hexadecimal digits",
+        blob=blob,
+    )

@@ -1,0 +1,110 @@
+"""What differs between two snapshots, found from the journal's changes.
+
+The cost goes with what changed between the two, not with the tree: the revisions that one has and the other has not tell
+which nodes can differ, and only those are read. Where the journal no longer reaches, the trees are walked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from hbasemk.errors import FormatError
+from hbasemk.kernel import changes, paths, revision, schema
+from hbasemk.kernel.calls import again
+from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.node import NodeState
+from hbasemk.kernel.outcome import Outcome, outcome_of
+from hbasemk.kernel.snapshot import Snapshot
+from hbasemk.store.abc import Cell, Get, Scan, scan_all
+
+BATCH: Final = 200
+
+
+class NodeChange(NamedTuple):
+    """One node that differs: its states on either side, None where there is no such node."""
+
+    path: str
+    before: NodeState | None
+    after: NodeState | None
+
+
+def diff(instance: Instance, before: Snapshot, after: Snapshot, path: str = paths.ROOT) -> Iterator[NodeChange]:
+    """Every node at or below ``path`` whose existence or properties differ, in the order of depth and path.
+
+    A node that was removed and added again with the same properties does not differ.
+    """
+    touched = {one for one in _touched(instance, before, after) if paths.is_at_or_below(one, path)}
+    return of_paths(instance, before, after, touched)
+
+
+def of_paths(instance: Instance, before: Snapshot, after: Snapshot, touched: Iterable[str]) -> Iterator[NodeChange]:
+    """Those of the given nodes that differ."""
+    ordered = sorted(set(touched), key=paths.key)
+    size = instance.store.batch_rows
+    for at in range(0, len(ordered), size):
+        part = ordered[at : at + size]
+        old, new = instance.reader.nodes(before, part), instance.reader.nodes(after, part)
+        for one in part:
+            if _differ(old[one], new[one]):
+                yield NodeChange(one, old[one], new[one])
+
+
+def walk(instance: Instance, before: Snapshot, after: Snapshot, path: str = paths.ROOT) -> Iterator[NodeChange]:
+    """The same as :func:`diff` by comparing the trees level by level: the fallback, and the proof of the other."""
+
+    def levels(snapshot: Snapshot) -> Iterator[dict[str, NodeState]]:
+        top = instance.reader.node(snapshot, path)
+        yield {} if top is None else {path: top}
+        level: dict[str, NodeState] = {}
+        depth = paths.depth(path) + 1
+        for batch in instance.reader.levels(snapshot, path):
+            for state in batch:
+                while paths.depth(state.path) > depth:
+                    yield level
+                    level, depth = {}, depth + 1
+                level[state.path] = state
+        yield level
+        while True:
+            yield {}
+
+    for old, new in zip(levels(before), levels(after), strict=False):
+        if not old and not new:
+            return
+        for one in sorted({*old, *new}, key=paths.key):
+            if _differ(old.get(one), new.get(one)):
+                yield NodeChange(one, old.get(one), new.get(one))
+
+
+def _differ(old: NodeState | None, new: NodeState | None) -> bool:
+    if old is None or new is None:
+        return old is not new
+    return old.encoded != new.encoded
+
+
+def _touched(instance: Instance, before: Snapshot, after: Snapshot) -> set[str]:
+    """The paths that the revisions in only one of the snapshots touch."""
+    ids = instance.journal.between(before, after)
+    ids += sorted({made for made in before.own ^ after.own if revision.is_branch(made)})
+    touched: set[str] = set()
+    for at in range(0, len(ids), BATCH):
+        gets = [Get(schema.revision_key(one), families=(schema.DATA,)) for one in ids[at : at + BATCH]]
+        for row in again(instance.runtime, lambda gets=gets: instance.store.read(schema.JOURNAL, gets)):  # type: ignore[misc]
+            touched.update(_paths(row.cells))
+    low, high = instance.journal.unlisted(before, after)
+    if low < high:
+        start, stop = schema.revision_key(low), schema.revision_key(high)
+        scan = Scan(start, stop, BATCH, families=(schema.DATA,))
+        for row in scan_all(instance.store, schema.JOURNAL, scan):
+            made = int.from_bytes(row.key, "big")
+            if not revision.is_branch(made) and outcome_of(row) is Outcome.COMMITTED:
+                touched.update(_paths(row.cells))
+    return touched
+
+
+def _paths(cells: Iterable[Cell]) -> set[str]:
+    told = [cell for cell in cells if changes.is_chunk(cell.qualifier)]
+    try:
+        return {change.path for change in changes.decode(told)} if told else set()
+    except FormatError as error:
+        raise FormatError(f"{error}; the two revisions can be compared by walking the tree") from error
