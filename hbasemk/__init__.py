@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from hbasemk.connect import connect
 from hbasemk.errors import (
+    BlobNotFoundError,
     BranchError,
     ClockSkewError,
     ClosedError,
@@ -19,8 +20,10 @@ from hbasemk.errors import (
     InvalidPathError,
     InvalidRevisionError,
     InvalidValueError,
+    JsopError,
     LeaseLostError,
     LimitError,
+    MicroKernelError,
     NodeDeletedError,
     NodeExistsError,
     NodeNotFoundError,
@@ -36,12 +39,14 @@ from hbasemk.kernel.history import LogEntry
 from hbasemk.kernel.outcome import Outcome
 from hbasemk.kernel.settings import Settings
 from hbasemk.kernel.values import BlobRef, Json, Value
+from hbasemk.microkernel import MicroKernel
 from hbasemk.repository import Node, Repository, Snapshot
 from hbasemk.transaction import Transaction
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "BlobNotFoundError",
     "BlobRef",
     "BranchError",
     "ClockSkewError",
@@ -55,9 +60,12 @@ __all__ = [
     "InvalidRevisionError",
     "InvalidValueError",
     "Json",
+    "JsopError",
     "LeaseLostError",
     "LimitError",
     "LogEntry",
+    "MicroKernel",
+    "MicroKernelError",
     "Node",
     "NodeDeletedError",
     "NodeExistsError",

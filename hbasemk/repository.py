@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Final, TypeVar
@@ -191,6 +192,12 @@ class Repository:
         )
         self._background = Background(self._kernel, self._poll_interval) if self._poll_interval > 0 else None
         self._pid = os.getpid()
+        self._arrived = threading.Condition()
+        self._kernel.journal.watchers.append(self._tell)
+
+    def _tell(self) -> None:
+        with self._arrived:
+            self._arrived.notify_all()
 
     @property
     def instance(self) -> Instance:
@@ -259,13 +266,39 @@ class Repository:
             results[:] = [change(transaction)]
             return transaction.source()
 
-        instance.commit(
-            attempt,
+        self.commit_on_head(attempt, message, patience)
+        return results[0]
+
+    def commit_on_head(self, make: Callable[[Prefix], Source], message: str, patience: float | None = None) -> int:
+        """Commit what ``make`` makes of the head, again after conflicts; for the faces of the kernel."""
+        return self.instance.commit(
+            make,
             message,
             patience=self._patience if patience is None else patience,
             fresh=self._poll_interval * 2,
         )
-        return results[0]
+
+    def wait(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Wait until a condition holds, at most ``seconds``; looks at each arrival of a revision. Returns the condition.
+
+        Without background polling it polls every 0.1 s.
+        """
+        deadline = time.monotonic() + seconds
+        with self._arrived:
+            while not condition():
+                left = deadline - time.monotonic()
+                if left <= 0 or self._closed:
+                    return condition()
+                if self._background is not None:
+                    self._arrived.wait(left)
+                    continue
+                self._arrived.wait(min(left, 0.1))
+                self._arrived.release()
+                try:
+                    self.instance.poll()
+                finally:
+                    self._arrived.acquire()
+        return True
 
     def outcome(self, asked: str) -> Outcome:
         """How a revision turned out, for CommitUnknownError; ends it first if this instance left it undecided."""
@@ -284,6 +317,8 @@ class Repository:
             if self._closed:
                 return
             self._closed = True
+        with self._arrived:
+            self._arrived.notify_all()
         if self._pid == os.getpid():
             if self._background is not None:
                 self._background.stop()

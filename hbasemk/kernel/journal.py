@@ -56,8 +56,8 @@ class _Found(NamedTuple):
 class Journal:
     """The sequence of visible revisions above the watermark that was loaded first.
 
-    ``listeners`` are called for every arrival, in order, before the arrival can be part of any snapshot; they must
-    not call the store.
+    ``listeners`` are called for every arrival, in order, before the arrival can be part of any snapshot, ``watchers``
+    when the head has moved; neither may call the store.
     """
 
     def __init__(self, store: Store, runtime: Runtime, settings: Settings, watermark: Watermark) -> None:
@@ -79,6 +79,7 @@ class Journal:
         self._polled_at = float("-inf")
         self._poll_begun = -1
         self.listeners: list[Callable[[Arrival], None]] = []
+        self.watchers: list[Callable[[], None]] = []
         self.highest_seen = watermark.revision
         self._head = self._snapshot_at(-1)
 
@@ -207,6 +208,8 @@ class Journal:
             listener(arrival)
         self.highest_seen = max(self.highest_seen, made)
         self._head = self._snapshot_at(position)
+        for watcher in self.watchers:
+            watcher()
 
     def fresh(self, seconds: float) -> bool:
         """Whether a poll began and ended within the last ``seconds``."""

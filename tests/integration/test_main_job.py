@@ -111,6 +111,8 @@ class Running:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            # A test run in the background may have been told to ignore it, and that is inherited.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
 
     def workers(self) -> list[int]:

@@ -1,0 +1,122 @@
+"""JSOP operations applied to a staging, in order, each seeing the ones before it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from hbasemk import jsop
+from hbasemk.errors import InvalidChangeError, InvalidPathError, NodeNotFoundError
+from hbasemk.kernel import changeset, operations, paths, revision
+from hbasemk.kernel.changeset import ChangeSet
+from hbasemk.kernel.reader import Reader
+from hbasemk.kernel.snapshot import Snapshot
+from hbasemk.kernel.staging import Staging
+from hbasemk.microkernel.filters import CHILD_NODE_COUNT, HASH, ID
+from hbasemk.microkernel.values import to_kernel
+
+RESERVED = frozenset({CHILD_NODE_COUNT, HASH, ID})
+
+
+def builder(reader: Reader, told: Sequence[jsop.Operation]) -> Callable[[Snapshot], ChangeSet]:
+    """A function that turns the operations into a change set on the snapshot it is given."""
+
+    def build(snapshot: Snapshot) -> ChangeSet:
+        staging = Staging(reader, snapshot)
+        apply(staging, told)
+        return changeset.build(staging)
+
+    return build
+
+
+def apply(staging: Staging, told: Sequence[jsop.Operation]) -> None:
+    """Apply operations; raises what is wrong with the first that cannot be done, after which nothing may be committed."""
+    staging.load(_needed(told))
+    for operation in told:
+        if isinstance(operation, jsop.AddNode):
+            _add(staging, operation)
+        elif isinstance(operation, jsop.SetProperty):
+            _set(staging, operation)
+        elif isinstance(operation, jsop.Remove):
+            _remove(staging, operation.path)
+        elif isinstance(operation, jsop.Move):
+            _free(staging, operation.target)
+            staging.apply([operations.MoveNode(operation.source, operation.target)])
+        elif isinstance(operation, jsop.Copy):
+            _free(staging, operation.target)
+            staging.apply([operations.CopyNode(operation.source, operation.target)])
+        else:
+            raise InvalidChangeError(
+                f'^"{operation.path}":{{}} only tells that something below {operation.path} changed; it cannot be applied',
+                path=operation.path,
+            )
+
+
+def _needed(told: Iterable[jsop.Operation]) -> list[str]:
+    wanted: list[str] = []
+    for operation in told:
+        if isinstance(operation, (jsop.Move, jsop.Copy)):
+            named: tuple[str, ...] = (operation.source, operation.target)
+        elif isinstance(operation, jsop.SetProperty):
+            named = (paths.join(operation.path, operation.name),)
+        else:
+            named = (operation.path,)
+        for path in named:
+            try:
+                wanted.append(paths.check_path(path))
+            except InvalidPathError:
+                # A property's name may make a path that no node can have; then there is no such node.
+                continue
+            if path != paths.ROOT:
+                wanted.append(paths.parent(path))
+    return wanted
+
+
+def _add(staging: Staging, operation: jsop.AddNode) -> None:
+    _free(staging, operation.path)
+    added = []
+    for path, node in operation.node.walk(operation.path):
+        _check_names(node.properties, path)
+        added.append(operations.AddNode(path, {name: to_kernel(value) for name, value in node.properties.items()}))
+    staging.apply(added)
+
+
+def _free(staging: Staging, path: str) -> None:
+    """A name is a property or a child, never both."""
+    if path == paths.ROOT:
+        return
+    parent = staging.find(paths.parent(path))
+    if parent is not None and parent.encoded(paths.name(path)) is not None:
+        raise InvalidChangeError(f"there cannot be a node at {path}: its parent has a property of that name", path=path)
+
+
+def _check_names(names: Iterable[str], path: str) -> None:
+    for name in names:
+        if name in RESERVED:
+            raise InvalidChangeError(f"property {name!r} of {path} cannot be set: the name is the kernel's", path=path)
+
+
+def _set(staging: Staging, operation: jsop.SetProperty) -> None:
+    _check_names((operation.name,), operation.path)
+    if operation.value is not None:
+        child = paths.join(operation.path, operation.name)
+        if staging.find(child) is not None:
+            raise InvalidChangeError(
+                f"{operation.name!r} cannot be a property of {operation.path}: there is a child of that name",
+                path=child,
+            )
+    value = None if operation.value is None else to_kernel(operation.value)
+    staging.apply([operations.SetProperty(operation.path, operation.name, value)])
+
+
+def _remove(staging: Staging, path: str) -> None:
+    if path == paths.ROOT or staging.find(path) is not None:
+        staging.apply([operations.RemoveNode(path)])
+        return
+    above, name = paths.parent(path), paths.name(path)
+    parent = staging.find(above)
+    if parent is None or parent.encoded(name) is None:
+        at = revision.to_text(staging.snapshot.revision)
+        raise NodeNotFoundError(
+            f"there is neither a node nor a property at {path} in revision {at}", path=path, revision=at
+        )
+    staging.apply([operations.SetProperty(above, name, None)])

@@ -1,0 +1,257 @@
+"""The methods of the MicroKernel interface (Apache Jackrabbit, 2013/14), on a repository of this package."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import BinaryIO, Final
+
+from hbasemk import jsop
+from hbasemk.errors import BranchError, ConflictError, InvalidPathError
+from hbasemk.kernel import checkpoints, diff, paths, rebase, revision
+from hbasemk.kernel.node import NodeState
+from hbasemk.kernel.snapshot import Snapshot
+from hbasemk.microkernel import changes, journal, reading
+from hbasemk.microkernel.filters import Filter
+from hbasemk.microkernel.telling import tell
+from hbasemk.repository import Repository
+
+HASHES: Final = 10_000
+"""How many ``:hash`` values are remembered to be looked up as paths."""
+
+
+class MicroKernel:
+    """One MicroKernel on a repository, which stays open when this is dropped. Safe to be used by many threads.
+
+    Several on one store behave as a cluster. ``None`` stands for the head where a revision is optional. What cannot be
+    done raises a subclass of ``MicroKernelError``, arguments that do not fit together ValueError.
+    """
+
+    def __init__(self, repository: Repository) -> None:
+        self.repository = repository
+        self._hashes: OrderedDict[str, tuple[int, str]] = OrderedDict()
+
+    # --- revisions ---------------------------------------------------------------------------------------
+
+    def get_head_revision(self) -> str:
+        """The newest trunk revision of this instance."""
+        return revision.to_text(self.repository.instance.head().revision)
+
+    def checkpoint(self, lifetime_ms: int) -> str:
+        """The head, which stays readable for at least ``lifetime_ms``, by every process and after restarts.
+
+        Raises ValueError unless the lifetime is positive.
+        """
+        if lifetime_ms <= 0:
+            raise ValueError(f"a checkpoint must live for more than {lifetime_ms} ms")
+        instance = self.repository.instance
+        instance.poll()
+        head = instance.head().revision
+        checkpoints.keep(instance, head, instance.runtime.now_ms() + lifetime_ms)
+        return revision.to_text(head)
+
+    def wait_for_commit(self, old_head: str | None, timeout_ms: int) -> str:
+        """Wait until the head is newer than ``old_head``, at most ``timeout_ms``; returns the head either way."""
+        instance = self.repository.instance
+        old = self._snapshot(old_head)
+        if timeout_ms > 0:
+            self.repository.wait(lambda: instance.head() != old, timeout_ms / 1000)
+        return self.get_head_revision()
+
+    def get_revision_history(self, since_ms: int, max_entries: int, path: str | None = None) -> str:
+        """The trunk revisions since a time (ms since 1970) that touch ``path``, oldest first, as JSON.
+
+        ``max_entries`` < 0 gives all of them.
+        """
+        return journal.history(self.repository.instance, since_ms, max_entries, _path(path))
+
+    def get_journal(self, from_revision: str, to_revision: str | None, path: str | None = None) -> str:
+        """The revisions between two, both included, with their changes, as JSON; ``[]`` when they are not in order."""
+        instance = self.repository.instance
+        first, last = self._snapshot(from_revision), self._snapshot(to_revision)
+        return journal.journal(instance, first.revision, last.revision, _path(path))
+
+    def diff(self, from_revision: str | None, to_revision: str | None, path: str | None = None, depth: int = -1) -> str:
+        """The JSOP that makes the tree at one revision that at the other; empty when they are equal.
+
+        Limited to the subtree ``path`` and to ``depth`` levels below it (negative: all); see
+        :func:`hbasemk.microkernel.telling.tell`. Costs what changed in between, not the tree.
+        """
+        if depth < -1:
+            raise ValueError(f"depth {depth} is neither -1 nor a number of levels")
+        before, after = self._snapshot(from_revision), self._snapshot(to_revision)
+        found = diff.diff(self.repository.instance, before, after, _path(path))
+        return tell(found, _path(path), depth)
+
+    # --- reading -----------------------------------------------------------------------------------------
+
+    def node_exists(self, path: str, revision_id: str | None = None) -> bool:
+        """Whether there is a node."""
+        snapshot = self._snapshot(revision_id)
+        return self.repository.instance.reader.node(snapshot, paths.check_path(path)) is not None
+
+    def get_child_node_count(self, path: str, revision_id: str | None = None) -> int:
+        """How many children a node has; raises NodeNotFoundError. One round trip for each 10,000."""
+        snapshot = self._snapshot(revision_id)
+        reader = self.repository.instance.reader
+        reader.require(snapshot, paths.check_path(path))
+        return len(reader.children(snapshot, path))
+
+    def get_nodes(
+        self,
+        path: str,
+        revision_id: str | None = None,
+        depth: int = 1,
+        offset: int = 0,
+        max_child_nodes: int = -1,
+        filter: str | None = None,
+    ) -> str | None:
+        """The tree at ``path`` as JSON text, None when there is none.
+
+        Depth 0 has the properties and the names of the children as empty objects, each further level expands those.
+        ``max_child_nodes`` (-1: all) holds on every level, ``offset`` for the children of the top. ``path`` may also be a
+        ``:hash`` or ``:id`` that an earlier call has shown. Raises ValueError for a negative depth or offset, a limit
+        below -1, and an offset together with a filter of nodes.
+        """
+        if depth < 0 or offset < 0 or max_child_nodes < -1:
+            raise ValueError(f"depth {depth}, offset {offset} or max_child_nodes {max_child_nodes} is out of range")
+        chosen = Filter(filter)
+        if offset > 0 and chosen.nodes is not None:
+            raise ValueError("an offset cannot be combined with a filter of nodes")
+        found = self._locate(path, revision_id)
+        if found is None:
+            return None
+        snapshot, top = found
+        reader = self.repository.instance.reader
+
+        def remember(value: str, at: str) -> None:
+            self._hashes[value] = (snapshot.revision, at)
+            self._hashes.move_to_end(value)
+            if len(self._hashes) > HASHES:
+                self._hashes.popitem(last=False)
+
+        return reading.tree(reader, snapshot, top, depth, offset, max_child_nodes, chosen, remember)
+
+    def _locate(self, path: str, revision_id: str | None) -> tuple[Snapshot, NodeState] | None:
+        instance = self.repository.instance
+        if path.startswith("/"):
+            snapshot = self._snapshot(revision_id)
+            paths.check_path(path)
+        elif path in self._hashes:
+            at, path = self._hashes[path]
+            snapshot = instance.at(at)
+        else:
+            text, _, rest = path.partition(":")
+            if not rest.startswith("/"):
+                raise InvalidPathError(f"{path!r} is neither an absolute path nor a :hash or :id that was shown here")
+            snapshot = instance.at(revision.from_text(text))
+            path = rest
+        top = instance.reader.node(snapshot, path)
+        return None if top is None else (snapshot, top)
+
+    # --- changing ----------------------------------------------------------------------------------------
+
+    def commit(self, path: str, jsop_diff: str, revision_id: str | None = None, message: str | None = None) -> str:
+        """Apply a change text to the tree at a revision and commit it; returns the new revision.
+
+        Relative paths in it start at ``path``. What happened on trunk since the revision is merged where it does not
+        conflict, else ConflictError; a node that was there and is gone by now may be removed. On a branch revision, the
+        commit goes to that branch. A text without effect returns the unchanged head.
+        """
+        told = jsop.parse(jsop_diff, path)
+        instance = self.repository.instance
+        text = message or ""
+        build = changes.builder(instance.reader, told)
+        if revision_id is None:
+            made = self.repository.commit_on_head(lambda snapshot: lambda: build(snapshot), text)
+            return revision.to_text(made)
+        asked = revision.from_text(revision_id)
+        if revision.is_branch(asked):
+            return revision.to_text(instance.branches.commit(asked, build, text))
+        return revision.to_text(self._commit_on(instance.at(asked), told, text))
+
+    def _commit_on(self, base: Snapshot, told: Sequence[jsop.Operation], message: str) -> int:
+        instance = self.repository.instance
+        while True:
+            build = changes.builder(instance.reader, told)
+            try:
+                made = instance.commit_on(base, lambda build=build: build(base), message)  # type: ignore[misc]
+            except ConflictError:
+                instance.poll()
+                left = self._without_gone(base, told)
+                if len(left) == len(told):
+                    raise
+                told = left
+                continue
+            return instance.head().revision if made == base.revision else made
+
+    def _without_gone(self, base: Snapshot, told: Sequence[jsop.Operation]) -> list[jsop.Operation]:
+        """The operations less the removals of nodes that were there at the base and are gone by now."""
+        reader = self.repository.instance.reader
+        removed = [operation.path for operation in told if isinstance(operation, jsop.Remove)]
+        before = reader.nodes(base, removed)
+        now = reader.nodes(self.repository.instance.head(), removed)
+        gone = {path for path in removed if before[path] is not None and now[path] is None}
+        return [one for one in told if not (isinstance(one, jsop.Remove) and one.path in gone)]
+
+    # --- branches ----------------------------------------------------------------------------------------
+
+    def branch(self, trunk_revision_id: str | None = None) -> str:
+        """A private revision on a trunk revision; raises BranchError for a branch revision."""
+        snapshot = self._snapshot(trunk_revision_id)
+        return revision.to_text(self.repository.instance.branches.begin(snapshot))
+
+    def merge(self, branch_revision_id: str, message: str | None = None) -> str:
+        """Make a branch's net effect a trunk revision; returns the new head.
+
+        Raises ConflictError, leaving both sides as they were, and BranchError.
+        """
+        instance = self.repository.instance
+        instance.poll()
+        return revision.to_text(instance.branches.merge(_branch(branch_revision_id), message or ""))
+
+    def rebase(self, branch_revision_id: str, new_base_revision_id: str | None = None) -> str:
+        """Move a branch to a newer trunk revision; conflicts become markers below ``:conflict``."""
+        instance = self.repository.instance
+        on = _branch(branch_revision_id)
+        if new_base_revision_id is None:
+            instance.poll()
+        base = self._snapshot(new_base_revision_id)
+        return revision.to_text(rebase.rebase(instance.branches, instance.reader, on, base, ""))
+
+    def reset(self, branch_revision_id: str, ancestor_revision_id: str) -> str:
+        """Take a branch back to an earlier revision of its own; raises BranchError for any other revision."""
+        on = _branch(branch_revision_id)
+        return revision.to_text(self.repository.instance.branches.reset(on, revision.from_text(ancestor_revision_id)))
+
+    # --- blobs -------------------------------------------------------------------------------------------
+
+    def write(self, stream: BinaryIO) -> str:
+        """Keep the content of a stream and close it; returns its id."""
+        with stream:
+            return self.repository.instance.blobs.write(stream)
+
+    def read(self, blob_id: str, position: int, length: int) -> bytes:
+        """Bytes of a blob; fewer at its end, none past it. Raises BlobNotFoundError and ValueError."""
+        return self.repository.instance.blobs.read(blob_id, position, length)
+
+    def get_length(self, blob_id: str) -> int:
+        """The length of a blob in bytes; raises BlobNotFoundError."""
+        return self.repository.instance.blobs.length(blob_id)
+
+    # --- arguments ---------------------------------------------------------------------------------------
+
+    def _snapshot(self, revision_id: str | None) -> Snapshot:
+        instance = self.repository.instance
+        return instance.head() if revision_id is None else instance.at(revision.from_text(revision_id))
+
+
+def _path(path: str | None) -> str:
+    return paths.ROOT if not path else paths.check_path(path)
+
+
+def _branch(revision_id: str) -> int:
+    found = revision.from_text(revision_id)
+    if not revision.is_branch(found):
+        raise BranchError(f"{revision_id} is a trunk revision; a branch's is needed", revision=revision_id)
+    return found

@@ -1,0 +1,130 @@
+"""``get_nodes``: a tree as JSON text, down to a depth, page by page, filtered."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from hbasemk.jsop import JsonBuilder
+from hbasemk.kernel import paths
+from hbasemk.kernel.node import NodeState
+from hbasemk.kernel.reader import Reader
+from hbasemk.kernel.snapshot import Snapshot
+from hbasemk.microkernel.filters import CHILD_NODE_COUNT, HASH, ID, Filter
+from hbasemk.microkernel.values import to_json
+
+
+@dataclass(slots=True)
+class _Shown:
+    """One node that is shown with its properties: how many children it has, and which of them are shown."""
+
+    state: NodeState
+    count: int
+    names: list[str]
+    children: dict[str, _Shown] = field(default_factory=dict)
+
+
+def tree(
+    reader: Reader,
+    snapshot: Snapshot,
+    top: NodeState,
+    depth: int,
+    offset: int,
+    limit: int,
+    chosen: Filter,
+    remember: Callable[[str, str], None],
+) -> str:
+    """The JSON text of a node; ``remember`` is told each hash that is shown, with its path.
+
+    One round trip a level for the nodes and one for their children's names, for up to 1000 nodes and 10,000 names each.
+    """
+    shown = _show(reader, snapshot, [top], offset, limit, chosen)[0]
+    level = [shown]
+    for _ in range(depth):
+        wanted = {paths.join(one.state.path, name): (one, name) for one in level for name in one.names}
+        if not wanted:
+            break
+        states = reader.nodes(snapshot, list(wanted))
+        found = [states[path] for path in wanted]
+        below = _show(reader, snapshot, [state for state in found if state is not None], 0, limit, chosen)
+        for one in below:
+            parent, name = wanted[one.state.path]
+            parent.children[name] = one
+        level = below
+    hashes = subtree_hashes(reader, snapshot, top) if chosen.properties.names(HASH) else {}
+    for path, value in hashes.items():
+        remember(value, path)
+    return _write(snapshot, shown, chosen, hashes)
+
+
+def _show(
+    reader: Reader, snapshot: Snapshot, states: list[NodeState], offset: int, limit: int, chosen: Filter
+) -> list[_Shown]:
+    names = reader.children_of(snapshot, states)
+    shown = []
+    for state in states:
+        taken = [name for name in names[state.path] if chosen.takes_node(name)]
+        end = None if limit < 0 else offset + limit
+        shown.append(_Shown(state, len(names[state.path]), taken[offset:end]))
+    return shown
+
+
+def _write(snapshot: Snapshot, top: _Shown, chosen: Filter, hashes: dict[str, str]) -> str:
+    builder = JsonBuilder()
+    takes = chosen.properties.takes
+
+    def begin(one: _Shown, name: str | None) -> None:
+        builder.begin_object(name)
+        for key, value in one.state.properties.items():
+            if takes(key):
+                builder.value(to_json(value), key)
+        if chosen.properties.names(HASH):
+            builder.value(hashes[one.state.path], HASH)
+        if chosen.properties.names(ID):
+            builder.value(node_id(snapshot, one.state.path), ID)
+        if takes(CHILD_NODE_COUNT):
+            builder.value(one.count, CHILD_NODE_COUNT)
+
+    begin(top, None)
+    stack = [(top, iter(top.names))]
+    while stack:
+        one, names = stack[-1]
+        name = next(names, None)
+        if name is None:
+            builder.end()
+            stack.pop()
+        elif name in one.children:
+            begin(one.children[name], name)
+            stack.append((one.children[name], iter(one.children[name].names)))
+        else:
+            builder.json("{}", name)
+    return builder.text()
+
+
+def node_id(snapshot: Snapshot, path: str) -> str:
+    """The ``:id`` of a node: its revision and path."""
+    return f"{snapshot.revision:016x}:{path}"
+
+
+def subtree_hashes(reader: Reader, snapshot: Snapshot, top: NodeState) -> dict[str, str]:
+    """For a node and every node below it a hash of its subtree: equal exactly when structure and properties are.
+
+    Reads the whole subtree, level by level.
+    """
+    nodes = [top]
+    for batch in reader.levels(snapshot, top.path):
+        nodes += batch
+    below: dict[str, list[tuple[bytes, bytes]]] = {}
+    hashes: dict[str, str] = {}
+    for state in sorted(nodes, key=lambda one: paths.key(one.path), reverse=True):
+        digest = hashlib.sha256()
+        parts = [(b"p", paths.encode(name), data) for name, data in sorted(state.encoded.items())]
+        parts += [(b"c", name, value) for name, value in sorted(below.pop(state.path, []))]
+        for kind, name, data in parts:
+            digest.update(b"%s%d:%s%d:%s" % (kind, len(name), name, len(data), data))
+        hashes[state.path] = digest.hexdigest()
+        if state.path != top.path:
+            entry = (paths.encode(paths.name(state.path)), digest.digest())
+            below.setdefault(paths.parent(state.path), []).append(entry)
+    return hashes

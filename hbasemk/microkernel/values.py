@@ -1,0 +1,53 @@
+"""Property values between JSON text and the kernel: numbers keep their spelling, blob references their form."""
+
+from __future__ import annotations
+
+import base64
+from typing import Final
+
+from hbasemk import jsop
+from hbasemk.jsop import Number
+from hbasemk.kernel import values
+from hbasemk.kernel.values import BlobRef, Json
+
+BLOB: Final = ":blobId:"
+BYTES: Final = ":bytes:"
+FLOAT: Final = ":float:"
+
+
+def to_kernel(value: jsop.Value) -> values.PropertyValue:
+    """A value as the kernel keeps it: a number as the one with exactly this spelling, or else letter by letter."""
+    if isinstance(value, tuple):
+        return [_scalar_to_kernel(element) for element in value]
+    return _scalar_to_kernel(value)
+
+
+def _scalar_to_kernel(value: jsop.Scalar) -> values.Scalar:
+    if isinstance(value, Number):
+        exact = value.exact
+        return Json(value.text) if exact is None else exact
+    if isinstance(value, str) and value.startswith(BLOB):
+        return BlobRef(value[len(BLOB) :])
+    return value
+
+
+def to_json(value: values.Value) -> jsop.Value:
+    """A value as JSON shows it. Bytes and the floats that JSON has no number for become marked strings."""
+    if isinstance(value, list):
+        return tuple(_scalar_to_json(element) for element in value)
+    return _scalar_to_json(value)
+
+
+def _scalar_to_json(value: values.Scalar) -> jsop.Scalar:
+    if isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, int):
+        return Number(str(value))
+    if isinstance(value, float):
+        text = repr(value)
+        return Number(text) if text[-1].isdigit() else FLOAT + text
+    if isinstance(value, BlobRef):
+        return BLOB + value.id
+    if isinstance(value, Json):
+        return Number(value.text)
+    return BYTES + base64.b64encode(value).decode()
