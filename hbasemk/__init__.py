@@ -6,6 +6,7 @@ Many processes share one versioned tree of nodes and properties, kept in HBase o
 
 from __future__ import annotations
 
+from hbasemk.branches import Branch, Change, diff
 from hbasemk.connect import connect
 from hbasemk.errors import (
     BlobNotFoundError,
@@ -48,7 +49,9 @@ __version__ = "0.1.0"
 __all__ = [
     "BlobNotFoundError",
     "BlobRef",
+    "Branch",
     "BranchError",
+    "Change",
     "ClockSkewError",
     "ClosedError",
     "CommitUnknownError",
@@ -84,4 +87,5 @@ __all__ = [
     "UnknownRevisionError",
     "Value",
     "connect",
+    "diff",
 ]

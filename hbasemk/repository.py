@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from hbasemk.background import Background
 from hbasemk.errors import ClosedError, PropertyNotFoundError
@@ -24,6 +24,9 @@ from hbasemk.kernel.values import Value
 from hbasemk.store.abc import Store
 from hbasemk.system import SystemRuntime
 from hbasemk.transaction import Transaction
+
+if TYPE_CHECKING:
+    from hbasemk.branches import Branch, Change, RepositoryBlobs
 
 T = TypeVar("T")
 
@@ -96,10 +99,10 @@ class Node(Mapping[str, Value]):
 class Snapshot(Mapping[str, Node]):
     """The tree at one revision, as a read-only mapping of paths to nodes. It never changes."""
 
-    __slots__ = ("_instance", "prefix")
+    __slots__ = ("instance", "prefix")
 
     def __init__(self, instance: Instance, prefix: Prefix) -> None:
-        self._instance = instance
+        self.instance = instance
         self.prefix = prefix
 
     @property
@@ -108,10 +111,10 @@ class Snapshot(Mapping[str, Node]):
         return revision.to_text(self.prefix.revision)
 
     def __getitem__(self, path: str) -> Node:
-        return Node(self, self._instance.reader.require(self.prefix, paths.check_path(path)))
+        return Node(self, self.instance.reader.require(self.prefix, paths.check_path(path)))
 
     def __contains__(self, path: object) -> bool:
-        return isinstance(path, str) and self._instance.reader.node(self.prefix, paths.check_path(path)) is not None
+        return isinstance(path, str) and self.instance.reader.node(self.prefix, paths.check_path(path)) is not None
 
     def __iter__(self) -> Iterator[str]:
         return (node.path for node in self.walk())
@@ -124,14 +127,14 @@ class Snapshot(Mapping[str, Node]):
 
     def nodes(self, wanted: Sequence[str]) -> dict[str, Node | None]:
         """Many nodes at once, None for those that are not there; one round trip for each 1000."""
-        found = self._instance.reader.nodes(self.prefix, [paths.check_path(path) for path in wanted])
+        found = self.instance.reader.nodes(self.prefix, [paths.check_path(path) for path in wanted])
         return {path: None if state is None else Node(self, state) for path, state in found.items()}
 
     def children(self, path: str, after: str | None = None, limit: int | None = None) -> list[str]:
         """Names of children after the name ``after``, at most ``limit``; raises NodeNotFoundError."""
-        names = self._instance.reader.children(self.prefix, paths.check_path(path), after, limit)
+        names = self.instance.reader.children(self.prefix, paths.check_path(path), after, limit)
         if not names:
-            self._instance.reader.require(self.prefix, path)
+            self.instance.reader.require(self.prefix, path)
         return names
 
     def walk(self, path: str = paths.ROOT, depth: int | None = None) -> Iterator[Node]:
@@ -140,9 +143,9 @@ class Snapshot(Mapping[str, Node]):
         Each level comes in the order of its paths' bytes, in batches of up to 1000 nodes a round trip. Raises
         NodeNotFoundError.
         """
-        top = self._instance.reader.require(self.prefix, paths.check_path(path))
+        top = self.instance.reader.require(self.prefix, paths.check_path(path))
         yield Node(self, top)
-        for batch in self._instance.reader.levels(self.prefix, path, depth):
+        for batch in self.instance.reader.levels(self.prefix, path, depth):
             for state in batch:
                 yield Node(self, state)
 
@@ -268,6 +271,61 @@ class Repository:
 
         self.commit_on_head(attempt, message, patience)
         return results[0]
+
+    def branch(self, message: str = "", *, base: Snapshot | None = None, revision: str | None = None) -> Branch:
+        """A new branch on the newest trunk snapshot (or on ``base``), or the one that stands at ``revision``.
+
+        ``with repo.branch() as branch: branch.run(…)`` merges it at the end of the block.
+        """
+        from hbasemk.branches import Branch, resume
+
+        if revision is not None:
+            return resume(self, revision)
+        snapshot = self.refresh() if base is None else base
+        return Branch(self, self.instance.branches.begin(snapshot.prefix, message), message)
+
+    def watch(self, path: str = paths.ROOT, timeout: float | None = None) -> Iterator[LogEntry]:
+        """What anyone commits to the subtree of ``path`` from now on, in the order in which this instance sees it.
+
+        Goes on until the repository is closed, or nothing has come for ``timeout`` seconds.
+        """
+        instance = self.instance
+        seen = instance.head()
+        paths.check_path(path)
+
+        def moved_on() -> bool:
+            return instance.head() != seen
+
+        while not self._closed:
+            arrived = self.wait(moved_on, 3600.0 if timeout is None else timeout)
+            if not arrived and timeout is not None:
+                return
+            made = instance.journal.since(seen)
+            seen = instance.head()
+            for entry in history.entries(instance, made):
+                if path == paths.ROOT or entry.touches(path):
+                    yield entry
+
+    @property
+    def blobs(self) -> RepositoryBlobs:
+        """Large contents, kept once each."""
+        from hbasemk.branches import RepositoryBlobs
+
+        return RepositoryBlobs(self.instance.blobs)
+
+    def diff(self, before: Snapshot, after: Snapshot | None = None, path: str = paths.ROOT) -> Iterator[Change]:
+        """The nodes that differ between two snapshots (``after`` None: the head); see :func:`hbasemk.diff`."""
+        from hbasemk.branches import diff
+
+        return diff(before, self.head if after is None else after, path)
+
+    def sweep_branches(self, retention: float) -> list[str]:
+        """Give up branches that nobody has touched for ``retention`` seconds, and free what ended ones left.
+
+        Returns the first revisions of those that were swept.
+        """
+        swept = self.instance.branches.sweep(round(retention * 1000))
+        return [revision.to_text(root) for root in swept]
 
     def commit_on_head(self, make: Callable[[Prefix], Source], message: str, patience: float | None = None) -> int:
         """Commit what ``make`` makes of the head, again after conflicts; for the faces of the kernel."""

@@ -161,6 +161,11 @@ class Transaction:
             return self._operations
         return self._build
 
+    def staged(self) -> ChangeSet:
+        """End the collecting: what the operations made."""
+        self._done = True
+        return self._build()
+
     def _build(self) -> ChangeSet:
         return changeset.build(self._stage())
 

@@ -93,11 +93,15 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _register() -> None:
-    from hbasemk.cli import changing, looking, transfer
+    from hbasemk.cli import changing, kernel, looking, transfer
 
-    for module in (looking, changing, transfer):
+    for module in (looking, changing, transfer, kernel):
         for command in module.COMMANDS:
             cli.add_command(output.with_common_options(command))
+    for group, commands in kernel.GROUPS:
+        for command in commands:
+            output.with_common_options(command)
+        cli.add_command(group)
 
 
 _register()

@@ -23,9 +23,10 @@ from hbasemk.kernel.journal import EXPLICIT, Journal
 from hbasemk.kernel.outcome import Outcome, Outcomes
 from hbasemk.kernel.reader import Reader
 from hbasemk.kernel.runtime import Runtime
+from hbasemk.kernel.settings import Settings
 from hbasemk.kernel.snapshot import Snapshot
 from hbasemk.kernel.staging import StagedNode
-from hbasemk.store.abc import Get, NewCell, Put, Store
+from hbasemk.store.abc import Get, NewCell, Put, Scan, Store, scan_all
 
 REMEMBERED: Final = 1000
 MARKER: Final = ":conflict"
@@ -58,7 +59,9 @@ class Branches:
         reader: Reader,
         outcomes: Outcomes,
         committer: Committer,
+        settings: Settings,
     ) -> None:
+        self._settings = settings
         self._store = store
         self._runtime = runtime
         self._clock = clock
@@ -290,6 +293,44 @@ class Branches:
     def close_rebased(self, state: BranchState, on: int, into: int) -> None:
         """Let the branch end because it goes on as another one."""
         self.close(state, on, _REBASED, into)
+
+    def sweep(self, retention_ms: int) -> list[int]:
+        """Give up the branches that nobody has touched for the retention time, and delete what ended ones left.
+
+        Returns the first revisions of the branches that were swept. May be done by several at once, and again. Reads
+        the whole journal's branch rows, in batches.
+        """
+        now = self._runtime.now_ms() - self._settings.epoch_ms
+        columns = (schema.BRANCH, schema.BRANCH_HEAD, schema.SWEPT)
+        of_branch: dict[int, list[int]] = {}
+        old: dict[int, bytes] = {}
+        for row in scan_all(self._store, schema.JOURNAL, Scan(None, None, 1000, columns=columns)):
+            made = int.from_bytes(row.key, "big")
+            if not revision.is_branch(made):
+                continue
+            told = {(cell.family, cell.qualifier): cell.value for cell in row.cells}
+            if schema.BRANCH not in told:
+                continue
+            root = _decode(told[schema.BRANCH])[0]
+            if schema.SWEPT not in told:
+                of_branch.setdefault(root, []).append(made)
+            if made == root:
+                old[root] = told[schema.BRANCH_HEAD]
+        swept = []
+        for root, made_all in of_branch.items():
+            newest = max(revision.ms_of(made) for made in made_all)
+            if newest + retention_ms > now or root not in old:
+                continue
+            if len(old[root]) == 8 and not self._move_head(root, old[root], _ABANDONED):
+                continue
+            self._sweep(made_all)
+            swept.append(root)
+        return swept
+
+    def _sweep(self, made_all: Sequence[int]) -> None:
+        for made in sorted(made_all, reverse=True):
+            self._known.pop(made, None)
+            self._outcomes.abort_own(made, self.changes_of((made,)), clean=False)
 
     def changes_of(self, own: Sequence[int]) -> list[RowChange]:
         """What branch revisions touched, in their order."""

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from hbasemk.kernel import changes, paths, revision, schema
+from hbasemk.kernel.calls import again
 from hbasemk.kernel.changes import RowChange
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.outcome import Outcome, outcome_of
-from hbasemk.store.abc import Row, Scan, scan_all
+from hbasemk.store.abc import Get, Row, Scan, scan_all
 
 BATCH: Final = 200
 
@@ -44,6 +45,14 @@ def entry_of(row: Row, epoch_ms: int) -> LogEntry:
         "" if message == b"\x00" else paths.decode(message),
         changes.decode(told) if told else (),
     )
+
+
+def entries(instance: Instance, made: Sequence[int]) -> Iterator[LogEntry]:
+    """The entries of given revisions, in their order; one round trip for each 200."""
+    for at in range(0, len(made), BATCH):
+        gets = [Get(schema.revision_key(one), families=(schema.DATA,)) for one in made[at : at + BATCH]]
+        for row in again(instance.runtime, lambda gets=gets: instance.store.read(schema.JOURNAL, gets)):  # type: ignore[misc]
+            yield entry_of(row, instance.settings.epoch_ms)
 
 
 def log(instance: Instance, path: str = paths.ROOT, upto: int | None = None) -> Iterator[LogEntry]:

@@ -26,6 +26,10 @@ from hbasemk.kernel.settings import Settings
 from hbasemk.kernel.snapshot import Snapshot
 from hbasemk.store.abc import Store
 
+SWEEP_EVERY: Final = 3600.0
+"""Seconds between looks for branches that nobody touches any more."""
+BRANCH_RETENTION_MS: Final = 24 * 3600 * 1000
+"""How long a branch lives untouched."""
 ADVANCE_AFTER: Final = 500
 """How many revisions join the sequence before the watermark is worth moving."""
 
@@ -56,7 +60,10 @@ class Instance:
             store, runtime, journal, self.outcomes, (found.lease_ms + found.max_clock_skew_ms) / 1000
         )
         self._committer = Committer(store, runtime, self.clock, journal, self.reader, self.outcomes)
-        self.branches = Branches(store, runtime, self.clock, journal, self.reader, self.outcomes, self._committer)
+        self._sweep_due = runtime.monotonic() + SWEEP_EVERY
+        self.branches = Branches(
+            store, runtime, self.clock, journal, self.reader, self.outcomes, self._committer, found
+        )
         self.blobs = Blobs(store, runtime)
         self._advanced_at = 0
 
@@ -135,6 +142,9 @@ class Instance:
             self.lease.renew()
         self.outcomes.settle()
         self.recovery.recover()
+        if self.lease.held and self.runtime.monotonic() >= self._sweep_due:
+            self._sweep_due = self.runtime.monotonic() + SWEEP_EVERY
+            self.branches.sweep(BRANCH_RETENTION_MS)
         seen = len(self.journal)
         if self.lease.held and seen - self._advanced_at >= ADVANCE_AFTER:
             self._advanced_at = seen

@@ -1,0 +1,163 @@
+"""Branches, differences, blobs and watching, in the Pythonic face."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, BinaryIO
+
+from hbasemk.errors import BranchError
+from hbasemk.kernel import diff as kernel_diff
+from hbasemk.kernel import paths, rebase, revision, values
+from hbasemk.kernel.blobs import Blobs as KernelBlobs
+from hbasemk.kernel.values import BlobRef, Value
+from hbasemk.repository import Snapshot
+from hbasemk.transaction import Transaction
+
+if TYPE_CHECKING:
+    from hbasemk.repository import Repository
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One node that differs between two snapshots; its properties on either side, None where it is not there."""
+
+    path: str
+    before: dict[str, Value] | None
+    after: dict[str, Value] | None
+
+    @property
+    def kind(self) -> str:
+        """``added``, ``removed`` or ``changed``."""
+        if self.before is None:
+            return "added"
+        return "removed" if self.after is None else "changed"
+
+
+def diff(before: Snapshot, after: Snapshot, path: str = paths.ROOT) -> Iterator[Change]:
+    """The nodes at or below ``path`` that differ between two snapshots of one repository, parents before children.
+
+    Costs what changed between the two, not the tree.
+    """
+    found = kernel_diff.diff(after.instance, before.prefix, after.prefix, paths.check_path(path))
+    for one, old, new in found:
+        yield Change(
+            one,
+            None if old is None else {name: values.decode(data) for name, data in old.encoded.items()},
+            None if new is None else {name: values.decode(data) for name, data in new.encoded.items()},
+        )
+
+
+class Branch:
+    """A private line of revisions on a fixed view of trunk; made by :meth:`Repository.branch`.
+
+    Used in a ``with`` statement it is merged at the end of the block, unless that raised. It survives its process:
+    ``repo.branch(revision=branch.revision)`` goes on with it, from any instance.
+    """
+
+    def __init__(self, repository: Repository, at: int, message: str = "") -> None:
+        self._repository = repository
+        self._at = at
+        self._message = message
+        self._merged: str | None = None
+
+    @property
+    def revision(self) -> str:
+        """The branch's newest revision, in text form."""
+        return revision.to_text(self._at)
+
+    @property
+    def merged(self) -> str | None:
+        """The trunk revision that it was merged as, None before."""
+        return self._merged
+
+    @property
+    def head(self) -> Snapshot:
+        """The tree as it is on the branch."""
+        instance = self._repository.instance
+        return Snapshot(instance, instance.at(self._at))
+
+    def run(self, change: Callable[[Transaction], object], message: str = "") -> str:
+        """Call ``change`` with a transaction on the branch and commit it; returns the branch's new revision.
+
+        Raises BranchError when somebody else has committed to the branch since, or it has ended.
+        """
+        instance = self._repository.instance
+        transaction = Transaction(instance, instance.at(self._at), message)
+        change(transaction)
+        self._at = instance.branches.commit(self._at, lambda _: transaction.staged(), message)
+        return self.revision
+
+    def merge(self, message: str | None = None) -> str:
+        """Make the branch's net effect one trunk revision; returns the new head.
+
+        Raises ConflictError, leaving both as they were; :meth:`rebase` tells where.
+        """
+        instance = self._repository.instance
+        instance.poll()
+        text = self._message if message is None else message
+        self._merged = revision.to_text(instance.branches.merge(self._at, text))
+        return self._merged
+
+    def rebase(self, base: Snapshot | None = None) -> list[str]:
+        """Move the branch to a newer trunk snapshot (None: the newest); returns the paths of conflict markers.
+
+        Where both sides changed the same, trunk's is taken, and a child ``:conflict`` holds the branch's. Remove the
+        markers before merging.
+        """
+        instance = self._repository.instance
+        target = (self._repository.refresh() if base is None else base).prefix
+        self._at = rebase.rebase(instance.branches, instance.reader, self._at, target, self._message)
+        state = instance.branches.find(self._at)
+        nodes = instance.branches.net_effect(state)
+        return sorted(node.path for node in nodes if node.exists and paths.name(node.path) == ":conflict")
+
+    def reset(self, to: str) -> None:
+        """Take the branch back to an earlier revision of its own."""
+        self._at = self._repository.instance.branches.reset(self._at, revision.from_text(to))
+
+    def __enter__(self) -> Branch:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None and self._merged is None:
+            self.merge()
+
+
+class RepositoryBlobs:
+    """The blobs of a repository: ``repo.blobs``."""
+
+    def __init__(self, blobs: KernelBlobs) -> None:
+        self._blobs = blobs
+
+    def write(self, stream: BinaryIO) -> BlobRef:
+        """Keep what a binary stream yields, in bounded memory; returns the reference to store in a property."""
+        return BlobRef(self._blobs.write(stream))
+
+    def read(self, ref: BlobRef | str, position: int = 0, length: int | None = None) -> bytes:
+        """Bytes of a blob; raises BlobNotFoundError."""
+        return self._blobs.read(_id(ref), position, length)
+
+    def stream(self, ref: BlobRef | str, position: int = 0, length: int | None = None) -> Iterator[bytes]:
+        """The same in pieces of at most 1 MiB, in bounded memory."""
+        return self._blobs.stream(_id(ref), position, length)
+
+    def length(self, ref: BlobRef | str) -> int:
+        """How many bytes a blob has; raises BlobNotFoundError."""
+        return self._blobs.length(_id(ref))
+
+
+def _id(ref: BlobRef | str) -> str:
+    return ref.id if isinstance(ref, BlobRef) else ref
+
+
+def resume(repository: Repository, at: str) -> Branch:
+    """Go on with a branch by its newest revision; raises BranchError and UnknownRevisionError."""
+    made = revision.from_text(at)
+    if not revision.is_branch(made):
+        raise BranchError(f"{at} is a trunk revision; a branch's is needed", revision=at)
+    repository.instance.branches.require_head(made)
+    return Branch(repository, made)

@@ -1,0 +1,183 @@
+"""Commands on the MicroKernel interface and branches: commit, nodes, diff, branch, merge, blob, watch."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import IO
+
+import click
+
+from hbasemk.cli.output import Session, moment
+
+
+@click.command("commit")
+@click.argument("jsop", required=False)
+@click.option("--path", "root", default="", metavar="PATH", help="Where relative paths in it start.")
+@click.option(
+    "--on", "revision", metavar="REVISION", help="The revision it was made on; a branch's commits to the branch."
+)
+@click.option("-m", "--message", default="", help="Told in the log.")
+@click.pass_obj
+def commit(session: Session, jsop: str | None, root: str, revision: str | None, message: str) -> None:
+    """Apply the change text JSOP, or the one on standard input, and print the new revision.
+
+    For example: hbasemk commit '+"/a":{"title":"x"} ^"/b/count":2 -"/c"'
+    """
+    from hbasemk.microkernel import MicroKernel
+
+    text = sys.stdin.read() if jsop is None else jsop
+    with session.open() as repository:
+        session.rows([[MicroKernel(repository).commit(root, text, revision, message)]], ["revision"])
+
+
+@click.command("nodes")
+@click.argument("path", default="/")
+@click.option(
+    "--at", "revision", metavar="REVISION", help="This revision, of trunk or a branch, instead of the newest."
+)
+@click.option("-d", "--depth", type=click.IntRange(min=0), default=1, show_default=True)
+@click.option("--offset", type=click.IntRange(min=0), default=0, help="Leave out so many children of PATH.")
+@click.option(
+    "-n", "--limit", type=click.IntRange(min=-1), default=-1, help="So many children of each node; -1 for all."
+)
+@click.option("--filter", "chosen", metavar="JSON", help='Such as {"properties":["*",":hash"],"nodes":["a*"]}.')
+@click.pass_obj
+def nodes(
+    session: Session, path: str, revision: str | None, depth: int, offset: int, limit: int, chosen: str | None
+) -> int:
+    """Print the tree at PATH as JSON. The exit code is 1 if there is none."""
+    from hbasemk.microkernel import MicroKernel
+
+    with session.open() as repository:
+        repository.refresh()
+        text = MicroKernel(repository).get_nodes(path, revision, depth, offset, limit, chosen)
+    if text is None:
+        click.echo(f"hbasemk: there is no node at {path}", err=True)
+        return 1
+    click.echo(text)
+    return 0
+
+
+@click.command("diff")
+@click.argument("before")
+@click.argument("after", required=False)
+@click.option("--path", default="/", metavar="PATH", help="Only this subtree.")
+@click.option("-d", "--depth", type=click.IntRange(min=-1), default=-1, help="Only so many levels below it.")
+@click.pass_obj
+def diff(session: Session, before: str, after: str | None, path: str, depth: int) -> int:
+    """Print, as JSOP, what makes revision BEFORE into AFTER (the newest without one). The exit code is 1 if they differ."""
+    from hbasemk.microkernel import MicroKernel
+
+    with session.open() as repository:
+        repository.refresh()
+        text = MicroKernel(repository).diff(before, after, path, depth)
+    if session.json:
+        click.echo(json.dumps({"diff": text}))
+    elif text:
+        click.echo(text)
+    return 1 if text else 0
+
+
+@click.command("branch")
+@click.argument("base", required=False)
+@click.option(
+    "--rebase", "rebased", metavar="REVISION", help="Move this branch to BASE (the newest without one) instead."
+)
+@click.option("--reset", "reset", nargs=2, metavar="REVISION TO", help="Take this branch back to an earlier revision.")
+@click.option(
+    "--sweep", type=click.FloatRange(min=0), metavar="SECONDS", help="Give up branches untouched for so long."
+)
+@click.pass_obj
+def branch(
+    session: Session, base: str | None, rebased: str | None, reset: tuple[str, str] | None, sweep: float | None
+) -> None:
+    """Begin a private branch on the trunk revision BASE, or on the newest, and print its revision.
+
+    Commit to it with `hbasemk commit --on REVISION`, each time on the revision that the last commit printed.
+    """
+    from hbasemk.microkernel import MicroKernel
+
+    if sum(one is not None for one in (rebased, reset, sweep)) > 1:
+        raise click.UsageError("--rebase, --reset and --sweep exclude each other")
+    with session.open() as repository:
+        repository.refresh()
+        kernel = MicroKernel(repository)
+        if sweep is not None:
+            session.rows(([root] for root in repository.sweep_branches(sweep)), ["branch"])
+            return
+        if rebased is not None:
+            made = kernel.rebase(rebased, base)
+        elif reset is not None:
+            made = kernel.reset(*reset)
+        else:
+            made = kernel.branch(base)
+        session.rows([[made]], ["revision"])
+
+
+@click.command("merge")
+@click.argument("revision")
+@click.option("-m", "--message", default="", help="Told in the log.")
+@click.pass_obj
+def merge(session: Session, revision: str, message: str) -> None:
+    """Merge the branch that stands at REVISION into trunk, as a whole or not at all."""
+    from hbasemk.microkernel import MicroKernel
+
+    with session.open() as repository:
+        session.rows([[MicroKernel(repository).merge(revision, message)]], ["revision"])
+
+
+@click.group("blob")
+def blob() -> None:
+    """Keep and read large contents."""
+
+
+@blob.command("put")
+@click.argument("file", type=click.File("rb"), default="-")
+@click.pass_obj
+def blob_put(session: Session, file: IO[bytes]) -> None:
+    """Keep the content of FILE, or of standard input, and print its id."""
+    with session.open() as repository:
+        session.rows([[repository.blobs.write(file).id]], ["blob"])  # type: ignore[arg-type]
+
+
+@blob.command("get")
+@click.argument("blob_id", metavar="ID")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path), required=False)
+@click.pass_obj
+def blob_get(session: Session, blob_id: str, file: Path | None) -> None:
+    """Write the content of the blob ID to FILE, or to standard output."""
+    with session.open() as repository:
+        pieces = repository.blobs.stream(blob_id)
+        if file is None:
+            for piece in pieces:
+                sys.stdout.buffer.write(piece)
+            sys.stdout.buffer.flush()
+            return
+        with file.open("wb") as target:
+            target.writelines(pieces)
+
+
+@click.command("watch")
+@click.argument("path", default="/")
+@click.option("-n", "--limit", type=click.IntRange(min=1), help="End after so many revisions.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="End when nothing has come for so long."
+)
+@click.pass_obj
+def watch(session: Session, path: str, limit: int | None, timeout: float | None) -> None:
+    """Show each revision that anyone commits to the subtree of PATH from now on."""
+    from hbasemk.connect import connect
+
+    with connect(session.url, create=False) as repository:
+        for shown, entry in enumerate(repository.watch(path, timeout), 1):
+            row = [entry.revision, moment(entry.time_ms), len(entry.changes), entry.message]
+            session.rows([row], ["revision", "time", "nodes", "message"])
+            sys.stdout.flush()
+            if shown == limit:
+                return
+
+
+COMMANDS = (commit, nodes, diff, branch, merge, watch)
+GROUPS = ((blob, (blob_put, blob_get)),)

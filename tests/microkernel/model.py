@@ -1,0 +1,201 @@
+"""A MicroKernel as simple as can be: whole trees in memory, and the table of what a change writes and relies on.
+
+It shares no code with the real one but the reader of JSOP.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import Any
+
+from hbasemk import jsop
+
+Tree = dict[str, tuple[int, dict[str, Any]]]
+"""Nodes by path: the number of the life, and the properties."""
+Column = tuple[str, str, str]
+
+_lives = itertools.count(1)
+
+
+class Refused(Exception):
+    """The change is wrong by itself."""
+
+
+class Conflict(Exception):
+    """Somebody else was first."""
+
+
+def parent(path: str) -> str:
+    return path.rpartition("/")[0] or "/"
+
+
+def name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def depth(path: str) -> int:
+    return path.rstrip("/").count("/")
+
+
+def below(tree: Tree, path: str) -> list[str]:
+    """The node and everything in its subtree."""
+    return [one for one in tree if one == path or one.startswith(path.rstrip("/") + "/")]
+
+
+def apply(base: Tree, told: list[jsop.Operation]) -> Tree:
+    """The tree after the operations; raises Refused."""
+    tree = {path: (life, dict(kept)) for path, (life, kept) in base.items()}
+
+    def begin(path: str, kept: dict[str, Any]) -> None:
+        above = parent(path)
+        if path in tree or above not in tree or name(path) in tree[above][1]:
+            raise Refused(path)
+        tree[path] = (next(_lives), kept)
+
+    def copy(source: str, target: str) -> None:
+        if source not in tree:
+            raise Refused(source)
+        for path in sorted(below(tree, source), key=depth):
+            begin(target + path[len(source) :], dict(tree[path][1]))
+
+    def remove(path: str) -> None:
+        for one in below(tree, path):
+            del tree[one]
+
+    for operation in told:
+        if isinstance(operation, jsop.AddNode):
+            for path, node in operation.node.walk(operation.path):
+                begin(path, dict(node.properties))
+        elif isinstance(operation, jsop.SetProperty):
+            if operation.path not in tree:
+                raise Refused(operation.path)
+            if operation.value is None:
+                tree[operation.path][1].pop(operation.name, None)
+            elif operation.path.rstrip("/") + "/" + operation.name in tree:
+                raise Refused(operation.path)
+            else:
+                tree[operation.path][1][operation.name] = operation.value
+        elif isinstance(operation, jsop.Remove):
+            above = parent(operation.path)
+            if operation.path != "/" and operation.path in tree:
+                remove(operation.path)
+            elif operation.path != "/" and above in tree and name(operation.path) in tree[above][1]:
+                del tree[above][1][name(operation.path)]
+            else:
+                raise Refused(operation.path)
+        elif isinstance(operation, jsop.Move):
+            if operation.source == "/" or (operation.target + "/").startswith(operation.source + "/"):
+                raise Refused(operation.source)
+            copy(operation.source, operation.target)
+            remove(operation.source)
+        elif isinstance(operation, jsop.Copy):
+            before = dict(tree)
+            copy_of = {path: before[path] for path in below(before, operation.source)}
+            if not copy_of:
+                raise Refused(operation.source)
+            for path in sorted(copy_of, key=depth):
+                begin(operation.target + path[len(operation.source.rstrip("/")) :].rstrip("/"), dict(copy_of[path][1]))
+        else:
+            raise TypeError(operation)
+    return tree
+
+
+@dataclass
+class Effect:
+    """What makes one tree another: nodes as they became (None: gone), and the columns written and relied on."""
+
+    nodes: dict[str, tuple[int, dict[str, Any]] | None] = field(default_factory=dict)
+    props: dict[str, dict[str, Any | None]] = field(default_factory=dict)
+    writes: set[Column] = field(default_factory=set)
+    relies: set[Column] = field(default_factory=set)
+
+
+def effect(before: Tree, after: Tree) -> Effect:
+    """The net effect between two trees, by the table of the protocol."""
+    found = Effect()
+    for path in before.keys() | after.keys():
+        old, new = before.get(path), after.get(path)
+        if old is not None and new is not None and old[0] == new[0]:
+            changed = {
+                key: new[1].get(key) for key in old[1].keys() | new[1].keys() if old[1].get(key) != new[1].get(key)
+            }
+            if changed:
+                found.props[path] = changed
+                columns = {("p", path, key) for key in changed}
+                found.writes |= columns | {("l", path, "")}
+                found.relies |= columns | {("d", path, "")}
+            continue
+        if old == new:
+            continue
+        found.nodes[path] = new
+        found.writes |= {("d", path, ""), ("l", path, "")}
+        if new is not None:
+            found.writes |= {("p", path, key) for key in new[1]}
+        found.relies.add(("l", path, ""))
+        above = parent(path)
+        kept = before.get(above), after.get(above)
+        if kept[0] is not None and kept[1] is not None and kept[0][0] == kept[1][0]:
+            found.writes |= {("c", above, name(path)), ("l", above, "")}
+            found.relies |= {("c", above, name(path)), ("d", above, "")}
+    return found
+
+
+def put_on(tree: Tree, change: Effect) -> Tree:
+    """A tree with an effect that does not conflict with what happened to it."""
+    result = dict(tree)
+    for path, node in change.nodes.items():
+        if node is None:
+            result.pop(path, None)
+        else:
+            result[path] = (node[0], dict(node[1]))
+    for path, changed in change.props.items():
+        life, kept = result[path]
+        kept = {key: value for key, value in {**kept, **changed}.items() if value is not None}
+        result[path] = (life, kept)
+    return result
+
+
+@dataclass
+class Line:
+    """A branch: its base's place in trunk, its trees."""
+
+    base: int
+    trees: list[Tree]
+    ids: list[str]
+
+
+class Model:
+    """Trunk as a list of trees with what each revision wrote, and the open branches."""
+
+    def __init__(self, head: str) -> None:
+        self.ids = [head]
+        self.trees: list[Tree] = [{"/": (0, {})}]
+        self.wrote: list[set[Column]] = [set()]
+
+    def plan(self, told: list[jsop.Operation], base: int) -> tuple[list[jsop.Operation], Effect] | None:
+        """The effect of a commit on a base, None if it has none; raises Refused and Conflict."""
+        while True:
+            change = effect(self.trees[base], apply(self.trees[base], told))
+            if not change.writes:
+                return None
+            if not self.conflicts(change, base):
+                return told, change
+            gone = [
+                one
+                for one in told
+                if isinstance(one, jsop.Remove) and one.path in self.trees[base] and one.path not in self.trees[-1]
+            ]
+            if not gone:
+                raise Conflict
+            told = [one for one in told if one not in gone]
+
+    def conflicts(self, change: Effect, base: int) -> bool:
+        """Whether trunk changed after a base what an effect relies on."""
+        return any(wrote & change.relies for wrote in self.wrote[base + 1 :])
+
+    def add(self, made: str, change: Effect) -> None:
+        """A revision joins trunk."""
+        self.ids.append(made)
+        self.trees.append(put_on(self.trees[-1], change))
+        self.wrote.append(change.writes)

@@ -1,0 +1,276 @@
+"""Two MicroKernels and a simple model, driven by the same random operations, give the same answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hbasemk import ConflictError, MicroKernel, MicroKernelError, jsop
+from hbasemk.store.abc import Store
+from tests.microkernel import model as simple
+from tests.microkernel.model import Conflict, Line, Model, Refused, Tree
+from tests.support.repositories import Instances
+
+STEPS = {"memory": 10_000, "sqlite": 2_000, "hbase": 300}
+LIFE = 400
+"""Steps on one repository; then a new one begins, so that the trees of the model stay few."""
+
+
+def shown(tree: Tree) -> dict[str, Any]:
+    """A tree of the model as JSON has it."""
+    return {
+        path: {key: json.loads(jsop.write_value(value)) for key, value in kept.items()}
+        for path, (_, kept) in tree.items()
+    }
+
+
+def flat(path: str, found: dict[str, Any], into: dict[str, Any]) -> dict[str, Any]:
+    """What get_nodes shows, by path."""
+    into[path] = {
+        key: value for key, value in found.items() if not isinstance(value, dict) and key != ":childNodeCount"
+    }
+    children = {key: value for key, value in found.items() if isinstance(value, dict)}
+    assert found[":childNodeCount"] == len(children)
+    for key, value in children.items():
+        flat(path.rstrip("/") + "/" + key, value, into)
+    return into
+
+
+class Walk:
+    """One life of a repository under random operations."""
+
+    def __init__(self, chance: random.Random, kernels: list[MicroKernel]) -> None:
+        self.chance = chance
+        self.kernels = kernels
+        self.model = Model(kernels[0].get_head_revision())
+        self.lines: list[Line] = []
+        self.counts: dict[str, int] = {}
+
+    @property
+    def kernel(self) -> MicroKernel:
+        kernel = self.chance.choice(self.kernels)
+        kernel.repository.refresh()
+        return kernel
+
+    def path(self, tree: Tree, *, new: bool = False) -> str:
+        """A path that is there more often than not, or one that is likely to be free."""
+        there = sorted(tree)
+        if new or self.chance.random() < 0.15:
+            above = self.chance.choice([one for one in there if one.count("/") < 4])
+            return above.rstrip("/") + "/" + self.chance.choice("abcd")
+        return self.chance.choice(there)
+
+    def operations(self, tree: Tree) -> list[jsop.Operation]:
+        """A few random operations on a tree."""
+        told: list[jsop.Operation] = []
+        for _ in range(self.chance.choice((1, 1, 1, 2, 3))):
+            kind = self.chance.choice(("add", "add", "add", "set", "set", "unset", "remove", "move", "copy"))
+            if kind == "add":
+                node = jsop.parse_node(
+                    self.chance.choice(("{}", '{"p":1}', '{"q":"x","c":{}}', '{"c":{"d":{"p":1.0}}}'))
+                )
+                told.append(jsop.AddNode(self.path(tree, new=True), node))
+            elif kind in ("set", "unset"):
+                value = (
+                    None
+                    if kind == "unset"
+                    else jsop.parse_value(self.chance.choice(("1", "2", "1.50", '"t"', "[1,2]", "true")))
+                )
+                told.append(jsop.SetProperty(self.path(tree), self.chance.choice("pqr"), value))
+            elif kind == "remove":
+                told.append(jsop.Remove(self.path(tree)))
+            else:
+                source, target = self.path(tree), self.path(tree, new=True)
+                told.append(jsop.Move(source, target) if kind == "move" else jsop.Copy(source, target))
+            try:
+                tree = simple.apply(tree, told[-1:])
+            except Refused:
+                break
+        return told if len(tree) < 60 else [jsop.Remove(self.chance.choice(sorted(tree)[1:]))]
+
+    def step(self) -> None:
+        """One random operation on both."""
+        kind = self.chance.choices(
+            ("commit", "older", "branch", "on branch", "merge", "rebase", "reset", "read", "diff", "bad"),
+            (20, 12, 3, 12, 4, 3, 2, 16, 8, 2),
+        )[0]
+        self.counts[kind] = self.counts.get(kind, 0) + 1
+        getattr(self, kind.replace(" ", "_"))()
+
+    # --- trunk -------------------------------------------------------------------------------------------
+
+    def commit(self) -> None:
+        self._commit(len(self.model.ids) - 1, explicit=self.chance.random() < 0.3)
+
+    def older(self) -> None:
+        self._commit(self.chance.randrange(max(0, len(self.model.ids) - 8), len(self.model.ids)), explicit=True)
+
+    def _commit(self, base: int, *, explicit: bool) -> None:
+        told = self.operations(self.model.trees[base])
+        kernel, revision = self.kernel, self.model.ids[base] if explicit else None
+        try:
+            plan = self.model.plan(told, base)
+        except Conflict:
+            with pytest.raises(ConflictError):
+                kernel.commit("", jsop.write(told), revision)
+            self.counts["conflict"] = self.counts.get("conflict", 0) + 1
+            return
+        except Refused:
+            with pytest.raises(MicroKernelError):
+                kernel.commit("", jsop.write(told), revision)
+            self.counts["refused"] = self.counts.get("refused", 0) + 1
+            return
+        made = kernel.commit("", jsop.write(told), revision)
+        if plan is None:
+            assert made == self.model.ids[-1]
+        else:
+            assert made not in self.model.ids
+            self.model.add(made, plan[1])
+
+    def bad(self) -> None:
+        for call in (
+            lambda: self.kernel.commit("", '+"/a":{', None),
+            lambda: self.kernel.commit("", '+"/a":{}', "ffff"),
+            lambda: self.kernel.get_nodes("/", "00000000000000f0"),
+            lambda: self.kernel.merge(self.model.ids[-1]),
+        ):
+            with pytest.raises(MicroKernelError):
+                call()
+
+    # --- branches ----------------------------------------------------------------------------------------
+
+    def branch(self) -> None:
+        base = self.chance.randrange(max(0, len(self.model.ids) - 4), len(self.model.ids))
+        made = self.kernel.branch(self.model.ids[base])
+        self.lines.append(Line(base, [self.model.trees[base]], [made]))
+
+    def on_branch(self) -> None:
+        if not self.lines:
+            return
+        line = self.chance.choice(self.lines)
+        told = self.operations(line.trees[-1])
+        try:
+            tree = simple.apply(line.trees[-1], told)
+        except Refused:
+            with pytest.raises(MicroKernelError):
+                self.kernel.commit("", jsop.write(told), line.ids[-1])
+            return
+        made = self.kernel.commit("", jsop.write(told), line.ids[-1])
+        if simple.effect(line.trees[-1], tree).writes:
+            line.trees.append(tree)
+            line.ids.append(made)
+        assert made == line.ids[-1]
+
+    def merge(self) -> None:
+        if not self.lines:
+            return
+        line = self.chance.choice(self.lines)
+        change = simple.effect(self.model.trees[line.base], line.trees[-1])
+        if self.model.conflicts(change, line.base):
+            with pytest.raises(ConflictError):
+                self.kernel.merge(line.ids[-1])
+            self.counts["conflict"] = self.counts.get("conflict", 0) + 1
+            return
+        made = self.kernel.merge(line.ids[-1])
+        if change.writes:
+            self.model.add(made, change)
+            self.lines.remove(line)
+        else:
+            assert made == self.model.ids[-1]
+
+    def rebase(self) -> None:
+        if not self.lines:
+            return
+        line = self.chance.choice(self.lines)
+        change = simple.effect(self.model.trees[line.base], line.trees[-1])
+        made = self.kernel.rebase(line.ids[-1])
+        if line.base == len(self.model.ids) - 1:
+            assert made == line.ids[-1]
+            return
+        found = flat("/", json.loads(self.kernel.get_nodes("/", made, 99) or ""), {})
+        if not self.model.conflicts(change, line.base):
+            line.base = len(self.model.ids) - 1
+            line.trees, line.ids = [simple.put_on(self.model.trees[-1], change)], [made]
+            assert found == shown(line.trees[-1])
+            return
+        # With conflicts: outside the markers it must be a tree, and trunk's where it is not the branch's.
+        self.lines.remove(line)
+        trunk, branch = shown(self.model.trees[-1]), shown(line.trees[-1])
+        for path, kept in found.items():
+            if "/:conflict" not in path:
+                assert path == "/" or path.rpartition("/")[0] in {"", *found}
+                for key, value in kept.items():
+                    assert value in (trunk.get(path, {}).get(key), branch.get(path, {}).get(key))
+
+    def reset(self) -> None:
+        if not self.lines:
+            return
+        line = self.chance.choice(self.lines)
+        at = self.chance.randrange(len(line.ids))
+        assert self.kernel.reset(line.ids[-1], line.ids[at]) == line.ids[at]
+        del line.ids[at + 1 :], line.trees[at + 1 :]
+
+    # --- reading -----------------------------------------------------------------------------------------
+
+    def _any(self) -> tuple[str, Tree]:
+        if self.lines and self.chance.random() < 0.4:
+            line = self.chance.choice(self.lines)
+            at = self.chance.randrange(len(line.ids))
+            return line.ids[at], line.trees[at]
+        at = self.chance.randrange(len(self.model.ids))
+        return self.model.ids[at], self.model.trees[at]
+
+    def read(self) -> None:
+        revision, tree = self._any()
+        kernel = self.kernel
+        text = kernel.get_nodes("/", revision, 99)
+        assert flat("/", json.loads(text or ""), {}) == shown(tree)
+        path = self.path(tree)
+        assert kernel.node_exists(path, revision) == (path in tree)
+        if path in tree:
+            children = sum(1 for one in tree if one != "/" and simple.parent(one) == path)
+            assert kernel.get_child_node_count(path, revision) == children
+        assert kernel.get_head_revision() == self.model.ids[-1]
+
+    def diff(self) -> None:
+        (one, before), (other, after) = self._any(), self._any()
+        told = jsop.parse(self.kernel.diff(one, other))
+        assert shown(simple.apply(before, told)) == shown(after)
+
+
+def test_random_operations_give_the_answers_of_the_model(
+    request: pytest.FixtureRequest, opened: Instances, new_store: Callable[[], Store]
+) -> None:
+    kind = request.node.callspec.params["new_store"]
+    steps = int(os.environ.get("HBASEMK_TEST_STEPS", STEPS[kind]))
+    seed = int(os.environ.get("HBASEMK_TEST_SEED", "20261121"))
+    print(f"repeat with HBASEMK_TEST_SEED={seed} HBASEMK_TEST_STEPS={steps}")
+    chance = random.Random(seed)
+    counts: dict[str, int] = {}
+    kernels = [MicroKernel(opened()) for _ in range(2)]
+    for begin in range(0, steps, LIFE):
+        if begin:
+            # An empty tree again: a life of its own on the same repository.
+            kernel = kernels[0]
+            kernel.repository.refresh()
+            names = [*json.loads(kernel.get_nodes("/", None, 0) or "")]
+            kernel.commit("", "".join(f'-"/{one}"' for one in names if one != ":childNodeCount"))
+        for kernel in kernels:
+            kernel.repository.refresh()
+        walk = Walk(chance, kernels)
+        for number in range(min(LIFE, steps - begin)):
+            try:
+                walk.step()
+            except BaseException:
+                print(f"step {begin + number}")
+                raise
+        for key, value in walk.counts.items():
+            counts[key] = counts.get(key, 0) + value
+    print(counts)
+    assert counts["conflict"] > steps / 100
+    assert counts["merge"] > steps / 100
