@@ -12,7 +12,7 @@ import click
 from hbasemk.cli.output import Session, moment
 
 
-@click.command("commit")
+@click.command("commit", context_settings={"ignore_unknown_options": True})
 @click.argument("jsop", required=False)
 @click.option("--path", "root", default="", metavar="PATH", help="Where relative paths in it start.")
 @click.option(

@@ -20,6 +20,7 @@ from hbasemk.errors import (
     InvalidPathError,
     InvalidRevisionError,
     InvalidValueError,
+    JsopError,
     StoreError,
 )
 
@@ -53,7 +54,7 @@ def code_of(error: HbasemkError) -> int:
     """The exit code that an error ends with."""
     if isinstance(error, (ConflictError, CommitUnknownError)):
         return CONFLICT
-    if isinstance(error, (InvalidPathError, InvalidValueError, InvalidRevisionError)):
+    if isinstance(error, (InvalidPathError, InvalidValueError, InvalidRevisionError, JsopError)):
         return USAGE
     if isinstance(error, FormatError):
         return NO

@@ -26,15 +26,17 @@ class Entry(NamedTuple):
 class NodeCache:
     """The last used nodes of trunk, in two generations: what is not used while one fills up is dropped.
 
-    ``entries`` bounds the number of nodes kept. Reading takes no lock: each step is one dictionary operation.
+    ``entries`` bounds the number of nodes kept. ``horizon`` is the position of the last revision that joined the sequence
+    before this cache was told of arrivals: what is read at an older one is not kept, because nobody could say whether it
+    still holds. Reading takes no lock: each step is one dictionary operation.
     """
 
-    def __init__(self, entries: int = DEFAULT_ENTRIES) -> None:
+    def __init__(self, entries: int = DEFAULT_ENTRIES, horizon: int = -1) -> None:
         self._half = max(1, entries // 2)
         self._young: dict[str, Entry] = {}
         self._old: dict[str, Entry] = {}
         self._touched: dict[str, int] = {}
-        self._horizon = -1
+        self._horizon = horizon
 
     def get(self, path: str, snapshot: Snapshot) -> Entry | None:
         """The entry that holds at the snapshot, if there is one."""

@@ -1,0 +1,112 @@
+"""The commands on the MicroKernel interface and branches."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+class Tool:
+    """The command line on one repository, as a process."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def __call__(self, *arguments: str, stdin: bytes = b"", code: int = 0) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "hbasemk", "--url", self.url, *arguments],
+            input=stdin,
+            capture_output=True,
+            check=False,
+        )
+        assert done.returncode == code, done.stderr.decode()
+        if code > 1:
+            assert done.stderr.decode().startswith(("hbasemk: ", "Usage: "))
+        return done.stdout.decode().strip()
+
+
+@pytest.fixture
+def tool(tmp_path: Path) -> Tool:
+    made = Tool(f"sqlite:///{tmp_path / 'content.db'}")
+    made("init")
+    return made
+
+
+def test_commit_nodes_diff_and_log(tool: Tool) -> None:
+    first = tool("commit", '+"/a":{"title":"x","b":{}}', "-m", "first")
+    second = tool("commit", "--path", "/a", stdin=b'^"title":1.10 -"b"')
+    assert json.loads(tool("nodes", "/a")) == {"title": 1.1, ":childNodeCount": 0}
+    assert '"title":1.10' in tool("nodes", "/a")
+    assert json.loads(tool("nodes", "/", "--at", first, "-d", "2"))["a"]["b"] == {":childNodeCount": 0}
+    assert tool("nodes", "/none", code=1) == ""
+    assert tool("diff", first, code=1).splitlines() == ['-"/a/b"', '^"/a/title":1.10']
+    assert tool("diff", second, second) == ""
+    assert "first" in tool("log")
+    tool("commit", '+"/a":{', code=2)
+    tool("commit", '-"/none"', code=1)
+    tool("diff", "zz", code=2)
+
+
+def test_branch_commit_rebase_reset_merge(tool: Tool) -> None:
+    tool("commit", '+"/a":{"n":1}')
+    root = tool("branch")
+    one = tool("commit", "--on", root, '^"/a/n":2')
+    two = tool("commit", "--on", one, '+"/a/x":{}')
+    assert tool("branch", "--reset", two, one) == one
+    tool("commit", '^"/a/n":3')
+    tool("merge", one, code=3)
+    rebased = tool("branch", "--rebase", one)
+    assert json.loads(tool("nodes", "/a/:conflict", "--at", rebased))["changeChangedProperty"]["n"] == 2
+    clean = tool("commit", "--on", rebased, '-"/a/:conflict" ^"/a/n":4')
+    merged = tool("merge", clean, "-m", "done")
+    assert tool("cat", "/a", "-p", "n") == "4"
+    assert merged in tool("log", "-n", "1")
+    assert tool("branch", "--sweep", "3600") == ""
+    assert len(tool("branch", "--sweep", "0").splitlines()) == 2
+    tool("branch", "--sweep", "1", "--rebase", clean, code=2)
+
+
+def test_blobs(tool: Tool, tmp_path: Path) -> None:
+    content = bytes(range(256)) * 5000
+    source, target = tmp_path / "in", tmp_path / "out"
+    source.write_bytes(content)
+    blob = tool("blob", "put", str(source))
+    assert tool("blob", "put", stdin=content) == blob
+    tool("blob", "get", blob, str(target))
+    assert target.read_bytes() == content
+    tool("blob", "get", "00" * 32, code=1)
+
+
+def test_watch(tool: Tool) -> None:
+    tool("commit", '+"/a":{}')
+    with subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "hbasemk",
+            "--url",
+            tool.url,
+            "--output",
+            "json",
+            "watch",
+            "/a",
+            "-n",
+            "1",
+            "--timeout",
+            "60",
+        ],
+        stdout=subprocess.PIPE,
+    ) as running:
+        number = 0
+        while running.poll() is None:
+            tool("commit", f'+"/b{number}":{{}}', "-m", "elsewhere")
+            tool("commit", f'+"/ab{number}":{{}}', "-m", "beside")
+            tool("commit", f'^"/a/n":{number}', "-m", "here")
+            number += 1
+        assert running.stdout is not None
+        (line,) = running.stdout.read().splitlines()
+    assert json.loads(line)["message"] == "here"
