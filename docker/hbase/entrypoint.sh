@@ -44,7 +44,7 @@ finish() {
 }
 trap 'finish 0' TERM INT
 
-(run_java "${HBASEMK_MASTER_HEAP:-1024}" org.apache.hadoop.hbase.master.HMaster start) &
+(run_java "${HBASEMK_MASTER_HEAP:-1536}" org.apache.hadoop.hbase.master.HMaster start) &
 pids[0]=$!
 start_thrift1
 start_thrift2
