@@ -44,8 +44,9 @@ def flat(path: str, found: dict[str, Any], into: dict[str, Any]) -> dict[str, An
 class Walk:
     """One life of a repository under random operations."""
 
-    def __init__(self, chance: random.Random, kernels: list[MicroKernel]) -> None:
+    def __init__(self, chance: random.Random, kernels: list[MicroKernel], opened: Instances) -> None:
         self.chance = chance
+        self.opened = opened
         self.kernels = kernels
         self.model = Model(kernels[0].get_head_revision())
         self.lines: list[Line] = []
@@ -96,8 +97,8 @@ class Walk:
     def step(self) -> None:
         """One random operation on both."""
         kind = self.chance.choices(
-            ("commit", "older", "branch", "on branch", "merge", "rebase", "reset", "read", "diff", "bad"),
-            (20, 12, 3, 12, 4, 3, 2, 16, 8, 2),
+            ("commit", "older", "branch", "on branch", "merge", "rebase", "reset", "read", "diff", "bad", "restart"),
+            (20, 12, 3, 12, 4, 3, 2, 16, 8, 2, 0.5),
         )[0]
         self.counts[kind] = self.counts.get(kind, 0) + 1
         getattr(self, kind.replace(" ", "_"))()
@@ -141,6 +142,12 @@ class Walk:
         ):
             with pytest.raises(MicroKernelError):
                 call()
+
+    def restart(self) -> None:
+        """One process ends, another begins: nothing but the store carries over."""
+        number = self.chance.randrange(len(self.kernels))
+        self.kernels[number].repository.close()
+        self.kernels[number] = MicroKernel(self.opened())
 
     # --- branches ----------------------------------------------------------------------------------------
 
@@ -262,7 +269,7 @@ def test_random_operations_give_the_answers_of_the_model(
             kernel.commit("", "".join(f'-"/{one}"' for one in names if one != ":childNodeCount"))
         for kernel in kernels:
             kernel.repository.refresh()
-        walk = Walk(chance, kernels)
+        walk = Walk(chance, kernels, opened)
         for number in range(min(LIFE, steps - begin)):
             try:
                 walk.step()
