@@ -39,6 +39,11 @@ def outcome_of(row: Row) -> Outcome:
     return Outcome.PENDING if flags else Outcome.ABSENT
 
 
+def _told(row: Row) -> list[RowChange]:
+    told = [cell for cell in row.cells if changes.is_chunk(cell.qualifier)]
+    return changes.decode(told) if told else []
+
+
 class Outcomes:
     """Asks for, decides and cleans up after revisions, for one instance."""
 
@@ -129,12 +134,18 @@ class Outcomes:
             found = self.of(which)
             if found is not Outcome.ABORTED:
                 return found
-        get = Get(schema.revision_key(which), families=(schema.DATA,))
-        row = again(self._runtime, lambda: self._store.read(schema.JOURNAL, [get]))[0]
+        row = self._row(which)
         if not any(cell.qualifier == schema.SWEPT[1] for cell in row.cells):
-            told = [cell for cell in row.cells if changes.is_chunk(cell.qualifier)]
-            self._sweep(which, changes.decode(told) if told else (), schema.SWEPT_IN_DOUBT)
+            self._sweep(which, _told(row), schema.SWEPT_IN_DOUBT)
         return Outcome.ABORTED
+
+    def sweep_again(self, which: int) -> None:
+        """Delete what a paused writer, or a gateway that held its request, brought after a sweep in doubt."""
+        self._sweep(which, _told(self._row(which)), schema.SWEPT_IN_DOUBT)
+
+    def _row(self, which: int) -> Row:
+        get = Get(schema.revision_key(which), families=(schema.DATA,))
+        return again(self._runtime, lambda: self._store.read(schema.JOURNAL, [get]))[0]
 
     # --- this instance's own loose ends -------------------------------------------------------------------
 

@@ -73,6 +73,7 @@ class Recovery:
                         break
                     swept = schema.SWEPT_IN_DOUBT
                 if swept == schema.SWEPT_IN_DOUBT:
+                    self._outcomes.sweep_again(which)
                     hidden.add(which)
             target = which
         if target == current.revision:
