@@ -129,13 +129,13 @@ class BranchError(RevisionError):
 class ConflictError(HbasemkError):
     """Another revision changed what this commit wrote or relied on; nothing of the commit remains.
 
-    ``path`` and ``column`` say where they met, ``revision`` is this commit's id and ``other`` the one it
-    lost to (both in text form).
+    ``path`` and ``column`` say where they met, ``revision`` is this commit's id (None for a serializable transaction
+    that only read) and ``other`` the one it lost to (both in text form).
     """
 
     path: str
     column: str
-    revision: str
+    revision: str | None
     other: str
 
 

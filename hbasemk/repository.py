@@ -23,7 +23,7 @@ from hbasemk.kernel.snapshot import Snapshot as Prefix
 from hbasemk.kernel.values import Value
 from hbasemk.store.abc import Store
 from hbasemk.system import SystemRuntime
-from hbasemk.transaction import Transaction
+from hbasemk.transaction import Isolation, Transaction
 
 if TYPE_CHECKING:
     from hbasemk.branches import Branch, Change, RepositoryBlobs
@@ -244,18 +244,27 @@ class Repository:
 
     # --- changing ----------------------------------------------------------------------------------------
 
-    def transaction(self, message: str = "", base: Snapshot | None = None) -> Transaction:
+    def transaction(
+        self, message: str = "", base: Snapshot | None = None, isolation: Isolation = "snapshot"
+    ) -> Transaction:
         """Changes on the head (or on ``base``) that are committed together when the ``with`` block ends.
 
         Whatever became visible after that snapshot and touches the same columns is a ConflictError; :meth:`run`
-        repeats instead. Polls first unless a poll has just been made.
+        repeats instead. Polls first unless a poll has just been made. With ``isolation="serializable"`` it also is when it
+        touches what was read through the transaction, see :class:`Transaction`.
         """
         instance = self.instance
         if base is None and not instance.journal.fresh(self._poll_interval * 2):
             instance.poll()
-        return Transaction(instance, instance.head() if base is None else base.prefix, message)
+        return Transaction(instance, instance.head() if base is None else base.prefix, message, isolation)
 
-    def run(self, change: Callable[[Transaction], T], message: str = "", patience: float | None = None) -> T:
+    def run(
+        self,
+        change: Callable[[Transaction], T],
+        message: str = "",
+        patience: float | None = None,
+        isolation: Isolation = "snapshot",
+    ) -> T:
         """Call ``change`` with a transaction, commit it, and repeat both after a conflict.
 
         It may be called many times, so its effects should be those on the transaction only. Returns what its last
@@ -265,7 +274,7 @@ class Repository:
         results: list[T] = []
 
         def attempt(prefix: Prefix) -> Source:
-            transaction = Transaction(instance, prefix, message)
+            transaction = Transaction(instance, prefix, message, isolation)
             results[:] = [change(transaction)]
             return transaction.source()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import TracebackType
+from typing import Literal, TypeAlias
 
 from hbasemk.errors import ClosedError, PropertyNotFoundError
 from hbasemk.kernel import changeset, paths, revision
@@ -19,9 +20,13 @@ from hbasemk.kernel.operations import (
     RemoveNode,
     SetProperty,
 )
+from hbasemk.kernel.reads import Reads
 from hbasemk.kernel.snapshot import Snapshot
 from hbasemk.kernel.staging import StagedNode, Staging
 from hbasemk.kernel.values import PropertyValue, Value, decode
+
+Isolation: TypeAlias = Literal["snapshot", "serializable"]
+"""``snapshot``: what is written must not have changed. ``serializable``: what is read neither."""
 
 
 class Transaction:
@@ -30,10 +35,17 @@ class Transaction:
     Changes are collected without a round trip and validated together when the transaction commits, or when it is
     first read from after them; an error then names the path and nothing is changed. A transaction belongs to one
     thread. Made by :meth:`Repository.transaction` and :meth:`Repository.run`.
+
+    With ``isolation="serializable"`` everything that is read through the transaction is relied on as what it writes is: a
+    node with all its properties, or its absence; a list of children as a whole. Transactions of that kind are
+    serializable among each other, those that only read included.
     """
 
-    def __init__(self, instance: Instance, snapshot: Snapshot, message: str) -> None:
+    def __init__(self, instance: Instance, snapshot: Snapshot, message: str, isolation: Isolation = "snapshot") -> None:
+        if isolation not in ("snapshot", "serializable"):
+            raise ValueError(f"there is no isolation {isolation!r}; it is 'snapshot' or 'serializable'")
         self._instance = instance
+        self._reads = Reads() if isolation == "serializable" else None
         self._snapshot = snapshot
         self._message = message
         self._operations: list[Operation] = []
@@ -121,9 +133,10 @@ class Transaction:
 
     def children(self, path: str) -> list[str]:
         """The names of a node's children with the changes so far; raises NodeNotFoundError."""
-        if self._look(path) is None:
+        names = self._stage().children(paths.check_path(path))
+        if names is None:
             raise self._instance.reader.missing(self._snapshot, path)
-        return self._stage().children(path)
+        return names
 
     def __getitem__(self, key: tuple[str, str]) -> Value:
         path, name = key
@@ -140,7 +153,7 @@ class Transaction:
 
     def _stage(self) -> Staging:
         if self._staging is None:
-            self._staging = Staging(self._instance.reader, self._snapshot)
+            self._staging = Staging(self._instance.reader, self._snapshot, self._reads)
         fresh = self._operations[self._staged :]
         self._staged = len(self._operations)
         if fresh:
@@ -157,7 +170,7 @@ class Transaction:
     def source(self) -> Source:
         """End the collecting: the operations as they are, or, if the transaction was read from, what they made."""
         self._done = True
-        if self._staging is None:
+        if self._staging is None and self._reads is None:
             return self._operations
         return self._build
 

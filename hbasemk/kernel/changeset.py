@@ -7,13 +7,14 @@ subtree meets every change in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from hbasemk.kernel import paths, schema, values
 from hbasemk.kernel.changes import ADDED, CHANGED, REMOVED, RowChange
 from hbasemk.kernel.node import NodeState
 from hbasemk.kernel.operations import AddNode, Increment, Operation, SetProperty
+from hbasemk.kernel.reads import Reads
 from hbasemk.kernel.staging import StagedNode, Staging
 from hbasemk.store.abc import Column, NewCell, Put
 
@@ -32,12 +33,13 @@ class RowPlan:
 class ChangeSet:
     """A whole commit: ``rows`` in the order in which they are written, ``changes`` for the journal row.
 
-    ``after`` holds the staged nodes, to tell the cache what they became.
+    ``after`` holds the staged nodes, to tell the cache what they became; ``reads`` what a serializable transaction read.
     """
 
     rows: list[RowPlan]
     changes: list[RowChange]
     after: list[StagedNode]
+    reads: Reads | None = None
 
     def puts(self, revision: int) -> list[Put]:
         """The cells at their revision, one put per row (step 6)."""
@@ -62,12 +64,12 @@ class ChangeSet:
         return found
 
 
-def build(staging: Staging, relied: Mapping[str, Iterable[Column]] | None = None) -> ChangeSet:
-    """The change set of a staging; ``relied`` adds columns by path that were read and must not change."""
-    return of_nodes(staging.staged(), relied)
+def build(staging: Staging) -> ChangeSet:
+    """The change set of a staging."""
+    return of_nodes(staging.staged(), staging.reads)
 
 
-def of_nodes(nodes: Iterable[StagedNode], relied: Mapping[str, Iterable[Column]] | None = None) -> ChangeSet:
+def of_nodes(nodes: Iterable[StagedNode], reads: Reads | None = None) -> ChangeSet:
     """The change set of nodes that differ from their base."""
     plans: list[RowPlan] = []
     told: list[RowChange] = []
@@ -79,15 +81,7 @@ def of_nodes(nodes: Iterable[StagedNode], relied: Mapping[str, Iterable[Column]]
         plans.append(plan)
         told.append(change)
         after.append(node)
-    if relied and plans:
-        known = {plan.path: plan for plan in plans}
-        for path, columns in relied.items():
-            found = known.get(path)
-            if found is None:
-                found = known[path] = RowPlan(path, CHANGED)
-                plans.append(found)
-            found.relied.update(dict.fromkeys(columns))
-    return ChangeSet(plans, told, after)
+    return ChangeSet(plans, told, after, reads)
 
 
 def _plan(node: StagedNode) -> tuple[RowPlan, RowChange]:

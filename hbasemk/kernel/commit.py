@@ -153,12 +153,13 @@ class Committer:
         what = schema.describe(loss.column)
         mine, other = revision.to_text(made), revision.to_text(loss.other)
         winner = other if loss.other != made else "another that came before it"
+        who = f"revision {mine}" if made else "a transaction that only read"
         return ConflictError(
-            f"revision {mine} lost to {winner} over {what} of {loss.path}; nothing of it remains. Read again and "
+            f"{who} lost to {winner} over {what} of {loss.path}; nothing of it remains. Read again and "
             "repeat the change, or use Repository.run, which does so.",
             path=loss.path,
             column=what,
-            revision=mine,
+            revision=mine if made else None,
             other=other,
         )
 
@@ -193,7 +194,11 @@ class Committer:
         else:
             made, plan = self._stage_and_create(snapshot, source, message)
         if not plan.changes:
-            return snapshot.revision
+            loss = self._read_back(0, snapshot, plan)
+            if loss is None:
+                return snapshot.revision
+            self.statistics.conflicts += 1
+            return 0, loss
         doubt = _Doubt()
         try:
             self._write(made, plan, doubt)
@@ -342,6 +347,7 @@ class Committer:
             )
 
     def _read_back(self, made: int, snapshot: Snapshot, plan: ChangeSet) -> Loss | None:
+        """Steps 7 to 9; ``made`` is 0 for a transaction that only read and therefore aborts nobody."""
         low = self._journal.low_bound_for(snapshot)
         gets = [
             Get(paths.key(row.path), columns=list(row.relied), since=low, versions=_versions_of(row.relied))
@@ -355,7 +361,28 @@ class Committer:
             while part:
                 rows = again(self._runtime, lambda part=part: self._store.read(schema.NODES, part))  # type: ignore[misc]
                 part = self._meet(made, snapshot, part, rows, met)
+        self._read_back_reads(made, snapshot, plan, low, met)
         return self._resolve(made, met) if met else None
+
+    def _read_back_reads(
+        self, made: int, snapshot: Snapshot, plan: ChangeSet, low: int, met: dict[int, tuple[str, Column]]
+    ) -> None:
+        """What a serializable transaction read: any version outside the snapshot, but those that only say "touched"."""
+        reads = plan.reads
+        if not reads:
+            return
+        gets = reads.gets(low)
+        size = self._store.batch_rows
+        for at in range(0, len(gets), size):
+            part = gets[at : at + size]
+            for row in again(self._runtime, lambda part=part: self._store.read(schema.NODES, part)):  # type: ignore[misc]
+                path = paths.path_of(row.key)
+                for cell in row.cells:
+                    column = (cell.family, cell.qualifier)
+                    version = cell.timestamp
+                    if version == made or not reads.depends_on(path, column) or self._journal.sees(snapshot, version):
+                        continue
+                    met.setdefault(version, (path, column))
 
     def _meet(
         self,
@@ -401,7 +428,7 @@ class Committer:
                 outcome = self._outcomes.bury_absent(other)
             if outcome is Outcome.PENDING and self._outcomes.recover_if_over(other):
                 outcome = self._outcomes.of(other)
-            if outcome is Outcome.PENDING and other > made:
+            if outcome is Outcome.PENDING and made and other > made:
                 outcome = self._outcomes.abort_other(other)
             if outcome is not Outcome.ABORTED:
                 return Loss(path, column, other, pending=outcome is Outcome.PENDING)

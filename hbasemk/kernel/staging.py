@@ -21,6 +21,7 @@ from hbasemk.kernel.operations import (
     SetProperty,
 )
 from hbasemk.kernel.reader import Reader
+from hbasemk.kernel.reads import Reads
 from hbasemk.kernel.snapshot import Snapshot
 
 
@@ -74,10 +75,14 @@ class StagedNode:
 
 
 class Staging:
-    """The overlay of one commit over one snapshot."""
+    """The overlay of one commit over one snapshot.
 
-    def __init__(self, reader: Reader, snapshot: Snapshot) -> None:
+    With ``reads`` it notes there what was read, by its callers and by operations whose effect depends on it.
+    """
+
+    def __init__(self, reader: Reader, snapshot: Snapshot, reads: Reads | None = None) -> None:
         self.snapshot = snapshot
+        self.reads = reads
         self._reader = reader
         self._nodes: dict[str, StagedNode] = {}
 
@@ -85,14 +90,27 @@ class Staging:
 
     def find(self, path: str) -> StagedNode | None:
         """The node at a path as it now is, None when there is none."""
+        self._note(path)
+        return self._find(path)
+
+    def _find(self, path: str) -> StagedNode | None:
         node = self._node(path)
         return node if node.exists else None
 
-    def children(self, path: str) -> list[str]:
-        """The names of a node's children as they now are, in the order of their UTF-8 bytes."""
-        node = self.find(path)
+    def _note(self, path: str) -> None:
+        if self.reads is not None:
+            self.reads.node(path)
+
+    def _note_list(self, path: str) -> None:
+        if self.reads is not None:
+            self.reads.children(path)
+
+    def children(self, path: str) -> list[str] | None:
+        """The names of a node's children as they now are, in the order of their UTF-8 bytes; None without a node."""
+        self._note_list(path)
+        node = self._find(path)
         if node is None:
-            return []
+            return None
         names = set() if node.fresh or node.base is None else set(self._reader.children(self.snapshot, path))
         for name, kid in node.kids.items():
             if kid.exists:
@@ -103,6 +121,12 @@ class Staging:
 
     def subtree(self, path: str) -> Iterator[StagedNode]:
         """The node and everything below it as they now are, parents before children."""
+        for node in self._below(path):
+            self._note(node.path)
+            self._note_list(node.path)
+            yield node
+
+    def _below(self, path: str) -> Iterator[StagedNode]:
         top = self._require(path)
         self._load_subtree(top)
         pending = [top]
@@ -145,7 +169,7 @@ class Staging:
         top.loaded = True
 
     def _require(self, path: str) -> StagedNode:
-        node = self.find(path)
+        node = self._find(path)
         if node is None:
             if self._nodes[path].base is not None:
                 raise NodeNotFoundError(
@@ -184,7 +208,13 @@ class Staging:
     def _set(self, operation: SetProperty) -> None:
         node = self._require(operation.path)
         paths.check_name(operation.name)
-        node.write(operation.name, None if operation.value is None else values.encode(operation.value))
+        self._write(node, operation.name, None if operation.value is None else values.encode(operation.value))
+
+    def _write(self, node: StagedNode, name: str, data: bytes | None) -> None:
+        node.write(name, data)
+        if name not in node.written:
+            # Nothing will be written because the snapshot has it so: that was a read.
+            self._note(node.path)
 
     def _add(self, operation: AddNode) -> None:
         node = self._begin(operation.path)
@@ -207,7 +237,7 @@ class Staging:
                 f"property {operation.name!r} of {operation.path} cannot be incremented by {operation.amount!r}",
                 path=operation.path,
             )
-        node.write(operation.name, values.encode(current + operation.amount))
+        self._write(node, operation.name, values.encode(current + operation.amount))
 
     def _begin(self, path: str) -> StagedNode:
         """Begin a node's life: its parent must exist, it must not."""
@@ -235,7 +265,10 @@ class Staging:
             raise InvalidChangeError("the root cannot be removed", path=path)
         paths.check_path(path)
         node = self._require(path)
-        for below in list(self.subtree(path)):
+        for below in list(self._below(path)):
+            if below.base is None:
+                # Added and removed again: all that remains is that it was not there.
+                self._note(below.path)
             below.exists = below.fresh = False
             below.written = {}
             below.children = {}

@@ -80,6 +80,16 @@ def test_a_commit_on_nodes_that_are_not_cached_reads_them_once(counted: Counted)
     other.close()
 
 
+def test_a_serializable_commit_reads_back_what_it_read_in_one_more_call(counted: Counted) -> None:
+    with counted.repository.transaction(base=counted.repository.head, isolation="serializable") as tx:
+        assert [tx.get(f"/a/{number}", "n") for number in range(20)] == list(range(20))
+        tx.set("/a", "p", 1)
+    assert counted.store.take() == {CREATE: 2, WRITE: 1, READ: 2}
+    with counted.repository.transaction(base=counted.repository.head, isolation="serializable") as tx:
+        tx.get("/a", "n")
+    assert counted.store.take() == {READ: 1}
+
+
 def test_a_transaction_polls_once_unless_a_poll_is_fresh(counted: Counted) -> None:
     with counted.repository.transaction() as tx:
         tx.set("/a", "p", 1)
