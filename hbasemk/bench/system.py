@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, TypeAlias
 
 Properties: TypeAlias = Mapping[str, "int | str"]
@@ -19,6 +19,9 @@ class System(ABC):
 
     name: ClassVar[str]
     """As it stands in the tables."""
+
+    notices: ClassVar[bool] = False
+    """Whether what others commit shows after a while without :meth:`refresh`."""
 
     retries: int = 0
     """How often a change of this connection had to be done again."""
@@ -84,6 +87,17 @@ class System(ABC):
     def branch_and_merge(self, nodes: Sequence[tuple[str, Properties]], commits: int) -> None:
         """Add the nodes in so many commits on a private branch, and merge it."""
         raise NotImplementedError
+
+    def age(self, path: str, name: str, commits: int, stop: Callable[[], bool]) -> int:
+        """Give a node's property a history of so many commits; how many were made before ``stop`` said to.
+
+        A system that can bring the same history about faster than by committing overrides it.
+        """
+        for number in range(commits):
+            if stop():
+                return number
+            self.set(path, name, number)
+        return commits
 
     @abstractmethod
     def size(self) -> int:

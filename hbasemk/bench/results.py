@@ -1,0 +1,107 @@
+"""What a run found: one line a measurement, and the environment it was found in."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, TextIO
+
+from hbasemk.errors import InvalidValueError
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One measurement of one system.
+
+    ``unit`` is ``s`` (of one operation), ``1/s``, ``B``, or what is counted; ``median`` is None when the system could not do
+    it, and ``note`` says why. ``p25`` and ``p75`` tell the spread, ``low`` is the least, ``samples`` their number.
+    """
+
+    store: str
+    scenario: str
+    operation: str
+    system: str
+    name: str
+    role: str
+    unit: str
+    samples: int = 0
+    median: float | None = None
+    p25: float | None = None
+    p75: float | None = None
+    low: float | None = None
+    note: str = ""
+    failed: bool = False
+
+    @property
+    def better(self) -> str:
+        """``more`` or ``less``."""
+        return "more" if self.unit == "1/s" else "less"
+
+
+@dataclass(slots=True)
+class Run:
+    """The results of one run on one store."""
+
+    run: str
+    store: str
+    environment: dict[str, Any]
+    results: list[Result] = field(default_factory=list)
+
+    def find(self, scenario: str, operation: str, system: str) -> Result | None:
+        """One measurement that was made."""
+        for result in self.results:
+            if (result.scenario, result.operation, result.system) == (scenario, operation, system):
+                return result
+        return None
+
+    def groups(self) -> Iterator[tuple[str, str, list[Result]]]:
+        """Scenario, operation, and the results of all systems, in the order in which they were found."""
+        grouped: dict[tuple[str, str], list[Result]] = {}
+        for result in self.results:
+            grouped.setdefault((result.scenario, result.operation), []).append(result)
+        for (scenario, operation), found in grouped.items():
+            yield scenario, operation, found
+
+
+def spread(samples: Sequence[float]) -> dict[str, Any]:
+    """Median, quartiles and least of samples, as the fields of a result."""
+    if len(samples) > 1:
+        p25, _, p75 = statistics.quantiles(samples, n=4, method="inclusive")
+    else:
+        p25 = p75 = samples[0]
+    return {
+        "samples": len(samples),
+        "median": statistics.median(samples),
+        "p25": p25,
+        "p75": p75,
+        "low": min(samples),
+    }
+
+
+def write(run: Run, out: TextIO) -> None:
+    """One JSON object a line: the run with its environment, then its results."""
+    head = {"kind": "run", "run": run.run, "store": run.store, "environment": run.environment}
+    out.write(json.dumps(head) + "\n")
+    for result in run.results:
+        out.write(json.dumps({"kind": "result", "run": run.run, **asdict(result)}) + "\n")
+
+
+def read(files: Iterable[Path]) -> list[Run]:
+    """The runs in files of JSON lines; raises InvalidValueError for a line that is none of ours."""
+    names = {one.name for one in fields(Result)}
+    runs: dict[str, Run] = {}
+    for file in files:
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+            try:
+                found = json.loads(line)
+                if found["kind"] == "run":
+                    runs[found["run"]] = Run(found["run"], found["store"], found["environment"])
+                else:
+                    given = {name: value for name, value in found.items() if name in names}
+                    runs[found["run"]].results.append(Result(**given))
+            except (ValueError, KeyError, TypeError) as error:
+                raise InvalidValueError(f"{file}, line {number} is no result of a benchmark ({error!r})") from error
+    return list(runs.values())

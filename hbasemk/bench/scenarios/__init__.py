@@ -1,0 +1,19 @@
+"""What is measured, by name. Each scenario is a function of a harness."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from hbasemk.bench.harness import Harness
+from hbasemk.bench.scenarios import reading, writing
+
+SCENARIOS: Final[dict[str, Callable[[Harness], None]]] = {
+    "set": writing.set_property,
+    "add": writing.add_nodes,
+    "read": reading.read_nodes,
+    "children": reading.list_children,
+    "subtree": reading.read_subtree,
+    "branch": writing.branch,
+    "load": writing.bulk_load,
+}
