@@ -63,6 +63,7 @@ class _Hbasemk(System):
 
     def add(self, nodes: Sequence[tuple[str, Properties]]) -> None:
         """One commit."""
+
         def change(tx: Transaction) -> None:
             for path, properties in nodes:
                 tx.add(path, properties)
