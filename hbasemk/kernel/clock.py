@@ -46,11 +46,11 @@ class IdClock:
         with self._lock:
             if not self._lease.held:
                 self._lease.claim()
-                self._ms = max(self._ms, self._lease.start - 1)
             made = self._candidate(max(above, self._seen), branch)
+            # First: a clock that is ahead must take no time from anybody, not even in the lease.
+            self._check_not_ahead(made)
             if revision.ms_of(made) >= self._lease.end:
                 self._lease.renew(revision.ms_of(made))
-            self._check_not_ahead(made)
             ms, counter = revision.ms_of(made), revision.counter_of(made)
             if ms > self._ms:
                 self._counters = [-1, revision.BRANCH_BIT - 1]
@@ -72,10 +72,15 @@ class IdClock:
         return made
 
     def _check_not_ahead(self, made: int) -> None:
-        allowed = self._settings.max_clock_skew_ms
-        server = self._lease.server.at_least(self._runtime.monotonic())
-        if revision.ms_of(made) + self._settings.epoch_ms - server > allowed:
-            raise self._skew(made, server, "ahead of")
+        if self._ahead(made) > self._settings.max_clock_skew_ms:
+            # Perhaps only what was measured is old: the monotonic clock of a machine that slept stood still.
+            self._lease.measure()
+            if self._ahead(made) > self._settings.max_clock_skew_ms:
+                raise self._skew(made, self._lease.server.at_least(self._runtime.monotonic()), "ahead of")
+
+    def _ahead(self, made: int) -> float:
+        """By how many ms an id may be ahead of the store's clock, at most."""
+        return revision.ms_of(made) + self._settings.epoch_ms - self._lease.server.at_least(self._runtime.monotonic())
 
     def acknowledged(self, made: int) -> bool:
         """Whether the journal row of ``made``, acknowledged right now, was created in time (protocol, section 2).

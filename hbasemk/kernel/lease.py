@@ -19,6 +19,8 @@ from hbasemk.kernel.settings import Settings
 from hbasemk.store.abc import Get, NewCell, Put, Row, Store
 
 PROBES_PER_READ: Final = 16
+FRESH: Final = 30.0
+"""Seconds for which a measurement of the store's clock is good enough to call another's lease over."""
 _HEAD: Final = struct.Struct(">QQ16s")
 
 
@@ -60,7 +62,7 @@ class ServerClock:
         self._store = store
         self._runtime = runtime
         self._low = self._high = 0.0
-        self.measured = False
+        self._measured_at = float("-inf")
 
     def measure(self, row: bytes) -> None:
         """Write a cell with the server's time and read it back: two round trips."""
@@ -74,7 +76,11 @@ class ServerClock:
         server = answer.cells[0].timestamp
         self._low = server - after * 1000
         self._high = server + 1 - before * 1000
-        self.measured = True
+        self._measured_at = after
+
+    def fresh(self, seconds: float = float("inf")) -> bool:
+        """Whether it was measured within the last ``seconds`` (without an argument: at all)."""
+        return self._runtime.monotonic() - self._measured_at < seconds
 
     def at_least(self, monotonic: float) -> float:
         """The lowest time, in ms since 1970, that the server's clock can have shown at ``monotonic``."""
@@ -113,9 +119,8 @@ class Lease:
         return self._record.end if self._record else 0
 
     def due(self) -> bool:
-        """Whether a third of the lease is used up, so that it is time to renew."""
-        left = self.end - self._id_time()
-        return self.held and left < self._settings.lease_ms * 2 / 3
+        """Whether a third of the lease is used up, so that it is time to renew. Our own wall clock has no say in it."""
+        return self.held and self.end - self._id_time() < self._settings.lease_ms * 2 / 3
 
     def claim(self) -> None:
         """Take a machine id: the one preferred by the MAC, or the next that is free or whose lease is over.
@@ -126,7 +131,7 @@ class Lease:
             if self._record is not None:
                 return
             preferred, holder = self._runtime.identity()
-            again(self._runtime, lambda: self.server.measure(schema.machine_key(preferred)))
+            self.measure()
             for first in range(0, revision.MAX_MACHINE + 1, PROBES_PER_READ):
                 machines = [(preferred + first + n) & revision.MAX_MACHINE for n in range(PROBES_PER_READ)]
                 gets = [Get(schema.machine_key(machine), columns=(schema.LEASE,)) for machine in machines]
@@ -140,19 +145,27 @@ class Lease:
             )
 
     def renew(self, until: int = 0) -> None:
-        """Extend the lease, at least past the id time ``until``; raises LeaseLostError if another took it over."""
+        """Extend the lease, at least past the id time ``until``; raises LeaseLostError if another took it over.
+
+        After a StoreError the lease is as it was, or longer; the next renewal finds out.
+        """
         with self._lock:
             record = self._record
             if record is None:
                 raise self._lost()
             self.measure()
             end = max(self._id_time(), until, record.start) + self._settings.lease_ms
-            if not self._write(self.machine, record, LeaseRecord(record.start, end, record.nonce, record.holder)):
-                raise self._lost()
+            wanted = LeaseRecord(record.start, end, record.nonce, record.holder)
+            if not self._write(self.machine, record, wanted):
+                # Perhaps only because an earlier renewal arrived and its reply did not.
+                found = self._read(self.machine)
+                if found is None or found.nonce != record.nonce or not self._write(self.machine, found, wanted):
+                    raise self._lost()
 
     def measure(self) -> None:
-        """Measure the store's clock again."""
-        again(self._runtime, lambda: self.server.measure(schema.machine_key(self.machine)))
+        """Measure the store's clock again. Two round trips."""
+        machine = self.machine if self.held else self._runtime.identity()[0]
+        again(self._runtime, lambda: self.server.measure(schema.machine_key(machine)))
 
     def release(self, issued: int) -> None:
         """Give the machine id back, for closing; ``issued`` is the highest ms of which ids were issued."""
@@ -170,26 +183,30 @@ class Lease:
         self._record = None
 
     def is_over(self, writer: int) -> bool:
-        """Whether the lease under which the revision ``writer`` was issued has ended. One round trip."""
-        machine = revision.machine_of(writer)
-        row = self._store.read(schema.CLUSTER, [Get(schema.machine_key(machine), columns=(schema.LEASE,))])[0]
-        record = record_of(row)
-        return record is None or record.start > revision.ms_of(writer) or self._is_over(record)
+        """Whether the lease under which the revision ``writer`` was issued has ended. One round trip, and two more
+        where the store's clock was not measured lately: only by that may anyone end what another began.
+        """
+        record = self._read(revision.machine_of(writer))
+        if record is None or record.start > revision.ms_of(writer):
+            return True
+        if not self.server.fresh(FRESH):
+            self.measure()
+        return self._is_over(record)
 
     def _id_time(self) -> int:
-        return self._runtime.now_ms() - self._settings.epoch_ms
+        """The id time that the store's clock shows now, at least; it must have been measured."""
+        return int(self.server.at_least(self._runtime.monotonic())) - self._settings.epoch_ms
 
     def _is_over(self, record: LeaseRecord) -> bool:
-        # Judged by the server's clock where it is known; the holder's own may be behind it by the allowed skew.
-        now = self._id_time()
-        if self.server.measured:
-            now = int(self.server.at_least(self._runtime.monotonic())) - self._settings.epoch_ms
-        return record.end + self._settings.max_clock_skew_ms <= now
+        # The holder's own clock may be behind the store's by the allowed skew.
+        return record.end + self._settings.max_clock_skew_ms <= self._id_time()
 
     def _take(self, machine: int, found: LeaseRecord | None, holder: str) -> bool:
-        start = max(self._id_time(), found.end if found else 0)
+        # Our own clock may lag, but one that is ahead takes no time from anybody.
+        now = self._id_time()
+        start = max(min(now, self._runtime.now_ms() - self._settings.epoch_ms), found.end if found else 0)
         nonce = self._runtime.random.getrandbits(128).to_bytes(16, "big")
-        wanted = LeaseRecord(start, start + self._settings.lease_ms, nonce, holder)
+        wanted = LeaseRecord(start, max(start, now) + self._settings.lease_ms, nonce, holder)
         return self._write(machine, found, wanted)
 
     def _write(self, machine: int, found: LeaseRecord | None, wanted: LeaseRecord) -> bool:
@@ -206,8 +223,11 @@ class Lease:
         if again(self._runtime, lambda: self._store.check_and_write(schema.CLUSTER, schema.LEASE, expected, put)):
             return True
         # After a lost reply the second attempt finds the first one's value.
-        get = Get(row, columns=(schema.LEASE,))
-        return record_of(again(self._runtime, lambda: self._store.read(schema.CLUSTER, [get]))[0]) == wanted
+        return self._read(machine) == wanted
+
+    def _read(self, machine: int) -> LeaseRecord | None:
+        get = Get(schema.machine_key(machine), columns=(schema.LEASE,))
+        return record_of(again(self._runtime, lambda: self._store.read(schema.CLUSTER, [get]))[0])
 
     def _lost(self) -> LeaseLostError:
         self._record = None

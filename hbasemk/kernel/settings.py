@@ -90,7 +90,7 @@ def create(store: Store, runtime: Runtime, wanted: Settings) -> tuple[Settings, 
             epoch_ms=wanted.epoch_ms,
             max_clock_skew_ms=wanted.max_clock_skew_ms,
             lease_ms=wanted.lease_ms,
-            root_revision=revision.pack(runtime.now_ms() - wanted.epoch_ms, 0, 0),
+            root_revision=revision.pack(_store_ms(store, runtime) - wanted.epoch_ms, 0, 0),
         )
         put = Put(schema.SETTINGS_ROW, [NewCell(*schema.SETTINGS, made.encode())])
         again(runtime, lambda: store.check_and_write(schema.CLUSTER, schema.SETTINGS, None, put))
@@ -100,6 +100,17 @@ def create(store: Store, runtime: Runtime, wanted: Settings) -> tuple[Settings, 
     if watermark is None:
         watermark = _complete(store, runtime, settings)
     return settings, watermark
+
+
+def _store_ms(store: Store, runtime: Runtime) -> int:
+    """The store's time in ms since 1970: every later id is greater than the first, so no wrong clock may make that."""
+    put = Put(schema.SETTINGS_ROW, [NewCell(*schema.CLOCK, schema.YES)])
+    again(runtime, lambda: store.write(schema.CLUSTER, [put], durable=False))
+    get = Get(schema.SETTINGS_ROW, columns=(schema.CLOCK,))
+    row = again(runtime, lambda: store.read(schema.CLUSTER, [get]))[0]
+    if not row.cells:
+        raise StoreUnusableError(f"the clock cell written to {store.location} cannot be read back")
+    return row.cells[0].timestamp
 
 
 def _complete(store: Store, runtime: Runtime, settings: Settings) -> Watermark:

@@ -198,7 +198,7 @@ def test_the_runtime_of_this_machine_has_a_stable_identity() -> None:
 
 def test_a_slow_measurement_of_the_stores_clock_is_not_taken_for_a_wrong_clock(world: World) -> None:
     class Slow(MemoryStore):
-        slow = True
+        slow = False
 
         def write(self, table, puts, *, durable=True):  # type: ignore[no-untyped-def]
             if table == schema.CLUSTER and self.slow:
@@ -208,6 +208,7 @@ def test_a_slow_measurement_of_the_stores_clock_is_not_taken_for_a_wrong_clock(w
 
     store = Slow(world.clock)
     instance = open_instance(store, world, Settings(max_clock_skew_ms=100), mac=5)
+    store.slow = True
     add(instance, "/a")
     add(instance, "/b")
     assert instance.statistics.too_slow == 1
