@@ -66,25 +66,21 @@ class Harness:
 
     # --- trees ---------------------------------------------------------------------------------------------
 
-    def tree(self, name: str, *, several: bool = False) -> list[Contender]:
+    def tree(self, name: str, where: Callable[[Entry], bool] = lambda entry: entry.alone) -> list[Contender]:
         """Each system's tree of this name, made and empty when it is first asked for.
 
-        ``several``: for scenarios of several processes; else those in one.
+        ``where`` chooses the systems: by itself those that are worth a comparison in one process.
         """
         made = self._trees.get(name)
         if made is None:
             made = self._trees[name] = []
             for entry in self.entries:
-                if entry.several if several else entry.alone:
+                if where(entry):
                     try:
-                        made.append(Contender(entry, entry.load().create(self._place_of(name, entry))))
+                        made.append(Contender(entry, entry.load().create(self.place_of(name, entry))))
                     except Exception as error:  # whatever it is, the others go on
                         self.failed(entry, f"creating the tree {name!r}", error)
         return list(made)
-
-    def alone(self, name: str, *roles: str) -> list[Contender]:
-        """As :meth:`tree`, for systems of these roles only."""
-        return [contender for contender in self.tree(name) if contender.entry.role in roles]
 
     def drop(self, name: str) -> None:
         """Remove the trees of this name."""
@@ -94,7 +90,13 @@ class Harness:
             except Exception as error:
                 self.failed(contender.entry, f"closing the tree {name!r}", error)
 
-    def _place_of(self, name: str, entry: Entry) -> str:
+    @property
+    def server(self) -> str:
+        """``host:port`` of the HBase."""
+        return self._place.partition("/")[0]
+
+    def place_of(self, name: str, entry: Entry) -> str:
+        """Where a system's tree of a name is made."""
         if entry.store == "hbase":
             return f"{self._place}{self._made}_{name}_{entry.key}_"
         if self._folder is None:
@@ -172,7 +174,11 @@ class Harness:
 
     def add(self, contender: Contender, operation: str, unit: str, samples: Sequence[float], note: str = "") -> None:
         """Take a measurement made in another way."""
-        self._take(contender.entry, operation, unit=unit, note=note, **spread(samples))
+        self.note(contender.entry, operation, unit, samples, note)
+
+    def note(self, entry: Entry, operation: str, unit: str, samples: Sequence[float], note: str = "") -> None:
+        """The same for a system that has no tree here."""
+        self._take(entry, operation, unit=unit, note=note, **spread(samples))
 
     def missing(self, entry: Entry, operation: str, note: str) -> None:
         """Say why there is no measurement."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from hbasemk.errors import StoreUnknownError
@@ -96,22 +97,75 @@ class WrappedStore(Store):
         self.inner.close()
 
 
+@dataclass
+class Traffic:
+    """What went to a store and came from it: rows, cells (each version of a column is one) and their bytes.
+
+    A cell's bytes are those of its qualifier, its value and 8 for the timestamp; a row's key counts once.
+    """
+
+    calls: int = 0
+    rows_read: int = 0
+    cells_read: int = 0
+    bytes_read: int = 0
+    rows_written: int = 0
+    cells_written: int = 0
+    bytes_written: int = 0
+
+
 class CountingStore(WrappedStore):
-    """Counts round trips by method and table."""
+    """Counts round trips by method and table, and what they carry."""
 
     def __init__(self, inner: Store) -> None:
         super().__init__(inner)
         self.calls: list[Call] = []
+        self._traffic = Traffic()
 
     def around(self, call: Call, do: Callable[[], T]) -> T:
         """Count, then make the call."""
         self.calls.append(call)
-        return do()
+        self._traffic.calls += 1
+        result = do()
+        if isinstance(result, list):
+            self._came(result)
+        return result
+
+    def _came(self, rows: Sequence[Row]) -> None:
+        traffic = self._traffic
+        for key, cells in rows:
+            if cells:
+                traffic.rows_read += 1
+                traffic.cells_read += len(cells)
+                traffic.bytes_read += len(key) + sum(8 + len(cell.qualifier) + len(cell.value) for cell in cells)
+
+    def _goes(self, puts: Sequence[Put]) -> None:
+        traffic = self._traffic
+        for key, cells in puts:
+            traffic.rows_written += 1
+            traffic.cells_written += len(cells)
+            traffic.bytes_written += len(key) + sum(8 + len(cell.qualifier) + len(cell.value) for cell in cells)
+
+    def write(self, table: str, puts: Sequence[Put], *, durable: bool = True) -> None:
+        """Counted."""
+        self._goes(puts)
+        super().write(table, puts, durable=durable)
+
+    def check_and_write(
+        self, table: str, column: Column, expected: bytes | None, put: Put, *, durable: bool = True
+    ) -> bool:
+        """Counted, whether it is applied or not."""
+        self._goes((put,))
+        return super().check_and_write(table, column, expected, put, durable=durable)
 
     def take(self) -> Counter[tuple[str, str]]:
         """How many calls of each kind there were since the last time this was asked."""
         calls, self.calls = self.calls, []
         return Counter((call.method, call.table) for call in calls)
+
+    def traffic(self) -> Traffic:
+        """What was carried since the last time this was asked; deletes count as calls only."""
+        found, self._traffic = self._traffic, Traffic()
+        return found
 
 
 class FaultyStore(WrappedStore):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from hbasemk.bench.harness import Harness
-from hbasemk.bench.scenarios import reading, writing
+from hbasemk.bench.scenarios import footprint, history, reading, several, writing
 
 SCENARIOS: Final[dict[str, Callable[[Harness], None]]] = {
     "set": writing.set_property,
@@ -16,4 +16,11 @@ SCENARIOS: Final[dict[str, Callable[[Harness], None]]] = {
     "subtree": reading.read_subtree,
     "branch": writing.branch,
     "load": writing.bulk_load,
+    "history": history.read_history,
+    "startup": history.start_up,
+    "processes": several.processes,
+    "seen": several.seen,
+    "bytes": footprint.bytes_moved,
+    "idle": footprint.idle,
+    "memory": footprint.memory,
 }

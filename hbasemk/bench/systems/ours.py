@@ -16,6 +16,7 @@ from hbasemk.connect import open_store
 from hbasemk.errors import NodeNotFoundError
 from hbasemk.kernel import changes, paths, schema, values
 from hbasemk.kernel.changes import CHANGED, RowChange
+from hbasemk.kernel.instance import ADVANCE_AFTER
 from hbasemk.repository import DEFAULT_POLL_INTERVAL, Repository
 from hbasemk.store.abc import NewCell, Put, Scan, Store, scan_all
 from hbasemk.transaction import Transaction
@@ -161,6 +162,9 @@ class _Hbasemk(System):
             instance.store.write(schema.NODES, [Put(paths.key(path), cells)])
             instance.store.write(schema.JOURNAL, journal)
             number += len(journal)
+        if number < ADVANCE_AFTER:
+            instance.poll()
+            return number
         # The watermark follows when the allowed clock skew is over.
         patience = time.monotonic() + 3 * instance.settings.max_clock_skew_ms / 1000
         while instance.journal.low_bound <= made and time.monotonic() < patience:

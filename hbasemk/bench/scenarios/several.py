@@ -1,0 +1,188 @@
+"""Scenarios of several processes: commits at once on nodes of their own, on a shared one, below one parent; and how soon one
+process sees what another has committed.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from hbasemk.bench.harness import Contender, Harness
+from hbasemk.bench.registry import Entry
+from hbasemk.bench.scenarios.nodes import powers, properties
+from hbasemk.bench.system import Properties
+from hbasemk.bench.workers import Gate
+
+OWN: Final = 10
+"""Nodes of each process."""
+KINDS: Final = {
+    "disjoint": "on disjoint nodes",
+    "shared": "with 10 % on a shared node",
+    "siblings": "adding children below one parent",
+}
+PAUSE: Final = 0.03
+"""Seconds between two commits that another process waits for, if it asks all the time."""
+SLOW_PAUSE: Final = 0.31
+"""The same if it waits to be told; no multiple of a polling interval."""
+LOOK: Final = 0.0002
+"""Seconds between two looks of the one who waits."""
+GIVE_UP: Final = 10.0
+
+
+def processes(harness: Harness) -> None:
+    """1, 2, 4 … processes that commit at once; commits a second of all together, and what had to be done again."""
+    sizes = harness.sizes
+    contenders = harness.tree("several", lambda entry: entry.several)
+    for kind, words in KINDS.items():
+        rates: dict[tuple[int, int], list[float]] = {}
+        retries: dict[tuple[int, int], list[float]] = {}
+        active = list(range(len(contenders)))
+        for turn in range(sizes.rounds):
+            for count in powers(sizes.processes):
+                for number in active[turn % max(1, len(active)) :] + active[: turn % max(1, len(active))]:
+                    contender = contenders[number]
+                    try:
+                        rate, again = _round(harness, contender, kind, count, turn)
+                    except Exception as error:
+                        active.remove(number)
+                        harness.failed(contender.entry, f"{count} processes {words}", error)
+                        continue
+                    rates.setdefault((count, number), []).append(rate)
+                    retries.setdefault((count, number), []).append(again)
+        for count in powers(sizes.processes):
+            for number, contender in enumerate(contenders):
+                if (count, number) in rates:
+                    label = operation(kind, count)
+                    harness.add(contender, label, "1/s", rates[count, number])
+                    harness.add(contender, f"{label}: retries", "retries", retries[count, number])
+
+
+def operation(kind: str, count: int) -> str:
+    """The name of a measurement of some processes."""
+    return f"{count} process{'es' if count > 1 else ''} {KINDS[kind]}"
+
+
+def _round(harness: Harness, contender: Contender, kind: str, count: int, turn: int) -> tuple[float, int]:
+    """Commits a second, and retries, of so many processes."""
+    base = f"/{kind}{count}.{turn}"
+    nodes: list[tuple[str, Properties]] = [(base, {"number": 0})]
+    for number in range(count):
+        nodes.append((f"{base}/{number}", {}))
+        nodes += [(f"{base}/{number}/{own}", properties(own)) for own in range(OWN)]
+    contender.system.add(nodes)
+    commits = max(1, harness.sizes.commits // count)
+    address = contender.system.connect()
+    told = harness.workers.run(
+        [(commit, (contender.entry, address, base, kind, number, commits)) for number in range(count)]
+    )
+    seconds = max(end for _, end, _ in told) - min(began for began, _, _ in told)
+    return count * commits / seconds, sum(again for _, _, again in told)
+
+
+def commit(
+    gate: Gate, entry: Entry, address: str, base: str, kind: str, number: int, commits: int
+) -> tuple[float, float, int]:
+    """One of the processes: when it began and ended on the machine's monotonic clock, and its retries."""
+    system = entry.load().join(address)
+    try:
+        own = f"{base}/{number}"
+        # What a first commit does besides (a lease, a connection) is not what is compared.
+        system.set(own, "ready", 1)
+        system.refresh()
+        before = system.retries
+        gate()
+        began = time.monotonic()
+        for turn in range(commits):
+            if kind == "siblings":
+                system.add([(f"{base}/{number}-{turn}", properties(turn))])
+            elif kind == "shared" and turn % 10 == number % 10:
+                system.increment(base, "number")
+            else:
+                # Never the value that is there, which would be no change.
+                system.set(f"{own}/{turn % OWN}", "number", OWN + turn)
+        return began, time.monotonic(), system.retries - before
+    finally:
+        system.close()
+
+
+def seen(harness: Harness) -> None:
+    """Seconds from the call that commits until another process reads it: asking all the time, and waiting to be told."""
+    sizes = harness.sizes
+    contenders = harness.tree("several", lambda entry: entry.several)
+    harness.prepare(contenders, lambda system: system.add([("/seen", {"number": 0})]))
+    harness.compare(
+        "look for news when there are none",
+        contenders,
+        lambda system, _: system.refresh(),
+        turns=sizes.turns,
+    )
+    for asking in (True, False):
+        words = "until another process sees a commit, " + ("asking" if asking else "told by itself")
+        waits: dict[int, list[float]] = {}
+        chosen = [one for one in range(len(contenders)) if asking or contenders[one].system.notices]
+        for turn in range(sizes.rounds):
+            for number in list(chosen):
+                contender = contenders[number]
+                try:
+                    waits.setdefault(number, []).extend(_wait(harness, contender, asking, turn))
+                except Exception as error:
+                    chosen.remove(number)
+                    harness.failed(contender.entry, words, error)
+        for number, found in waits.items():
+            if found:
+                harness.add(contenders[number], words, "s", found)
+
+
+def _wait(harness: Harness, contender: Contender, asking: bool, turn: int) -> list[float]:
+    """For some commits, how long it took until they were seen."""
+    first = 1 + 2 * turn * harness.sizes.long_turns + (0 if asking else harness.sizes.long_turns)
+    values = range(first, first + harness.sizes.long_turns)
+    address = contender.system.connect()
+    begun, found = harness.workers.run(
+        [
+            (write, (contender.entry, address, values, PAUSE if asking else SLOW_PAUSE)),
+            (watch, (contender.entry, address, values, asking)),
+        ]
+    )
+    return [met - began for began, met in zip(begun, found, strict=True)]
+
+
+def write(gate: Gate, entry: Entry, address: str, values: range, pause: float) -> list[float]:
+    """The process that commits: when each commit began."""
+    system = entry.load().join(address)
+    try:
+        system.set("/seen", "ready", 1)
+        gate()
+        begun = []
+        for value in values:
+            time.sleep(pause)
+            begun.append(time.monotonic())
+            system.set("/seen", "number", value)
+        return begun
+    finally:
+        system.close()
+
+
+def watch(gate: Gate, entry: Entry, address: str, values: range, asking: bool) -> list[float]:
+    """The process that waits: when each value, or one after it, was first read."""
+    system = entry.load().join(address)
+    try:
+        system.refresh()
+        gate()
+        met: list[float] = []
+        last = time.monotonic()
+        while len(met) < len(values):
+            if asking:
+                system.refresh()
+            found = system.read("/seen")
+            now = time.monotonic()
+            value = -1 if found is None else int(found["number"])
+            while value in values and len(met) <= value - values.start:
+                met.append(now)
+                last = now
+            if now - last > GIVE_UP:
+                raise TimeoutError(f"{values[len(met)]} was not seen within {GIVE_UP:g} s")
+            time.sleep(LOOK)
+        return met
+    finally:
+        system.close()
