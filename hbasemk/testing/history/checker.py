@@ -1,0 +1,176 @@
+"""Whether a history is what parallel snapshot isolation permits, and serializable where that was asked for.
+
+A history has that level when what its transactions see of each other (ww, wr, and the order in an instance and in time)
+never goes round in a circle, and no circle has just one anti-dependency (Cerone and Gotsman). Circles with two or more
+are permitted (long forks, write skew) unless each of their reads is one that the commit relies on.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Hashable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import networkx as nx
+
+from hbasemk.testing.history import graph, versions
+from hbasemk.testing.history.anomalies import Anomaly, Kind, Step
+from hbasemk.testing.history.graph import Anti, Dependencies
+from hbasemk.testing.history.records import History
+
+if TYPE_CHECKING:
+    Graph: TypeAlias = nx.DiGraph[Hashable]
+
+MOST: Final = 20
+"""How many counterexamples of one search are told."""
+
+
+def check(history: History) -> list[Anomaly]:
+    """Every anomaly that shows, the plainest first; an empty list when there is none.
+
+    Of one circle of transactions one counterexample is told. Raises HistoryError for a history that contradicts itself.
+    """
+    inferred = versions.infer(history)
+    dependencies = graph.build(inferred)
+    found = list(inferred.anomalies)
+    found += _circles(dependencies)
+    single, rest = _single_anti(dependencies)
+    found += single
+    found += _relied(dependencies, rest)
+    return found
+
+
+# --- circles without an anti-dependency ----------------------------------------------------------------------
+
+
+def _circles(dependencies: Dependencies) -> Iterator[Anomaly]:
+    whole = dependencies.visible
+    for part in _entangled(whole):
+        for kind, labels in (
+            (Kind.G0, {"ww"}),
+            (Kind.G1C, {"ww", "wr"}),
+            (Kind.EFFECT_BEFORE_CAUSE, {"ww", "wr", "so", "rt"}),
+        ):
+            edges = [
+                (source, target)
+                for source, target, data in whole.subgraph(part).edges(data=True)
+                if any(label[0] in labels for label in data["labels"])
+            ]
+            nodes = _shortest_circle(whole.edge_subgraph(edges))
+            if nodes:
+                yield _told(kind, dependencies.steps(nodes))
+                break
+
+
+def _entangled(whole: Graph) -> list[set[Hashable]]:
+    return [part for part in nx.strongly_connected_components(whole) if len(part) > 1]
+
+
+def _shortest_circle(within: Graph) -> list[Hashable]:
+    best: tuple[float, list[Hashable]] | None = None
+    for part in _entangled(within):
+        inner = within.subgraph(part)
+        for node in list(part)[:100]:
+            for before in inner.predecessors(node):
+                length, nodes = nx.single_source_dijkstra(inner, node, before)
+                length += inner[before][node].get("weight", 1)
+                if best is None or length < best[0]:
+                    best = length, [*nodes, node]
+    return best[1] if best else []
+
+
+def _told(kind: Kind, steps: Sequence[Step]) -> Anomaly:
+    involved = tuple(dict.fromkeys(name for step in steps for name in (step.source, step.target)))
+    circle = " ".join(f"{step.source} --{step.kind}-->" for step in steps)
+    return Anomaly(kind, f"{circle} {steps[-1].target}", involved, tuple(steps))
+
+
+# --- circles with one ----------------------------------------------------------------------------------------
+
+
+def _single_anti(dependencies: Dependencies) -> tuple[list[Anomaly], list[Anti]]:
+    """What contradicts one snapshot each, and the anti-dependencies that do not."""
+    before = _Before(dependencies.visible)
+    found: dict[tuple[str, str], Anomaly] = {}
+    rest: list[Anti] = []
+    for edge in dependencies.anti:
+        if before.comes_before(edge.writer, edge.reader):
+            if (edge.reader, edge.writer) not in found and len(found) < MOST:
+                nodes = nx.dijkstra_path(dependencies.visible, edge.writer, edge.reader)
+                found[edge.reader, edge.writer] = _of_one(edge, dependencies.steps(nodes))
+        else:
+            rest.append(edge)
+    return sorted(found.values(), key=lambda anomaly: len(anomaly.cycle)), rest
+
+
+def _of_one(edge: Anti, path: list[Step]) -> Anomaly:
+    last = path[-1]
+    if last.kind == "ww":
+        kind = Kind.LOST_UPDATE
+    elif len(path) == 1:
+        kind = {"wr": Kind.FRACTURED_READ, "so": Kind.READ_YOUR_WRITES, "rt": Kind.STALE}[last.kind]
+    elif last.kind == "wr":
+        kind = Kind.NOT_CAUSAL
+    else:
+        kind = Kind.MONOTONIC_SNAPSHOTS if last.kind == "so" else Kind.STALE
+    return _told(kind, [graph.anti_step(edge), *path])
+
+
+class _Before:
+    """Which node comes before which, for all pairs at once: a set of bits a node."""
+
+    def __init__(self, whole: Graph) -> None:
+        condensed = nx.condensation(whole)
+        self._part: dict[Hashable, int] = condensed.graph["mapping"]
+        self._single = {part: len(data["members"]) == 1 for part, data in condensed.nodes(data=True)}
+        self._bits: dict[int, int] = {}
+        for part in nx.topological_sort(condensed):
+            bits = 1 << part
+            for other in condensed.predecessors(part):
+                bits |= self._bits[other]
+            self._bits[part] = bits
+
+    def comes_before(self, one: Hashable, other: Hashable) -> bool:
+        """Whether a path leads from one to the other; within a circle that has been told already: no."""
+        source, target = self._part[one], self._part[other]
+        return source != target and bool(self._bits[target] >> source & 1)
+
+
+# --- circles of reads that were relied on --------------------------------------------------------------------
+
+
+def _relied(dependencies: Dependencies, rest: Sequence[Anti]) -> Iterator[Anomaly]:
+    anti = {(edge.reader, edge.writer): edge for edge in rest if edge.relied}
+    if not anti:
+        return
+    circles = {node for part in _entangled(dependencies.visible) for node in part}
+    whole = dependencies.visible.copy()
+    whole.add_edges_from((*pair, {"weight": 10}) for pair in anti if not whole.has_edge(*pair))
+    for part in _entangled(whole):
+        if part & circles:
+            continue
+        nodes = _shortest_circle(whole.subgraph(part))
+        steps = _steps(dependencies, anti, nodes)
+        count = sum(step.kind == "rw" for step in steps)
+        yield _told(Kind.WRITE_SKEW if count == len(steps) == 2 else Kind.G2, steps)
+
+
+def _steps(dependencies: Dependencies, anti: dict[tuple[str, str], Anti], nodes: Sequence[Hashable]) -> list[Step]:
+    """A circle in steps; it is turned so that it begins with an anti-dependency."""
+    pairs = list(itertools.pairwise(nodes))
+    first = next(number for number, (one, other) in enumerate(pairs) if not dependencies.visible.has_edge(one, other))
+    pairs = pairs[first:] + pairs[:first]
+    steps: list[Step] = []
+    path: list[Hashable] = []
+    for one, other in pairs:
+        if dependencies.visible.has_edge(one, other):
+            path = path or [one]
+            path.append(other)
+            continue
+        if path:
+            steps += dependencies.steps(path)
+            path = []
+        steps.append(graph.anti_step(anti[str(one), str(other)]))
+    if path:
+        steps += dependencies.steps(path)
+    return steps

@@ -1,0 +1,334 @@
+"""Who wrote what each transaction read, and in which order a key's versions came.
+
+What a single read shows to be wrong is told here: values of aborted transactions (G1a), values that were overwritten
+in their own transaction (G1b), values nobody wrote, reads that differ within one transaction or one snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from hbasemk.testing.history.anomalies import Anomaly, Kind
+from hbasemk.testing.history.records import SERIALIZABLE, Add, History, HistoryError, Transaction, Value, Write, age
+
+UNTOLD: Final = ""
+"""In place of a writer's id: it cannot be told who wrote what was read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A read of somebody else's version: ``writer`` is a transaction's id, None for what was there before all."""
+
+    reader: str
+    key: str
+    writer: str | None
+    relied: bool
+
+
+@dataclass(slots=True)
+class Versions:
+    """The versions of a history. ``order`` has for each key its committed writers from old to new, where that is known;
+    ``next`` the writers of the versions right after each writer's (None: the first version).
+    """
+
+    history: History
+    seen: list[Seen] = field(default_factory=list)
+    order: dict[str, list[str]] = field(default_factory=dict)
+    next: dict[str, dict[str | None, list[str]]] = field(default_factory=dict)
+    anomalies: list[Anomaly] = field(default_factory=list)
+    took_effect: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class _External:
+    """What one transaction read from its snapshot, each key once."""
+
+    key: str
+    value: Value
+    version: str | None
+    relied: bool
+
+
+def infer(history: History) -> Versions:
+    """The versions of a history, with the anomalies that show at this point."""
+    return _Inference(history).run()
+
+
+class _Inference:
+    def __init__(self, history: History) -> None:
+        self.found = Versions(history)
+        self.history = history
+        self.by_value: dict[tuple[str, Value], list[tuple[Transaction, bool]]] = {}
+        self.by_revision: dict[str, Transaction] = {}
+        self.elements: dict[tuple[str, Value], Transaction] = {}
+        self.writers: dict[str, list[Transaction]] = {}
+        self.removed: set[str] = set()
+        self.sets: set[str] = set()
+        self.external: dict[str, list[_External]] = {}
+
+    def run(self) -> Versions:
+        for one in self.history:
+            self._index(one)
+        for one in self.history:
+            self.external[one.id] = list(self._reads(one))
+        self._take_effect()
+        for key, writers in self.writers.items():
+            self._order(key, [one for one in writers if one.id in self.found.took_effect])
+        for one in self.history:
+            for read in self.external[one.id]:
+                self._resolve(one, read)
+        self._follow()
+        self._stable()
+        return self.found
+
+    def tell(self, kind: Kind, text: str, *involved: str) -> None:
+        self.found.anomalies.append(Anomaly(kind, text, tuple(dict.fromkeys(involved))))
+
+    # --- the tables --------------------------------------------------------------------------------------
+
+    def _index(self, one: Transaction) -> None:
+        last: dict[str, Value] = {}
+        for operation in one.operations:
+            if isinstance(operation, Write):
+                if operation.key in last and last[operation.key] is not None:
+                    self.by_value.setdefault((operation.key, last[operation.key]), []).append((one, False))
+                last[operation.key] = operation.value
+            elif isinstance(operation, Add):
+                other = self.elements.setdefault((operation.key, operation.element), one)
+                if other is not one:
+                    raise HistoryError(f"{other.id} and {one.id} both add {operation.element!r} to {operation.key}")
+        for key, value in last.items():
+            if value is None:
+                self.removed.add(key)
+            else:
+                self.by_value.setdefault((key, value), []).append((one, True))
+        added = {operation.key for operation in one.operations if isinstance(operation, Add)}
+        self.sets |= added
+        if added & set(last):
+            raise HistoryError(f"{one.id} both writes and adds to {sorted(added & set(last))}")
+        for key in {**last, **dict.fromkeys(added)}:
+            self.writers.setdefault(key, []).append(one)
+        if one.revision is not None and one.writes:
+            other = self.by_revision.setdefault(one.revision, one)
+            if other is not one and other.outcome == one.outcome == "committed":
+                self.tell(
+                    Kind.SAME_REVISION, f"{other.id} and {one.id} both made revision {one.revision}", other.id, one.id
+                )
+
+    def _reads(self, one: Transaction) -> Iterator[_External]:
+        """Each key's first read from the snapshot; reads that contradict the transaction itself are told."""
+        first: dict[str, _External] = {}
+        written: dict[str, Value] = {}
+        added: dict[str, set[Value]] = {}
+        for operation in one.operations:
+            key = operation.key
+            if isinstance(operation, Write):
+                written[key] = operation.value
+            elif isinstance(operation, Add):
+                added.setdefault(key, set()).add(operation.element)
+            elif key in written:
+                if operation.value != written[key]:
+                    self.tell(
+                        Kind.INTERNAL,
+                        f"{one.id} wrote {key} = {written[key]!r} and then read {operation.value!r}",
+                        one.id,
+                    )
+            else:
+                value = operation.value
+                if key in added:
+                    shown = set(value) if isinstance(value, tuple) else set()
+                    if not added[key] <= shown:
+                        self.tell(
+                            Kind.INTERNAL,
+                            f"{one.id} added {sorted(map(repr, added[key]))} to {key} and then did not read it",
+                            one.id,
+                        )
+                    value = (
+                        tuple(part for part in value if part not in added[key]) if isinstance(value, tuple) else value
+                    )
+                self._first(one, first, _External(key, value, operation.version, operation.relied))
+        return iter(first.values())
+
+    def _first(self, one: Transaction, first: dict[str, _External], read: _External) -> None:
+        before = first.setdefault(read.key, read)
+        before.relied = before.relied or read.relied
+        if before.value != read.value or (before.version or read.version) != (read.version or before.version):
+            self.tell(
+                Kind.UNREPEATABLE,
+                f"{one.id} read {read.key} = {before.value!r} and then {read.value!r}, without writing it",
+                one.id,
+            )
+
+    def _take_effect(self) -> None:
+        """What is committed, and of the unknown ones those that somebody saw."""
+        effective = self.found.took_effect
+        effective.update(one.id for one in self.history if one.outcome == "committed" and one.writes)
+        for reads in self.external.values():
+            for read in reads:
+                for one in self._candidates(read):
+                    if one.outcome == "unknown":
+                        effective.add(one.id)
+
+    def _candidates(self, read: _External) -> list[Transaction]:
+        if read.version is not None and read.version in self.by_revision:
+            return [self.by_revision[read.version]]
+        if isinstance(read.value, tuple) and (
+            found := [self.elements[read.key, part] for part in read.value if (read.key, part) in self.elements]
+        ):
+            return found
+        return [one for one, _ in self.by_value.get((read.key, read.value), ())]
+
+    # --- the order of versions ---------------------------------------------------------------------------
+
+    def _order(self, key: str, writers: list[Transaction]) -> None:
+        if all(one.revision is not None for one in writers):
+            self.found.order[key] = [one.id for one in sorted(writers, key=lambda one: age(one.revision or ""))]
+        written: dict[Value, Transaction] = {}
+        for one in writers:
+            value = self._final(one, key)
+            other = written.setdefault(value, one)
+            if value is not None and other is not one:
+                raise HistoryError(f"{other.id} and {one.id} both wrote {key} = {value!r}; every write must be unique")
+
+    def _final(self, one: Transaction, key: str) -> Value:
+        found: Value = None
+        for operation in one.operations:
+            if isinstance(operation, Write) and operation.key == key:
+                found = operation.value
+        return found
+
+    def _follow(self) -> None:
+        """Which version comes right after which: by the revisions, else where a writer read what it overwrote."""
+        for key, order in self.found.order.items():
+            before: list[str | None] = [None, *order]
+            self.found.next[key] = {one: [then] for one, then in zip(before, order, strict=False)}
+        for seen in self.found.seen:
+            key = seen.key
+            if key in self.found.order or seen.reader not in self.found.took_effect:
+                continue
+            if any(one.id == seen.reader for one in self.writers.get(key, ())):
+                self.found.next.setdefault(key, {}).setdefault(seen.writer, []).append(seen.reader)
+        for key, following in self.found.next.items():
+            for writer, others in following.items():
+                if len(others) > 1:
+                    self.tell(
+                        Kind.LOST_UPDATE,
+                        f"{' and '.join(others)} each read {key} as {writer or 'nobody'} left it, overwrote it and committed",
+                        *others,
+                    )
+
+    # --- reads -------------------------------------------------------------------------------------------
+
+    def _resolve(self, one: Transaction, read: _External) -> None:
+        took_effect = one.outcome == "committed" or one.id in self.found.took_effect
+        relied = took_effect and (read.relied or one.isolation == SERIALIZABLE)
+        writer = self._writer(one, read)
+        if writer != UNTOLD:
+            self.found.seen.append(Seen(one.id, read.key, writer, relied))
+
+    def _writer(self, one: Transaction, read: _External) -> str | None:
+        """The id of who wrote what was read, None for what was there at first, UNTOLD where that cannot be told."""
+        key, value = read.key, read.value
+        if read.version is not None:
+            found = self.by_revision.get(read.version)
+            if found is None or not any(writer is found for writer in self.writers.get(key, ())):
+                self.tell(
+                    Kind.UNWRITTEN,
+                    f"{one.id} read {key} = {value!r} as revision {read.version} left it, which did not write it",
+                    one.id,
+                )
+                return UNTOLD
+            return self._effective(one, read, found)
+        if value is None:
+            return UNTOLD if key in self.removed else None
+        if isinstance(value, tuple) and key in self.sets:
+            return self._of_set(one, key, value)
+        candidates = self.by_value.get((key, value), [])
+        if not candidates:
+            self.tell(Kind.UNWRITTEN, f"{one.id} read {key} = {value!r}, which nobody wrote", one.id)
+            return UNTOLD
+        candidates = sorted(candidates, key=lambda found: (found[0].id in self.found.took_effect, found[1]))
+        writer, final = candidates[-1]
+        if writer.id in self.found.took_effect and not final:
+            self.tell(
+                Kind.G1B,
+                f"{one.id} read {key} = {value!r}, which {writer.id} itself overwrote before it committed",
+                one.id,
+                writer.id,
+            )
+            return UNTOLD
+        return self._effective(one, read, writer)
+
+    def _effective(self, one: Transaction, read: _External, writer: Transaction) -> str:
+        if writer is one:
+            self.tell(Kind.INTERNAL, f"{one.id} read {read.key} = {read.value!r} before it wrote it", one.id)
+            return UNTOLD
+        if writer.id in self.found.took_effect:
+            return writer.id
+        self.tell(
+            Kind.G1A,
+            f"{one.id} read {read.key} = {read.value!r}, which {writer.id} wrote, and that one is {writer.outcome}",
+            one.id,
+            writer.id,
+        )
+        return UNTOLD
+
+    def _of_set(self, one: Transaction, key: str, value: tuple[Value, ...]) -> str | None:
+        shown = set(value)
+        writers: dict[str, Transaction] = {}
+        for part in value:
+            writer = self.elements.get((key, part))
+            if writer is None:
+                self.tell(Kind.UNWRITTEN, f"{one.id} read {part!r} in {key}, which nobody added", one.id)
+                return UNTOLD
+            if self._effective(one, _External(key, part, None, False), writer) == UNTOLD:
+                return UNTOLD
+            writers[writer.id] = writer
+        for writer in writers.values():
+            added = {x.element for x in writer.operations if isinstance(x, Add) and x.key == key}
+            if not added <= shown:
+                self.tell(
+                    Kind.G1B,
+                    f"{one.id} read {sorted(map(repr, added & shown))} in {key}, only a part of what {writer.id} added to it",
+                    one.id,
+                    writer.id,
+                )
+                return UNTOLD
+        order = self.found.order.get(key)
+        if order is None:
+            return UNTOLD
+        if not writers:
+            return None
+        newest = max(order.index(writer) for writer in writers)
+        for number in range(newest):
+            if order[number] not in writers:
+                then = next(writer for writer in order[number + 1 :] if writer in writers)
+                self.tell(
+                    Kind.LOST_UPDATE,
+                    f"{then} added to {key} without having what {order[number]} had added before, as {one.id} read: {value!r}",
+                    order[number],
+                    then,
+                    one.id,
+                )
+                return UNTOLD
+        return order[newest]
+
+    def _stable(self) -> None:
+        """A snapshot of an instance reads the same whenever and by whomever it is read."""
+        told: dict[tuple[str, str, str], tuple[str, _External]] = {}
+        for one in self.history:
+            if one.snapshot is None:
+                continue
+            for read in self.external[one.id]:
+                place = (one.instance, one.snapshot, read.key)
+                other, before = told.setdefault(place, (one.id, read))
+                if before.value != read.value or (before.version or read.version) != (read.version or before.version):
+                    self.tell(
+                        Kind.UNSTABLE,
+                        f"in snapshot {one.snapshot} of {one.instance}, {other} read {read.key} = {before.value!r}, "
+                        f"and {one.id} {read.value!r}",
+                        other,
+                        one.id,
+                    )

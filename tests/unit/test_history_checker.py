@@ -1,0 +1,568 @@
+"""The history checker: every anomaly in a history written by hand is found and named, its near miss is accepted."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hbasemk.testing.history import Add, History, HistoryError, Kind, Read, Transaction, Write, check
+from hbasemk.testing.history.__main__ import main
+
+
+def t(name: str, *operations: Any, **fields: Any) -> Transaction:
+    """A committed transaction of an instance of its own, at the same time as all others; revision 5 if named "5 ..."."""
+    number = name.split()[0]
+    fields.setdefault("revision", number if number.isdigit() else None)
+    fields = {"instance": name, "outcome": "committed", "begun": 0.0, "ended": 9.0, **fields}
+    return Transaction(name, operations=operations, **fields)
+
+
+def r(key: str, value: Any, **fields: Any) -> Read:
+    return Read(key, value, **fields)
+
+
+def w(key: str, value: Any) -> Write:
+    return Write(key, value)
+
+
+def rr(key: str, value: Any) -> Read:
+    return Read(key, value, relied=True)
+
+
+SETUP = t("1 setup", w("x", "x0"), w("y", "y0"), w("z", "z0"), ended=0.0)
+
+WRONG: dict[str, tuple[Kind, list[Transaction]]] = {
+    "two overwrote each other in a circle": (
+        # Without revisions the order comes from what the writers read.
+        Kind.G0,
+        [
+            t("a", r("x", "xb"), w("x", "xa"), w("y", "ya")),
+            t("b", w("x", "xb"), r("y", "ya"), w("y", "yb")),
+        ],
+    ),
+    "a value of one that aborted was read": (
+        Kind.G1A,
+        [SETUP, t("2", w("x", "x2"), outcome="aborted"), t("reader", r("x", "x2"))],
+    ),
+    "an element of one that aborted was read": (
+        Kind.G1A,
+        [t("2", Add("s", 1), outcome="aborted"), t("reader", r("s", (1,)))],
+    ),
+    "an aborted removal was read": (
+        Kind.G1A,
+        [SETUP, t("2", w("x", None), outcome="aborted"), t("reader", r("x", None, version="2"))],
+    ),
+    "a value was read that its writer overwrote": (
+        Kind.G1B,
+        [SETUP, t("2", w("x", "first"), w("x", "second")), t("reader", r("x", "first"))],
+    ),
+    "a part of what one added was read": (
+        Kind.G1B,
+        [t("2", Add("s", 1), Add("s", 2)), t("reader", r("s", (1,)))],
+    ),
+    "two read each other's writes": (
+        Kind.G1C,
+        [SETUP, t("2", w("x", "x2"), r("y", "y3")), t("3", w("y", "y3"), r("x", "x2"))],
+    ),
+    "one read what was built on its own write": (
+        Kind.G1C,
+        [SETUP, t("2", w("x", "x2"), r("y", "y3")), t("3", w("y", "y3"), r("x", "x2"), w("x", "x3"))],
+    ),
+    "a revision is lower than what it was built on": (
+        Kind.G1C,
+        [SETUP, t("4", w("x", "x4")), t("3", r("x", "x4"), w("x", "x3"))],
+    ),
+    "one read what its own instance wrote later": (
+        Kind.EFFECT_BEFORE_CAUSE,
+        [
+            SETUP,
+            t("reader", r("x", "x2"), instance="i", begun=1.0, ended=2.0),
+            t("2", w("x", "x2"), instance="i", begun=3.0, ended=4.0),
+        ],
+    ),
+    "two increments of one value": (
+        Kind.LOST_UPDATE,
+        [SETUP, t("2", r("x", "x0"), w("x", "x2")), t("3", r("x", "x0"), w("x", "x3"))],
+    ),
+    "two increments of one value, without revisions": (
+        Kind.LOST_UPDATE,
+        [
+            t("s", w("x", "x0")),
+            t("a", r("x", "x0"), w("x", "xa")),
+            t("b", r("x", "x0"), w("x", "xb")),
+        ],
+    ),
+    "overwritten unseen, as another key shows": (
+        Kind.LOST_UPDATE,
+        [SETUP, t("2", w("x", "x2"), w("y", "y2")), t("3", w("x", "x3"), r("y", "y0"))],
+    ),
+    "an element is missing from a later value": (
+        Kind.LOST_UPDATE,
+        [t("2", Add("s", 1)), t("3", Add("s", 2)), t("reader", r("s", (2,)))],
+    ),
+    "another's transaction was seen in part": (
+        Kind.FRACTURED_READ,
+        [SETUP, t("2", w("x", "x2"), w("y", "y2")), t("reader", r("x", "x2"), r("y", "y0"))],
+    ),
+    "an aborted transaction saw another in part": (
+        Kind.FRACTURED_READ,
+        [
+            SETUP,
+            t("2", w("x", "x2"), w("y", "y2")),
+            t("3", r("x", "x2"), r("y", "y0"), w("z", "z3"), outcome="aborted"),
+        ],
+    ),
+    "a removal was seen without what else it did": (
+        Kind.FRACTURED_READ,
+        [SETUP, t("2", w("x", None), w("y", "y2")), t("reader", r("x", None, version="2"), r("y", "y0"))],
+    ),
+    "an effect was seen without its cause": (
+        Kind.NOT_CAUSAL,
+        [
+            SETUP,
+            t("2", w("x", "x2")),
+            t("3", r("x", "x2"), w("y", "y3")),
+            t("reader", r("y", "y3"), r("x", "x0")),
+        ],
+    ),
+    "an instance does not see its own commit": (
+        Kind.READ_YOUR_WRITES,
+        [
+            SETUP,
+            t("2", w("x", "x2"), instance="i", begun=1.0, ended=2.0),
+            t("reader", r("x", "x0"), instance="i", begun=2.5, ended=3.0),
+        ],
+    ),
+    "an instance goes back": (
+        Kind.MONOTONIC_SNAPSHOTS,
+        [
+            SETUP,
+            t("2", w("x", "x2")),
+            t("reader", r("x", "x2"), instance="i", begun=1.0, ended=2.0),
+            t("later", r("x", "x0"), instance="i", begun=3.0, ended=4.0),
+        ],
+    ),
+    "a commit is not seen by who asks after it": (
+        Kind.STALE,
+        [
+            SETUP,
+            t("2", w("x", "x2"), ended=2.0),
+            t("reader", r("x", "x0"), polled=3.0, begun=4.0, ended=5.0),
+        ],
+    ),
+    "what another saw is not seen by who asks after it": (
+        Kind.STALE,
+        [
+            SETUP,
+            t("2", w("x", "x2"), ended=None),
+            t("reader", r("x", "x2"), begun=1.0, ended=2.0),
+            t("later", r("x", "x0"), polled=3.0, begun=4.0, ended=5.0),
+        ],
+    ),
+    "two withdrew from one sum": (
+        Kind.WRITE_SKEW,
+        [
+            SETUP,
+            t("2", r("x", "x0"), r("y", "y0"), w("x", "x2"), isolation="serializable"),
+            t("3", r("x", "x0"), r("y", "y0"), w("y", "y3"), isolation="serializable"),
+        ],
+    ),
+    "two added a child where there were none": (
+        Kind.WRITE_SKEW,
+        [
+            t("2", r("/a", None), r("/b", None), w("/a", "a"), isolation="serializable"),
+            t("3", r("/a", None), r("/b", None), w("/b", "b"), isolation="serializable"),
+        ],
+    ),
+    "a child was added below what was removed": (
+        Kind.WRITE_SKEW,
+        [
+            t("1 setup", w("/a", "a0")),
+            t("2", rr("/a", "a0"), rr("/a/k", None), w("/a", None)),
+            t("3", rr("/a", "a0"), w("/a/k", "k3")),
+        ],
+    ),
+    "three each missed the next": (
+        Kind.G2,
+        [
+            SETUP,
+            t("2", r("x", "x0"), w("y", "y2"), isolation="serializable"),
+            t("3", r("y", "y0"), w("z", "z3"), isolation="serializable"),
+            t("4", r("z", "z0"), w("x", "x4"), isolation="serializable"),
+        ],
+    ),
+    "a serializable reader saw what no order explains": (
+        Kind.G2,
+        [
+            SETUP,
+            t("2", r("x", "x0"), r("y", "y0"), w("x", "x2"), isolation="serializable"),
+            t("3", r("y", "y0"), w("y", "y3"), isolation="serializable"),
+            t("reader", r("x", "x0"), r("y", "y3"), isolation="serializable"),
+        ],
+    ),
+    "one did not read its own write": (
+        Kind.INTERNAL,
+        [SETUP, t("2", w("x", "x2"), r("x", "x0"))],
+    ),
+    "one did not read its own element": (
+        Kind.INTERNAL,
+        [t("2", Add("s", 1), r("s", ()))],
+    ),
+    "one read its own write before it": (
+        Kind.INTERNAL,
+        [SETUP, t("2", r("x", "x2"), w("x", "x2"))],
+    ),
+    "one read two values of one key": (
+        Kind.UNREPEATABLE,
+        [SETUP, t("2", w("x", "x2")), t("reader", r("x", "x0"), r("x", "x2"))],
+    ),
+    "a snapshot changed": (
+        Kind.UNSTABLE,
+        [
+            SETUP,
+            t("2", w("x", "x2")),
+            t("reader", r("x", "x0"), instance="i", snapshot="s"),
+            t("again", r("x", "x2"), instance="i", snapshot="s", ordered=False),
+        ],
+    ),
+    "nobody wrote it": (Kind.UNWRITTEN, [SETUP, t("reader", r("x", "nonsense"))]),
+    "nobody added it": (Kind.UNWRITTEN, [t("2", Add("s", 1)), t("reader", r("s", (1, 2)))]),
+    "nobody removed it": (Kind.UNWRITTEN, [SETUP, t("reader", r("x", None, version="7"))]),
+    "two made one revision": (
+        Kind.SAME_REVISION,
+        [t("a", w("x", "x1"), revision="1"), t("b", w("y", "y1"), revision="1")],
+    ),
+}
+
+RIGHT: dict[str, list[Transaction]] = {
+    "one after the other": [
+        SETUP,
+        t("2", r("x", "x0"), w("x", "x2")),
+        t("3", r("x", "x2"), w("x", "x3")),
+        t("reader", r("x", "x3"), r("y", "y0")),
+    ],
+    "one after the other, without revisions": [
+        t("s", w("x", "x0")),
+        t("a", r("x", "x0"), w("x", "xa")),
+        t("b", r("x", "xa"), w("x", "xb")),
+        t("reader", r("x", "xa")),
+    ],
+    "blind writes": [SETUP, t("2", w("x", "x2")), t("3", w("x", "x3")), t("reader", r("x", "x2"))],
+    "an aborted transaction read an older snapshot": [
+        SETUP,
+        t("2", r("x", "x0"), w("x", "x2")),
+        t("3", r("x", "x0"), w("x", "x3"), outcome="aborted"),
+    ],
+    "the last of two writes was read": [
+        SETUP,
+        t("2", w("x", "first"), w("x", "second")),
+        t("reader", r("x", "second")),
+    ],
+    "a long fork": [
+        SETUP,
+        t("2", w("x", "x2")),
+        t("3", w("y", "y3")),
+        t("one", r("x", "x2"), r("y", "y0")),
+        t("other", r("x", "x0"), r("y", "y3")),
+    ],
+    "a long fork of serializable writers, seen by readers that are not": [
+        SETUP,
+        t("2", w("x", "x2"), isolation="serializable"),
+        t("3", w("y", "y3"), isolation="serializable"),
+        t("one", r("x", "x2"), r("y", "y0")),
+        t("other", r("x", "x0"), r("y", "y3")),
+    ],
+    "write skew of ordinary transactions": [
+        SETUP,
+        t("2", r("x", "x0"), r("y", "y0"), w("x", "x2")),
+        t("3", r("x", "x0"), r("y", "y0"), w("y", "y3")),
+    ],
+    "write skew of an ordinary and a serializable transaction": [
+        SETUP,
+        t("2", r("x", "x0"), r("y", "y0"), w("x", "x2")),
+        t("3", r("x", "x0"), r("y", "y0"), w("y", "y3"), isolation="serializable"),
+    ],
+    "write skew, but one aborted": [
+        SETUP,
+        t("2", r("x", "x0"), r("y", "y0"), w("x", "x2"), isolation="serializable"),
+        t("3", r("x", "x0"), r("y", "y0"), w("y", "y3"), isolation="serializable", outcome="aborted"),
+    ],
+    "one of two serializable ones before the other": [
+        SETUP,
+        t("2", r("x", "x0"), r("y", "y0"), w("x", "x2"), isolation="serializable"),
+        t("3", r("x", "x2"), r("y", "y0"), w("y", "y3"), isolation="serializable"),
+        t("reader", r("x", "x2"), r("y", "y0"), isolation="serializable"),
+    ],
+    "a child added before the parent was removed": [
+        t("1 setup", w("/a", "a0")),
+        t("2", rr("/a", "a0"), w("/a/k", "k2")),
+        t("3", rr("/a", "a0"), rr("/a/k", "k2"), w("/a", None), w("/a/k", None)),
+        t("reader", r("/a", None, version="3"), r("/a/k", None, version="3")),
+    ],
+    "a child added to a parent that came back": [
+        t("1 setup", w("/a", "a0")),
+        t("2", rr("/a", "a0"), rr("/a/k", None), w("/a", None)),
+        t("3", r("/a", None, version="2"), w("/a", "a3")),
+        t("4", rr("/a", "a3"), rr("/a/k", None), w("/a/k", "k4")),
+    ],
+    "another instance goes back": [
+        SETUP,
+        t("2", w("x", "x2")),
+        t("reader", r("x", "x2"), begun=1.0, ended=2.0),
+        t("later", r("x", "x0"), begun=3.0, ended=4.0),
+    ],
+    "an instance reads an old snapshot on purpose": [
+        SETUP,
+        t("2", w("x", "x2"), instance="i", begun=1.0, ended=2.0),
+        t("reader", r("x", "x0"), instance="i", begun=3.0, ended=4.0, ordered=False, polled=2.5),
+    ],
+    "two transactions of one instance at the same time": [
+        SETUP,
+        t("2", w("x", "x2"), instance="i", begun=1.0, ended=3.0),
+        t("reader", r("x", "x0"), instance="i", begun=2.0, ended=4.0),
+    ],
+    "who asked before the commit ended need not see it": [
+        SETUP,
+        t("2", w("x", "x2"), ended=3.0),
+        t("reader", r("x", "x0"), polled=3.0, begun=4.0, ended=5.0),
+    ],
+    "one of unknown end that committed": [
+        SETUP,
+        t("2", w("x", "x2"), w("y", "y2"), outcome="unknown", ended=2.0),
+        t("reader", r("x", "x2"), r("y", "y2")),
+        t("later", r("x", "x0"), r("y", "y0"), polled=3.0),
+    ],
+    "one of unknown end that nobody saw": [
+        SETUP,
+        t("2", r("x", "x0"), w("x", "x2"), outcome="unknown", ended=2.0),
+        t("3", r("x", "x0"), w("x", "x3")),
+        t("later", r("x", "x3"), polled=3.0),
+    ],
+    "elements one by one": [
+        t("2", Add("s", 1)),
+        t("3", Add("s", 2), r("s", (1, 2))),
+        t("one", r("s", None)),
+        t("two", r("s", (1,))),
+        t("three", r("s", (2, 1))),
+    ],
+    "own writes are read": [SETUP, t("2", r("x", "x0"), w("x", "x2"), r("x", "x2"))],
+    "a snapshot read twice": [
+        SETUP,
+        t("2", w("x", "x2")),
+        t("reader", r("x", "x0"), instance="i", snapshot="s"),
+        t("again", r("x", "x0"), instance="i", snapshot="s", ordered=False),
+        t("elsewhere", r("x", "x2"), instance="j", snapshot="s"),
+    ],
+}
+
+
+@pytest.mark.parametrize(("kind", "transactions"), WRONG.values(), ids=WRONG)
+def test_an_anomaly_is_found_and_named(kind: Kind, transactions: list[Transaction]) -> None:
+    history = History(transactions)
+    found = check(history)
+    assert [anomaly.kind for anomaly in found] == [kind], "\n".join(anomaly.explain(history) for anomaly in found)
+
+
+@pytest.mark.parametrize("transactions", RIGHT.values(), ids=RIGHT)
+def test_a_near_miss_is_accepted(transactions: list[Transaction]) -> None:
+    history = History(transactions)
+    found = check(history)
+    assert found == [], "\n".join(anomaly.explain(history) for anomaly in found)
+
+
+def test_all_the_anomalies_that_a_history_can_show_are_covered() -> None:
+    told_elsewhere = {Kind.LOST_COMMIT, Kind.UNDEAD, Kind.INVARIANT}
+    assert {kind for kind, _ in WRONG.values()} | told_elsewhere == set(Kind)
+
+
+def test_a_counterexample_tells_the_circle_the_operations_and_the_snapshots() -> None:
+    history = History(
+        [
+            SETUP,
+            t("2", w("x", "x2"), w("y", "y2"), snapshot="1"),
+            t("reader", r("x", "x2"), r("y", "y0"), instance="i", snapshot="2"),
+        ]
+    )
+    assert check(history)[0].explain(history) == (
+        "FRACTURED_READ - fractured read: a transaction was seen in part, so what was read is no snapshot\n"
+        "  reader --rw--> 2 --wr--> reader\n"
+        "  reader: committed, snapshot, instance i, 0.000 to 9.000, on snapshot 2\n"
+        "      read x = 'x2'; read y = 'y0'\n"
+        "  2: committed, snapshot, instance 2, 0.000 to 9.000, on snapshot 1, revision 2\n"
+        "      wrote x = 'x2'; wrote y = 'y2'\n"
+        "  reader --rw--> 2: reader read y as it was before 2 wrote it\n"
+        "  2 --wr--> reader: reader read x of 2"
+    )
+
+
+def test_one_circle_is_told_once_however_many_transactions_took_part() -> None:
+    several = [t(f"{n}", r("x", f"x{(n - 1) % 4}"), w("x", f"x{n}"), revision=None) for n in range(4)]
+    assert [anomaly.kind for anomaly in check(History(several))] == [Kind.G0]
+
+
+def test_the_same_value_written_twice_is_no_history() -> None:
+    with pytest.raises(HistoryError, match="both wrote x = 1"):
+        check(History([t("2", w("x", 1)), t("3", w("x", 1))]))
+    with pytest.raises(HistoryError, match="both add 1 to s"):
+        check(History([t("2", Add("s", 1)), t("3", Add("s", 1))]))
+
+
+# --- files ---------------------------------------------------------------------------------------------------
+
+
+def test_a_saved_history_is_the_same_when_loaded(tmp_path: Path) -> None:
+    history = History(
+        [*(one for _, transactions in WRONG.values() for one in transactions), *itertools.chain(*RIGHT.values())]
+    )
+    history.save(tmp_path / "history")
+    assert list(History.load([tmp_path / "history"])) == list(history)
+
+
+def test_a_later_line_counts_and_a_torn_one_does_not(tmp_path: Path) -> None:
+    file = tmp_path / "history"
+    begun = t("2", w("x", ("list", 1)), outcome="unknown", ended=None)
+    ended = replace(begun, outcome="committed", ended=3.0)
+    file.write_text(begun.line() + "\n" + ended.line() + "\n" + t("3", w("x", 1)).line()[:50])
+    assert list(History.load([file])) == [ended]
+    file.write_text("[]\n")
+    with pytest.raises(HistoryError, match="no transaction of a history"):
+        History.load([file])
+
+
+def test_the_command_tells_the_counterexamples_of_saved_histories(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    History(RIGHT["a long fork"]).save(good)
+    History(WRONG["two increments of one value"][1]).save(bad)
+    told = CliRunner().invoke(main, [str(good)])
+    assert (told.exit_code, told.output) == (0, "5 transactions, no anomalies\n")
+    told = CliRunner().invoke(main, [str(bad)])
+    assert told.exit_code == 1
+    assert "LOST_UPDATE" in told.output
+    assert "3 transactions, 1 anomaly" in told.output
+
+
+# --- against the definitions ---------------------------------------------------------------------------------
+
+KEYS = ("x", "y")
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Transaction]:
+    """Up to four transactions on two keys; revisions order the versions.
+
+    Half of them have an instance each and read only versions that are older than their own: what is wrong with these is
+    seldom plain.
+    """
+    apart = draw(st.booleans())
+    count = draw(st.integers(2, 4))
+    isolation = draw(st.sampled_from(["snapshot", "serializable"]))
+    wrote = [draw(st.sets(st.sampled_from(KEYS), max_size=1 if apart else 2)) for _ in range(count)]
+    made: list[Transaction] = []
+    for number in range(count):
+        operations: list[Read | Write] = []
+        for key in KEYS:
+            numbers = range(number if apart else count)
+            others = [None, *(f"{key}{other}" for other in numbers if other != number and key in wrote[other])]
+            if draw(st.sampled_from((True, apart, False))):
+                operations.append(Read(key, draw(st.sampled_from(others))))
+            if key in wrote[number]:
+                operations.append(Write(key, f"{key}{number}"))
+        begun = draw(st.integers(0, 3))
+        made.append(
+            Transaction(
+                f"t{number}",
+                f"i{number}" if apart else draw(st.sampled_from(["i", "j", "k"])),
+                tuple(operations),
+                "committed",
+                begun=begun,
+                ended=begun + draw(st.integers(0, 2)),
+                polled=None if apart else draw(st.sampled_from([None, begun])),
+                revision=str(number),
+                isolation=isolation,
+            )
+        )
+    return made
+
+
+def reads_of(one: Transaction) -> Iterator[Read]:
+    return (operation for operation in one.operations if isinstance(operation, Read))
+
+
+def keys_of(one: Transaction) -> set[str]:
+    return {operation.key for operation in one.operations if isinstance(operation, Write)}
+
+
+def must_see(one: Transaction, other: Transaction) -> bool:
+    """Whether ``other`` must have ``one`` in its snapshot by the order in its instance, or in time."""
+    if one is other or one.ended is None:
+        return False
+    return (one.instance == other.instance and one.ended < other.begun) or (
+        other.polled is not None and one.ended < other.polled
+    )
+
+
+def newest(key: str, visible: set[int], transactions: list[Transaction]) -> str | None:
+    return max((f"{key}{number}" for number in visible if key in keys_of(transactions[number])), default=None)
+
+
+def is_parallel_snapshot(transactions: list[Transaction]) -> bool:
+    """By the axioms: there is a visibility that is a strict partial order, contains what must be seen, orders writers
+    of one key as their versions are ordered, and gives each read the newest visible version."""
+    numbers = range(len(transactions))
+    pairs = [(a, b) for a in numbers for b in numbers if a != b]
+    for chosen in itertools.product((False, True), repeat=len(pairs)):
+        see = {pair for pair, taken in zip(pairs, chosen, strict=True) if taken}
+        if (
+            all((b, a) not in see for a, b in see)
+            and all((a, d) in see for a, b in see for c, d in see if b == c)
+            and all((a, b) in see for a, b in pairs if must_see(transactions[a], transactions[b]))
+            and all((a, b) in see for a, b in pairs if a < b and keys_of(transactions[a]) & keys_of(transactions[b]))
+            and all(
+                read.value == newest(read.key, {a for a in numbers if (a, b) in see}, transactions)
+                for b in numbers
+                for read in reads_of(transactions[b])
+            )
+        ):
+            return True
+    return False
+
+
+def is_serializable(transactions: list[Transaction]) -> bool:
+    """There is one order that keeps what must be kept, in which each read gives the version written last."""
+    for order in itertools.permutations(range(len(transactions))):
+        place = {number: at for at, number in enumerate(order)}
+        if all(
+            place[a] < place[b]
+            for a in place
+            for b in place
+            if a != b
+            and (
+                must_see(transactions[a], transactions[b])
+                or (a < b and keys_of(transactions[a]) & keys_of(transactions[b]))
+            )
+        ) and all(
+            read.value == newest(read.key, {a for a in place if place[a] < place[b]}, transactions)
+            for b in place
+            for read in reads_of(transactions[b])
+        ):
+            return True
+    return False
+
+
+@settings(max_examples=400, deadline=None)
+@given(histories())
+def test_it_says_what_the_definitions_say(transactions: list[Transaction]) -> None:
+    right = is_parallel_snapshot(transactions)
+    if right and transactions[0].isolation == "serializable":
+        right = is_serializable(transactions)
+    history = History(transactions)
+    found = check(history)
+    assert (found == []) == right, "\n".join(anomaly.explain(history) for anomaly in found) or "nothing was found"
