@@ -28,6 +28,10 @@ WARM_UP = 5
 """A fifth as many turns as are measured come before them."""
 
 
+class TooSlowError(Exception):
+    """A preparation would have taken longer than anybody waits for."""
+
+
 @dataclass(slots=True)
 class Contender:
     """A system with a tree of its own."""
@@ -78,6 +82,8 @@ class Harness:
                 if where(entry):
                     try:
                         made.append(Contender(entry, entry.load().create(self.place_of(name, entry))))
+                    except NotImplementedError as error:
+                        self.missing(entry, f"creating the tree {name!r}", str(error))
                     except Exception as error:  # whatever it is, the others go on
                         self.failed(entry, f"creating the tree {name!r}", error)
         return list(made)
@@ -118,6 +124,9 @@ class Harness:
         for contender in list(contenders):
             try:
                 action(contender.system)
+            except TooSlowError as error:
+                contenders.remove(contender)
+                self.missing(contender.entry, what, str(error))
             except Exception as error:
                 contenders.remove(contender)
                 self.failed(contender.entry, what, error)
@@ -181,7 +190,7 @@ class Harness:
         self._take(entry, operation, unit=unit, note=note, **spread(samples))
 
     def missing(self, entry: Entry, operation: str, note: str) -> None:
-        """Say why there is no measurement."""
+        """Say why there is no measurement; that is no failure."""
         self._take(entry, operation, unit="", note=note)
 
     def failed(self, entry: Entry, operation: str, error: Exception) -> None:

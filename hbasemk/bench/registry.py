@@ -54,7 +54,8 @@ ENTRIES: Final = (
     Entry("zeo", "sqlite", "peer", f"{_PEERS}zeo:ZeoSystem", alone=False, needs=("ZODB", "ZEO")),
     Entry("hbasemk", "hbase", "ours", f"{_SYSTEMS}ours:DistributedHbasemk"),
     Entry("floor", "hbase", "floor", f"{_SYSTEMS}hbase_floor:RawThrift2"),
-    Entry("literal", "hbase", "peer", f"{_PEERS}literal:LiteralSystem", needs=("happybase",)),
+    Entry("literal", "hbase", "peer", f"{_PEERS}literal:LiteralThrift2System", needs=("happybase",)),
+    Entry("literal-happybase", "hbase", "peer", f"{_PEERS}literal:LiteralSystem", needs=("happybase",)),
 )
 
 

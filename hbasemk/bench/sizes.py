@@ -36,7 +36,7 @@ class Sizes:
     """The most processes; 1, 2, 4 … up to it are compared."""
     commits: int = 400
     """Commits of all processes together, in one round."""
-    rounds: int = 5
+    rounds: int = 3
     memory: int = 1_000_000
     """Nodes of the larger tree whose memory is measured."""
     memory_small: int = 10_000

@@ -94,9 +94,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _register() -> None:
-    from hbasemk.cli import changing, kernel, looking, transfer
+    from hbasemk.cli import bench, changing, kernel, looking, transfer
 
-    for module in (looking, changing, transfer, kernel):
+    for module in (looking, changing, transfer, kernel, bench):
         for command in module.COMMANDS:
             cli.add_command(output.with_common_options(command))
     for group, commands in kernel.GROUPS:

@@ -10,14 +10,13 @@ from typing import Final
 from hbasemk.bench.harness import Contender, Harness
 from hbasemk.bench.registry import Entry
 from hbasemk.bench.scenarios.nodes import flat, properties
+from hbasemk.bench.scenarios.several import SETTLE
 from hbasemk.bench.system import System
 from hbasemk.bench.systems.ours import host_and_port
 from hbasemk.bench.wire import Relay
 from hbasemk.bench.workers import Gate, Workers
 
-SETTLE: Final = 6.5
-"""Seconds after which polls no longer look at what was committed before: the allowed clock skew and a little more."""
-MEASURED: Final = 50
+MEASURED: Final = 200
 """Commits, or reads, whose bytes are counted."""
 
 
@@ -179,6 +178,7 @@ def wait(gate: Gate, url: str, seconds: int) -> tuple[int, int, int, float]:
     with Repository(store, create=False) as repository:
         repository.run(lambda tx: tx.set("/", "idle", 1))
         gate()
+        # Until polls no longer look at that commit.
         time.sleep(SETTLE)
         store.take()
         store.traffic()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hbasemk.bench.harness import Harness
+from hbasemk.bench.harness import Harness, TooSlowError
 from hbasemk.bench.scenarios.nodes import properties
 from hbasemk.bench.system import System
 
@@ -30,7 +30,7 @@ def read_history(harness: Harness) -> None:
             # The next mark's own commit is one of those between.
             _age(harness, system, old - (ages[number + 1] + 1 if number + 1 < len(ages) else 0))
 
-    harness.prepare(contenders, age)
+    harness.prepare(contenders, age, f"read at a revision {sizes.history:,} commits old")
     for old in reversed(ages):
 
         def read(system: System, _: int, old: int = old) -> None:
@@ -75,9 +75,10 @@ def start_up(harness: Harness) -> None:
             if other.read("/old") is None:
                 raise ValueError("the node is not there")
 
-        harness.prepare(contenders, prepare)
+        label = f"open among {count:,} revisions and read a node"
+        harness.prepare(contenders, prepare, label)
         harness.compare(
-            f"open among {count:,} revisions and read a node",
+            label,
             contenders,
             start,
             turns=sizes.long_turns,
@@ -91,4 +92,4 @@ def _age(harness: Harness, system: System, commits: int) -> None:
     stop = harness.patience()
     made = system.age("/old", "number", commits, stop)
     if made < commits:
-        raise TimeoutError(f"only {made:,} of {commits:,} commits were made in {harness.sizes.patience} s")
+        raise TooSlowError(f"only {made:,} of {commits:,} commits were made in {harness.sizes.patience} s")

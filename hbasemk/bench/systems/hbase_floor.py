@@ -20,6 +20,8 @@ from hbasemk.store.hbase import HBaseStore
 from hbasemk.store.hbase.gateway import idl
 
 BATCH: Final = 1000
+IDLE: Final = 45.0
+"""Seconds; a gateway closes connections that have been idle for 60."""
 TABLES: Final = tuple(table for table in schema.TABLES if table.name in {schema.NODES, schema.JOURNAL})
 _value = idl.ColumnValue
 _column = idl.Column
@@ -37,6 +39,7 @@ class RawThrift2(System):
         self._nodes = f"{self._prefix}{schema.NODES}".encode()
         self._journal = f"{self._prefix}{schema.JOURNAL}".encode()
         self._last = 0
+        self._used = time.monotonic()
         self._known: dict[str, list[str]] = {}
         if owner:
             with_tables(place, lambda store: store.create_tables(TABLES))
@@ -51,6 +54,16 @@ class RawThrift2(System):
         self._socket.open()
         protocol = TCyBinaryProtocol(TCyBufferedTransport(self._socket, 64 * 1024), decode_response=False)
         self._client: Any = TClient(idl.Gateway, protocol)
+
+    @property
+    def client(self) -> Any:
+        """The client, on a new socket if the gateway may have closed an idle one."""
+        now = time.monotonic()
+        if now - self._used > IDLE:
+            self._client.close()
+            self._open()
+        self._used = now
+        return self._client
 
     @classmethod
     def create(cls, place: str) -> System:
@@ -78,23 +91,23 @@ class RawThrift2(System):
         first = [_value(*schema.COMMITTED, b"\0"), _value(*schema.ABORT, b"\0"), _value(*schema.NONCE, os.urandom(16))]
         first += [_value(*schema.BASE, row), _value(*schema.MESSAGE, b"\0")]
         first += [_value(*cell[:3]) for cell in changes.encode(touched)]
-        self._client.checkAndPut(self._journal, row, *schema.COMMITTED, None, idl.Put(row, first))
+        self.client.checkAndPut(self._journal, row, *schema.COMMITTED, None, idl.Put(row, first))
         return row
 
     def _decide(self, row: bytes) -> None:
         decided = idl.Put(row, [_value(*schema.COMMITTED, b"\x01")])
-        self._client.checkAndPut(self._journal, row, *schema.ABORT, b"\0", decided)
+        self.client.checkAndPut(self._journal, row, *schema.ABORT, b"\0", decided)
 
     def _commit(self, made: int, touched: Sequence[RowChange], puts: Sequence[Any], back: Sequence[Any]) -> None:
         row = self._begin(made, touched)
         if len(puts) == 1:
-            self._client.put(self._nodes, puts[0])
-            self._client.get(self._nodes, back[0])
+            self.client.put(self._nodes, puts[0])
+            self.client.get(self._nodes, back[0])
         else:
             for at in range(0, len(puts), BATCH):
-                self._client.putMultiple(self._nodes, puts[at : at + BATCH])
+                self.client.putMultiple(self._nodes, puts[at : at + BATCH])
             for at in range(0, len(back), BATCH):
-                self._client.getMultiple(self._nodes, back[at : at + BATCH])
+                self.client.getMultiple(self._nodes, back[at : at + BATCH])
         self._decide(row)
 
     def add(self, nodes: Sequence[tuple[str, Properties]]) -> None:
@@ -140,23 +153,23 @@ class RawThrift2(System):
         key = paths.key(path)
         column = schema.property_column(name)
         while True:
-            found = self._client.get(self._nodes, idl.Get(key, [_column(*column)])).cells
+            found = self.client.get(self._nodes, idl.Get(key, [_column(*column)])).cells
             value = int(values.decode(found[0].value)) if found else 0  # type: ignore[arg-type]
             made = self._id()
             row = self._begin(made, [RowChange(path, CHANGED, [name])])
             put = idl.Put(key, [_value(*column, values.encode(value + 1), made)])
             before = found[0].value if found else None
-            if self._client.checkAndPut(self._nodes, key, *column, before, put):
+            if self.client.checkAndPut(self._nodes, key, *column, before, put):
                 break
             self.retries += 1
-        self._client.get(self._nodes, idl.Get(key, [_column(*column)], idl.TimeRange(made, MAX_TIMESTAMP), 4))
+        self.client.get(self._nodes, idl.Get(key, [_column(*column)], idl.TimeRange(made, MAX_TIMESTAMP), 4))
         self._decide(row)
 
     # --- the raw calls of reads ----------------------------------------------------------------------------
 
     def read(self, path: str) -> Properties | None:
         """One get."""
-        return _properties(self._client.get(self._nodes, idl.Get(paths.key(path), [_column(schema.DATA)])))
+        return _properties(self.client.get(self._nodes, idl.Get(paths.key(path), [_column(schema.DATA)])))
 
     def children(self, path: str, after: str | None, limit: int) -> list[str]:
         """One get of a part of the row."""
@@ -165,7 +178,7 @@ class RawThrift2(System):
             from hbasemk.store.hbase.messages import column_range_filter
 
             get.filter = column_range_filter(paths.encode(after))
-        return [paths.decode(cell.qualifier) for cell in self._client.get(self._nodes, get).cells]
+        return [paths.decode(cell.qualifier) for cell in self.client.get(self._nodes, get).cells]
 
     def subtree(self, path: str) -> int:
         """Multi-gets of up to 1000 rows, level by level; the rows' names are known beforehand."""
@@ -175,7 +188,7 @@ class RawThrift2(System):
             for at in range(0, len(level), BATCH):
                 gets = [idl.Get(paths.key(one), [_column(schema.DATA)]) for one in level[at : at + BATCH]]
                 count += sum(
-                    1 for found in self._client.getMultiple(self._nodes, gets) if _properties(found) is not None
+                    1 for found in self.client.getMultiple(self._nodes, gets) if _properties(found) is not None
                 )
             level = [child for one in level for child in self._known.get(one, ())]
         return count
@@ -194,17 +207,17 @@ class RawThrift2(System):
         """One get of what is not newer."""
         assert isinstance(mark, int)
         get = idl.Get(paths.key(path), [_column(schema.DATA)], idl.TimeRange(0, mark + 1))
-        return _properties(self._client.get(self._nodes, get))
+        return _properties(self.client.get(self._nodes, get))
 
     def changed(self, mark: object) -> int:
         """The journal's rows since, and the nodes that they tell of before and after."""
         assert isinstance(mark, int)
         scan = idl.Scan(start=(mark + 1).to_bytes(8, "big"), caching=BATCH, limit=BATCH)
-        rows = self._client.getScannerResults(self._journal, scan, BATCH)
+        rows = self.client.getScannerResults(self._journal, scan, BATCH)
         keys = list(dict.fromkeys(paths.key(change.path) for row in rows for change in changes.decode(row.cells)))
         before = [idl.Get(key, [_column(schema.DATA)], idl.TimeRange(0, mark + 1)) for key in keys]
-        old = self._client.getMultiple(self._nodes, before)
-        new = self._client.getMultiple(self._nodes, [idl.Get(key, [_column(schema.DATA)]) for key in keys])
+        old = self.client.getMultiple(self._nodes, before)
+        new = self.client.getMultiple(self._nodes, [idl.Get(key, [_column(schema.DATA)]) for key in keys])
         return sum(1 for one, other in zip(old, new, strict=True) if _properties(one) != _properties(other))
 
     def age(self, path: str, name: str, commits: int, stop: Callable[[], bool]) -> int:
@@ -220,8 +233,8 @@ class RawThrift2(System):
                 rows.append(idl.Put(row, [_value(*schema.COMMITTED, b"\x01"), _value(*schema.ABORT, b"\0"), *told]))
                 cells.append(_value(*schema.property_column(name), values.encode(value), made))
                 cells.append(_value(*schema.LAST_REVISION, schema.TOUCHED, made))
-            self._client.put(self._nodes, idl.Put(key, cells))
-            self._client.putMultiple(self._journal, rows)
+            self.client.put(self._nodes, idl.Put(key, cells))
+            self.client.putMultiple(self._journal, rows)
             number += len(rows)
         return number
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from hbasemk.bench.system import Properties, System
@@ -101,6 +101,11 @@ class PlainSqlite(System):
         """A new connection, with an empty page cache."""
         self._sql.close()
         self._sql = self._open()
+
+    def age(self, path: str, name: str, commits: int, stop: Callable[[], bool]) -> int:  # noqa: ARG002
+        """One commit: there is no history that would grow."""
+        self.set(path, name, commits)
+        return commits
 
     def size(self) -> int:
         """The file."""

@@ -1,0 +1,1 @@
+"""Results for people: tables in the terminal and in Markdown, plots, and what became of the aims."""
