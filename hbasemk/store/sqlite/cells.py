@@ -22,7 +22,20 @@ _cell = tuple.__new__
 class Family:
     """The SQL table of one column family, and the statements on it."""
 
-    __slots__ = ("delete", "delete_row", "exact", "first", "further", "insert", "name", "newest", "table", "trim")
+    __slots__ = (
+        "delete",
+        "delete_row",
+        "exact",
+        "first",
+        "first_ranged",
+        "further",
+        "further_ranged",
+        "insert",
+        "name",
+        "newest",
+        "table",
+        "trim",
+    )
 
     def __init__(self, name: bytes, table: str, versions: int) -> None:
         self.name = name
@@ -30,6 +43,9 @@ class Family:
         cells = f"SELECT qualifier, ts, value FROM {table} WHERE row = ?"
         self.first = f"{cells} ORDER BY qualifier, ts DESC"
         self.further = f"{cells} AND qualifier > ? ORDER BY qualifier, ts DESC"
+        ranged = f"{cells} AND ts >= ? AND ts < ?"
+        self.first_ranged = f"{ranged} ORDER BY qualifier, ts DESC"
+        self.further_ranged = f"{ranged} AND qualifier > ? ORDER BY qualifier, ts DESC"
         column = f"SELECT ts, value FROM {table} WHERE row = ? AND qualifier = ?"
         self.exact = f"{column} AND ts >= ? AND ts < ? ORDER BY ts DESC LIMIT ?"
         self.newest = f"{column} ORDER BY ts DESC LIMIT 1"
@@ -162,7 +178,11 @@ def _columns(
     name = family.name
     current: bytes | None = None
     taken = skipped = 0
-    found = sql.execute(family.first, (row,)) if after is None else sql.execute(family.further, (row, after))
+    # A range that leaves older versions out may leave out most of a wide row: then SQLite steps over that.
+    ranged = since > 0
+    bounds = (row, since, before) if ranged else (row,)
+    first, further = (family.first_ranged, family.further_ranged) if ranged else (family.first, family.further)
+    found = sql.execute(first, bounds) if after is None else sql.execute(further, (*bounds, after))
     while True:
         for qualifier, ts, value in found:
             if qualifier != current:
@@ -186,7 +206,7 @@ def _columns(
             cells += [_cell(Cell, (name, current, ts, value)) for ts, value in exact]
             if len(cells) == limit:
                 return cells
-        found = sql.execute(family.further, (row, current))
+        found = sql.execute(further, (*bounds, current))
 
 
 # --- scanning --------------------------------------------------------------------------------------------------
