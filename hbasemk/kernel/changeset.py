@@ -94,7 +94,10 @@ def _plan(node: StagedNode) -> tuple[RowPlan, RowChange]:
     elif node.fresh:
         kind = ADDED
         cells.append((*schema.DELETED, schema.ALIVE))
-        relied[schema.LAST_REVISION] = None
+        if node.base is not None:
+            # Its earlier life ends here as well. One that was not there needs no look: whoever made it, or touches what
+            # was made, wrote (or has in its snapshot what wrote) the parent's child column.
+            relied[schema.LAST_REVISION] = None
     else:
         kind = CHANGED
         relied[schema.DELETED] = None

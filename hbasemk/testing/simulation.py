@@ -1,8 +1,9 @@
 """A simulator that owns time: the unchanged kernel, several instances, one seed for everything that happens.
 
 Each instance is a greenlet over one store in memory. Before every row that a store call touches, the simulator decides
-who goes on, how much time passes, and whether the call fails, is applied without an answer, or ends its process. The same
-seed gives the same run, call by call.
+who goes on, how much time passes, and whether the call fails, is applied without an answer, or ends its process; clocks
+may jump. The same seed gives the same run, call by call, and so does the list of choices it made, which
+:func:`hbasemk.testing.choices.shrink` makes short.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from hbasemk.errors import StoreNotAppliedError, StoreUnknownError
 from hbasemk.kernel.instance import Instance
 from hbasemk.store.abc import Column, Delete, Get, Put, Row, Scan
 from hbasemk.store.memory import MemoryStore
+from hbasemk.testing.choices import Choices
+from hbasemk.testing.trace import Step, describe
 from hbasemk.testing.wrapped import Call, WrappedStore
 
 T = TypeVar("T")
@@ -65,9 +68,10 @@ class SimulatedLock(AbstractContextManager[object]):
         self._depth = 0
 
     def __enter__(self) -> SimulatedLock:
-        while self.owner is not None and self.owner is not getcurrent():
+        current = getcurrent()
+        while self.owner is not None and self.owner is not current:
             self._simulator.switch(lock=self)
-        self.owner = getcurrent()
+        self.owner = current
         self._depth += 1
         return self
 
@@ -85,12 +89,11 @@ class SimulatedRuntime:
     def __init__(self, actor: Actor, number: int) -> None:
         self._actor = actor
         self._simulator = actor.simulator
-        self._random = random.Random(self._simulator.chance.getrandbits(32))
-        self._number = number
+        self._random = random.Random(number)
 
     @property
     def random(self) -> random.Random:
-        """The actor's own chance, from the seed."""
+        """The actor's own chance: always the same, since the delays it draws are the simulator's to change."""
         return self._random
 
     def now_ms(self) -> int:
@@ -124,44 +127,61 @@ class SimulatedStore(WrappedStore):
     def __init__(self, actor: Actor) -> None:
         super().__init__(actor.simulator.store)
         self._actor = actor
+        self._what: Any = None
 
     def around(self, call: Call, do: Callable[[], T]) -> T:
         """One atomic step, with what the simulator makes of it."""
-        return self._actor.simulator.step(self._actor, call, do)
+        return self._actor.simulator.step(self._actor, Step(call.method, call.table, self._what), do)
 
     def read(self, table: str, gets: Sequence[Get]) -> list[Row]:
         """Row by row: a batch is no snapshot."""
-        return [row for get in gets for row in super(SimulatedStore, self).read(table, [get])]
+        rows = []
+        for get in gets:
+            self._what = get
+            rows += super().read(table, (get,))
+        return rows
 
     def write(self, table: str, puts: Sequence[Put], *, durable: bool = True) -> None:
         """Row by row, in a random order: a batch may be applied in part."""
         for put in self._actor.simulator.shuffled(puts):
-            super().write(table, [put], durable=durable)
+            self._what = put
+            super().write(table, (put,), durable=durable)
 
     def delete(self, table: str, deletes: Sequence[Delete]) -> None:
         """Row by row, in a random order."""
         for delete in self._actor.simulator.shuffled(deletes):
-            super().delete(table, [delete])
+            self._what = delete
+            super().delete(table, (delete,))
+
+    def delete_rows(self, table: str, rows: Sequence[bytes]) -> None:
+        """Row by row, in a random order."""
+        for row in self._actor.simulator.shuffled(rows):
+            self._what = row
+            super().delete_rows(table, (row,))
 
     def check_and_write(
         self, table: str, column: Column, expected: bytes | None, put: Put, *, durable: bool = True
     ) -> bool:
         """Now and then it is sent twice, as HBase's own client does, and the second answer counts."""
+        self._what = put
         answer = super().check_and_write(table, column, expected, put, durable=durable)
-        if self._actor.simulator.happens(self._actor.simulator.twice):
+        simulator = self._actor.simulator
+        if simulator.happens(simulator.twice):
             answer = super().check_and_write(table, column, expected, put, durable=durable)
         return answer
 
     def scan(self, table: str, scan: Scan) -> list[Row]:
         """In batches of a few rows, so that others get in between."""
         rows: list[Row] = []
+        size = self._actor.simulator.scan_rows
         while len(rows) < scan.limit:
-            part = min(3, scan.limit - len(rows))
+            part = min(size, scan.limit - len(rows))
             start = scan.start
             if rows:
                 start = rows[-1].key if scan.reverse else rows[-1].key + b"\0"
             again = bool(rows) and scan.reverse
             asked = scan._replace(start=start, limit=part + again)
+            self._what = asked
             found = super().scan(table, asked)
             if again and found and found[0].key == start:
                 found = found[1:]
@@ -175,39 +195,65 @@ class SimulatedStore(WrappedStore):
 
 
 class Simulator:
-    """One run. The chances are per store call: ``lost`` replies, ``refused`` calls, ``deaths``, ``pauses``, ``twice``."""
+    """One run. The ``chances`` are per store call: ``lost`` replies, ``refused`` calls, ``deaths``, ``pauses``, calls made
+    ``twice``, and ``jumps`` of the calling process's clock by ``jump_ms`` either way (:meth:`fails`).
+
+    ``choices`` repeats a run, whole or made shorter, instead of drawing from the seed.
+    """
+
+    scan_rows = 3
+    """Rows that one step of a scan reads."""
 
     def __init__(
         self,
         seed: int,
         *,
+        choices: Sequence[int] | None = None,
+        **chances: float,
+    ) -> None:
+        self.chance = Choices(seed, choices)
+        self.ms = float(START_MS)
+        self.store = MemoryStore(lambda: int(self.ms))
+        self.actors: list[Actor] = []
+        self.steps: list[tuple[float, str, Step, object]] = []
+        self.jump_ms = 200
+        self._main = getcurrent()
+        self._current: Actor | None = None
+        self.fails(**chances)
+
+    def fails(
+        self,
         lost: float = 0.0,
         refused: float = 0.0,
         deaths: float = 0.0,
         pauses: float = 0.0,
         twice: float = 0.0,
+        jumps: float = 0.0,
     ) -> None:
-        self.chance = random.Random(seed)
-        self.ms = float(START_MS)
-        self.store = MemoryStore(lambda: int(self.ms))
-        self.actors: list[Actor] = []
-        self.trace: list[str] = []
-        self.lost, self.refused, self.deaths, self.pauses, self.twice = lost, refused, deaths, pauses, twice
-        self._main = getcurrent()
-
-    def happens(self, probability: float) -> bool:
-        """Whether something of this probability happens now."""
-        return probability > 0 and self.chance.random() < probability
-
-    def shuffled(self, things: Sequence[T]) -> list[T]:
-        """The things in a random order."""
-        result = list(things)
-        self.chance.shuffle(result)
-        return result
+        """From now on calls fail with these chances, and with no others."""
+        self.lost, self.refused, self.deaths, self.pauses = lost, refused, deaths, pauses
+        self.twice, self.jumps = twice, jumps
 
     def calm(self) -> None:
         """From now on nothing fails."""
-        self.lost = self.refused = self.deaths = self.pauses = self.twice = 0.0
+        self.fails()
+
+    @property
+    def trace(self) -> list[str]:
+        """What happened, one line a step, revisions named by the order in which they are met."""
+        return describe(self.steps)
+
+    def happens(self, probability: float) -> bool:
+        """Whether something of this probability happens now."""
+        return self.chance.happens(probability)
+
+    def shuffled(self, things: Sequence[T]) -> Sequence[T]:
+        """The things in a random order."""
+        if len(things) < 2:
+            return things
+        result = list(things)
+        self.chance.shuffle(result)
+        return result
 
     def add(self, name: str, work: Callable[[Actor], Any], *, skew_ms: int = 0) -> Actor:
         """One more process."""
@@ -218,54 +264,71 @@ class Simulator:
     def run(self) -> None:
         """Until every process has ended."""
         while True:
-            living = [actor for actor in self.actors if not actor.greenlet.dead]
-            if not living:
-                return
-            ready = [
-                actor
-                for actor in living
-                if actor.wakes_at <= self.ms
-                and (actor.waits_for is None or actor.waits_for.owner is None or self._is_dead(actor.waits_for))
-            ]
+            ready: list[Actor] = []
+            waking: list[float] = []
+            now = self.ms
+            for actor in self.actors:
+                if actor.greenlet.dead:
+                    continue
+                if actor.wakes_at > now:
+                    waking.append(actor.wakes_at)
+                elif actor.waits_for is None or actor.waits_for.owner is None or actor.waits_for.owner.dead:
+                    ready.append(actor)
             if not ready:
-                self.ms = min(actor.wakes_at for actor in living if actor.wakes_at > self.ms)
+                if not waking:
+                    return
+                self.ms = min(waking)
                 continue
-            actor = self.chance.choice(ready)
+            actor = self.decide(ready)
             actor.waits_for = None
+            self._current = actor
             actor.greenlet.switch()
 
-    def _is_dead(self, lock: SimulatedLock) -> bool:
-        return any(actor.greenlet is lock.owner and actor.greenlet.dead for actor in self.actors)
+    def decide(self, ready: list[Actor]) -> Actor:
+        """Who goes on; the one that went on last comes first among those that can."""
+        if len(ready) == 1:
+            return ready[0]
+        if self._current in ready:
+            ready.remove(self._current)
+            ready.insert(0, self._current)
+        return self.chance.choice(ready)
 
     def switch(self, seconds: float = 0.0, lock: SimulatedLock | None = None) -> None:
         """Give the turn back; called by whoever has it."""
         if getcurrent() is self._main:
             self.ms += seconds * 1000
             return
-        actor = next(one for one in self.actors if one.greenlet is getcurrent())
+        actor = self._current
+        assert actor is not None
         actor.wakes_at = self.ms + seconds * 1000
         actor.waits_for = lock
         self._main.switch()
 
-    def step(self, actor: Actor, call: Call, do: Callable[[], T]) -> T:
+    def step(self, actor: Actor, what: Step, do: Callable[[], T]) -> T:
         """One store call on one row."""
         if getcurrent() is self._main:
             return do()
-        self.switch(self.chance.choice((0.0, 0.0005, 0.003)))
+        self.switch(self.chance.choice((0.0, 0.0, 0.0005, 0.003)))
         if self.happens(self.pauses):
             self.switch(self.chance.choice((0.5, 4.0, 30.0)))
-        self.trace.append(f"{self.ms - START_MS:9.1f} {actor.name}: {call.method} {call.table}")
+        if self.happens(self.jumps):
+            actor.skew_ms = self.chance.choice((0, self.jump_ms, -self.jump_ms))
+        note = self._note
         if self.happens(self.refused):
-            self.trace[-1] += " (refused)"
-            raise StoreNotAppliedError(f"{call.method} was refused by the simulator")
+            note(actor, what, "refused")
+            raise StoreNotAppliedError(f"{what.method} was refused by the simulator")
         if self.happens(self.deaths):
-            self.trace[-1] += " (died before)"
+            note(actor, what, "died before")
             raise Died
         result = do()
         if self.happens(self.deaths):
-            self.trace[-1] += " (died after)"
+            note(actor, what, "died after")
             raise Died
         if self.happens(self.lost):
-            self.trace[-1] += " (reply lost)"
-            raise StoreUnknownError(f"the reply to {call.method} was lost by the simulator")
+            note(actor, what, "reply lost")
+            raise StoreUnknownError(f"the reply to {what.method} was lost by the simulator")
+        note(actor, what, result)
         return result
+
+    def _note(self, actor: Actor, what: Step, result: object) -> None:
+        self.steps.append((self.ms - START_MS, actor.name, what, result))

@@ -1,0 +1,107 @@
+"""The steps of a simulated run in words: who did what to which row, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from hbasemk.kernel import paths, schema
+from hbasemk.store.abc import Delete, Get, Put, Row, Scan
+
+
+class Step(NamedTuple):
+    """One call on one row: the store's method, the table, and what was asked (a Get, Scan, Put, Delete or row key)."""
+
+    method: str
+    table: str
+    what: Any
+
+
+class _Names:
+    """Short names of revisions, in the order in which they are met."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, str] = {}
+
+    def of(self, revision: int) -> str:
+        return self._known.setdefault(revision, f"r{len(self._known) + 1}")
+
+
+def describe(steps: Iterable[tuple[float, str, Step, object]]) -> list[str]:
+    """A line for each step: ms since the start, the process, the call, its result or what befell it.
+
+    Looks at leases that are not there are left out.
+    """
+    names = _Names()
+    return [
+        f"{ms:9.1f} {who}: {step.method} {step.table} {_asked(step, names)}{_result(step, result, names)}"
+        for ms, who, step, result in steps
+        if not _is_empty_probe(step, result)
+    ]
+
+
+def _is_empty_probe(step: Step, result: object) -> bool:
+    return (
+        step.table == schema.CLUSTER
+        and step.method == "read"
+        and isinstance(result, Sequence)
+        and not any(isinstance(row, Row) and row.cells for row in result)
+    )
+
+
+def _asked(step: Step, names: _Names) -> str:
+    what = step.what
+    if isinstance(what, Scan):
+        return "downwards" if what.reverse else "upwards"
+    if isinstance(what, Get):
+        wanted = what.columns or what.families
+        named = "" if wanted is None else " " + ",".join(_column(one) for one in wanted)
+        return f"{_key(step.table, what.row, names)}{named}"
+    if isinstance(what, Put):
+        cells = [f"{_column(cell[:2])}={_value(cell.value)}{_at(step, cell.timestamp, names)}" for cell in what.cells]
+        return f"{_key(step.table, what.row, names)} {' '.join(cells)}"
+    if isinstance(what, Delete):
+        cells = [f"{_column(cell[:2])}{_at(step, cell.timestamp, names)}" for cell in what.cells]
+        return f"{_key(step.table, what.row, names)} {' '.join(cells)}"
+    return _key(step.table, what, names) if isinstance(what, bytes) else ""
+
+
+def _result(step: Step, result: object, names: _Names) -> str:
+    if isinstance(result, str):
+        return f" ({result})"
+    if isinstance(result, bool):
+        return f" -> {'yes' if result else 'no'}"
+    if isinstance(result, Sequence):
+        return f" -> {'; '.join(_row(step, row, names) for row in result) or 'nothing'}"
+    return ""
+
+
+def _row(step: Step, row: Row, names: _Names) -> str:
+    cells = [f"{_column(cell[:2])}={_value(cell.value)}{_at(step, cell.timestamp, names)}" for cell in row.cells]
+    begins = f"{_key(step.table, row.key, names)}: " if step.method == "scan" else ""
+    return begins + (" ".join(cells) or "nothing")
+
+
+def _key(table: str, key: bytes, names: _Names) -> str:
+    if table == schema.NODES:
+        return paths.path_of(key)
+    if table == schema.JOURNAL:
+        return names.of(int.from_bytes(key, "big"))
+    return f"machine {key.hex()}" if len(key) == 2 else key[:32].decode("ascii", "backslashreplace")
+
+
+def _at(step: Step, timestamp: int | None, names: _Names) -> str:
+    return f"@{names.of(timestamp)}" if step.table == schema.NODES and timestamp is not None else ""
+
+
+def _column(column: Any) -> str:
+    if isinstance(column, bytes):
+        return column.decode("utf-8", "backslashreplace") + ":*"
+    family, qualifier = column
+    if family == schema.CHILDREN or qualifier[:1] in (b"\x00", b"\x01"):
+        return schema.describe((family, qualifier))
+    return str(qualifier.decode("ascii", "backslashreplace"))
+
+
+def _value(value: bytes) -> str:
+    return value.hex() if len(value) <= 4 else f"{value[:4].hex()}…"

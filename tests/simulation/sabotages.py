@@ -1,0 +1,326 @@
+"""The kernel broken on purpose, one line at a time: each of these must be found by some schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hbasemk.kernel import changes, changeset, node, reader, schema
+from hbasemk.kernel.cache import NodeCache
+from hbasemk.kernel.changeset import ChangeSet
+from hbasemk.kernel.clock import IdClock
+from hbasemk.kernel.commit import Committer
+from hbasemk.kernel.journal import Journal
+from hbasemk.kernel.lease import Lease
+from hbasemk.kernel.outcome import Outcome, Outcomes
+from hbasemk.kernel.reader import Reader
+from hbasemk.kernel.recovery import Recovery
+from hbasemk.store.abc import NewCell, Put
+
+SABOTAGES: list[Callable[[pytest.MonkeyPatch], None]] = []
+
+
+def sabotage(function: Callable[[pytest.MonkeyPatch], None]) -> Callable[[pytest.MonkeyPatch], None]:
+    """Note down one more."""
+    SABOTAGES.append(function)
+    return function
+
+
+# --- the read-back and who wins ------------------------------------------------------------------------------
+
+
+@sabotage
+def no_read_back(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Committer, "_read_back", lambda *_: None)
+
+
+@sabotage
+def bound_too_high(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Journal, "low_bound_for", lambda self, _: self.highest_seen + 1)
+
+
+@sabotage
+def put_for_compare_and_set(patch: pytest.MonkeyPatch) -> None:
+    def decide(self: Outcomes, which: int, _: object, then: Any) -> bool:
+        self._store.write(schema.JOURNAL, [Put(schema.revision_key(which), [NewCell(*then, schema.YES)])])
+        return True
+
+    patch.setattr(Outcomes, "decide", decide)
+
+
+@sabotage
+def aborting_without_asking(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Outcomes, "abort_other", lambda *_: Outcome.ABORTED)
+
+
+@sabotage
+def ids_without_what_was_seen(patch: pytest.MonkeyPatch) -> None:
+    original = IdClock._candidate
+    patch.setattr(IdClock, "_candidate", lambda self, _, branch: original(self, 0, branch))
+
+
+@sabotage
+def cache_not_invalidated(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(NodeCache, "arrived", lambda *_: None)
+
+
+@sabotage
+def deleted_not_read_back(patch: pytest.MonkeyPatch) -> None:
+    original = changeset._plan
+
+    def plan(node: Any) -> Any:
+        row, change = original(node)
+        row.relied.pop(schema.DELETED, None)
+        return row, change
+
+    patch.setattr(changeset, "_plan", plan)
+
+
+@sabotage
+def last_revision_not_read_back(patch: pytest.MonkeyPatch) -> None:
+    original = changeset._plan
+
+    def plan(node: Any) -> Any:
+        row, change = original(node)
+        row.relied.pop(schema.LAST_REVISION, None)
+        return row, change
+
+    patch.setattr(changeset, "_plan", plan)
+
+
+@sabotage
+def pending_taken_for_aborted(patch: pytest.MonkeyPatch) -> None:
+    original = Outcomes.of_many
+
+    def of_many(self: Outcomes, asked: Any) -> Any:
+        found = original(self, asked)
+        return {one: Outcome.ABORTED if how is Outcome.PENDING else how for one, how in found.items()}
+
+    patch.setattr(Outcomes, "of_many", of_many)
+
+
+@sabotage
+def roll_back_forgotten(patch: pytest.MonkeyPatch) -> None:
+    original = Outcomes._sweep
+    patch.setattr(Outcomes, "_sweep", lambda self, which, _, by: original(self, which, (), by))
+
+
+@sabotage
+def poll_bound_too_high(patch: pytest.MonkeyPatch) -> None:
+    original = Journal._raise_low_bound
+
+    def raise_it(self: Journal, began: float, found: Any) -> None:
+        original(self, began, found)
+        self._low_bound = max(self._low_bound, found.highest)
+
+    patch.setattr(Journal, "_raise_low_bound", raise_it)
+
+
+@sabotage
+def read_back_before_writing(patch: pytest.MonkeyPatch) -> None:
+    write, read_back = Committer._write, Committer._read_back
+    patch.setattr(Committer, "_write", lambda *_: None)
+
+    def both(self: Committer, made: int, snapshot: Any, plan: ChangeSet) -> Any:
+        loss = read_back(self, made, snapshot, plan)
+        write(self, made, plan, type("Doubt", (), {"tell": lambda _: None, "lost": False})())  # type: ignore[arg-type]
+        return loss
+
+    patch.setattr(Committer, "_read_back", both)
+
+
+@sabotage
+def higher_pending_ignored(patch: pytest.MonkeyPatch) -> None:
+    # Those lower are lost to, those higher are left to find out themselves.
+    resolve = Committer._resolve
+    patch.setattr(
+        Committer, "_resolve", lambda self, made, met: resolve(self, made, {k: v for k, v in met.items() if k < made})
+    )
+
+
+@sabotage
+def lower_ignored(patch: pytest.MonkeyPatch) -> None:
+    resolve = Committer._resolve
+    patch.setattr(
+        Committer, "_resolve", lambda self, made, met: resolve(self, made, {k: v for k, v in met.items() if k > made})
+    )
+
+
+@sabotage
+def bound_without_what_arrived_since(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Journal, "low_bound_for", lambda self, _: self._low_bound)
+
+
+@sabotage
+def child_not_read_back(patch: pytest.MonkeyPatch) -> None:
+    original = changeset._plan
+
+    def plan(one: Any) -> Any:
+        row, change = original(one)
+        for column in [column for column in row.relied if column[0] == schema.CHILDREN]:
+            del row.relied[column]
+        return row, change
+
+    patch.setattr(changeset, "_plan", plan)
+
+
+@sabotage
+def only_the_newest_version_read_back(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("hbasemk.kernel.commit._versions_of", lambda _: 1)
+    patch.setattr("hbasemk.kernel.commit.ALL_VERSIONS", 1)
+
+
+# --- deciding ------------------------------------------------------------------------------------------------
+
+
+@sabotage
+def recovery_without_compare_and_set(patch: pytest.MonkeyPatch) -> None:
+    def recover(self: Outcomes, which: int) -> Outcome:
+        self._store.write(schema.JOURNAL, [Put(schema.revision_key(which), [NewCell(*schema.ABORT, schema.YES)])])
+        self.sweep_again(which)
+        return Outcome.ABORTED
+
+    patch.setattr(Outcomes, "recover", recover)
+
+
+@sabotage
+def nobody_recovers(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Lease, "is_over", lambda *_: False)
+
+
+@sabotage
+def roll_back_of_what_is_committed(patch: pytest.MonkeyPatch) -> None:
+    def abort_own(self: Outcomes, which: int, touched: Any, *, clean: bool = True) -> Outcome:
+        self.decide(which, schema.COMMITTED, schema.ABORT)
+        self._sweep(which, touched, schema.SWEPT_CLEAN if clean else schema.SWEPT_IN_DOUBT)
+        return Outcome.ABORTED
+
+    patch.setattr(Outcomes, "abort_own", abort_own)
+
+
+@sabotage
+def cells_before_the_journal_row(patch: pytest.MonkeyPatch) -> None:
+    create = Committer._create
+
+    def late(self: Committer, made: int, snapshot: Any, touched: Any, message: str) -> None:
+        self._store.write(
+            schema.NODES,
+            [
+                Put(delete.row, [NewCell(cell.family, cell.qualifier, b"\x02\x01", made) for cell in delete.cells])
+                for delete in changes.deletes(touched, made)
+            ],
+        )
+        create(self, made, snapshot, touched, message)
+
+    patch.setattr(Committer, "_create", late)
+
+
+@sabotage
+def lost_reply_to_the_decision_taken_for_a_no(patch: pytest.MonkeyPatch) -> None:
+    def turned_out(self: Committer, made: int, touched: Any, error: Exception) -> bool:
+        self._outcomes._sweep(made, touched, schema.SWEPT_IN_DOUBT)
+        return False
+
+    patch.setattr(Committer, "_turned_out_committed", turned_out)
+    patch.setattr("hbasemk.kernel.calls.ATTEMPTS", 1)
+    patch.setattr("hbasemk.kernel.calls.again.__defaults__", (1, None))
+
+
+@sabotage
+def creation_seen_twice_taken_for_anothers(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Committer, "_is_ours", lambda *_: False)
+
+
+# --- snapshots and reads -------------------------------------------------------------------------------------
+
+
+@sabotage
+def poll_upwards(patch: pytest.MonkeyPatch) -> None:
+    from hbasemk.kernel import journal as module
+
+    original = module.scan_all
+
+    def upwards(store: Any, table: str, scan: Any) -> Any:
+        return original(store, table, scan._replace(start=scan.stop + b"\0", stop=None, reverse=False))
+
+    patch.setattr(module, "scan_all", upwards)
+
+
+@sabotage
+def arrivals_out_of_order(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("hbasemk.kernel.journal.sorted", lambda found: list(found), raising=False)
+
+
+@sabotage
+def everything_below_the_head_is_visible(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Journal, "sees", lambda _, snapshot, version: version <= snapshot.upper)
+
+
+@sabotage
+def no_look_below_what_is_not_visible(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Reader, "_look_deeper", lambda *_: None)
+
+
+@sabotage
+def an_earlier_life_shows(patch: pytest.MonkeyPatch) -> None:
+    original = node.from_cells
+
+    def from_cells(path: str, cells: Any) -> Any:
+        found = list(cells)
+        lives = [cell for cell in found if cell.qualifier == schema.DELETED[1]]
+        return original(path, [*(cell._replace(timestamp=1) for cell in lives), *(c for c in found if c not in lives)])
+
+    patch.setattr(reader, "from_cells", from_cells)
+
+
+@sabotage
+def own_states_cached_whatever_came_between(patch: pytest.MonkeyPatch) -> None:
+    arrived = NodeCache.arrived
+
+    def keep(self: NodeCache, arrival: Any) -> None:
+        arrived(self, arrival._replace(built_on=arrival.position))
+
+    patch.setattr(NodeCache, "arrived", keep)
+
+
+# --- the watermark and the leases ----------------------------------------------------------------------------
+
+
+@sabotage
+def watermark_past_what_may_still_come(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Journal, "low_bound", property(lambda self: self.highest_seen + 1))
+
+
+@sabotage
+def watermark_past_what_is_not_swept(patch: pytest.MonkeyPatch) -> None:
+    advance = Recovery.advance
+
+    def rash(self: Recovery) -> Any:
+        over = self._outcomes.recover_if_over
+        self._outcomes.recover_if_over = lambda _: True  # type: ignore[method-assign]
+        self._outcomes.sweep_again, again = lambda _: None, self._outcomes.sweep_again  # type: ignore[method-assign]
+        try:
+            return advance(self)
+        finally:
+            self._outcomes.recover_if_over = over  # type: ignore[method-assign]
+            self._outcomes.sweep_again = again  # type: ignore[method-assign]
+
+    patch.setattr(Recovery, "advance", rash)
+
+
+@sabotage
+def late_creation_taken_for_one_in_time(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(IdClock, "acknowledged", lambda *_: True)
+
+
+@sabotage
+def leases_that_overlap(patch: pytest.MonkeyPatch) -> None:
+    take = Lease._take
+
+    def greedy(self: Lease, machine: int, found: Any, holder: str) -> bool:
+        return self._write(machine, found, take.__globals__["LeaseRecord"](0, 2**38, bytes(16), holder))
+
+    patch.setattr(Lease, "_take", greedy)
+    patch.setattr(Lease, "_is_over", lambda *_: True)
