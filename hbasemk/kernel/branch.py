@@ -83,11 +83,7 @@ class Branches:
                 f"a branch begins on a trunk revision; {revision.to_text(base.revision)} is a branch's",
                 revision=revision.to_text(base.revision),
             )
-        floor = self._journal.low_bound_for(base) - 1
-        above = [made for made in self._journal if made > floor and self._journal.sees(base, made)]
-        if base.floor < floor and base.position < 0:
-            # A base below the sequence is settled history: nothing above it belongs to it.
-            floor, above = base.floor, []
+        floor, above = self._journal.told(base)
         view = b"".join(number.to_bytes(8, "big") for number in (floor, base.upper, *above))
         made = self._clock.next(max(base.upper, self._journal.highest_seen), branch=True)
         put = Put(

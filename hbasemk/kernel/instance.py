@@ -31,7 +31,7 @@ SWEEP_EVERY: Final = 3600.0
 BRANCH_RETENTION_MS: Final = 24 * 3600 * 1000
 """How long a branch lives untouched."""
 ADVANCE_AFTER: Final = 500
-"""How many revisions join the sequence before the watermark is worth moving."""
+"""How many revisions join the sequence before the watermark is worth moving, and the sequence worth shortening."""
 
 
 class Instance:
@@ -145,8 +145,12 @@ class Instance:
         if self.lease.held and self.runtime.monotonic() >= self._sweep_due:
             self._sweep_due = self.runtime.monotonic() + SWEEP_EVERY
             self.branches.sweep(BRANCH_RETENTION_MS)
+        self._advance()
+
+    def _advance(self) -> None:
+        # Readers too: short-lived writers may never come to it, and the watermark is what lets the journal stay short.
         seen = len(self.journal)
-        if self.lease.held and seen - self._advanced_at >= ADVANCE_AFTER:
+        if seen - self._advanced_at >= ADVANCE_AFTER:
             self._advanced_at = seen
             self.recovery.advance()
 
@@ -156,6 +160,7 @@ class Instance:
         try:
             self.outcomes.settle()
             self.lease.release(self.clock.issued_ms)
+            self._advance()
         except StoreError:
             self.lease.forget()
 

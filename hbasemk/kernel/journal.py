@@ -1,33 +1,36 @@
 """The in-memory journal: this instance's ordered sequence of visible revisions, and how it polls for more.
 
-Polls scan from the highest key down to a bound below which nothing undecided can be or appear, so that what a poll
-adds is causally closed (I2) and nothing is ever missed (I3). See ``docs/protocol.md``, sections 3 and 5.
+Of the sequence only its end is kept; below the watermark ids alone tell what is visible (``order.py``). Polls scan from
+the highest key down to a bound below which nothing undecided can be or appear, so that what a poll adds is causally
+closed (I2) and nothing is ever missed (I3). See ``docs/protocol.md``, sections 3 and 5.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
+from weakref import WeakValueDictionary
 
 from hbasemk.errors import UnknownRevisionError
 from hbasemk.kernel import changes, revision, schema
 from hbasemk.kernel.calls import again
 from hbasemk.kernel.changes import RowChange
 from hbasemk.kernel.node import NodeState
+from hbasemk.kernel.order import Order, settled, told
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.settings import Settings
-from hbasemk.kernel.snapshot import Snapshot
+from hbasemk.kernel.snapshot import EXPLICIT, SETTLED, Pin, Snapshot
 from hbasemk.kernel.watermark import Watermark
 from hbasemk.store.abc import Get, Scan, Store, scan_all
 
 SCAN_BATCH: Final = 1000
 CHANGES_BATCH: Final = 200
-SETTLED: Final = -2
-"""The position of snapshots that lie wholly below the sequence; they use no cache."""
-EXPLICIT: Final = -3
-"""The position of snapshots that are told in full: all of trunk up to ``floor``, and the ids in ``own``."""
+KEPT: Final = 10_000
+"""How many of the last revisions an instance knows by position at least, settled or not."""
 CLOCK_DRIFT: Final = 0.001
 """How much slower than ours the server's clock may run while nothing is heard from it."""
+
+__all__ = ["EXPLICIT", "SETTLED", "Arrival", "Journal"]
 
 
 class Arrival(NamedTuple):
@@ -54,7 +57,7 @@ class _Found(NamedTuple):
 
 
 class Journal:
-    """The sequence of visible revisions above the watermark that was loaded first.
+    """The sequence of visible revisions, from the watermark that was loaded first or a later one up.
 
     ``listeners`` are called for every arrival, in order, before the arrival can be part of any snapshot, ``watchers``
     when the head has moved; neither may call the store.
@@ -64,13 +67,11 @@ class Journal:
         self._store = store
         self._runtime = runtime
         self._settings = settings
-        self._floor = watermark.revision
-        self._hidden = watermark.hidden
+        self._origin = watermark.revision
+        self._order = Order.first(watermark)
+        self._pins: WeakValueDictionary[int, Pin] = WeakValueDictionary()
         self._poll_lock = runtime.lock()
         self._lock = runtime.lock()
-        self._sequence: list[int] = []
-        self._uppers: list[int] = []
-        self._positions: dict[int, int] = {}
         self._pending: frozenset[int] = frozenset()
         self._unswept: dict[int, float] = {}
         self._low_bound = watermark.revision + 1
@@ -91,10 +92,12 @@ class Journal:
         return self._head
 
     def __len__(self) -> int:
-        return len(self._sequence)
+        """How many revisions have joined the sequence, also those that are no longer kept."""
+        return len(self._order)
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._sequence)
+        """The revisions that are kept, in the order in which they joined."""
+        return iter(self._order)
 
     @property
     def pending(self) -> frozenset[int]:
@@ -117,77 +120,107 @@ class Journal:
 
     @property
     def floor(self) -> int:
-        """The watermark this instance started from; the sequence lies above it."""
-        return self._floor
+        """The id up to which nothing is known by position: whatever is committed is visible. It rises with the watermark."""
+        return self._order.floor
 
     def sees(self, snapshot: Snapshot, version: int) -> bool:
         """Whether a cell of this version is visible in the snapshot."""
-        position = self._positions.get(version)
-        if position is not None and position <= snapshot.position:
-            return True
-        if version <= snapshot.floor and not version & revision.BRANCH_BIT:
-            return position is not None or (version <= self._floor and version not in self._hidden)
-        return version in snapshot.own
+        return self._order.sees(snapshot, version)
 
     def knows(self, version: int) -> bool:
-        """Whether the revision is in this instance's sequence."""
-        return version in self._positions
+        """Whether the revision is in this instance's sequence, as far as that is kept."""
+        return version in self._order.positions
 
     def since(self, snapshot: Snapshot) -> list[int]:
-        """The revisions that became visible here after the snapshot, in the order of the sequence."""
-        return self._sequence[max(snapshot.position, -1) + 1 :]
+        """The revisions that became visible here after the snapshot, in the order of the sequence.
+
+        No round trip while its position is kept; else the journal tells what was dropped since, in the order of ids.
+        """
+        order = self._order
+        if order.keeps(snapshot):
+            return order.after(snapshot.position)
+        low, high = self.unlisted(snapshot, self._head)
+        flags = (schema.COMMITTED, schema.ABORT)
+        scan = Scan(schema.revision_key(low), schema.revision_key(max(low, high)), SCAN_BATCH, columns=flags)
+        dropped: list[int] = []
+        rows = again(self._runtime, lambda: list(scan_all(self._store, schema.JOURNAL, scan))) if low < high else []
+        for row in rows:
+            made = int.from_bytes(row.key, "big")
+            committed = any(cell[:2] == schema.COMMITTED and cell.value == schema.YES for cell in row.cells)
+            if committed and not revision.is_branch(made) and not order.sees(snapshot, made):
+                dropped.append(made)
+        kept = order.positions
+        return [
+            *(made for made in dropped if made not in kept),
+            *(made for made in order if not order.sees(snapshot, made)),
+        ]
 
     def between(self, one: Snapshot, other: Snapshot) -> list[int]:
         """The revisions of the in-memory sequence that belong to only one of two snapshots, in its order."""
-        if one.position >= -1 and other.position >= -1:
+        order = self._order
+        if order.keeps(one) and order.keeps(other):
             low, high = sorted((one.position, other.position))
-            return self._sequence[low + 1 : high + 1]
-        return [made for made in self._sequence if self.sees(one, made) != self.sees(other, made)]
+            return order.sequence[low + 1 - order.begin : high + 1 - order.begin]
+        return [made for made in order if order.sees(one, made) != order.sees(other, made)]
 
     def unlisted(self, one: Snapshot, other: Snapshot) -> tuple[int, int]:
         """The range of settled ids, below the sequence, in which two snapshots may differ (empty: low >= high)."""
-        low, high = sorted((min(one.floor, self._floor), min(other.floor, self._floor)))
-        return low + 1, high + 1
+        order = self._order
+        if order.keeps(one) and order.keeps(other):
+            return order.floor + 1, order.floor + 1
+        low = min(self._complete_up_to(one), self._complete_up_to(other))
+        return low + 1, min(order.floor, max(one.upper, other.upper)) + 1
+
+    def _complete_up_to(self, snapshot: Snapshot) -> int:
+        """An id up to which the snapshot has all of trunk that is visible here."""
+        return snapshot.floor if snapshot.position < -1 else self.low_bound_for(snapshot) - 1
 
     def previous(self, snapshot: Snapshot) -> Snapshot:
         """The trunk snapshot that lacks just the last revision of this one."""
-        if snapshot.position > 0:
-            return self._snapshot_at(snapshot.position - 1)
-        if snapshot.position == 0:
-            return self.settled_snapshot(self._floor)
-        before = snapshot.revision - 1
-        return Snapshot(before, SETTLED, before, before, base=before)
+        with self._lock:
+            if snapshot.position >= self._order.begin:
+                return self._snapshot_at(snapshot.position - 1)
+        return settled(snapshot.revision - 1)
 
     def order(self, made: int) -> tuple[int, int]:
-        """A key that sorts revisions as this instance's snapshots contain them."""
-        return self._positions.get(made, -1), made
+        """A key that sorts revisions as this instance's snapshots contain them; those no longer kept by their ids."""
+        return self._order.positions.get(made, -1), made
 
     def low_bound_for(self, snapshot: Snapshot) -> int:
         """No revision outside the snapshot that is committed, or still can be, has a lower id (step 7)."""
         # The bound first: what joins the sequence after that is not below it.
         low = self._low_bound
-        if snapshot.position == EXPLICIT:
+        order = self._order
+        if snapshot.position < -1:
             return min(low, snapshot.floor + 1)
-        later = self.since(snapshot)
-        if later:
-            low = min(low, *later)
-        # A snapshot below the sequence excludes settled history above itself too.
-        return min(low, snapshot.floor + 1) if snapshot.floor < self._floor else low
+        if order.keeps(snapshot):
+            return min([low, *order.after(snapshot.position)])
+        return min(low, told(snapshot).floor + 1)
+
+    def told(self, snapshot: Snapshot) -> tuple[int, list[int]]:
+        """A trunk snapshot in full: all of trunk that is committed up to an id, and which greater ids belong to it."""
+        order = self._order
+        if snapshot.position < -1:
+            return snapshot.floor, sorted(snapshot.own)
+        if order.keeps(snapshot):
+            floor = self.low_bound_for(snapshot) - 1
+            return floor, [made for made in order if made > floor and order.sees(snapshot, made)]
+        floor, above = told(snapshot)
+        return floor, sorted(above)
 
     def snapshot_of(self, wanted: int) -> Snapshot | None:
-        """The snapshot of a trunk revision in the sequence; None when this instance has not seen it."""
-        position = self._positions.get(wanted)
-        return None if position is None else self._snapshot_at(position)
-
-    def settled_snapshot(self, wanted: int) -> Snapshot:
-        """The snapshot of a committed revision at or below the watermark this instance started from."""
-        return Snapshot(wanted, -1 if wanted == self._floor else SETTLED, wanted, wanted, base=wanted)
+        """The snapshot of a trunk revision whose position is kept; None when there is no such."""
+        with self._lock:
+            position = self._order.positions.get(wanted)
+            return None if position is None or position < self._order.begin else self._snapshot_at(position)
 
     def _snapshot_at(self, position: int) -> Snapshot:
-        if position < 0:
-            return self.settled_snapshot(self._floor)
-        last = self._sequence[position]
-        return Snapshot(last, position, self._floor, self._uppers[position], base=last)
+        """The snapshot at a position that is kept, or just before those. With the lock held."""
+        pin = self._pins.get(position)
+        if pin is None:
+            pin = self._pins[position] = Pin()
+        name = self._order.name_at(position)
+        return Snapshot(name, position, self._origin, self._order.upper_at(position), base=name, pin=pin)
 
     # --- growing it --------------------------------------------------------------------------------------
 
@@ -196,20 +229,35 @@ class Journal:
     ) -> None:
         """Step 11: this instance's own revision, committed just now, joins the sequence."""
         with self._lock:
-            if made not in self._positions:
-                self._append(Arrival(made, len(self._sequence), touched, states, built_on.position))
+            if made not in self._order.positions:
+                self._append(Arrival(made, len(self._order), touched, states, built_on.position))
 
     def _append(self, arrival: Arrival) -> None:
-        made, position = arrival.revision, arrival.position
-        self._sequence.append(made)
-        self._uppers.append(max(made, self._uppers[-1] if self._uppers else self._floor))
-        self._positions[made] = position
+        made = arrival.revision
+        position = self._order.append(made)
         for listener in self.listeners:
             listener(arrival)
         self.highest_seen = max(self.highest_seen, made)
         self._head = self._snapshot_at(position)
         for watcher in self.watchers:
             watcher()
+
+    def compact(self, watermark: Watermark) -> None:
+        """Drop what is settled by a watermark, but for the last :data:`KEPT` revisions; snapshots stay what they are.
+
+        Cheap when there is little to drop. From then on the revisions dropped are asked for by their ids: such a
+        snapshot has all that is not greater, as in an instance that begins now.
+        """
+        with self._lock:
+            order = self._order
+            shorter = order.shortened(watermark, min(watermark.revision, self._low_bound - 1), KEPT)
+            if shorter is None:
+                return
+            dropped = {position: pin for position, pin in self._pins.items() if position < shorter.begin - 1}
+            order.tell(dropped, self._low_bound)
+            self._order = shorter
+            for position in dropped:
+                del self._pins[position]
 
     def fresh(self, seconds: float) -> bool:
         """Whether a poll began and ended within the last ``seconds``."""
@@ -231,13 +279,14 @@ class Journal:
             low = self._low_bound
             found = self._scan(low)
             new = sorted(found.committed)
-            touched = self._read_changes(new)
+            # Only listeners need them, and who opens a repository has none yet.
+            touched = self._read_changes(new) if self.listeners else {made: [] for made in new}
             with self._lock:
                 for made in new:
-                    if made not in self._positions:
-                        self._append(Arrival(made, len(self._sequence), touched[made]))
+                    if made not in self._order.positions:
+                        self._append(Arrival(made, len(self._order), touched[made]))
                 self.highest_seen = max(self.highest_seen, found.highest)
-                self._pending = frozenset(made for made in found.pending if made not in self._positions)
+                self._pending = frozenset(made for made in found.pending if made not in self._order.positions)
                 self._raise_low_bound(began, found)
             self._poll_begun = begun
             self._polled_at = began
@@ -261,7 +310,7 @@ class Journal:
             flags = {cell.qualifier: cell.value for cell in cells}
             server_ms = max(server_ms, *(cell.timestamp for cell in cells))
             highest = max(highest, made)
-            if revision.is_branch(made) or made in self._positions:
+            if revision.is_branch(made) or made in self._order.positions:
                 continue
             if flags.get(schema.ABORT[1]) == schema.YES:
                 (swept if schema.SWEPT[1] in flags else unswept).add(made)
@@ -291,7 +340,7 @@ class Journal:
                 low = max(low, revision.pack(min(ms, revision.MAX_MS), 0, 0))
         if self._pending:
             low = min(low, *self._pending)
-        self._low_bound = max(low, self._floor + 1)
+        self._low_bound = max(low, self._order.floor + 1)
 
     def _read_changes(self, new: Sequence[int]) -> dict[int, list[RowChange]]:
         found: dict[int, list[RowChange]] = {}
@@ -309,14 +358,15 @@ class Journal:
         Raises UnknownRevisionError when no poll can find it.
         """
         snapshot = self.snapshot_of(wanted)
-        if snapshot is None and wanted == self._floor:
-            return self.settled_snapshot(wanted)
+        if snapshot is None and wanted == self._origin:
+            with self._lock:
+                return settled(wanted) if self._order.begin else self._snapshot_at(-1)
         if snapshot is None and not revision.is_branch(wanted):
-            if wanted > self._floor:
+            if wanted > self._order.top:
                 again(self._runtime, self.poll)
                 snapshot = self.snapshot_of(wanted)
-            elif self._is_committed(wanted):
-                snapshot = self.settled_snapshot(wanted)
+            if snapshot is None and wanted <= self._order.top and self._is_committed(wanted):
+                snapshot = settled(wanted)
         if snapshot is None:
             text = revision.to_text(wanted)
             raise UnknownRevisionError(
@@ -329,4 +379,4 @@ class Journal:
     def _is_committed(self, wanted: int) -> bool:
         get = Get(schema.revision_key(wanted), columns=(schema.COMMITTED,))
         row = again(self._runtime, lambda: self._store.read(schema.JOURNAL, [get]))[0]
-        return any(cell.value == schema.YES for cell in row.cells) and wanted not in self._hidden
+        return any(cell.value == schema.YES for cell in row.cells) and wanted not in self._order.hidden

@@ -47,7 +47,8 @@ class Recovery:
     def advance(self) -> Watermark | None:
         """Move the watermark up as far as everything is decided and swept; None when it need not move.
 
-        What was aborted and not swept is swept when its writer's lease is over, else it stops the watermark.
+        What was aborted and not swept is swept when its writer's lease is over, else it stops the watermark. The journal
+        drops what the watermark, moved by whomever, tells.
         """
         _, current = again(self._runtime, lambda: settings.read(self._store))
         if current is None:
@@ -77,6 +78,7 @@ class Recovery:
                     hidden.add(which)
             target = which
         if target == current.revision:
+            self._journal.compact(current)
             return None
         moved = Watermark(target, frozenset(hidden))
         put = Put(schema.SETTINGS_ROW, [NewCell(*schema.WATERMARK, moved.encode())])
@@ -84,4 +86,5 @@ class Recovery:
             self._runtime,
             lambda: self._store.check_and_write(schema.CLUSTER, schema.WATERMARK, current.encode(), put, durable=False),
         )
+        self._journal.compact(moved if applied else current)
         return moved if applied else None

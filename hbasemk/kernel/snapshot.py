@@ -5,7 +5,25 @@ Once a revision is visible its snapshot never changes (I5): revisions join the j
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+SETTLED: Final = -2
+"""The position of snapshots that lie wholly below the sequence; they use no cache."""
+EXPLICIT: Final = -3
+"""The position of snapshots that are told in full: all of trunk up to ``floor``, and the ids in ``own``."""
+
+
+class Pin:
+    """Shared by all snapshots at one position: how the journal reaches those that are still held.
+
+    ``told``, once the position is dropped from the sequence: up to which id the snapshot has all of trunk, and which
+    greater ids belong to it.
+    """
+
+    __slots__ = ("__weakref__", "told")
+
+    def __init__(self) -> None:
+        self.told: tuple[int, frozenset[int]] | None = None
 
 
 class Snapshot(NamedTuple):
@@ -22,3 +40,4 @@ class Snapshot(NamedTuple):
     upper: int
     own: frozenset[int] = frozenset()
     base: int = 0
+    pin: Pin | None = None
