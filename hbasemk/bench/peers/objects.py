@@ -15,8 +15,8 @@ import transaction
 import ZODB
 from BTrees.OOBTree import OOBTree
 from persistent import Persistent
+from transaction.interfaces import TransientError
 from ZODB.Connection import Connection
-from ZODB.POSException import ConflictError
 from ZODB.utils import get_pickle_metadata, p64, u64
 
 from hbasemk.bench.system import Properties, System
@@ -90,7 +90,7 @@ class ObjectSystem(System):
             try:
                 change()
                 self._manager.commit()
-            except ConflictError:
+            except TransientError:  # conflicts, and what RelStorage says when it gives up a cache
                 self._manager.abort()
                 self.retries += 1
                 self._begin_at_head()
