@@ -113,6 +113,11 @@ class Journal:
         """An aborted revision was found swept, or has been swept now."""
         self._unswept.pop(made, None)
 
+    def wait_for_sweep(self, made: int) -> None:
+        """Have :meth:`unswept` tell of an aborted revision again when as much time has passed once more."""
+        if made in self._unswept:
+            self._unswept[made] = self._runtime.monotonic()
+
     @property
     def low_bound(self) -> int:
         """No revision below this id can become visible any more, unless it is visible here already."""

@@ -139,6 +139,11 @@ class Outcomes:
             self._sweep(which, _told(row), schema.SWEPT_IN_DOUBT)
         return Outcome.ABORTED
 
+    def is_swept(self, which: int) -> bool:
+        """Whether an aborted revision's cells are deleted. One round trip."""
+        get = Get(schema.revision_key(which), columns=(schema.SWEPT,))
+        return bool(again(self._runtime, lambda: self._store.read(schema.JOURNAL, [get]))[0].cells)
+
     def sweep_again(self, which: int) -> None:
         """Delete what a paused writer, or a gateway that held its request, brought after a sweep in doubt."""
         self._sweep(which, _told(self._row(which)), schema.SWEPT_IN_DOUBT)

@@ -38,10 +38,14 @@ class Recovery:
         """
         dead = [which for which in sorted(self._journal.pending) if self._outcomes.recover_if_over(which)]
         for which in self._journal.unswept(self._patience):
-            # Its writer has had the whole lease time to roll back; a lease that goes on means that it still may.
+            # Its writer has had the whole lease time to roll back; a lease that goes on means that it still may, or may die.
             if self._outcomes.recover_if_over(which):
                 dead.append(which)
-            self._journal.is_swept(which)
+                self._journal.is_swept(which)
+            elif self._outcomes.is_swept(which):
+                self._journal.is_swept(which)
+            else:
+                self._journal.wait_for_sweep(which)
         return dead
 
     def advance(self) -> Watermark | None:

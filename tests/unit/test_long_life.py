@@ -22,7 +22,7 @@ from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, WrappedStore
 from tests.support.runtime import World, open_instance
 
-REVISIONS = int(os.environ.get("HBASEMK_TEST_REVISIONS", "20000"))
+REVISIONS = int(os.environ.get("HBASEMK_TEST_REVISIONS", "100000"))
 
 
 class Metered(WrappedStore):
