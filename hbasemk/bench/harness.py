@@ -83,7 +83,7 @@ class Harness:
                     try:
                         made.append(Contender(entry, entry.load().create(self.place_of(name, entry))))
                     except NotImplementedError as error:
-                        self.missing(entry, f"creating the tree {name!r}", str(error))
+                        self.run.environment.setdefault("left_out", {})[entry.key] = str(error)
                     except Exception as error:  # whatever it is, the others go on
                         self.failed(entry, f"creating the tree {name!r}", error)
         return list(made)

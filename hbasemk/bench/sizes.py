@@ -41,6 +41,8 @@ class Sizes:
     """Nodes of the larger tree whose memory is measured."""
     memory_small: int = 10_000
     idle_seconds: int = 20
+    settle_seconds: int = 7
+    """Waited before idleness is measured: for so long polls look at what was committed (the allowed clock skew), and more."""
     patience: int = 30
     """Seconds that one system may take for one measurement, or for its preparation, before it is cut short."""
 
@@ -98,5 +100,6 @@ TINY = Sizes(
     memory=60,
     memory_small=20,
     idle_seconds=1,
+    settle_seconds=1,
     patience=10,
 )

@@ -47,7 +47,7 @@ def render(runs: list[Run]) -> Iterator[str]:
             yield f"| --- | {' | '.join(['---:'] * len(heads))} |"
             for line in figures.lines(run):
                 if line.scenario == scenario:
-                    yield f"| {line.operation} | {' | '.join(figures.cells(line, columns))} |"
+                    yield f"| {_plain(line.operation)} | {' | '.join(figures.cells(line, columns))} |"
             yield ""
         told = figures.notes(run)
         for note in told:

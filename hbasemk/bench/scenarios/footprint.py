@@ -10,7 +10,6 @@ from typing import Final
 from hbasemk.bench.harness import Contender, Harness
 from hbasemk.bench.registry import Entry
 from hbasemk.bench.scenarios.nodes import flat, properties
-from hbasemk.bench.scenarios.several import SETTLE
 from hbasemk.bench.system import System
 from hbasemk.bench.systems.ours import host_and_port
 from hbasemk.bench.wire import Relay
@@ -64,6 +63,11 @@ def _moved(harness: Harness, contender: Contender, count: int) -> None:
             for name, call in _operations(system, 1):
                 call(-1)
                 before = relay.bytes
+                if not before:
+                    harness.missing(
+                        contender.entry, f"{name}: bytes on the wire", "its connection cannot be redirected"
+                    )
+                    continue
                 for turn in range(count):
                     call(turn)
                 harness.add(contender, f"{name}: bytes on the wire", "B", [(relay.bytes - before) / count])
@@ -152,7 +156,7 @@ def idle(harness: Harness) -> None:
             continue
         url = contender.system.connect()
         try:
-            (found,) = harness.workers.run([(wait, (url, harness.sizes.idle_seconds))])
+            (found,) = harness.workers.run([(wait, (url, harness.sizes.idle_seconds, harness.sizes.settle_seconds))])
         except Exception as error:
             harness.failed(contender.entry, "idle", error)
             continue
@@ -164,7 +168,7 @@ def idle(harness: Harness) -> None:
         harness.add(contender, "idle: share of a core", "%", [100 * share])
 
 
-def wait(gate: Gate, url: str, seconds: int) -> tuple[int, int, int, float]:
+def wait(gate: Gate, url: str, seconds: int, settle: int) -> tuple[int, int, int, float]:
     """Open, commit once, sit still: polls, calls for polling, rows that came, and the processor's share of the time.
 
     The renewal of the lease, a few calls in ten seconds, counts as processor time but not as calls of polls.
@@ -179,7 +183,7 @@ def wait(gate: Gate, url: str, seconds: int) -> tuple[int, int, int, float]:
         repository.run(lambda tx: tx.set("/", "idle", 1))
         gate()
         # Until polls no longer look at that commit.
-        time.sleep(SETTLE)
+        time.sleep(settle)
         store.take()
         store.traffic()
         before, began = time.process_time(), time.monotonic()

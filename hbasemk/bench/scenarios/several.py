@@ -27,8 +27,6 @@ SLOW_PAUSE: Final = 0.31
 LOOK: Final = 0.0002
 """Seconds between two looks of the one who waits."""
 GIVE_UP: Final = 10.0
-SETTLE: Final = 6.5
-"""Seconds: hbasemk's allowed clock skew and a little more."""
 
 
 def processes(harness: Harness) -> None:
@@ -134,7 +132,7 @@ def seen(harness: Harness) -> None:
     contenders = harness.tree("seen", lambda entry: entry.several)
     harness.prepare(contenders, lambda system: system.add([("/seen", {"number": 0})]))
     # Polls of hbasemk look at what was committed within the allowed clock skew; now that is nothing.
-    time.sleep(SETTLE)
+    time.sleep(sizes.settle_seconds)
     harness.compare(
         "look for news when there are none",
         contenders,

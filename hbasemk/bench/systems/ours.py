@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from hbasemk.bench.system import Properties, System
 from hbasemk.connect import open_store
-from hbasemk.errors import NodeNotFoundError
+from hbasemk.errors import NodeExistsError, NodeNotFoundError
 from hbasemk.kernel import changes, paths, schema, values
 from hbasemk.kernel.changes import CHANGED, RowChange
 from hbasemk.kernel.instance import ADVANCE_AFTER
@@ -69,7 +69,10 @@ class _Hbasemk(System):
             for path, properties in nodes:
                 tx.add(path, properties)
 
-        self.repository.run(change)
+        try:
+            self.repository.run(change)
+        except NodeExistsError as error:
+            raise ValueError(str(error)) from error
         self._count()
 
     def set(self, path: str, name: str, value: int | str) -> None:

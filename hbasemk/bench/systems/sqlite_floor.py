@@ -16,7 +16,7 @@ from hbasemk.bench.systems.ours import file_size, remove_file
 TABLE = "CREATE TABLE nodes (parent TEXT, name TEXT, properties TEXT, PRIMARY KEY (parent, name)) WITHOUT ROWID"
 ONE = "SELECT properties FROM nodes WHERE parent = ? AND name = ?"
 NAMES = "SELECT name FROM nodes WHERE parent = ? AND name > ? ORDER BY name LIMIT ?"
-BELOW = "SELECT properties FROM nodes WHERE parent = ? UNION ALL SELECT properties FROM nodes WHERE parent >= ? AND parent < ?"
+BELOW = "SELECT properties FROM nodes WHERE parent = ? UNION ALL SELECT properties FROM nodes WHERE parent > ? AND parent < ?"
 SET = "UPDATE nodes SET properties = json_set(properties, ?, ?) WHERE parent = ? AND name = ?"
 INCREMENT = (
     "UPDATE nodes SET properties = json_set(properties, ?1, coalesce(json_extract(properties, ?1), 0) + 1) "
@@ -65,20 +65,27 @@ class PlainSqlite(System):
         """One transaction."""
         rows = [(*_split(path), json.dumps(properties)) for path, properties in nodes]
         self._sql.execute("BEGIN IMMEDIATE")
-        self._sql.executemany("INSERT INTO nodes VALUES (?, ?, ?)", rows)
+        try:
+            self._sql.executemany("INSERT INTO nodes VALUES (?, ?, ?)", rows)
+        except sqlite3.IntegrityError as error:
+            self._sql.execute("ROLLBACK")
+            raise ValueError(f"one of these nodes is there already: {error}") from error
         self._sql.execute("COMMIT")
 
     def set(self, path: str, name: str, value: int | str) -> None:
         """One transaction."""
-        self._sql.execute("BEGIN IMMEDIATE")
-        self._sql.execute(SET, (f'$."{name}"', value, *_split(path)))
-        self._sql.execute("COMMIT")
+        self._update(path, SET, (f'$."{name}"', value, *_split(path)))
 
     def increment(self, path: str, name: str) -> None:
         """One transaction."""
+        self._update(path, INCREMENT, (f'$."{name}"', *_split(path)))
+
+    def _update(self, path: str, statement: str, values: tuple[int | str, ...]) -> None:
         self._sql.execute("BEGIN IMMEDIATE")
-        self._sql.execute(INCREMENT, (f'$."{name}"', *_split(path)))
+        touched = self._sql.execute(statement, values).rowcount
         self._sql.execute("COMMIT")
+        if not touched:
+            raise KeyError(path)
 
     def read(self, path: str) -> Properties | None:
         """One row."""
@@ -91,7 +98,8 @@ class PlainSqlite(System):
 
     def subtree(self, path: str) -> int:
         """Two ranges of rows."""
-        found = self._sql.execute(BELOW, (path, f"{path}/", f"{path}0"))
+        top = path.rstrip("/")
+        found = self._sql.execute(BELOW, (path, f"{top}/", f"{top}0"))
         return sum(1 for (text,) in found if json.loads(text) is not None)
 
     def refresh(self) -> None:

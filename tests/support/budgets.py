@@ -1,0 +1,97 @@
+"""What each operation of the benchmarks may ask of the store at most, at the tiny sizes, and that a run was whole.
+
+A number here is a promise: it goes up only on purpose. Reads of journal rows that polls make are left out, because how many
+there are depends on what was committed in the last seconds.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from hbasemk.bench.registry import Entry
+from hbasemk.bench.results import Run
+from hbasemk.bench.scenarios import SCENARIOS
+from hbasemk.bench.sizes import TINY
+from tests.support.counted import CountingHarness
+
+COUNTED: Final = ("set", "add", "read", "children", "subtree", "branch", "load", "history")
+"""The scenarios whose operations are single turns of one connection."""
+
+
+class Budget(NamedTuple):
+    """At most so many; None: not looked at. Each version of a cell that comes counts as a cell."""
+
+    calls: int
+    rows_read: int | None = 0
+    cells_read: int | None = 0
+    bytes_read: int | None = 0
+    rows_written: int = 0
+    cells_written: int = 0
+    bytes_written: int = 0
+
+
+BUDGETS: Final[dict[str, Budget]] = {
+    "set one property": Budget(4, 1, 5, 100, 3, 9, 240),
+    "add one node": Budget(5, 1, 2, 40, 4, 14, 450),
+    "add 100 nodes, flat": Budget(5, 1, 101, 2_300, 103, 608, 22_000),
+    "add 100 nodes, pyramid": Budget(5, 1, 2, 50, 103, 605, 20_500),
+    "add 30 nodes, flat": Budget(5, 1, 31, 700, 33, 188, 6_800),
+    "add 30 nodes, pyramid": Budget(5, 1, 2, 50, 33, 185, 6_300),
+    "read a node, hot": Budget(0),
+    "read a node, warm": Budget(1, 1, 5, 180),
+    "read a node, cold": Budget(1, 1, 5, 180),
+    "list 30 children, again": Budget(1, 2, 31, 500),
+    "list 30 children, cold": Budget(1, 2, 31, 500),
+    "a page of 100 among 30 children": Budget(1, 2, 30, 480),
+    "read a subtree of 12 nodes, flat, cold": Budget(3, 13, 62, 2_250),
+    "read a subtree of 12 nodes, flat, again": Budget(2, 12, 60, 2_200),
+    "read a subtree of 12 nodes, pyramid, cold": Budget(4, 13, 62, 2_250),
+    "read a subtree of 12 nodes, pyramid, again": Budget(3, 12, 60, 2_200),
+    "branch with 8 changes and merge": Budget(30, None, None, None, 27, 131, 5_500),
+    "bulk load of 30 nodes, per node": Budget(5, 1, 11, 220, 13, 68, 2_800),
+    "diff of 10 changes among 30 nodes": Budget(2, 20, 110, 3_500),
+    "read at a revision 1 commits old": Budget(1, 1, 5, 180),
+    "read at a revision 12 commits old": Budget(1, 1, 5, 180),
+    "read at a revision 100 commits old": Budget(1, 1, 5, 180),
+    "read the same node at head, cold": Budget(1, 1, 5, 180),
+}
+
+MOVED: Final = {
+    "set one property: bytes on the wire": 1_300,
+    "add one node: bytes on the wire": 2_100,
+    "idle: calls for each poll": 1,
+    "2 processes adding children below one parent: retries": 0,
+}
+"""Of what scenarios measure themselves."""
+
+
+def assert_within_budgets(entry: Entry, place: str) -> None:
+    """Run the scenarios and compare; each budget must be one of an operation that there is."""
+    run = Run("budgets", entry.store, {})
+    with CountingHarness(run, [entry], place, TINY) as harness:
+        for name in COUNTED:
+            harness.scenario = name
+            SCENARIOS[name](harness)
+    assert [result for result in run.results if result.median is None] == []
+    used = {operation: found for (_, operation), found in harness.used.items()}
+    assert set(used) == set(BUDGETS)
+    over = [
+        f"{operation}: {name} {used[operation][name]}, at most {most}"
+        for operation, budget in BUDGETS.items()
+        for name, most in budget._asdict().items()
+        if most is not None and used[operation][name] > most
+    ]
+    assert over == []
+
+
+def assert_whole(run: Run, told: list[str]) -> None:
+    """All scenarios have figures of hbasemk, nothing failed, and what the scenarios count themselves is within bounds."""
+    assert [result for result in run.results if result.failed] == [], "\n".join(told)
+    assert run.environment["left_out"] == {}
+    assert {result.scenario for result in run.results} == set(SCENARIOS)
+    ours = [result for result in run.results if result.system == "hbasemk"]
+    assert [result.operation for result in ours if result.median is None] == []
+    over = {
+        result.operation: result.median for result in ours if (result.median or 0) > MOVED.get(result.operation, 1e18)
+    }
+    assert over == {}

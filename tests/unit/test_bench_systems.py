@@ -1,0 +1,77 @@
+"""hbasemk and the floor, as the benchmarks use them, do what they are measured at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hbasemk import connect
+from hbasemk.bench.system import System
+from hbasemk.bench.systems.ours import EmbeddedHbasemk
+from tests.support.bench_systems import SystemContract
+from tests.support.repositories import problems
+
+
+class Embedded(SystemContract):
+    @pytest.fixture
+    def place(self, tmp_path: Path) -> str:
+        return str(tmp_path / "tree")
+
+
+class TestEmbeddedHbasemk(Embedded):
+    target = "hbasemk.bench.systems.ours:EmbeddedHbasemk"
+
+
+class TestPlainSqlite(Embedded):
+    target = "hbasemk.bench.systems.sqlite_floor:PlainSqlite"
+    knows_the_past = False
+    tells_changes = False
+
+    def test_what_is_not_possible_is_refused_and_changes_nothing(self, system: System) -> None:
+        system.add([("/a", {"value": 1})])
+        with pytest.raises(ValueError, match="there already"):
+            system.add([("/b", {}), ("/a", {"value": 2})])
+        with pytest.raises(KeyError):
+            system.set("/nothing", "value", 2)
+        assert system.read("/b") is None
+        assert dict(system.read("/a") or {}) == {"value": 1}
+
+    def test_a_change_that_met_another_is_done_again_and_counted(self, system: System) -> None:
+        # Here it waits for the lock instead.
+        system.add([("/a", {"value": 1})])
+        other = type(system).join(system.connect())
+        other.increment("/a", "value")
+        system.increment("/a", "value")
+        assert dict(other.read("/a") or {}) == {"value": 3}
+        assert (other.retries, system.retries) == (0, 0)
+        other.close()
+
+
+@pytest.mark.parametrize("commits", [20, 600])
+def test_a_history_made_in_batches_is_one_that_commits_could_have_made(tmp_path: Path, commits: int) -> None:
+    system = EmbeddedHbasemk.create(str(tmp_path))
+    assert isinstance(system, EmbeddedHbasemk)
+    system.add([("/a", {"n": -1})])
+    first = system.mark()
+    assert system.age("/a", "n", commits, lambda: False) == commits
+    assert dict(system.read("/a") or {}) == {"n": commits - 1}
+    assert dict(system.read_at(first, "/a") or {}) == {"n": -1}
+    assert len(list(system.repository.log("/a"))) == commits + 1
+    system.set("/a", "n", 7)
+    with connect(system.url, poll_interval=0) as other:
+        assert dict(other.head["/a"]) == {"n": 7}
+        assert problems(other) == []
+        # What time does to a long history, the watermark past its end, has been done.
+        above = len(other.instance.journal)
+        assert above <= 2 if commits >= 500 else above == commits + 2
+    system.close()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_history_ends_where_patience_does(tmp_path: Path) -> None:
+    system = EmbeddedHbasemk.create(str(tmp_path))
+    system.add([("/a", {"n": -1})])
+    assert system.age("/a", "n", 5000, lambda: True) == 0
+    assert dict(system.read("/a") or {}) == {"n": -1}
+    system.close()
