@@ -78,6 +78,12 @@ class _Row:
             self.order += added
             self.order.sort()
 
+    def clone(self) -> _Row:
+        other = _Row()
+        other.order = self.order.copy()
+        other.versions = {column: kept.copy() for column, kept in self.versions.items()}
+        return other
+
     def delete(self, cells: Iterable[CellVersion]) -> None:
         for family, qualifier, timestamp in cells:
             column = (family, qualifier)
@@ -141,6 +147,11 @@ class _Table:
         self.versions = table.versions
         self.rows: SortedDict[bytes, _Row] = SortedDict()
 
+    def clone(self) -> _Table:
+        other = _Table(Table(self.name, tuple(self.families), self.versions))
+        other.rows = SortedDict((key, row.clone()) for key, row in self.rows.items())
+        return other
+
     def check_families(self, families: Iterable[bytes]) -> None:
         for family in families:
             if family not in self.families:
@@ -185,6 +196,14 @@ class MemoryStore(Store):
     def location(self) -> str:
         """Where the cells live, for messages."""
         return "memory"
+
+    def clone(self, clock: Callable[[], int] | None = None) -> MemoryStore:
+        """Another store that holds the same, on its own from now on; ``clock`` None keeps the clock."""
+        other = MemoryStore(self._clock if clock is None else clock)
+        with self._lock:
+            self._check_open()
+            other._tables = {name: table.clone() for name, table in self._tables.items()}
+        return other
 
     def create_tables(self, tables: Sequence[Table]) -> None:
         """Create what is missing, then verify; see the contract."""
