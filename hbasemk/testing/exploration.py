@@ -2,10 +2,10 @@
 
 :func:`interleavings` runs a scenario again and again, once for each way of ordering the steps that can matter: of two runs
 that differ only in the order of independent steps, one is made (source sets and sleep sets: Abdulla, Aronis, Jonsson and
-Sagonas, "Optimal dynamic partial order reduction", POPL 2014). Time stands still, so that the order of steps is all that
-changes. A process that sleeps goes on after some other process has made a step; its steps before and after the sleep count as
-dependent on everything. :func:`few_preemptions` leaves a process only when it ends or waits, but for a given number of times (Musuvathi and
-Qadeer, "Iterative context bounding", PLDI 2007).
+Sagonas, "Optimal dynamic partial order reduction", POPL 2014). Time stands still, so that the order of steps is all
+that changes. A process that sleeps goes on after some other process has made a step; its steps before and after the sleep
+count as dependent on everything. :func:`few_preemptions` leaves a process only when it ends or waits, but for a given
+number of times (Musuvathi and Qadeer, "Iterative context bounding", PLDI 2007).
 """
 
 from __future__ import annotations
