@@ -1,0 +1,236 @@
+"""The check of the ``nodes`` table: each row by itself, each cell against its revision, each life from its beginning.
+
+A row is read in pieces: a few versions of each column first, deeper ones and child columns in windows, so that memory
+depends neither on a node's history nor on how many children it has. Rows that hold nothing but child columns, which
+no commit makes, are not met.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import Final
+
+from hbasemk.errors import InvalidPathError
+from hbasemk.kernel import paths, schema
+from hbasemk.kernel.integrity import problem as kinds
+from hbasemk.kernel.integrity.links import Links, Listed
+from hbasemk.kernel.integrity.look import Fate, Look, text
+from hbasemk.kernel.integrity.problem import Problem
+from hbasemk.kernel.integrity.stored import blobs_of, describe, is_name, wrong_value
+from hbasemk.kernel.outcome import Outcome
+from hbasemk.store.abc import Cell, CellVersion, Column, Delete, Get, Page, Row, Scan
+
+ROWS: Final = 200
+"""Rows that are looked at together."""
+VERSIONS: Final = 8
+"""How many versions of a column come with its row; the others follow where there are so many."""
+DEEPEST: Final = 1024
+CHILDREN: Final = 4000
+"""Child columns that are looked at together."""
+LARGE: Final = 4 * 1024 * 1024
+"""Bytes of values in one read, beyond which fewer versions are read at once."""
+
+
+class NodesCheck:
+    """One run over the table, or over one subtree, below ``upper``. ``tell`` is called with the rows of each batch."""
+
+    def __init__(self, look: Look, links: Links, upper: int, tell: Callable[[int], None]) -> None:
+        self._look = look
+        self._links = links
+        self._before = upper + 1
+        self._tell = tell
+
+    def run(self, top: str | None) -> Iterator[Problem]:
+        """Everything that is wrong, at or below ``top`` (None: anywhere)."""
+        for rows in self._rows(top):
+            yield from self._check(rows)
+            self._tell(len(rows))
+
+    def _rows(self, top: str | None) -> Iterator[list[Row]]:
+        scan = Scan(None, None, ROWS, families=(schema.DATA,), before=self._before, versions=VERSIONS)
+        if top is None:
+            yield from self._look.pages(schema.NODES, scan)
+            return
+        get = Get(paths.key(top), families=scan.families, before=scan.before, versions=scan.versions)
+        rows = self._look.read(schema.NODES, [get])
+        level = 0
+        while rows:
+            yield rows
+            level += 1
+            start, stop = paths.level_range(top, level)
+            rows = []
+            for page in self._look.pages(schema.NODES, scan._replace(start=start, stop=stop)):
+                if rows:
+                    yield rows
+                rows = page
+
+    # --- one batch of rows -------------------------------------------------------------------------------
+
+    def _check(self, rows: Sequence[Row]) -> Iterator[Problem]:
+        self._look.look_up({cell.timestamp for row in rows for cell in row.cells})
+        lives: list[tuple[str, bytes, int]] = []
+        for row in rows:
+            path, wrong = _path_of(row.key)
+            if wrong is not None:
+                yield wrong
+            life = yield from self._check_data(path, row, known=wrong is None)
+            if wrong is None:
+                lives.append((path, row.key, life))
+        yield from self._links.check_parents([(path, life) for path, _, life in lives if life])
+        yield from self._check_children(lives)
+
+    def _check_data(self, path: str, row: Row, *, known: bool) -> Generator[Problem, None, int]:
+        """Check a row's data family; returns the revision that began the life the node is in, 0 if it is in none."""
+        life: int | None = None
+        waits = 0
+        blobs: dict[bytes, Cell | None] = {}
+        for window in self._windows(row.cells, Get(row.key, families=(schema.DATA,))):
+            yield from self._judge(path, row.key, window, known=known)
+            seen = [cell for cell in window if self._look.sees(cell.timestamp)]
+            deleted = {cell.timestamp: cell.value for cell in seen if cell.qualifier == schema.DELETED[1]}
+            for version in sorted({cell.timestamp for cell in seen}, reverse=True):
+                begins = deleted.get(version) == schema.ALIVE
+                if version in deleted and life is None:
+                    life = version if begins else 0
+                if waits and version in deleted and not begins:
+                    yield _lifeless(path, waits, f"revision {text(version)} had deleted the node")
+                waits = 0 if begins else version if version in deleted else waits or version
+            for cell in seen:
+                if cell.qualifier[:1] == b"\x01":
+                    blobs.setdefault(cell.qualifier, cell if blobs_of(cell.value) else None)
+        if waits:
+            yield _lifeless(path, waits, "no revision before it began the node's life")
+        if life and known:
+            for qualifier, found in blobs.items():
+                if found is not None and found.timestamp >= life:
+                    self._links.refers(path, qualifier, found)
+        return life or 0
+
+    # --- children ----------------------------------------------------------------------------------------
+
+    def _check_children(self, lives: Sequence[tuple[str, bytes, int]]) -> Iterator[Problem]:
+        pending: list[tuple[str, bytes, int, bytes | None]] = [(*one, None) for one in lives]
+        while pending:
+            share = max(CHILDREN // len(pending), 8)
+            pages = [
+                Get(key, page=Page(schema.CHILDREN, after, share), before=self._before) for _, key, _, after in pending
+            ]
+            wide: list[tuple[str, bytes, int, bytes | None]] = []
+            full: list[tuple[str, int, Get]] = []
+            for (path, key, life, _), row in zip(pending, self._look.read(schema.NODES, pages), strict=True):
+                if row.cells:
+                    columns = [(cell.family, cell.qualifier) for cell in row.cells]
+                    full.append((path, life, Get(key, columns=columns, before=self._before, versions=VERSIONS)))
+                if len(row.cells) == share:
+                    wide.append((path, key, life, row.cells[-1].qualifier))
+            rows = self._look.read(schema.NODES, [get for _, _, get in full])
+            self._look.look_up({cell.timestamp for row in rows for cell in row.cells})
+            listed: list[Listed] = []
+            for (path, life, get), row in zip(full, rows, strict=True):
+                newest: dict[bytes, Cell] = {}
+                for window in self._windows(row.cells, get):
+                    yield from self._judge(path, row.key, window, known=True)
+                    for cell in window:
+                        if cell.qualifier not in newest and self._look.sees(cell.timestamp):
+                            newest[cell.qualifier] = cell
+                for cell in newest.values():
+                    if life and cell.value == schema.PRESENT and cell.timestamp >= life and is_name(cell.qualifier):
+                        child = paths.join(path, paths.decode(cell.qualifier))
+                        listed.append(Listed(path, child, cell.timestamp))
+            yield from self._links.check_listed(listed)
+            pending = wide
+
+    # --- cells -------------------------------------------------------------------------------------------
+
+    def _windows(self, cells: Sequence[Cell], get: Get) -> Iterator[Sequence[Cell]]:
+        """The cells of a row, newest first, in windows that are each complete for the time that they span.
+
+        ``cells`` are the newest VERSIONS of each column; ``get`` tells what to read for the older ones.
+        """
+        depth = VERSIONS
+        while True:
+            count: dict[Column, int] = {}
+            cut = 0
+            for cell in cells:
+                column = (cell.family, cell.qualifier)
+                count[column] = count.get(column, 0) + 1
+                if count[column] == depth:
+                    cut = max(cut, cell.timestamp)
+            if not cut:
+                yield cells
+                return
+            yield [cell for cell in cells if cell.timestamp >= cut]
+            size = sum(len(cell.value) for cell in cells)
+            depth = min(depth * 4, DEEPEST) if size * 4 < LARGE else max(depth // 4, 2) if size > LARGE else depth
+            cells = self._look.read(schema.NODES, [get._replace(before=cut, versions=depth)])[0].cells
+            self._look.look_up({cell.timestamp for cell in cells})
+
+    def _judge(self, path: str, key: bytes, cells: Sequence[Cell], *, known: bool) -> Iterator[Problem]:
+        """Check cells one by one: their columns and values, and against what is known of their revisions."""
+        wrong: dict[int, list[Cell]] = {}
+        for cell in cells:
+            fate = self._look.fate(cell.timestamp)
+            column = (cell.family, cell.qualifier)
+            if fate.outcome in {Outcome.ABORTED, Outcome.ABSENT}:
+                wrong.setdefault(cell.timestamp, []).append(cell)
+                continue
+            if known and not fate.tells(path, column):
+                yield Problem(
+                    kinds.UNTOLD, path, text(cell.timestamp), f"{describe(cell)}: the revision's changes do not tell it"
+                )
+            reason = wrong_value(cell)
+            if reason is not None:
+                yield Problem(reason[0], path, text(cell.timestamp), f"{describe(cell)}: {reason[1]}")
+        for version, left in wrong.items():
+            yield from self._left(path, key, version, self._look.fate(version), left)
+
+    def _left(self, path: str, key: bytes, version: int, fate: Fate, cells: Sequence[Cell]) -> Iterator[Problem]:
+        """Cells of a revision that is not committed: told unless they are gone by now, or their writer may yet see to it."""
+        absent = fate.outcome is Outcome.ABSENT
+        if version in self._look.left():
+            return
+        if not absent and fate.swept is None and self._look.live and not self._look.over(version):
+            return
+        columns = [(cell.family, cell.qualifier) for cell in cells]
+        get = Get(key, columns=columns, since=version, before=version + 1)
+        still = self._look.read(schema.NODES, [get])[0].cells
+        if not still:
+            return
+        delete = (Delete(key, [CellVersion(cell.family, cell.qualifier, version) for cell in still]),)
+        visible = self._look.sees(version)
+        severity = kinds.DAMAGE if visible else kinds.LEFTOVER
+        what = ", ".join(describe(cell) for cell in still[:5]) + (", …" if len(still) > 5 else "")
+        seen = "; instances that began after it take it for committed" if visible else ""
+        if absent:
+            detail = f"{what}: written by a revision that does not exist{seen}"
+            mend = not visible and self._look.over(version)
+            yield Problem(kinds.NO_ROW, path, text(version), detail, severity, mend, delete)
+        elif fate.swept is None:
+            detail = f"{what}: not rolled back{seen}"
+            yield Problem(kinds.ABORTED, path, text(version), detail, severity, True, delete)
+        elif fate.swept != schema.SWEPT_IN_DOUBT:
+            detail = f"{what}: there although the journal says that they are deleted{seen}"
+            yield Problem(kinds.SWEPT, path, text(version), detail, severity, True, delete)
+        elif visible:
+            yield Problem(kinds.ABORTED, path, text(version), f"{what}{seen}", severity, True, delete)
+        else:
+            # A paused writer may bring cells of these at any time; they stay hidden (protocol, section 6).
+            detail = f"{what}: brought after the revision was swept; nobody sees it"
+            yield Problem(kinds.LATE, path, text(version), detail, kinds.NOTE, True, delete)
+
+
+def _path_of(key: bytes) -> tuple[str, Problem | None]:
+    """The path of a row key, and what is wrong with the key; then the path is the key in words."""
+    shown = ascii(key[:200])[2:-1]
+    try:
+        path = paths.check_path(paths.path_of(key))
+    except (UnicodeDecodeError, InvalidPathError):
+        return shown, Problem(kinds.ROW_KEY, shown, "", "no node can have this row key")
+    if paths.key(path) != key:
+        detail = f"the depth in the row key {shown!r} is not that of the path"
+        return path, Problem(kinds.ROW_KEY, path, "", detail)
+    return path, None
+
+
+def _lifeless(path: str, version: int, why: str) -> Problem:
+    return Problem(kinds.LIFE, path, text(version), f"it changed a node that was not there: {why}")

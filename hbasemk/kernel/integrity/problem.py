@@ -1,0 +1,108 @@
+"""What the integrity check finds: the kinds of problems, how bad each is, and what ``--repair`` may do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from hbasemk.store.abc import Delete
+
+DAMAGE: Final = "damage"
+"""What somebody reads, or will read, is wrong or missing."""
+LEFTOVER: Final = "leftover"
+"""Something that ended before it was done; nobody sees it, and the instances clean up after it in time."""
+NOTE: Final = "note"
+"""Worth knowing, and as it may be: the repository is whole."""
+
+# nodes
+ROW_KEY: Final = "row key"
+COLUMN: Final = "unknown column"
+VALUE: Final = "undecodable value"
+LIFE: Final = "broken life"
+NO_LAST_REVISION: Final = "missing lastRevision"
+MISSING: Final = "missing cell"
+UNTOLD: Final = "untold cell"
+NO_ROW: Final = "cell without journal row"
+ABORTED: Final = "cell of an aborted revision"
+SWEPT: Final = "cell of a swept revision"
+LATE: Final = "late cell"
+DANGLING: Final = "dangling child"
+ORPHAN: Final = "orphan node"
+UNLISTED: Final = "unlisted node"
+BLOB_REFERENCE: Final = "reference to a missing blob"
+
+# journal
+JOURNAL_KEY: Final = "journal row key"
+INCOMPLETE: Final = "incomplete journal row"
+JOURNAL_VALUE: Final = "undecodable journal row"
+BOTH: Final = "committed and aborted"
+CHANGES: Final = "undecodable changes"
+BASE: Final = "wrong base"
+OUTSIDE_LEASE: Final = "id outside its lease"
+OFF_CLOCK: Final = "id far from the server's time"
+DEAD: Final = "pending revision of an ended writer"
+UNSWEPT: Final = "aborted revision that is not swept"
+SWEPT_WRONGLY: Final = "swept without being aborted"
+BELOW_WATERMARK: Final = "unsettled revision below the watermark"
+NOT_HIDDEN: Final = "revision in doubt that is not hidden"
+HIDDEN: Final = "committed revision that is hidden"
+BRANCH: Final = "damaged branch"
+BRANCH_HEAD: Final = "unknown branch head"
+
+# cluster
+SETTINGS: Final = "undecodable settings"
+WATERMARK: Final = "wrong watermark"
+CHECKPOINT: Final = "undecodable checkpoint"
+LEASE: Final = "wrong lease"
+MEMO: Final = "wrong number of children"
+
+# blobs
+BLOB_ROW: Final = "blob row"
+BLOB_CHUNK: Final = "missing chunk of a blob"
+BLOB_LENGTH: Final = "wrong length of a blob"
+BLOB_CONTENT: Final = "wrong content of a blob"
+UPLOAD: Final = "unfinished upload"
+
+REPAIRED: Final = frozenset(
+    {
+        NO_ROW,
+        ABORTED,
+        SWEPT,
+        LATE,
+        DANGLING,
+        ORPHAN,
+        UNLISTED,
+        DEAD,
+        UNSWEPT,
+        BELOW_WATERMARK,
+        NOT_HIDDEN,
+        HIDDEN,
+        MEMO,
+        UPLOAD,
+    }
+)
+"""The kinds of which some or all can be mended (``docs/decisions/0010-repair.md``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that must not be, or that is worth a note.
+
+    ``kind`` names the rule; ``path`` (of a node; for a blob its id, else what row of the cluster table) and ``revision`` say
+    where, ``detail`` what. ``repairable`` says whether ``Repair`` can mend it; ``cells`` are the exact cell versions that
+    are then deleted, where it is that.
+    """
+
+    kind: str
+    path: str
+    revision: str
+    detail: str
+    severity: str = DAMAGE
+    repairable: bool = False
+    cells: Sequence[Delete] = field(default=(), repr=False)
+
+    def __str__(self) -> str:
+        where = f"{self.path} " if self.path else ""
+        at = f"in revision {self.revision}" if self.revision else ""
+        return f"{self.kind}: {where}{at}: {self.detail}"
