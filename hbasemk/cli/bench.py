@@ -146,6 +146,3 @@ def _list(session: Session) -> None:
     quick = asdict(QUICK)
     described += [("size", name, f"{full:,}, quick {quick[name]:,}") for name, full in asdict(FULL).items()]
     session.rows(described, ["kind", "name", "about"])
-
-
-COMMANDS = (bench,)

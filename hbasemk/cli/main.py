@@ -96,9 +96,11 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def _register() -> None:
     from hbasemk.cli import bench, changing, kernel, looking, transfer
 
-    for module in (looking, changing, transfer, kernel, bench):
+    for module in (looking, changing, transfer, kernel):
         for command in module.COMMANDS:
             cli.add_command(output.with_common_options(command))
+    # It works on no repository that is there.
+    cli.add_command(bench.bench)
     for group, commands in kernel.GROUPS:
         for command in commands:
             output.with_common_options(command)
