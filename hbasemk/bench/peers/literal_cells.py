@@ -306,8 +306,8 @@ def _full(column: bytes) -> bytes:
 
 
 def _mutation(column: bytes, value: bytes) -> Any:
-    """A cell for Thrift1, its value after its column's name."""
-    return Mutation(column=_full(column), value=len(column).to_bytes(2, "big") + column + value)
+    """A cell for Thrift1, its value after its column's name; nothing at all for one that is withdrawn."""
+    return Mutation(column=_full(column), value=value and len(column).to_bytes(2, "big") + column + value)
 
 
 def _split(value: bytes) -> tuple[bytes, bytes]:
@@ -320,8 +320,8 @@ def _named(cells: Iterable[Any]) -> Versions:
     """Thrift1's cells by column, without what was withdrawn."""
     found: Versions = {}
     for cell in cells:
-        column, value = _split(cell.value)
-        if value:
+        if cell.value:
+            column, value = _split(cell.value)
             found.setdefault(column, {})[cell.timestamp] = value
     return found
 
