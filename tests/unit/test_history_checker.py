@@ -120,6 +120,10 @@ WRONG: dict[str, tuple[Kind, list[Transaction]]] = {
             t("3", r("x", "x2"), r("y", "y0"), w("z", "z3"), outcome="aborted"),
         ],
     ),
+    "nothing was read where there had been something, as its maker shows": (
+        Kind.FRACTURED_READ,
+        [t("2", w("a", "a2"), w("b", "b2")), t("reader", r("a", None, version=""), r("b", "b2")), t("3", w("a", None))],
+    ),
     "a removal was seen without what else it did": (
         Kind.FRACTURED_READ,
         [SETUP, t("2", w("x", None), w("y", "y2")), t("reader", r("x", None, version="2"), r("y", "y0"))],
@@ -312,6 +316,11 @@ RIGHT: dict[str, list[Transaction]] = {
         t("2", rr("/a", "a0"), rr("/a/k", None), w("/a", None)),
         t("3", r("/a", None, version="2"), w("/a", "a3")),
         t("4", rr("/a", "a3"), rr("/a/k", None), w("/a/k", "k4")),
+    ],
+    "nothing was read of what came and went, nobody knows when": [
+        t("2", w("a", "a2"), w("b", "b2")),
+        t("reader", r("a", None), r("b", "b2")),
+        t("3", w("a", None)),
     ],
     "another instance goes back": [
         SETUP,

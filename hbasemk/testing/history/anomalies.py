@@ -78,7 +78,7 @@ def told(one: Transaction) -> Iterable[str]:
     done = []
     for operation in one.operations[:SHOWN]:
         if isinstance(operation, Read):
-            note = "" if operation.version is None else f" (by {operation.version})"
+            note = "" if not operation.version else f" (by {operation.version})"
             done.append(f"read {operation.key} = {operation.value!r}{note}{', relied on' if operation.relied else ''}")
         elif isinstance(operation, Write):
             done.append(

@@ -18,6 +18,8 @@ Value: TypeAlias = Union[bool, int, float, str, tuple["Value", ...], None]  # no
 Ending: TypeAlias = Literal["committed", "aborted", "unknown"]
 SNAPSHOT: Final = "snapshot"
 SERIALIZABLE: Final = "serializable"
+NEVER: Final = ""
+"""In place of a version: nobody had written it yet."""
 
 
 class HistoryError(ValueError):
@@ -28,7 +30,8 @@ class HistoryError(ValueError):
 class Read:
     """A key was read. ``relied``: the commit promises that nobody else changes it at the same time.
 
-    ``version`` is the revision that wrote what was read, needed where the value does not tell it (a removal).
+    ``version`` is the revision that wrote what was read, needed where the value does not tell it: nothing there, because
+    that revision removed it, or (NEVER) because nobody had written it yet.
     """
 
     key: str

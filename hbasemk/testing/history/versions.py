@@ -11,7 +11,17 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hbasemk.testing.history.anomalies import Anomaly, Kind
-from hbasemk.testing.history.records import SERIALIZABLE, Add, History, HistoryError, Transaction, Value, Write, age
+from hbasemk.testing.history.records import (
+    NEVER,
+    SERIALIZABLE,
+    Add,
+    History,
+    HistoryError,
+    Transaction,
+    Value,
+    Write,
+    age,
+)
 
 UNTOLD: Final = ""
 """In place of a writer's id: it cannot be told who wrote what was read."""
@@ -49,6 +59,12 @@ class _External:
     value: Value
     version: str | None
     relied: bool
+
+    def differs(self, other: _External) -> bool:
+        """Whether the two are not of the same version."""
+        return self.value != other.value or (
+            self.version is not None and other.version is not None and self.version != other.version
+        )
 
 
 def infer(history: History) -> Versions:
@@ -154,7 +170,7 @@ class _Inference:
     def _first(self, one: Transaction, first: dict[str, _External], read: _External) -> None:
         before = first.setdefault(read.key, read)
         before.relied = before.relied or read.relied
-        if before.value != read.value or (before.version or read.version) != (read.version or before.version):
+        if before.differs(read):
             self.tell(
                 Kind.UNREPEATABLE,
                 f"{one.id} read {read.key} = {before.value!r} and then {read.value!r}, without writing it",
@@ -231,6 +247,8 @@ class _Inference:
     def _writer(self, one: Transaction, read: _External) -> str | None:
         """The id of who wrote what was read, None for what was there at first, UNTOLD where that cannot be told."""
         key, value = read.key, read.value
+        if read.version == NEVER:
+            return None
         if read.version is not None:
             found = self.by_revision.get(read.version)
             if found is None or not any(writer is found for writer in self.writers.get(key, ())):
@@ -324,7 +342,7 @@ class _Inference:
             for read in self.external[one.id]:
                 place = (one.instance, one.snapshot, read.key)
                 other, before = told.setdefault(place, (one.id, read))
-                if before.value != read.value or (before.version or read.version) != (read.version or before.version):
+                if before.differs(read):
                     self.tell(
                         Kind.UNSTABLE,
                         f"in snapshot {one.snapshot} of {one.instance}, {other} read {read.key} = {before.value!r}, "

@@ -1,0 +1,378 @@
+"""Transactions that are recorded as they run: what they read and wrote, when, on which snapshot, and how they ended.
+
+Works on the kernel's instances, so that the same workload runs in the simulator and in real processes. A transaction's
+line is written before its commit begins, with an unknown end, and again when its end is known: whatever kills the
+process in between, the history has what it may have done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Final, Protocol
+
+from hbasemk.errors import (
+    ClockSkewError,
+    CommitUnknownError,
+    ConflictError,
+    InvalidChangeError,
+    LeaseLostError,
+    NodeDeletedError,
+    NodeExistsError,
+    NodeNotFoundError,
+    StoreError,
+)
+from hbasemk.kernel import revision
+from hbasemk.kernel.commit import Source
+from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.snapshot import Snapshot
+from hbasemk.testing.history.records import (
+    NEVER,
+    SNAPSHOT,
+    Add,
+    Ending,
+    Operation,
+    Read,
+    Transaction,
+    Value,
+    Write,
+    frozen,
+)
+from hbasemk.transaction import Isolation
+from hbasemk.transaction import Transaction as Changes
+
+TAG: Final = "by"
+"""The property that tells who added a node."""
+FAILED: Final = (
+    ConflictError,
+    NodeNotFoundError,
+    NodeExistsError,
+    InvalidChangeError,
+    LeaseLostError,
+    ClockSkewError,
+    StoreError,
+)
+"""What a commit raises when nothing of it remains."""
+
+Change = Callable[["Attempt"], None]
+
+
+class Chance(Protocol):
+    """Where the choices of a workload come from: a ``random.Random``, or the simulator's."""
+
+    def random(self) -> float:
+        """From 0 up to, and without, 1."""
+        ...
+
+    def choice(self, seq: Sequence[Any], /) -> Any:
+        """One of them."""
+        ...
+
+
+class Moments:
+    """A clock for a history: no two of its times are the same. ``now`` tells the time, in any unit."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._last = float("-inf")
+
+    def __call__(self) -> float:
+        """The time, a little later than ever before."""
+        self._last = max(self._now(), self._last + 1e-6)
+        return self._last
+
+
+class Attempt:
+    """One attempt at a transaction: changes and reads go through it to the kernel's transaction, and are recorded.
+
+    A node's key is its path and its value the tag of who added it; a property's key is ``path#name``.
+    """
+
+    def __init__(
+        self, worker: Worker, snapshot: Snapshot, call: str, isolation: Isolation, *, ordered: bool = True
+    ) -> None:
+        self.worker = worker
+        self.snapshot = snapshot
+        self.id = worker.tag()
+        self.call = call
+        self.begun = worker.moments()
+        self.isolation = isolation
+        self.ordered = ordered
+        self.changes = Changes(worker.instance, snapshot, call, worker.weakened or isolation)
+        self.operations: list[Operation] = []
+
+    def tag(self) -> str:
+        """A value that nobody else writes."""
+        return self.worker.tag()
+
+    # --- properties --------------------------------------------------------------------------------------
+
+    def get(self, path: str, name: str) -> Value:
+        """Read a property of a node that is never removed."""
+        value: Value = frozen(self.changes.get(path, name))
+        self.operations.append(Read(f"{path}#{name}", value))
+        return value
+
+    def get_all(self, path: str) -> dict[str, Value]:
+        """Read all properties of a node that is never removed."""
+        found = {name: frozen(value) for name, value in self.changes.properties(path).items()}
+        self.operations += (Read(f"{path}#{name}", value) for name, value in found.items())
+        return found
+
+    def set(self, path: str, name: str, value: Value) -> None:
+        """Write a property; the value must be unique."""
+        self.changes.set(path, name, list(value) if isinstance(value, tuple) else value)  # type: ignore[arg-type]
+        self.operations.append(Write(f"{path}#{name}", value))
+
+    def count(self, path: str, name: str, bit: int) -> None:
+        """Increment a number by a power of two that nobody else adds, so that its value tells who did."""
+        self.changes.increment(path, name, 1 << bit)
+        self.operations.append(Add(f"{path}#{name}", bit))
+
+    def counted(self, path: str, name: str) -> None:
+        """Read a number that is only counted up by :meth:`count`."""
+        value = self.changes.get(path, name)
+        assert value is None or isinstance(value, int)
+        self.operations.append(Read(f"{path}#{name}", bits(value or 0)))
+
+    # --- nodes -------------------------------------------------------------------------------------------
+
+    def nodes(self, wanted: Sequence[str], properties: Iterable[str] = ()) -> dict[str, bool]:
+        """Read whether nodes are there and who added them, and some of their properties, always written with them."""
+        found = self.changes.load(wanted)
+        for path in wanted:
+            node = found[path]
+            gone = self._removed_by(path) if node is None else None
+            for key, name in ((path, TAG), *((f"{path}#{name}", name) for name in properties)):
+                value = None if node is None else frozen(node.get(name, "missing"))
+                self.operations.append(Read(key, value, version=gone))
+        return {path: node is not None for path, node in found.items()}
+
+    def listed(self, parent: str, names: Sequence[str]) -> list[str]:
+        """List the children of a node that is never removed, out of the ``names`` they can have, and look at each.
+
+        One that is listed and not there, or there and not listed, is recorded as a value that nobody wrote.
+        """
+        shown = self.changes.children(parent)
+        wanted = [f"{parent}/{name}" for name in names]
+        there = self.nodes(wanted)
+        for path, name in zip(wanted, names, strict=True):
+            if there[path] != (name in shown):
+                self.operations.append(Read(path, f"listed: {name in shown}, there: {there[path]}"))
+        return shown
+
+    def add(self, path: str, properties: Iterable[str] = (), parent: str | None = None) -> None:
+        """Add a node unless it is there, or its ``parent``, if that can be removed, is not."""
+        needed = (path,) if parent is None else (parent, path)
+        there = self.nodes(needed)
+        if there[path] or (parent is not None and not there[parent]):
+            return
+        self._rely(needed)
+        tag = self.tag()
+        self.changes.add(path, dict.fromkeys((TAG, *properties), tag))
+        self.operations += (Write(key, tag) for key in (path, *(f"{path}#{name}" for name in properties)))
+
+    def remove(self, path: str, properties: Iterable[str] = (), below: Sequence[str] = ()) -> None:
+        """Remove a node, with all that can be below it, unless it is not there."""
+        there = self.nodes((path, *below))
+        if there[path]:
+            self._rely((path, *below))
+            self.changes.remove(path)
+            gone = [path, *(f"{path}#{name}" for name in properties), *(one for one in below if there[one])]
+            self.operations += (Write(key, None) for key in gone)
+
+    def touch(self, path: str, name: str) -> None:
+        """Write a property of a node that can be removed, unless it is not there."""
+        if self.nodes((path,))[path]:
+            self._rely((path,))
+            self.set(path, name, self.tag())
+
+    def _rely(self, keys: Sequence[str]) -> None:
+        """A commit that changes something relies on having read this (section 4 of the protocol)."""
+        last = {operation.key: operation for operation in self.operations if isinstance(operation, Read)}
+        self.operations += (replace(last[key], relied=True) for key in keys)
+
+    def _removed_by(self, path: str) -> str:
+        error = self.worker.instance.reader.missing(self.snapshot, path)
+        return error.deleted_in if isinstance(error, NodeDeletedError) else NEVER
+
+    # --- the record --------------------------------------------------------------------------------------
+
+    @property
+    def writes(self) -> bool:
+        """Whether there is anything to commit."""
+        return any(not isinstance(operation, Read) for operation in self.operations)
+
+    def record(self, outcome: Ending, *, ended: bool = True, **more: Any) -> None:
+        """Write the line; the last one counts."""
+        made = Transaction(
+            self.id,
+            self.worker.name,
+            tuple(self.operations),
+            outcome,
+            self.begun,
+            self.worker.moments() if ended else None,
+            snapshot=revision.to_text(self.snapshot.revision),
+            isolation=self.isolation,
+            ordered=self.ordered,
+            call=self.call,
+        )
+        self.worker.sink(replace(made, **more))
+
+
+def bits(number: int) -> tuple[int, ...]:
+    """Which powers of two a number is made of."""
+    return tuple(bit for bit in range(number.bit_length()) if number >> bit & 1)
+
+
+class Worker:
+    """Runs transactions in one instance, one after the other, and records each of them.
+
+    ``numbers`` of all workers of a history differ by more than 0 modulo ``workers``. ``weakened`` is what the kernel is
+    asked for in place of each transaction's isolation, to show that the checker finds what then happens. ``generation``
+    grows now and then in runs that last, so that values which collect things stay short.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        instance: Instance,
+        sink: Callable[[Transaction], None],
+        moments: Moments,
+        chance: Chance,
+        *,
+        number: int = 0,
+        workers: int = 64,
+        weakened: Isolation | None = None,
+        generation: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self.name = name
+        self.instance = instance
+        self.sink = sink
+        self.moments = moments
+        self.chance = chance
+        self.weakened = weakened
+        self.generation = generation
+        self.unknown: list[str] = []
+        self._number, self._workers = number, workers
+        self._tags = self._bits = 0
+        self._old: list[Snapshot] = []
+
+    def tag(self) -> str:
+        """A name or a value that nobody else makes."""
+        self._tags += 1
+        return f"{self.name}.{self._tags}"
+
+    def bit(self) -> int:
+        """The exponent of a power of two that nobody else adds."""
+        self._bits += 1
+        return (self._bits - 1) * self._workers + self._number
+
+    def sleep(self, seconds: float) -> None:
+        """Let others go on."""
+        self.instance.runtime.sleep(seconds)
+
+    # --- transactions that write -------------------------------------------------------------------------
+
+    def transact(self, change: Change, isolation: Isolation | None = None, patience: float = 5.0) -> None:
+        """Run a change on the head and again after conflicts, or once, on a snapshot that may have grown old.
+
+        ``isolation`` None: either. ``patience`` in seconds.
+        """
+        if isolation is None:
+            isolation = "serializable" if self.chance.random() < 0.2 else SNAPSHOT
+        if self.chance.random() < 0.6:
+            self._again(change, isolation, patience)
+        else:
+            self._once(change, isolation)
+
+    def prepare(self, change: Change) -> None:
+        """Run a change that must succeed; raises what prevents it."""
+        self._again(change, SNAPSHOT, 30.0)
+
+    def _again(self, change: Change, isolation: Isolation, patience: float) -> None:
+        attempts: list[Attempt] = []
+        call = self.tag()
+        polled = self.moments()
+
+        def make(snapshot: Snapshot) -> Source:
+            if attempts:
+                attempts[-1].record("aborted", polled=polled)
+            attempts.append(Attempt(self, snapshot, call, isolation))
+            return self._prepare(attempts[-1], change, polled)
+
+        self._end(attempts, polled, lambda: self.instance.commit(make, call, patience=patience, fresh=0))
+
+    def _once(self, change: Change, isolation: Isolation) -> None:
+        old = bool(self._old) and self.chance.random() < 0.15
+        polled = None
+        with contextlib.suppress(StoreError):
+            polled = None if old or self.chance.random() < 0.4 else self._poll()
+        base = self.chance.choice(self._old) if old else self.instance.head()
+        attempt = Attempt(self, base, self.tag(), isolation, ordered=not old)
+
+        def commit() -> int:
+            source = self._prepare(attempt, change, polled)
+            self.sleep(self.chance.choice((0.0, 0.005, 0.3)))
+            if self.chance.random() < 0.4:
+                # As the thread of an opened repository does at any time.
+                self.instance.poll()
+            return self.instance.commit_on(attempt.snapshot, source, attempt.call)
+
+        self._end([attempt], polled, commit)
+
+    def _prepare(self, attempt: Attempt, change: Change, polled: float | None) -> Source:
+        change(attempt)
+        attempt.record("unknown", ended=False, polled=polled)
+        return attempt.changes.source()
+
+    def _end(self, attempts: list[Attempt], polled: float | None, commit: Callable[[], int]) -> None:
+        try:
+            made = commit()
+        except CommitUnknownError as error:
+            self.unknown.append(error.revision)
+            attempts[-1].record("unknown", ended=False, polled=polled, revision=error.revision)
+        except FAILED as error:
+            lost = error.revision if isinstance(error, ConflictError) else None
+            if attempts:
+                attempts[-1].record("aborted", polled=polled, revision=lost)
+        else:
+            number = revision.to_text(made) if attempts[-1].writes else None
+            attempts[-1].record("committed", polled=polled, revision=number)
+
+    # --- transactions that only read ---------------------------------------------------------------------
+
+    def look(self, read: Change, again: Change | None = None) -> None:
+        """Read from a snapshot: the newest one, after a poll or not, or an older one once more.
+
+        ``again`` is read some time later from the same one.
+        """
+        old = bool(self._old) and self.chance.random() < 0.3
+        try:
+            polled = self._poll() if not old and self.chance.random() < 0.6 else None
+            snapshot = self.chance.choice(self._old) if old else self.instance.head()
+            attempt = Attempt(self, snapshot, self.tag(), SNAPSHOT, ordered=not old)
+            if not old:
+                self._old = [*self._old[-20:], snapshot]
+            try:
+                read(attempt)
+                if again is not None:
+                    self.sleep(self.chance.choice((0.0, 0.005, 0.3)))
+                    again(attempt)
+            finally:
+                attempt.record("committed", polled=polled)
+        except StoreError:
+            return
+
+    def _poll(self) -> float:
+        asked = self.moments()
+        self.instance.poll()
+        return asked
+
+    def tend(self) -> None:
+        """What a background thread does, where there is none; moves the watermark, too."""
+        with contextlib.suppress(StoreError, LeaseLostError):
+            self.instance.tend()
+            if self.instance.lease.held:
+                self.instance.recovery.advance()

@@ -1,0 +1,145 @@
+"""Histories of simulated runs: a seed decides the workload's choices, every interleaving and every fault."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hbasemk.errors import HbasemkError, StoreError
+from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.outcome import Outcome
+from hbasemk.kernel.settings import Settings
+from hbasemk.testing.history.anomalies import Anomaly
+from hbasemk.testing.history.recorder import Attempt, Moments, Worker
+from hbasemk.testing.history.records import History, Transaction
+from hbasemk.testing.history.settle import judge
+from hbasemk.testing.history.workloads import Workload
+from hbasemk.testing.simulation import START_MS, Actor, Died, Simulator
+from hbasemk.transaction import Isolation
+
+SHORT: Final = Settings(max_clock_skew_ms=500, lease_ms=2000)
+FAULTS: Final[Mapping[str, Any]] = {"lost": 0.02, "refused": 0.01, "deaths": 0.004, "pauses": 0.004, "twice": 0.05}
+LEFT: Final = 60_000
+"""Simulated ms after which every lease is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """What came of one run."""
+
+    history: History
+    anomalies: list[Anomaly]
+    trace: Sequence[str]
+
+    def explain(self) -> str:
+        """The counterexamples."""
+        return "\n\n".join(anomaly.explain(self.history) for anomaly in self.anomalies)
+
+
+class Run:
+    """One run of some workloads: ``writers`` processes with ``turns`` transactions each, and one that comes later."""
+
+    def __init__(
+        self,
+        seed: int,
+        workloads: Sequence[Workload],
+        *,
+        faults: bool = True,
+        writers: int = 3,
+        turns: int = 5,
+        weakened: Isolation | None = None,
+    ) -> None:
+        self.simulator = Simulator(seed, **(FAULTS if faults else {}))
+        self.workloads = workloads
+        self.turns = turns
+        self.weakened = weakened
+        self.lines: list[Transaction] = []
+        self.workers: list[tuple[Actor, Worker]] = []
+        self._moments = Moments(lambda: (self.simulator.ms - START_MS) / 1000)
+        first = self.simulator.add("setup", lambda _: None)
+        self._worker(first, first.open(wanted=SHORT)).prepare(self._prepare)
+        for number in range(writers):
+            skew = self.simulator.chance.choice((0, 0, -200, 200))
+            self.simulator.add(f"w{number}", self._work(0.0), skew_ms=skew)
+        self.simulator.add("late", self._work(self.simulator.chance.choice((0.5, 3.0))))
+
+    def _prepare(self, attempt: Attempt) -> None:
+        for workload in self.workloads:
+            workload.prepare(attempt)
+
+    def _worker(self, actor: Actor, instance: Instance) -> Worker:
+        made = Worker(
+            actor.name,
+            instance,
+            self.lines.append,
+            self._moments,
+            self.simulator.chance,
+            number=len(self.workers),
+            weakened=self.weakened,
+        )
+        self.workers.append((actor, made))
+        return made
+
+    def _work(self, after: float) -> Callable[[Actor], None]:
+        def work(actor: Actor) -> None:
+            actor.runtime.sleep(after)
+            worker = self._worker(actor, self._opened(actor))
+            chance = self.simulator.chance
+            for _ in range(self.turns):
+                chance.choice(self.workloads).turn(worker)
+                if chance.random() < 0.3:
+                    worker.tend()
+                if chance.random() < 0.2:
+                    worker.sleep(chance.choice((0.001, 0.05, 1.0)))
+
+        return work
+
+    def _opened(self, actor: Actor) -> Instance:
+        while True:
+            try:
+                return actor.open()
+            except StoreError:
+                actor.runtime.sleep(0.1)
+
+    def finish(self) -> Simulated:
+        """Run it to its end, let a later instance settle what is left, let everyone read everything, and judge.
+
+        Raises what ended a simulated process, if that was no fault of the simulator's.
+        """
+        simulator = self.simulator
+        simulator.run()
+        for actor in simulator.actors:
+            if actor.error is not None and not isinstance(actor.error, Died):
+                raise actor.error
+        simulator.calm()
+        simulator.ms += LEFT
+        last = simulator.add("heir", lambda _: None)
+        heir = self._worker(last, last.open())
+        heir.instance.clock.next(0)
+        self._settle(heir.instance)
+        for actor, worker in self.workers:
+            if not isinstance(actor.error, Died):
+                self._read_all(worker)
+        history, anomalies = judge(History(self.lines), heir.instance)
+        return Simulated(history, anomalies, simulator.trace)
+
+    def _settle(self, heir: Instance) -> None:
+        heir.tend()
+        # What a loser left unswept gets its writer's whole lease time before somebody else sweeps it.
+        self.simulator.ms += SHORT.lease_ms + SHORT.max_clock_skew_ms + 100
+        heir.poll()
+        heir.tend()
+        heir.poll()
+        for _, worker in self.workers:
+            for revision in worker.unknown:
+                if heir.outcome(int(revision, 16)) is Outcome.PENDING:
+                    raise HbasemkError(f"{revision} is still pending, long after its writer's lease")
+
+    def _read_all(self, worker: Worker) -> None:
+        asked = self._moments()
+        worker.instance.poll()
+        attempt = Attempt(worker, worker.instance.head(), worker.tag(), "snapshot")
+        for workload in self.workloads:
+            workload.read_all(attempt)
+        attempt.record("committed", polled=asked)
