@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from hbasemk.errors import StoreUnknownError
-from hbasemk.store.abc import Column, Delete, Get, Limits, Put, Row, Scan, Store, Table
+from hbasemk.store.abc import Cell, Column, Delete, Get, Limits, NewCell, Put, Row, Scan, Store, Table
 
 T = TypeVar("T")
 
@@ -119,42 +119,42 @@ class CountingStore(WrappedStore):
     def __init__(self, inner: Store) -> None:
         super().__init__(inner)
         self.calls: list[Call] = []
-        self._traffic = Traffic()
+        self._traffic: dict[str, Traffic] = {}
 
     def around(self, call: Call, do: Callable[[], T]) -> T:
         """Count, then make the call."""
         self.calls.append(call)
-        self._traffic.calls += 1
+        traffic = self._of(call.table)
+        traffic.calls += 1
         result = do()
         if isinstance(result, list):
-            self._came(result)
+            for key, cells in result:
+                if cells:
+                    traffic.rows_read += 1
+                    traffic.cells_read += len(cells)
+                    traffic.bytes_read += _size(key, cells)
         return result
 
-    def _came(self, rows: Sequence[Row]) -> None:
-        traffic = self._traffic
-        for key, cells in rows:
-            if cells:
-                traffic.rows_read += 1
-                traffic.cells_read += len(cells)
-                traffic.bytes_read += len(key) + sum(8 + len(cell.qualifier) + len(cell.value) for cell in cells)
+    def _of(self, table: str) -> Traffic:
+        return self._traffic.setdefault(table, Traffic())
 
-    def _goes(self, puts: Sequence[Put]) -> None:
-        traffic = self._traffic
+    def _goes(self, table: str, puts: Sequence[Put]) -> None:
+        traffic = self._of(table)
         for key, cells in puts:
             traffic.rows_written += 1
             traffic.cells_written += len(cells)
-            traffic.bytes_written += len(key) + sum(8 + len(cell.qualifier) + len(cell.value) for cell in cells)
+            traffic.bytes_written += _size(key, cells)
 
     def write(self, table: str, puts: Sequence[Put], *, durable: bool = True) -> None:
         """Counted."""
-        self._goes(puts)
+        self._goes(table, puts)
         super().write(table, puts, durable=durable)
 
     def check_and_write(
         self, table: str, column: Column, expected: bytes | None, put: Put, *, durable: bool = True
     ) -> bool:
         """Counted, whether it is applied or not."""
-        self._goes((put,))
+        self._goes(table, (put,))
         return super().check_and_write(table, column, expected, put, durable=durable)
 
     def take(self) -> Counter[tuple[str, str]]:
@@ -162,10 +162,15 @@ class CountingStore(WrappedStore):
         calls, self.calls = self.calls, []
         return Counter((call.method, call.table) for call in calls)
 
-    def traffic(self) -> Traffic:
-        """What was carried since the last time this was asked; deletes count as calls only."""
-        found, self._traffic = self._traffic, Traffic()
-        return found
+    def traffic(self, *but: str) -> Traffic:
+        """What was carried since the last time this was asked, but for some tables; deletes count as calls only."""
+        found, self._traffic = self._traffic, {}
+        counted = [asdict(traffic) for table, traffic in found.items() if table not in but]
+        return Traffic(**{name: sum(one[name] for one in counted) for name in asdict(Traffic())})
+
+
+def _size(key: bytes, cells: Sequence[Cell] | Sequence[NewCell]) -> int:
+    return len(key) + sum(8 + len(cell.qualifier) + len(cell.value) for cell in cells)
 
 
 class FaultyStore(WrappedStore):

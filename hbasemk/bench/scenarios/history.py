@@ -49,6 +49,7 @@ def read_history(harness: Harness) -> None:
         turns=sizes.long_turns * 2,
         before=lambda system, _: system.forget(),
     )
+    harness.drop("history")
 
 
 def start_up(harness: Harness) -> None:

@@ -60,6 +60,7 @@ def processes(harness: Harness) -> None:
                     short = "" if len(rates[count, number]) == sizes.rounds else "cut short"
                     harness.add(contender, label, "1/s", rates[count, number], short)
                     harness.add(contender, f"{label}: retries", "retries", retries[count, number])
+    harness.drop("several")
 
 
 def operation(kind: str, count: int) -> str:
@@ -154,6 +155,7 @@ def seen(harness: Harness) -> None:
         for number, found in waits.items():
             if found:
                 harness.add(contenders[number], words, "s", found)
+    harness.drop("seen")
 
 
 def _wait(harness: Harness, contender: Contender, asking: bool, turn: int) -> list[float]:

@@ -1,0 +1,35 @@
+"""The counting store tells what calls carry: rows, cells and bytes, by table."""
+
+from __future__ import annotations
+
+from hbasemk.store.abc import Get, NewCell, Put, Scan, Table
+from hbasemk.store.memory import MemoryStore
+from hbasemk.testing.wrapped import CountingStore, Traffic
+
+TABLES = (Table("one", (b"d",), 3), Table("two", (b"d",), 1))
+
+
+def test_what_is_written_and_read_is_counted() -> None:
+    store = CountingStore(MemoryStore())
+    store.create_tables(TABLES)
+    store.write("one", [Put(b"row", [NewCell(b"d", b"q", b"12345", 7), NewCell(b"d", b"qq", b"", 7)])])
+    # A row's key, and for each cell its qualifier, its value and a timestamp.
+    assert store.traffic() == Traffic(1, 0, 0, 0, 1, 2, 3 + (1 + 5 + 8) + (2 + 0 + 8))
+    store.write("one", [Put(b"row", [NewCell(b"d", b"q", b"6", 8)])])
+    store.traffic()
+    assert len(store.read("one", [Get(b"row"), Get(b"none")])) == 2
+    assert store.traffic() == Traffic(1, 1, 2, 3 + (1 + 1 + 8) + (2 + 0 + 8))
+    store.scan("one", Scan(None, None, 10, versions=3))
+    assert store.traffic() == Traffic(1, 1, 3, 3 + (1 + 1 + 8) + (1 + 5 + 8) + (2 + 0 + 8))
+    assert store.traffic() == Traffic()
+
+
+def test_a_compare_and_set_that_is_not_applied_went_to_the_store_all_the_same() -> None:
+    store = CountingStore(MemoryStore())
+    store.create_tables(TABLES)
+    put = Put(b"r", [NewCell(b"d", b"q", b"v", 1)])
+    assert store.check_and_write("two", (b"d", b"q"), None, put)
+    assert not store.check_and_write("two", (b"d", b"q"), None, put)
+    store.write("one", [put])
+    assert store.traffic("one") == Traffic(2, 0, 0, 0, 2, 2, 2 * (1 + 1 + 1 + 8))
+    assert store.take() == {("check_and_write", "two"): 2, ("write", "one"): 1}
