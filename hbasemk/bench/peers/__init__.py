@@ -16,8 +16,11 @@ The settings, and why they are fair:
   their default sizes (10 and 20 MB); ``forget`` empties them as well, so that a cold read reaches the file or the server.
 - **Transactions.** A connection is always inside a transaction and begins the next one after a commit, so that reading costs
   no call for it. Subtrees are prefetched, which ZEO and RelStorage turn into batches.
-- **Conflicts** are done again at once, on what the other has left.
+- **Conflicts** and whatever else ZODB calls transient are done again at once, on what the other has left.
 
 ``literal.py`` is another kind of peer: the microkernel on HBase as it was published, so that what hbasemk does differently
-shows as a factor.
+shows as a factor. It runs twice. Through Thrift2, like hbasemk, nothing but the algorithm differs: that is the factor to
+quote. Through Thrift1, by happybase, as a user of 2013's interface has it, all versions of a row are one call each
+(``literal_cells.py``); where the place under test is a Thrift2 gateway, the environment variable ``HBASEMK_BENCH_THRIFT1``
+names the Thrift1 one as ``host:port``.
 """

@@ -189,6 +189,7 @@ class Thrift1Cells(Cells):
 
     def size(self) -> int:
         total = 0
+        _ = self.client
         scan = self._connection.table(self._journal).scan(batch_size=BATCH)
         for row, cells in scan:
             total += sum(_cell_size(row, column[len(FAMILY) + 1 :], value) for column, value in cells.items())
