@@ -70,6 +70,7 @@ class Branches:
         self._outcomes = outcomes
         self._committer = committer
         self._known: dict[int, BranchState] = {}
+        self._merged: dict[int, tuple[int, bytes]] = {}
 
     # --- making and finding ------------------------------------------------------------------------------
 
@@ -156,6 +157,7 @@ class Branches:
 
     def require_head(self, wanted: int) -> BranchState:
         """A branch revision that must be its branch's newest; raises BranchError when it is not, or is no more."""
+        self.settle()
         found = self.find(wanted)
         head = self._head(found.root)
         if head == schema.revision_key(wanted):
@@ -279,8 +281,16 @@ class Branches:
         if not nodes:
             return self._journal.head.revision
         made = self._committer.on_base(state.trunk, lambda: changeset.of_nodes(nodes), message)
-        self.close(state, on, _MERGED, made)
+        # It is merged, whatever becomes of this: a store that goes away just now must not make it look refused.
+        self._merged[state.root] = on, _MERGED + schema.revision_key(made)
+        self._outcomes.quietly(self.settle)
         return made
+
+    def settle(self) -> None:
+        """Let the branches end that are merged and could not be told so."""
+        for root, (on, end) in list(self._merged.items()):
+            self._move_head(root, schema.revision_key(on), end)
+            self._merged.pop(root, None)
 
     def close(self, state: BranchState, on: int, how: bytes, into: int) -> None:
         """Let the branch end: nothing is committed to it any more. Its revisions stay readable until swept."""

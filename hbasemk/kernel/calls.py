@@ -27,16 +27,22 @@ def again(
 ) -> T:
     """The result of an idempotent call, made up to ``attempts`` times; then its last error is raised.
 
-    ``in_doubt`` is told each time a reply was lost: the store may apply that attempt at any later moment.
+    That is a StoreUnknownError if any attempt's outcome is unknown, also when the last one was refused. ``in_doubt`` is
+    told each time a reply was lost: the store may apply that attempt at any later moment.
     """
     wait = FIRST_WAIT
+    unknown: StoreUnknownError | None = None
     for left in range(attempts - 1, -1, -1):
         try:
             return call()
         except (StoreNotAppliedError, StoreUnknownError) as error:
-            if in_doubt is not None and isinstance(error, StoreUnknownError):
-                in_doubt()
+            if isinstance(error, StoreUnknownError):
+                unknown = error
+                if in_doubt is not None:
+                    in_doubt()
             if not left:
+                if unknown is not None and unknown is not error:
+                    raise unknown from error
                 raise
             runtime.sleep(wait * (0.5 + runtime.random.random()))
             wait *= 2

@@ -141,6 +141,7 @@ class Instance:
         if self.lease.due():
             self.lease.renew()
         self.outcomes.settle()
+        self.branches.settle()
         self.recovery.recover()
         if self.lease.held and self.runtime.monotonic() >= self._sweep_due:
             self._sweep_due = self.runtime.monotonic() + SWEEP_EVERY
@@ -159,6 +160,7 @@ class Instance:
         ends by itself and others then recover what this instance left."""
         try:
             self.outcomes.settle()
+            self.branches.settle()
             self.lease.release(self.clock.issued_ms)
             self._advance()
         except StoreError:

@@ -8,7 +8,7 @@ is kept here until it can.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from hbasemk.errors import StoreError
 from hbasemk.kernel import changes, schema
@@ -176,8 +176,12 @@ class Outcomes:
 
     def settle_quietly(self) -> None:
         """:meth:`settle`, leaving what cannot be reached yet for the next time."""
+        self.quietly(self.settle)
+
+    def quietly(self, settle: Callable[[], None]) -> None:
+        """Make a call that has a next time; a store that is away is no error then."""
         try:
-            self.settle()
+            settle()
         except StoreError:
             return
 

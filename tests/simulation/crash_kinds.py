@@ -1,0 +1,317 @@
+"""Everything that changes a repository, as actions that can be stopped anywhere."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hbasemk import ConflictError
+from hbasemk.kernel import checkpoints, rebase, schema, settings
+from hbasemk.kernel.changeset import build
+from hbasemk.kernel.operations import AddNode, CopyNode, Increment, MoveNode, Operation, RemoveNode, SetProperty
+from hbasemk.kernel.staging import Staging
+from hbasemk.store.abc import Get
+from hbasemk.transaction import Transaction
+from tests.simulation.crashes import Died, Site, Steps, tree
+from tests.support.runtime import open_instance
+
+TREE: list[Operation] = [
+    AddNode("/a", {"p": "old", "n": 0}),
+    AddNode("/a/b", {"q": 1}),
+    AddNode("/a/b/c", {}),
+    AddNode("/other", {}),
+]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """An action. ``prepare`` makes what it needs and returns what ``act`` and ``look`` are given as ``site.state``.
+
+    ``look`` tells what an instance sees of it: before or after, nothing else. ``changes``: whether the two differ.
+    ``again``: whether it can simply be done again when it failed, and then is done.
+    """
+
+    name: str
+    act: Callable[[Site], Any]
+    prepare: Callable[[Site], Any] = lambda _: None
+    look: Callable[[Site, Any], Any] = lambda _, instance: tree(instance)
+    changes: bool = True
+    again: bool = False
+    rows: int = 1000
+
+
+def commit(operations: list[Operation]) -> Callable[[Site], Any]:
+    return lambda site: site.acting.commit(lambda _: operations, "", patience=5, fresh=0)
+
+
+def on_base(operations: list[Operation]) -> Callable[[Site], Any]:
+    return lambda site: site.acting.commit_on(site.acting.at(site.state), operations, "")
+
+
+def after_others(site: Site) -> int:
+    """An old base: a commit has come since that touches nothing of this one's."""
+    one = site.open(1)
+    base = one.head().revision
+    one.commit(lambda _: [SetProperty("/other", "x", 1), SetProperty("/a", "unrelated", 1)], "", patience=1, fresh=0)
+    one.close()
+    return base
+
+
+def after_a_winner(site: Site) -> int:
+    one = site.open(1)
+    base = one.head().revision
+    one.commit(lambda _: [SetProperty("/a", "p", "won")], "", patience=1, fresh=0)
+    one.close()
+    return base
+
+
+def lose(site: Site) -> None:
+    """A conflict: told, rolled back, nothing remains."""
+    try:
+        on_base([SetProperty("/a", "p", "new"), AddNode("/a/new", {}), RemoveNode("/a/b")])(site)
+    except ConflictError:
+        return
+    raise AssertionError("two that conflict both got through")
+
+
+def leave(site: Site, seconds: float) -> int:
+    """A writer that died with its cells written, so long ago."""
+    steps = Steps(site.store)
+    one = open_instance(steps, site.world, mac=0x21, seed=77)
+    one.clock.next(0)
+    steps.log.clear()
+    steps.fail(5, "died")
+    try:
+        one.commit(lambda _: [SetProperty("/a", "p", "left"), AddNode("/a/left", {})], "", patience=1, fresh=0)
+    except Died:
+        assert steps.log.count("write nodes") == 2, steps.log
+    site.world.advance(seconds)
+    return max(int.from_bytes(key, "big") for key in site.store._tables[schema.JOURNAL].rows)
+
+
+def left_undone(site: Site) -> int:
+    """The same with its abort decided by somebody else, and not swept."""
+    made = leave(site, 16)
+    one = site.open(1)
+    one.outcomes.abort_other(made)
+    one.close()
+    site.world.advance(16)
+    return made
+
+
+def recover(site: Site) -> None:
+    site.acting.poll()
+    site.acting.tend()
+    site.world.advance(16)
+    site.acting.poll()
+    site.acting.tend()
+
+
+def many_revisions(site: Site) -> None:
+    """Revisions to move the watermark past, one of them swept in doubt."""
+    one = site.open(1)
+    for number in range(3):
+        one.commit(lambda _, n=number: [AddNode(f"/w{n}", {})], "", patience=1, fresh=0)  # type: ignore[misc]
+    leave(site, 16)
+    one.poll()
+    one.tend()
+    one.commit(lambda _: [AddNode("/w9", {})], "", patience=1, fresh=0)
+    site.world.advance(6)
+    one.close()
+
+
+def advance(site: Site) -> None:
+    site.world.advance(6)
+    site.acting.poll()
+    site.acting.recovery.advance()
+
+
+# --- branches ----------------------------------------------------------------------------------------------------
+
+
+def on_branch(site: Site, instance: Any, operations: list[Operation], at: int) -> int:
+    def staged(snapshot: Any) -> Any:
+        staging = Staging(instance.reader, snapshot)
+        staging.apply(operations)
+        return build(staging)
+
+    return instance.branches.commit(at, staged, "")  # type: ignore[no-any-return]
+
+
+def branch(site: Site) -> tuple[int, int]:
+    """A branch with one commit: its first revision and its newest."""
+    one = site.open(1)
+    root = one.branches.begin(one.head())
+    head = on_branch(site, one, [SetProperty("/a", "p", "branch"), AddNode("/a/branch", {})], root)
+    one.close()
+    return root, head
+
+
+def long_branch(site: Site) -> tuple[int, int, int]:
+    root, first = branch(site)
+    one = site.open(1)
+    head = on_branch(site, one, [RemoveNode("/a/b")], first)
+    one.close()
+    return root, first, head
+
+
+def branch_behind(site: Site) -> tuple[int, int]:
+    found = branch(site)
+    one = site.open(1)
+    one.commit(lambda _: [SetProperty("/other", "x", 1)], "", patience=1, fresh=0)
+    one.close()
+    return found
+
+
+def branch_head(site: Site, instance: Any) -> Any:
+    """Trunk and the branch as anybody finds it: what its newest revision shows, or that of the branch it goes on as."""
+    head = instance.branches._head(site.state[0])
+    if head[:1] == b"r" and len(head) == 9:
+        return tree(instance), "rebased", tree(instance, instance.at(int.from_bytes(head[1:], "big")))
+    return tree(instance), head[:1] if len(head) != 8 else tree(instance, instance.at(int.from_bytes(head, "big")))
+
+
+def abandoned(site: Site) -> tuple[int, int, int]:
+    found = long_branch(site)
+    site.world.advance(24 * 3600 + 60)
+    return found
+
+
+def branch_exists(site: Site, instance: Any) -> Any:
+    return tree(instance), instance.branches._head(site.state[0])[:1] == b"a"
+
+
+def merged(site: Site, instance: Any) -> Any:
+    """A merge is a commit on trunk; whether the branch says so too comes after."""
+    return tree(instance)
+
+
+def conflicting_merge(site: Site) -> None:
+    try:
+        site.acting.branches.merge(site.state[1], "")
+    except ConflictError:
+        return
+    raise AssertionError("a merge that conflicts got through")
+
+
+def branch_that_conflicts(site: Site) -> tuple[int, int]:
+    found = branch(site)
+    one = site.open(1)
+    one.commit(lambda _: [SetProperty("/a", "p", "won")], "", patience=1, fresh=0)
+    one.close()
+    return found
+
+
+# --- others ------------------------------------------------------------------------------------------------------
+
+
+def serializable(site: Site) -> None:
+    tx = Transaction(site.acting, site.acting.head(), "", "serializable")
+    assert tx.children("/a") == ["b"]
+    tx.set("/a/b", "q", tx.get("/a", "n"))
+    tx.add("/a/s", {})
+    tx.commit()
+
+
+def blob(site: Site) -> str:
+    return site.acting.blobs.write(io.BytesIO(bytes(range(95))))
+
+
+def blob_seen(site: Site, instance: Any) -> Any:
+    import hashlib
+
+    from hbasemk.errors import BlobNotFoundError
+
+    name = hashlib.sha256(bytes(range(95))).hexdigest()
+    try:
+        return instance.blobs.read(name) == bytes(range(95))
+    except BlobNotFoundError:
+        assert instance.blobs._length(bytes.fromhex(name)) is None, "a blob that tells its length lacks chunks"
+        return False
+
+
+def create(site: Site) -> None:
+    site.acting = open_instance(site.steps, site.world, mac=site.mac, seed=9)
+
+
+def claim(site: Site) -> int:
+    site.acting.lease.forget()
+    return site.acting.clock.next(0)
+
+
+def renew(site: Site) -> None:
+    site.world.advance(4)
+    site.acting.lease.renew()
+
+
+def checkpoint(site: Site) -> None:
+    checkpoints.keep(site.acting, site.acting.head().revision, 10**13)
+
+
+def checkpoint_seen(site: Site, instance: Any) -> Any:
+    return tree(instance), bool(checkpoints.all_of(instance))
+
+
+def settings_seen(_: Site, instance: Any) -> Any:
+    found, watermark = settings.read(instance.store)
+    assert found is not None
+    assert watermark is not None
+    row = instance.store.read(schema.JOURNAL, [Get(schema.revision_key(found.root_revision))])[0]
+    return tree(instance), bool(row.cells)
+
+
+KINDS = [
+    Kind("set", commit([SetProperty("/a", "p", "new")])),
+    Kind("unset", commit([SetProperty("/a", "p", None)])),
+    Kind("increment", commit([Increment("/a", "n", 1)])),
+    Kind("add", commit([AddNode("/a/new", {"x": 1})])),
+    Kind("remove a leaf", commit([RemoveNode("/a/b/c")])),
+    Kind("remove a subtree", commit([RemoveNode("/a")])),
+    Kind("move", commit([MoveNode("/a/b", "/moved")])),
+    Kind("copy", commit([CopyNode("/a", "/copied")])),
+    Kind("add again", commit([RemoveNode("/a/b"), AddNode("/a/b", {"again": True})])),
+    Kind("several batches", commit([AddNode(f"/a/new{number}", {"x": 1}) for number in range(8)]), rows=3),
+    Kind("on an old base", on_base([SetProperty("/a", "p", "new"), AddNode("/a/new", {})]), after_others),
+    Kind("serializable", serializable),
+    Kind("conflict, lost and rolled back", lose, after_a_winner, changes=False),
+    Kind("meets a dead writer's cells", commit([SetProperty("/a", "p", "new")]), lambda site: leave(site, 16)),
+    Kind("meets a writer that is about to die", commit([SetProperty("/a", "n", 5)]), lambda site: leave(site, 1)),
+    Kind(
+        "begin of a branch",
+        lambda site: site.acting.branches.begin(site.acting.head()),
+        changes=False,
+    ),
+    Kind(
+        "commit on a branch",
+        lambda site: on_branch(site, site.acting, [SetProperty("/a", "p", "2"), RemoveNode("/a/b")], site.state[1]),
+        branch,
+        branch_head,
+    ),
+    Kind("merge", lambda site: site.acting.branches.merge(site.state[1], ""), branch_behind, merged),
+    Kind("merge that conflicts", conflicting_merge, branch_that_conflicts, branch_head, changes=False),
+    Kind(
+        "rebase",
+        lambda site: rebase.rebase(site.acting.branches, site.acting.reader, site.state[1], site.acting.head(), ""),
+        branch_behind,
+        branch_head,
+    ),
+    Kind("reset", lambda site: site.acting.branches.reset(site.state[2], site.state[1]), long_branch, branch_head),
+    Kind(
+        "sweep of an abandoned branch",
+        lambda site: site.acting.branches.sweep(24 * 3600 * 1000),
+        abandoned,
+        branch_exists,
+        again=True,
+    ),
+    Kind("blob", blob, look=blob_seen, again=True),
+    Kind("checkpoint", checkpoint, look=checkpoint_seen, again=True),
+    Kind("creation of a repository", create, look=settings_seen, changes=False, again=True),
+    Kind("claim of a lease", claim, changes=False, again=True),
+    Kind("renewal of a lease", renew, changes=False, again=True),
+    Kind("release of a lease", lambda site: site.acting.close(), changes=False),
+    Kind("recovery of a dead writer", recover, lambda site: leave(site, 16), changes=False, again=True),
+    Kind("sweep of what nobody rolled back", recover, left_undone, changes=False, again=True),
+    Kind("move of the watermark", advance, many_revisions, changes=False, again=True),
+]

@@ -1,0 +1,192 @@
+"""Crash points: an action is stopped at each of its store calls, row by row, in every way a store or a process can fail.
+
+A place is a small repository with a live watcher; it is copied for each point, so that thousands of points are quick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from hbasemk.errors import StoreNotAppliedError, StoreUnknownError
+from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.integrity import IntegrityCheck
+from hbasemk.kernel.snapshot import Snapshot
+from hbasemk.store.abc import Delete, Put, Store
+from hbasemk.store.memory import MemoryStore, _Row, _Table
+from hbasemk.testing.wrapped import Call, WrappedStore
+from tests.support.runtime import World, open_instance
+
+T = TypeVar("T")
+
+REFUSED = "refused"
+LOST = "reply lost"
+DIED = "died"
+DIED_BACKWARDS = "died, rows applied from the last on"
+AWAY = "away from then on"
+AWAY_LOST = "away after it was applied"
+WAYS = (REFUSED, LOST, DIED, DIED_BACKWARDS, AWAY, AWAY_LOST)
+
+SETTLE_SECONDS = 16.0
+"""The lease, the allowed skew, and a second."""
+
+
+class Died(BaseException):
+    """The process is gone: nothing catches it."""
+
+
+class Steps(WrappedStore):
+    """Each row that is written or deleted is a step, and so is each other call; one step may fail."""
+
+    def __init__(self, inner: Store, rows: int = 1000) -> None:
+        super().__init__(inner)
+        self.steps = 0
+        self.fails_at = -1
+        self.way = ""
+        self.log: list[str] = []
+        self._rows = rows
+        self._before = 0
+        self._gone = False
+        self._dead = False
+
+    @property
+    def batch_rows(self) -> int:
+        """Small, where a commit of several batches is wanted."""
+        return self._rows
+
+    def fail(self, at: int, way: str) -> None:
+        """Fail at a step, counted from now on."""
+        self.steps, self.fails_at, self.way = 0, at, way
+
+    def heal(self) -> None:
+        """The store is in reach again."""
+        self.fails_at = -1
+        self._gone = False
+
+    @property
+    def dead(self) -> bool:
+        """Whether the process that uses this has ended."""
+        return self._dead
+
+    def around(self, call: Call, do: Callable[[], T]) -> T:
+        """One step."""
+        if self._dead:
+            raise Died
+        if self._gone:
+            raise StoreNotAppliedError("the store is away")
+        here = self.steps == self.fails_at
+        self.steps += 1
+        self.log.append(f"{call.method} {call.table}")
+        if not here:
+            return do()
+        if self.way in (REFUSED, AWAY):
+            self._gone = self.way == AWAY
+            # Of a batch of which rows are applied nobody says that it is not applied.
+            raise (StoreUnknownError if self._before else StoreNotAppliedError)(f"{call.method} failed on purpose")
+        do()
+        if self.way in (DIED, DIED_BACKWARDS):
+            self._dead = True
+            raise Died
+        self._gone = self.way == AWAY_LOST
+        raise StoreUnknownError(f"the reply to {call.method} was lost on purpose")
+
+    def _each(self, rows: Sequence[T], do: Callable[[T], None]) -> None:
+        try:
+            for row in reversed(rows) if self.way == DIED_BACKWARDS else rows:
+                do(row)
+                self._before += 1
+        finally:
+            self._before = 0
+
+    def write(self, table: str, puts: Sequence[Put], *, durable: bool = True) -> None:
+        """Row by row."""
+        self._each(puts, lambda put: super(Steps, self).write(table, [put], durable=durable))
+
+    def delete(self, table: str, deletes: Sequence[Delete]) -> None:
+        """Row by row."""
+        self._each(deletes, lambda delete: super(Steps, self).delete(table, [delete]))
+
+    def close(self) -> None:
+        """The shared store stays."""
+
+
+def copied(store: MemoryStore, world: World) -> MemoryStore:
+    """Another store with the same cells."""
+    made = MemoryStore(world.clock)
+    for name, table in store._tables.items():
+        into = made._tables[name] = object.__new__(_Table)
+        into.name, into.families, into.versions = table.name, table.families, table.versions
+        into.rows = table.rows.copy()
+        for key, row in table.rows.items():
+            new = into.rows[key] = _Row()
+            new.order = list(row.order)
+            new.versions = {column: list(cells) for column, cells in row.versions.items()}
+    return made
+
+
+def tree(instance: Instance, snapshot: Snapshot | None = None) -> dict[str, dict[str, object]]:
+    """What a snapshot (None: a newly polled head) shows, read past the cache."""
+    if snapshot is None:
+        instance.poll()
+        snapshot = instance.head()
+    fresh = instance.cache.__class__(1)
+    kept, instance.reader._cache = instance.reader._cache, fresh
+    try:
+        top = instance.reader.node(snapshot, "/")
+        assert top is not None
+        found = {"/": dict(top.properties)}
+        for level in instance.reader.levels(snapshot, "/"):
+            found.update({state.path: dict(state.properties) for state in level})
+    finally:
+        instance.reader._cache = kept
+    return found
+
+
+@dataclass
+class Site:
+    """One copy of a place: the store, its time, the instance that acts (through steps) and one that looks on."""
+
+    store: MemoryStore
+    world: World
+    mac: int = 2
+    rows: int = 1000
+    state: Any = None
+    steps: Steps = field(init=False)
+    acting: Instance = field(init=False)
+    watcher: Instance = field(init=False)
+    opened: int = 0
+
+    def begin(self, *, acts: bool = True) -> None:
+        """Open the watcher, and the instance that acts, with its lease claimed."""
+        self.steps = Steps(self.store, self.rows)
+        if acts:
+            self.watcher = self.open(0x30)
+            self.acting = open_instance(self.steps, self.world, mac=self.mac, seed=1000)
+            self.acting.clock.next(0)
+            self.steps.log.clear()
+
+    def open(self, mac: int) -> Instance:
+        """One more instance on the bare store."""
+        self.opened += 1
+        return open_instance(self.store, self.world, mac=mac, seed=self.opened)
+
+    def copy(self) -> Site:
+        """The same once more, with instances of its own."""
+        world = World(int(self.world.ms))
+        return Site(copied(self.store, world), world, self.mac, self.rows, self.state, opened=self.opened)
+
+
+def live_on(site: Site, one: Instance, seconds: float = SETTLE_SECONDS) -> None:
+    """Do what every instance does in the background for so long."""
+    left = seconds
+    while left > 0:
+        site.world.advance(min(4.0, left))
+        left -= 4.0
+        one.poll()
+        one.tend()
+
+
+def problems(instance: Instance) -> list[str]:
+    """What the integrity check finds."""
+    return [str(problem) for problem in IntegrityCheck(instance).run()]

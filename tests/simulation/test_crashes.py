@@ -1,0 +1,205 @@
+"""Stopped at any step, in any way, everything that changes a repository leaves all or nothing, and nobody has to clean up.
+
+Each point is met by a later instance with the same MAC, and in another run by one with another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from hbasemk import CommitUnknownError, Outcome, StoreError, StoreUnknownError
+from hbasemk.errors import HbasemkError
+from hbasemk.kernel import blobs
+from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.integrity import blobs as checked_blobs
+from hbasemk.kernel.operations import AddNode, SetProperty
+from hbasemk.store.memory import MemoryStore
+from tests.simulation.crash_kinds import KINDS, TREE, Kind
+from tests.simulation.crashes import AWAY, AWAY_LOST, WAYS, Died, Site, live_on, problems, tree
+from tests.support.runtime import World
+
+SAME, OTHER = 2, 0x40
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blobs, "CHUNK", 10)
+    monkeypatch.setattr(checked_blobs, "CHUNK", 10)
+
+
+@pytest.fixture(scope="module")
+def counted() -> Iterator[list[int]]:
+    """How many crash points each test met."""
+    points: list[int] = []
+    yield points
+    print(f"{sum(points)} crash points of {len(points)} kinds of actions")
+
+
+def prepared(kind: Kind) -> Site:
+    """The place as it is before the action."""
+    world = World()
+    site = Site(MemoryStore(world.clock), world, rows=kind.rows)
+    if kind.name == "creation of a repository":
+        return site
+    first = site.open(1)
+    first.commit(lambda _: TREE, "", patience=1, fresh=0)
+    first.close()
+    site.state = kind.prepare(site)
+    return site
+
+
+def begun(site: Site, kind: Kind) -> Site:
+    """A copy of the place, with the instances open."""
+    here = site.copy()
+    here.begin(acts=kind.name != "creation of a repository")
+    return here
+
+
+def outcomes(site: Site, kind: Kind) -> tuple[object, object, int]:
+    """What is seen before and after, without faults, and in how many steps it is done."""
+    here = begun(site, kind)
+    before = kind.look(here, here.watcher) if hasattr(here, "watcher") else None
+    here.steps.fail(-1, "")
+    kind.act(here)
+    steps = here.steps.steps
+    live_on(here, here.open(OTHER))
+    after = kind.look(here, here.open(OTHER))
+    assert (before != after) == kind.changes or before is None
+    return (after if before is None else before), after, steps
+
+
+class Point:
+    """One crash point, and what must hold after it."""
+
+    def __init__(self, site: Site, kind: Kind, step: int, way: str, mac: int, expected: tuple[object, object]) -> None:
+        self.kind, self.way, self.mac = kind, way, mac
+        self.expected = expected
+        self.site = begun(site, kind)
+        self.unknown: int | None = None
+        self.acknowledged = self.refused = self.may_be = False
+        self.site.steps.fail(step, way)
+        self.act()
+
+    def act(self) -> None:
+        try:
+            self.kind.act(self.site)
+            self.acknowledged = True
+        except CommitUnknownError as error:
+            self.unknown = int(error.revision, 16)
+        except StoreError as error:
+            self.refused = True
+            self.may_be = isinstance(error, StoreUnknownError) and kind_may_be(self.kind)
+        except Died:
+            assert self.site.steps.dead
+
+    def check(self) -> None:
+        site, kind = self.site, self.kind
+        # At once, to those who were there and to those who come: all or nothing.
+        if hasattr(site, "watcher"):
+            assert kind.look(site, site.watcher) in self.expected
+        elif not self.acknowledged and not site.steps.dead:
+            # Whoever was interrupted in the middle of the creation tries again.
+            site.steps.heal()
+            kind.act(site)
+        later = site.open(self.mac)
+        seen = kind.look(site, later)
+        assert seen in self.expected
+        if self.acknowledged:
+            assert seen == self.expected[1], "acknowledged and lost"
+        # Time passes; the store stays away for the one that was stopped until others have recovered what it left.
+        back_soon = self.mac == SAME and self.way in (AWAY, AWAY_LOST)
+        if back_soon:
+            self.come_back()
+        live_on(site, later)
+        live_on(site, later)
+        if not back_soon and not site.steps.dead:
+            self.come_back()
+        later.poll()
+        assert not later.journal.pending
+        found = kind.look(site, later)
+        assert found in self.expected
+        if self.acknowledged:
+            assert found == self.expected[1], "acknowledged and lost"
+        self.goes_on(later)
+
+    def an_hour_later(self, later: Instance) -> None:
+        """Branches are looked after once an hour."""
+        self.site.world.advance(3601)
+        later.tend()
+
+    def come_back(self) -> None:
+        """The store is in reach again for the instance that was stopped."""
+        site, kind = self.site, self.kind
+        site.steps.heal()
+        if not hasattr(site, "acting"):
+            return
+        one = site.acting
+        for _ in range(2):
+            try:
+                one.tend()
+            except HbasemkError as error:
+                assert "took over machine id" in str(error)
+        one.poll()
+        told = kind.look(site, one)
+        assert told in self.expected
+        if self.unknown is not None:
+            ended = one.outcome(self.unknown)
+            assert ended in (Outcome.COMMITTED, Outcome.ABORTED)
+            if kind.changes and kind.name != "rebase":
+                # A rebase is a commit on another branch, and then the old one is told so.
+                assert (told == self.expected[1]) == (ended is Outcome.COMMITTED)
+        elif self.refused and not kind.again:
+            assert told == self.expected[0] or self.may_be, "refused, and it is there"
+        if self.refused and kind.again:
+            self.refused = False
+            kind.act(site)
+            self.acknowledged = True
+
+    def goes_on(self, later: Instance) -> None:
+        """Nothing is in the way of further commits, on any instance, nor of one that begins at a new watermark."""
+        site = self.site
+        later.commit(lambda _: [AddNode("/then", {"n": 1}), SetProperty("/", "then", True)], "", patience=1, fresh=0)
+        if self.kind.name == "sweep of an abandoned branch":
+            self.an_hour_later(later)
+        later.poll()
+        site.world.advance(6)
+        later.poll()
+        later.recovery.advance()
+        assert problems(later) == []
+        final = tree(later)
+        begins = site.open(0x50)
+        assert begins.journal.floor >= later.head().revision
+        assert tree(begins) == final
+        live = [one for one in (getattr(site, "watcher", None), getattr(site, "acting", None)) if one is not None]
+        for one in live:
+            if one is getattr(site, "acting", None) and (site.steps.dead or self.way == ""):
+                continue
+            assert tree(one) == final
+        assert final["/then"] == {"n": 1}
+
+
+def kind_may_be(kind: Kind) -> bool:
+    """Whether an action ends with one call of its own whose unknown outcome is the error that is told."""
+    return kind.name in {"merge", "rebase", "reset"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_stopped_anywhere_it_is_all_or_nothing(kind: Kind, counted: list[int]) -> None:
+    site = prepared(kind)
+    before, after, steps = outcomes(site, kind)
+    assert steps >= 1
+    points = 0
+    for step in range(steps):
+        for way in WAYS:
+            for mac in (SAME, OTHER):
+                try:
+                    Point(site, kind, step, way, mac, (before, after)).check()
+                except BaseException:
+                    print(f"{kind.name}: {way} at step {step}, then an instance with MAC {mac:#x}")
+                    raise
+                points += 1
+    counted.append(points)
+    print(f"{kind.name}: {steps} steps, {points} crash points")
