@@ -68,6 +68,11 @@ class Node(Mapping[str, Value]):
         """The names of all children, in the order of their UTF-8 bytes. One round trip for each 10,000."""
         return self._snapshot.children(self._state.path)
 
+    @property
+    def child_count(self) -> int:
+        """How many children there are; see :meth:`Snapshot.child_count`."""
+        return self._snapshot.instance.counts.of(self._snapshot.prefix, self._state)
+
     def child(self, name: str) -> Node:
         """The child of this name; raises NodeNotFoundError."""
         return self._snapshot[paths.join(self._state.path, name)]
@@ -136,6 +141,14 @@ class Snapshot(Mapping[str, Node]):
         if not names:
             self.instance.reader.require(self.prefix, path)
         return names
+
+    def child_count(self, path: str) -> int:
+        """How many children a node has; raises NodeNotFoundError.
+
+        One round trip for up to 1,000. A wider node's children are read once; from then on each count, by any process,
+        takes a few round trips at most and costs what has changed.
+        """
+        return self[path].child_count
 
     def walk(self, path: str = paths.ROOT, depth: int | None = None) -> Iterator[Node]:
         """The node and its subtree down to ``depth`` levels below it (None: all), level by level.

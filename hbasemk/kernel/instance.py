@@ -14,6 +14,7 @@ from hbasemk.kernel.blobs import Blobs
 from hbasemk.kernel.branch import Branches
 from hbasemk.kernel.cache import DEFAULT_ENTRIES, NodeCache
 from hbasemk.kernel.calls import again
+from hbasemk.kernel.child_count import ChildCounts
 from hbasemk.kernel.clock import IdClock
 from hbasemk.kernel.commit import CommitStatistics, Committer, Source
 from hbasemk.kernel.journal import Journal
@@ -55,6 +56,8 @@ class Instance:
         self.lease = Lease(store, runtime, found)
         self.clock = IdClock(runtime, found, self.lease)
         self.reader = Reader(store, runtime, journal, self.cache)
+        self.counts = ChildCounts(store, runtime, journal, self.reader)
+        journal.listeners.append(self.counts.arrived)
         self.outcomes = Outcomes(store, runtime, journal, self.lease)
         self.recovery = Recovery(
             store, runtime, journal, self.outcomes, (found.lease_ms + found.max_clock_skew_ms) / 1000

@@ -7,8 +7,8 @@ alone; so cost does not grow with a node's history.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final, NamedTuple
 
 from hbasemk.errors import NodeDeletedError, NodeNotFoundError
 from hbasemk.kernel import paths, revision, schema
@@ -24,6 +24,15 @@ FIRST_DEPTH: Final = 4
 MAX_DEPTH: Final = 256
 CHILDREN_PAGE: Final = 10_000
 LEVEL_BATCH: Final = 1000
+WIDE: Final = 1000
+"""A node with more child columns than this is wide: its children are not all read to tell how many there are."""
+
+
+class Names(NamedTuple):
+    """Names of a node's children, in order; ``whole`` tells whether these are all."""
+
+    names: list[str]
+    whole: bool
 
 
 class Reader:
@@ -110,37 +119,80 @@ class Reader:
             state, _ = from_cells(path, life_cells)
             if state is None:
                 return []
-            names += [
-                paths.decode(cell.qualifier)
-                for cell in cells
-                if cell.value == schema.PRESENT and cell.timestamp >= state.created
-            ]
+            names += _present(cells, state.created)
             if len(row.cells) < size:
                 break
             start = row.cells[-1].qualifier
         return names
 
-    def children_of(self, snapshot: Snapshot, states: Sequence[NodeState]) -> dict[str, list[str]]:
-        """The names of all children of many nodes that exist in the snapshot, by path.
+    def children_of(
+        self, snapshot: Snapshot, states: Sequence[NodeState], limit: int | None = None
+    ) -> dict[str, Names]:
+        """The names of the children of many nodes that exist in the snapshot, by path: all, or at least the first ``limit``.
 
         One round trip for each batch of nodes, and one more for each further 10,000 children of a node.
         """
-        found: dict[str, list[str]] = {}
+        found: dict[str, Names] = {}
         before = snapshot.upper + 1
         size = self._store.batch_rows
+        wide = CHILDREN_PAGE if limit is None else min(max(limit, WIDE + 1), CHILDREN_PAGE)
         for at in range(0, len(states), size):
             part = states[at : at + size]
-            page = Page(schema.CHILDREN, None, CHILDREN_PAGE)
+            page = Page(schema.CHILDREN, None, wide)
             rows = self._read([Get(paths.key(state.path), page=page, before=before) for state in part])
             for state, row, cells in zip(part, rows, self._visible(snapshot, rows), strict=True):
-                names = found[state.path] = [
-                    paths.decode(cell.qualifier)
-                    for cell in cells
-                    if cell.value == schema.PRESENT and cell.timestamp >= state.created
-                ]
-                if len(row.cells) == CHILDREN_PAGE:
-                    names += self.children(snapshot, state.path, paths.decode(row.cells[-1].qualifier))
+                names = _present(cells, state.created)
+                after = row.cells[-1].qualifier if len(row.cells) == wide else None
+                while after is not None and (limit is None or len(names) < limit):
+                    cells, after = self.child_page(snapshot, state, after)
+                    names += _present(cells, state.created)
+                found[state.path] = Names(names, after is None)
         return found
+
+    def child_page(
+        self, snapshot: Snapshot, state: NodeState, after: bytes | None, size: int = CHILDREN_PAGE
+    ) -> tuple[list[Cell], bytes | None]:
+        """The visible cells of up to ``size`` child columns of a node's present life, after the column ``after``.
+
+        With them the column to go on after, None at the end. One round trip.
+        """
+        page = Page(schema.CHILDREN, after, size)
+        rows = self._read([Get(paths.key(state.path), page=page, since=state.created, before=snapshot.upper + 1)])
+        cells = rows[0].cells
+        return self._visible(snapshot, rows)[0], cells[-1].qualifier if len(cells) == size else None
+
+    def touched_children(self, path: str, since: int, before: int, limit: int) -> list[bytes] | None:
+        """The child columns of a node that any revision in a range of ids wrote (``before`` is excluded).
+
+        None when these are more than ``limit``. One round trip for each 10,000; the store passes over the row, and
+        only what was written in the range comes back.
+        """
+        columns: list[bytes] = []
+        after: bytes | None = None
+        while len(columns) <= limit:
+            page = Page(schema.CHILDREN, after, CHILDREN_PAGE)
+            cells = self._read([Get(paths.key(path), page=page, since=since, before=before)])[0].cells
+            columns += [cell.qualifier for cell in cells]
+            if len(cells) < CHILDREN_PAGE:
+                return columns if len(columns) <= limit else None
+            after = cells[-1].qualifier
+        return None
+
+    def count_present(
+        self, snapshots: Sequence[Snapshot], path: str, created: int, columns: Collection[bytes]
+    ) -> list[int]:
+        """For each snapshot how many of these child columns show a child, in a life of the node that began at ``created``.
+
+        One round trip for each 10,000 columns, and another where a column's newest version is not visible.
+        """
+        counts = [0] * len(snapshots)
+        wanted = sorted(columns)
+        for at in range(0, len(wanted), CHILDREN_PAGE):
+            exact = [(schema.CHILDREN, column) for column in wanted[at : at + CHILDREN_PAGE]]
+            rows = self._read([Get(paths.key(path), columns=exact, before=one.upper + 1) for one in snapshots])
+            for number, (snapshot, row) in enumerate(zip(snapshots, rows, strict=True)):
+                counts[number] += count_of(self._visible(snapshot, [row])[0], created)
+        return counts
 
     def levels(self, snapshot: Snapshot, path: str, depth: int | None = None) -> Iterator[list[NodeState]]:
         """The subtree below a node, level by level and batch by batch, each batch in key order.
@@ -247,3 +299,15 @@ class Reader:
                 result[number].append(cell)
                 done.add(column)
         return [(number, last[column]) for column in columns if column not in done and seen.get(column, 0) == versions]
+
+
+def _present(cells: Sequence[Cell], created: int) -> list[str]:
+    """The names of the children that visible cells show, in a life of their parent that began at ``created``."""
+    return [
+        paths.decode(cell.qualifier) for cell in cells if cell.value == schema.PRESENT and cell.timestamp >= created
+    ]
+
+
+def count_of(cells: Sequence[Cell], created: int) -> int:
+    """How many children visible cells show, in a life of their parent that began at ``created``."""
+    return sum(cell.value == schema.PRESENT and cell.timestamp >= created for cell in cells)

@@ -58,6 +58,7 @@ SETTINGS: Final[Column] = (DATA, b"settings")
 WATERMARK: Final[Column] = (DATA, b"watermark")
 LEASE: Final[Column] = (DATA, b"lease")
 CLOCK: Final[Column] = (DATA, b"clock")
+CHILD_COUNT: Final[Column] = (DATA, b"childCount")
 
 
 def property_column(name: str) -> Column:
@@ -88,3 +89,8 @@ def revision_key(revision: int) -> bytes:
 def machine_key(machine: int) -> bytes:
     """The row key of a machine id in the cluster table."""
     return machine.to_bytes(2, "big")
+
+
+def child_count_key(node: bytes) -> bytes:
+    """The row key of the memo of a node's number of children in the cluster table; ``node`` is the node's row key."""
+    return b"childCount:" + node

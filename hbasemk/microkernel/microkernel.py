@@ -91,11 +91,12 @@ class MicroKernel:
         return self.repository.instance.reader.node(snapshot, paths.check_path(path)) is not None
 
     def get_child_node_count(self, path: str, revision_id: str | None = None) -> int:
-        """How many children a node has; raises NodeNotFoundError. One round trip for each 10,000."""
+        """How many children a node has; raises NodeNotFoundError. Does not list a wide node's children each time, see
+        :meth:`hbasemk.Snapshot.child_count`.
+        """
         snapshot = self._snapshot(revision_id)
-        reader = self.repository.instance.reader
-        reader.require(snapshot, paths.check_path(path))
-        return len(reader.children(snapshot, path))
+        instance = self.repository.instance
+        return instance.counts.of(snapshot, instance.reader.require(snapshot, paths.check_path(path)))
 
     def get_nodes(
         self,
@@ -122,7 +123,7 @@ class MicroKernel:
         if found is None:
             return None
         snapshot, top = found
-        reader = self.repository.instance.reader
+        instance = self.repository.instance
 
         def remember(value: str, at: str) -> None:
             self._hashes[value] = (snapshot.revision, at)
@@ -130,7 +131,9 @@ class MicroKernel:
             if len(self._hashes) > HASHES:
                 self._hashes.popitem(last=False)
 
-        return reading.tree(reader, snapshot, top, depth, offset, max_child_nodes, chosen, remember)
+        return reading.tree(
+            instance.reader, instance.counts, snapshot, top, depth, offset, max_child_nodes, chosen, remember
+        )
 
     def _locate(self, path: str, revision_id: str | None) -> tuple[Snapshot, NodeState] | None:
         instance = self.repository.instance

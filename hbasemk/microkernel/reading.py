@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from hbasemk.jsop import JsonBuilder
 from hbasemk.kernel import paths
+from hbasemk.kernel.child_count import ChildCounts
 from hbasemk.kernel.node import NodeState
 from hbasemk.kernel.reader import Reader
 from hbasemk.kernel.snapshot import Snapshot
@@ -17,7 +18,7 @@ from hbasemk.microkernel.values import to_json
 
 @dataclass(slots=True)
 class _Shown:
-    """One node that is shown with its properties: how many children it has, and which of them are shown."""
+    """One node that is shown with its properties: how many children it has (0 if not shown), and which are shown."""
 
     state: NodeState
     count: int
@@ -27,6 +28,7 @@ class _Shown:
 
 def tree(
     reader: Reader,
+    counts: ChildCounts,
     snapshot: Snapshot,
     top: NodeState,
     depth: int,
@@ -39,7 +41,7 @@ def tree(
 
     One round trip a level for the nodes and one for their children's names, for up to 1000 nodes and 10,000 names each.
     """
-    shown = _show(reader, snapshot, [top], offset, limit, chosen)[0]
+    shown = _show(reader, counts, snapshot, [top], offset, limit, chosen)[0]
     level = [shown]
     for _ in range(depth):
         wanted = {paths.join(one.state.path, name): (one, name) for one in level for name in one.names}
@@ -47,7 +49,7 @@ def tree(
             break
         states = reader.nodes(snapshot, list(wanted))
         found = [states[path] for path in wanted]
-        below = _show(reader, snapshot, [state for state in found if state is not None], 0, limit, chosen)
+        below = _show(reader, counts, snapshot, [state for state in found if state is not None], 0, limit, chosen)
         for one in below:
             parent, name = wanted[one.state.path]
             parent.children[name] = one
@@ -59,14 +61,24 @@ def tree(
 
 
 def _show(
-    reader: Reader, snapshot: Snapshot, states: list[NodeState], offset: int, limit: int, chosen: Filter
+    reader: Reader,
+    counts: ChildCounts,
+    snapshot: Snapshot,
+    states: list[NodeState],
+    offset: int,
+    limit: int,
+    chosen: Filter,
 ) -> list[_Shown]:
-    names = reader.children_of(snapshot, states)
+    end = None if limit < 0 else offset + limit
+    # Which names a filter leaves is known when all have been seen.
+    found = reader.children_of(snapshot, states, end if chosen.nodes is None else None)
+    counted = chosen.properties.takes(CHILD_NODE_COUNT)
     shown = []
     for state in states:
-        taken = [name for name in names[state.path] if chosen.takes_node(name)]
-        end = None if limit < 0 else offset + limit
-        shown.append(_Shown(state, len(names[state.path]), taken[offset:end]))
+        names, whole = found[state.path]
+        taken = [name for name in names if chosen.takes_node(name)]
+        count = len(names) if whole else counts.of(snapshot, state, wide=True) if counted else 0
+        shown.append(_Shown(state, count, taken[offset:end]))
     return shown
 
 

@@ -165,6 +165,47 @@ def test_children_are_one_call(counted: Counted) -> None:
     other.close()
 
 
+def test_counting_few_children_is_one_call_besides_the_node(counted: Counted) -> None:
+    other = fresh(counted)
+    assert other.head.child_count("/a") == 20
+    assert counted.store.take() == {READ: 2}
+    assert other.head.child_count("/a") == 20
+    assert counted.store.take() == {READ: 1}
+    other.close()
+
+
+@pytest.mark.parametrize("children", [1_500, 6_000])
+def test_counting_many_children_takes_calls_that_do_not_grow_with_them(counted: Counted, children: int) -> None:
+    repo = counted.repository
+    repo.run(lambda tx: [tx.add(f"/a/20/{number}") for number in range(children)] if tx.add("/a/20") is None else None)
+    counted.store.take()
+    # The first count of all reads a page to see that they are many, looks for a memo, reads all and leaves one.
+    assert repo.head.child_count("/a/20") == children
+    assert counted.store.take() == {READ: 2, ("read", "cluster"): 1, ("write", "cluster"): 1}
+    # In the same process: nothing, unless the node changes; then the columns that were written are read.
+    repo.run(lambda tx: tx.set("/a/1", "n", 1))
+    counted.store.take()
+    assert repo.head.child_count("/a/20") == children
+    assert counted.store.take() == {}
+    repo.run(lambda tx: [tx.remove("/a/20/7"), tx.add("/a/20/new")])
+    repo.run(lambda tx: tx.add("/a/20/another"))
+    counted.store.take()
+    assert repo.head.child_count("/a/20") == children + 1
+    assert counted.store.take() == {READ: 1}
+    # In another one: the node, a page, the memo, what has changed since it, and those columns. A poll tells that the memo
+    # is not of a later time than what the journal has.
+    other = fresh(counted)
+    assert other.head.child_count("/a/20") == children + 1
+    calls = counted.store.take()
+    assert calls.pop(POLL, 0) <= 1
+    assert calls.pop(("read", "journal"), 0) <= 1
+    assert calls.pop(READ) <= 4
+    assert calls == {("read", "cluster"): 1}
+    assert other.head.child_count("/a/20") == children + 1
+    assert counted.store.take() == {}
+    other.close()
+
+
 def test_an_idle_poll_is_one_call(counted: Counted) -> None:
     for _ in range(3):
         counted.repository.refresh()
