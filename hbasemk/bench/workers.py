@@ -6,7 +6,9 @@ are ready, too, works, and returns what it found.
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
+import signal
 import traceback
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
@@ -26,7 +28,8 @@ class _Stopped(Exception):
 
 
 def _serve(pipe: Connection) -> None:
-    """One process: jobs until None comes."""
+    """One process: jobs until None comes. Ctrl-C is for the one who started it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def gate() -> None:
         pipe.send(("ready", None))
@@ -52,6 +55,7 @@ class Workers:
     def __init__(self) -> None:
         self._context = multiprocessing.get_context("spawn")
         self._processes: list[tuple[BaseProcess, Connection]] = []
+        self._working = False
 
     def run(self, jobs: Sequence[Job]) -> list[Any]:
         """What the jobs return, one a process, all begun together.
@@ -64,21 +68,13 @@ class Workers:
             process.start()
             theirs.close()
             self._processes.append((process, ours))
+        self._working = True
         try:
-            return self._run([pipe for _, pipe in self._processes[: len(jobs)]], jobs)
+            told = self._told([pipe for _, pipe in self._processes[: len(jobs)]], jobs)
         except (EOFError, OSError) as error:
             self.close()
             raise WorkerError(f"a process ended in the middle of its job ({error!r})") from error
-
-    def _run(self, pipes: Sequence[Connection], jobs: Sequence[Job]) -> list[Any]:
-        for pipe, job in zip(pipes, jobs, strict=True):
-            pipe.send(job)
-        said = [pipe.recv() for pipe in pipes]
-        ready = all(kind == "ready" for kind, _ in said)
-        for pipe, (kind, _) in zip(pipes, said, strict=True):
-            if kind == "ready":
-                pipe.send(ready)
-        told = [pipe.recv() if first[0] == "ready" else first for pipe, first in zip(pipes, said, strict=True)]
+        self._working = False
         # Those that did not begin because of another one have less to tell than that one.
         for kind, found in sorted(told, key=lambda one: one[0] == "stopped"):
             if kind == "impossible":
@@ -87,16 +83,29 @@ class Workers:
                 raise WorkerError(found)
         return [found for _, found in told]
 
+    def _told(self, pipes: Sequence[Connection], jobs: Sequence[Job]) -> list[tuple[str, Any]]:
+        for pipe, job in zip(pipes, jobs, strict=True):
+            pipe.send(job)
+        said = [pipe.recv() for pipe in pipes]
+        ready = all(kind == "ready" for kind, _ in said)
+        for pipe, (kind, _) in zip(pipes, said, strict=True):
+            if kind == "ready":
+                pipe.send(ready)
+        return [pipe.recv() if first[0] == "ready" else first for pipe, first in zip(pipes, said, strict=True)]
+
     def close(self) -> None:
-        """End the processes."""
+        """End the processes; at once if they are in the middle of something."""
         for process, pipe in self._processes:
-            try:
-                pipe.send(None)
-            except OSError:
+            if self._working:
                 process.terminate()
+            else:
+                with contextlib.suppress(OSError):
+                    pipe.send(None)
+        for process, pipe in self._processes:
             process.join(10)
             if process.is_alive():
-                process.terminate()
+                process.kill()
                 process.join()
             pipe.close()
         self._processes.clear()
+        self._working = False
