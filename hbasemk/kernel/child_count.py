@@ -115,7 +115,6 @@ class ChildCounts:
         self._lock = runtime.lock()
         self._watched: OrderedDict[str, _Watched] = OrderedDict()
         self._exact: OrderedDict[_Key, int] = OrderedDict()
-        self._heard = len(journal) - 1
 
     def of(self, snapshot: Snapshot, state: NodeState, *, wide: bool = False) -> int:
         """The number of children of a node that exists in the snapshot; ``wide``: it is known to be a wide one.
@@ -148,10 +147,9 @@ class ChildCounts:
 
     def arrived(self, arrival: Arrival) -> None:
         """A revision becomes visible: note what it does to the nodes that are watched."""
+        if not self._watched:
+            return
         with self._lock:
-            self._heard = arrival.position
-            if not self._watched:
-                return
             for change in arrival.changes:
                 watched = self._watched.get(change.path)
                 if watched is None:
@@ -174,8 +172,7 @@ class ChildCounts:
                 return None, None
             self._watched.move_to_end(state.path)
             known, position = watched.known, watched.known.snapshot.position
-            # A revision can be found by its id a moment before its arrival has been told.
-            if not position <= snapshot.position <= self._heard:
+            if snapshot.position < position:
                 return known, None
             names = {name for at, some in watched.log if position < at <= snapshot.position for name in some}
         return known, {paths.encode(name) for name in names}
