@@ -43,7 +43,7 @@ class Sizes:
     idle_seconds: int = 20
     settle_seconds: int = 7
     """Waited before idleness is measured: for so long polls look at what was committed (the allowed clock skew), and more."""
-    patience: int = 30
+    patience: int = 20
     """Seconds that one system may take for one measurement, or for its preparation, before it is cut short."""
 
     def with_changes(self, given: dict[str, str]) -> Sizes:
