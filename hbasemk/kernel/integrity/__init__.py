@@ -5,6 +5,8 @@ committed, ``recover`` ends what dead writers left.
 """
 
 from hbasemk.kernel.integrity.check import IntegrityCheck, check_unopened
+from hbasemk.kernel.integrity.leftovers import Ended, recover
 from hbasemk.kernel.integrity.problem import DAMAGE, LEFTOVER, NOTE, Problem
+from hbasemk.kernel.integrity.repair import Repair
 
-__all__ = ["DAMAGE", "LEFTOVER", "NOTE", "IntegrityCheck", "Problem", "check_unopened"]
+__all__ = ["DAMAGE", "LEFTOVER", "NOTE", "Ended", "IntegrityCheck", "Problem", "Repair", "check_unopened", "recover"]

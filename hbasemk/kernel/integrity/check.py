@@ -60,7 +60,7 @@ class IntegrityCheck:
     def run(self) -> Iterator[Problem]:
         """Yield every problem, as it is found; none means that the repository is whole.
 
-        It looks at what is visible when it begins: what commits meanwhile is not looked at. Memory is bounded. Raises
+        It looks at what is visible when it begins: what commits meanwhile is not expected to be there. Memory is bounded. Raises
         StoreError.
         """
         for problem in self._run():
@@ -81,7 +81,7 @@ class IntegrityCheck:
             live=self._live,
         )
         links = Links(look, lambda gets: instance.reader.cells(snapshot, gets))
-        nodes = NodesCheck(look, links, snapshot.upper, self._teller(schema.NODES))
+        nodes = NodesCheck(look, links, self._teller(schema.NODES))
         if self._path is not None:
             yield from nodes.run(self._path)
             return
@@ -133,4 +133,9 @@ def check_unopened(store: Store, runtime: Runtime, why: FormatError) -> Iterator
         return
     lease = Lease(store, runtime, settings)
     look = Look(store, runtime, settings, lease, lambda _: False, tuple, live=True)
-    yield from _tables(look, lease, lambda _: lambda _: None, None, blobs=False)
+    seen = False
+    for problem in _tables(look, lease, lambda _: lambda _: None, None, blobs=False):
+        seen = seen or problem.severity == kinds.DAMAGE
+        yield problem
+    if not seen:
+        yield Problem(kinds.SETTINGS, store.location, "", str(why))

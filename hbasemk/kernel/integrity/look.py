@@ -10,7 +10,6 @@ from typing import Final, NamedTuple
 
 from hbasemk.errors import FormatError
 from hbasemk.kernel import changes, paths, revision, schema
-from hbasemk.kernel import settings as kernel_settings
 from hbasemk.kernel.calls import again
 from hbasemk.kernel.changes import RowChange
 from hbasemk.kernel.lease import Lease
@@ -99,7 +98,8 @@ class Look:
 
     def watermark(self) -> Watermark | None:
         """The watermark as it is now; raises FormatError if it is damaged."""
-        return again(self.runtime, lambda: kernel_settings.read(self.store))[1]
+        cells = self.read(schema.CLUSTER, [Get(schema.SETTINGS_ROW, columns=(schema.WATERMARK,))])[0].cells
+        return Watermark.decode(cells[0].value) if cells else None
 
     # --- revisions ---------------------------------------------------------------------------------------
 

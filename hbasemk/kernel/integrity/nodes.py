@@ -32,12 +32,11 @@ LARGE: Final = 4 * 1024 * 1024
 
 
 class NodesCheck:
-    """One run over the table, or over one subtree, below ``upper``. ``tell`` is called with the rows of each batch."""
+    """One run over the table, or over one subtree. ``tell`` is called with the rows of each batch."""
 
-    def __init__(self, look: Look, links: Links, upper: int, tell: Callable[[int], None]) -> None:
+    def __init__(self, look: Look, links: Links, tell: Callable[[int], None]) -> None:
         self._look = look
         self._links = links
-        self._before = upper + 1
         self._tell = tell
 
     def run(self, top: str | None) -> Iterator[Problem]:
@@ -47,11 +46,11 @@ class NodesCheck:
             self._tell(len(rows))
 
     def _rows(self, top: str | None) -> Iterator[list[Row]]:
-        scan = Scan(None, None, ROWS, families=(schema.DATA,), before=self._before, versions=VERSIONS)
+        scan = Scan(None, None, ROWS, families=(schema.DATA,), versions=VERSIONS)
         if top is None:
             yield from self._look.pages(schema.NODES, scan)
             return
-        get = Get(paths.key(top), families=scan.families, before=scan.before, versions=scan.versions)
+        get = Get(paths.key(top), families=scan.families, versions=scan.versions)
         rows = self._look.read(schema.NODES, [get])
         level = 0
         while rows:
@@ -112,15 +111,13 @@ class NodesCheck:
         pending: list[tuple[str, bytes, int, bytes | None]] = [(*one, None) for one in lives]
         while pending:
             share = max(CHILDREN // len(pending), 8)
-            pages = [
-                Get(key, page=Page(schema.CHILDREN, after, share), before=self._before) for _, key, _, after in pending
-            ]
+            pages = [Get(key, page=Page(schema.CHILDREN, after, share)) for _, key, _, after in pending]
             wide: list[tuple[str, bytes, int, bytes | None]] = []
             full: list[tuple[str, int, Get]] = []
             for (path, key, life, _), row in zip(pending, self._look.read(schema.NODES, pages), strict=True):
                 if row.cells:
                     columns = [(cell.family, cell.qualifier) for cell in row.cells]
-                    full.append((path, life, Get(key, columns=columns, before=self._before, versions=VERSIONS)))
+                    full.append((path, life, Get(key, columns=columns, versions=VERSIONS)))
                 if len(row.cells) == share:
                     wide.append((path, key, life, row.cells[-1].qualifier))
             rows = self._look.read(schema.NODES, [get for _, _, get in full])

@@ -64,26 +64,6 @@ BLOB_LENGTH: Final = "wrong length of a blob"
 BLOB_CONTENT: Final = "wrong content of a blob"
 UPLOAD: Final = "unfinished upload"
 
-REPAIRED: Final = frozenset(
-    {
-        NO_ROW,
-        ABORTED,
-        SWEPT,
-        LATE,
-        DANGLING,
-        ORPHAN,
-        UNLISTED,
-        DEAD,
-        UNSWEPT,
-        BELOW_WATERMARK,
-        NOT_HIDDEN,
-        HIDDEN,
-        MEMO,
-        UPLOAD,
-    }
-)
-"""The kinds of which some or all can be mended (``docs/decisions/0010-repair.md``)."""
-
 
 @dataclass(frozen=True, slots=True)
 class Problem:

@@ -1,0 +1,152 @@
+"""A repository whose tables a test damages behind the protocol's back, and what the integrity check says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from hbasemk.kernel import changes, paths, revision, schema
+from hbasemk.kernel.changes import RowChange
+from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.integrity import IntegrityCheck, Problem, Repair
+from hbasemk.kernel.operations import Operation
+from hbasemk.kernel.watermark import Watermark
+from hbasemk.store.abc import Cell, CellVersion, Column, Delete, Get, NewCell, Put, Store
+
+Found = tuple[str, str, str]
+"""Kind, path and revision of a problem."""
+
+
+class Tables:
+    """One repository: ``instance`` works on it as it should, everything else here writes cells as nobody may.
+
+    ``open_instance`` makes further instances, by their machine id; ``wait`` lets seconds pass.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        open_instance: Callable[[int], Instance],
+        wait: Callable[[float], None],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.store = store
+        self.open_instance = open_instance
+        self.wait = wait
+        self.now_ms = now_ms
+        self.instance = open_instance(1)
+        self._machines = iter(range(100, 1000))
+
+    # --- as it should be ---------------------------------------------------------------------------------
+
+    def commit(self, *operations: Operation) -> int:
+        """An ordinary commit."""
+        return self.instance.commit(lambda _: operations, "", patience=5, fresh=0)
+
+    def other(self) -> Instance:
+        """One more instance, which holds a lease."""
+        made = self.open_instance(next(self._machines))
+        made.clock.next(0)
+        return made
+
+    # --- raw cells ---------------------------------------------------------------------------------------
+
+    def put(self, table: str, key: bytes, *cells: tuple[Column, bytes, int | None]) -> None:
+        """Write cells at given timestamps (None: the server's time)."""
+        new = [NewCell(*column, value, timestamp) for column, value, timestamp in cells]
+        self.store.write(table, [Put(key, new)])
+
+    def cell(self, table: str, key: bytes, column: Column) -> Cell:
+        """The newest cell of a column."""
+        return self.store.read(table, [Get(key, columns=(column,))])[0].cells[0]
+
+    def remove(self, table: str, key: bytes, column: Column, timestamp: int | None = None) -> None:
+        """Delete one version (None: the newest)."""
+        version = self.cell(table, key, column).timestamp if timestamp is None else timestamp
+        self.store.delete(table, [Delete(key, [CellVersion(*column, version)])])
+
+    def node(self, path: str, at: int, *cells: tuple[Column, bytes]) -> None:
+        """Write cells of a node at a revision, ``lastRevision`` included."""
+        all_cells = [(schema.LAST_REVISION, schema.TOUCHED), *cells]
+        self.put(schema.NODES, paths.key(path), *((column, value, at) for column, value in all_cells))
+
+    def journal(self, made: int, column: Column, value: bytes) -> None:
+        """Write one cell of a journal row."""
+        self.put(schema.JOURNAL, schema.revision_key(made), (column, value, None))
+
+    def row(
+        self,
+        made: int,
+        told: Sequence[RowChange] = (),
+        *,
+        committed: bool = False,
+        aborted: bool = False,
+        swept: bytes | None = None,
+        base: int | None = None,
+    ) -> None:
+        """Write a whole journal row as a writer would, decided or not."""
+        built_on = self.instance.settings.root_revision if base is None else base
+        cells = [
+            NewCell(*schema.COMMITTED, schema.YES if committed else schema.NO),
+            NewCell(*schema.ABORT, schema.YES if aborted else schema.NO),
+            NewCell(*schema.NONCE, bytes(16)),
+            NewCell(*schema.BASE, schema.revision_key(built_on)),
+            NewCell(*schema.MESSAGE, b"\x00"),
+            *changes.encode(told),
+        ]
+        if swept is not None:
+            cells.append(NewCell(*schema.SWEPT, swept))
+        self.store.write(schema.JOURNAL, [Put(schema.revision_key(made), cells)])
+
+    def forge(self, *told: RowChange) -> int:
+        """A revision that is committed without anybody having looked whether that is possible."""
+        made = self.instance.clock.next(0)
+        self.cells(made, told)
+        self.row(made, told, committed=True)
+        return made
+
+    def cells(self, made: int, told: Sequence[RowChange]) -> None:
+        """The cells of nodes that a revision tells."""
+        for change in told:
+            cells: list[tuple[Column, bytes]] = [(schema.property_column(name), b"\x04") for name in change.properties]
+            cells += [(schema.child_column(name), schema.PRESENT) for name in change.present]
+            cells += [(schema.child_column(name), schema.GONE) for name in change.gone]
+            if change.kind != changes.CHANGED:
+                cells.append((schema.DELETED, schema.ALIVE if change.kind == changes.ADDED else schema.DEAD))
+            self.node(change.path, made, *cells)
+
+    def dead_writer(self, *told: RowChange, aborted: bool = False, swept: bytes | None = None) -> int:
+        """A revision whose writer holds a lease and will never be heard of again."""
+        made = self.other().clock.next(0)
+        self.row(made, told, aborted=aborted, swept=swept)
+        self.cells(made, told)
+        return made
+
+    def stranger(self) -> int:
+        """An id of the present time, of a machine id that nobody ever leased, without a journal row."""
+        ms = self.now_ms() - self.instance.settings.epoch_ms
+        return revision.pack(ms, 0xE000 + next(self._machines), 0)
+
+    def watermark(self, *, hide: Sequence[int] = (), show: Sequence[int] = ()) -> None:
+        """Move the watermark to the highest revision there is."""
+        now = Watermark.decode(self.cell(schema.CLUSTER, schema.SETTINGS_ROW, schema.WATERMARK).value)
+        self.instance.poll()
+        head = self.instance.head().upper
+        moved = Watermark(max(now.revision, head), (now.hidden | set(hide)) - set(show))
+        self.put(schema.CLUSTER, schema.SETTINGS_ROW, (schema.WATERMARK, moved.encode(), None))
+
+    # --- the check ---------------------------------------------------------------------------------------
+
+    def problems(self, instance: Instance | None = None, **options: bool) -> list[Problem]:
+        """What an instance (None: a new one) finds, notes included."""
+        looking = instance or self.open_instance(next(self._machines))
+        return list(IntegrityCheck(looking, notes=True, **options).run())
+
+    def found(self, instance: Instance | None = None, **options: bool) -> list[Found]:
+        """Kinds, paths and revisions of it."""
+        return [(one.kind, one.path, one.revision) for one in self.problems(instance, **options)]
+
+    def repair(self) -> list[str | None]:
+        """Check and mend what can be mended, in one go; what was done for each problem."""
+        looking = self.open_instance(next(self._machines))
+        repair = Repair(looking)
+        return [repair.mend(problem) for problem in IntegrityCheck(looking, notes=True).run()]
