@@ -22,6 +22,8 @@ from hbasemk.store.abc import NewCell, Put, Scan, Store, scan_all
 from hbasemk.transaction import Transaction
 
 HISTORY_BATCH = 1000
+SETTLED_WITHIN = 120.0
+"""Seconds; it takes the allowed clock skew, and as long as a poll of the whole history takes."""
 
 
 class _Hbasemk(System):
@@ -169,8 +171,10 @@ class _Hbasemk(System):
             instance.poll()
             return number
         # The watermark follows when the allowed clock skew is over.
-        patience = time.monotonic() + 3 * instance.settings.max_clock_skew_ms / 1000
-        while instance.journal.low_bound <= made and time.monotonic() < patience:
+        deadline = time.monotonic() + SETTLED_WITHIN
+        while instance.journal.low_bound <= made:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"a history of {number} revisions was not settled within {SETTLED_WITHIN:g} s")
             time.sleep(0.2)
             instance.poll()
         instance.recovery.advance()
