@@ -290,7 +290,8 @@ class Committer:
 
     def _check(self, plan: ChangeSet) -> None:
         """Refuse what the store cannot keep before anything is written."""
-        self._store.check_puts(plan.puts(0))
+        if not plan.fits(*self._store.limits):
+            self._store.check_puts(plan.puts(0))
 
     def _new_id(self, snapshot: Snapshot) -> int:
         return self._clock.next(max(snapshot.upper, self._journal.highest_seen))
@@ -350,7 +351,7 @@ class Committer:
         """Steps 7 to 9; ``made`` is 0 for a transaction that only read and therefore aborts nobody."""
         low = self._journal.low_bound_for(snapshot)
         gets = [
-            Get(paths.key(row.path), columns=list(row.relied), since=low, versions=_versions_of(row.relied))
+            Get(row.key, columns=list(row.relied), since=low, versions=_versions_of(row.relied))
             for row in plan.rows
             if row.relied
         ]

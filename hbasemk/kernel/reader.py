@@ -125,6 +125,29 @@ class Reader:
             start = row.cells[-1].qualifier
         return names
 
+    def existing(self, snapshot: Snapshot, path: str, names: Sequence[bytes]) -> tuple[list[bytes], bytes | None]:
+        """Which children of a node there are among sorted encoded names, and others between them, as far as looked.
+
+        One round trip that looks at no more than twice as many columns as there are names. Returns the names found and
+        the first of ``names`` that was not looked for (None: all were). A node that does not exist has no children.
+        """
+        key = paths.key(path)
+        before = snapshot.upper + 1
+        first = names[0]
+        # Whatever lies between this and the first name does no harm.
+        after = first[:-1] + bytes([first[-1] - 1]) if first[-1] else first[:-1]
+        page = Page(schema.CHILDREN, after, 2 * len(names))
+        life, row = self._read([Get(key, columns=(schema.DELETED,), before=before), Get(key, page=page, before=before)])
+        life_cells, cells = self._visible(snapshot, [life, row])
+        state, _ = from_cells(path, life_cells)
+        if state is None:
+            return [], None
+        found = [cell.qualifier for cell in cells if cell.value == schema.PRESENT and cell.timestamp >= state.created]
+        if len(row.cells) < page.limit:
+            return found, None
+        end = row.cells[-1].qualifier
+        return found, next((name for name in names if name > end), None)
+
     def children_of(
         self, snapshot: Snapshot, states: Sequence[NodeState], limit: int | None = None
     ) -> dict[str, Names]:

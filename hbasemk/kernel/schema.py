@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from hbasemk.kernel import paths
@@ -61,6 +62,7 @@ CLOCK: Final[Column] = (DATA, b"clock")
 CHILD_COUNT: Final[Column] = (DATA, b"childCount")
 
 
+@lru_cache(maxsize=1024)
 def property_column(name: str) -> Column:
     """The column of a user's property."""
     return DATA, b"\x01" + paths.encode(name)

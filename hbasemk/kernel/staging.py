@@ -7,6 +7,7 @@ the snapshot when an operation needs them, those that are known beforehand in on
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from hbasemk.errors import InvalidChangeError, NodeExistsError, NodeNotFoundError
 from hbasemk.kernel import paths, revision, values
@@ -23,6 +24,9 @@ from hbasemk.kernel.operations import (
 from hbasemk.kernel.reader import Reader
 from hbasemk.kernel.reads import Reads
 from hbasemk.kernel.snapshot import Snapshot
+
+MANY: Final = 32
+"""So many new children of one node are looked for in the list of its children, not one by one."""
 
 
 class StagedNode:
@@ -142,6 +146,10 @@ class Staging:
     def _node(self, path: str) -> StagedNode:
         node = self._nodes.get(path)
         if node is None:
+            above = None if path == paths.ROOT else self._nodes.get(paths.parent(path))
+            if above is not None and (above.base is None or above.loaded):
+                # What is below no node is none, and of a subtree that was loaded all that is there is known.
+                return self._put(path, None)
             self.load((path,))
             node = self._nodes[path]
         return node
@@ -151,6 +159,29 @@ class Staging:
         missing = [path for path in dict.fromkeys(wanted) if path not in self._nodes]
         for path, state in self._reader.nodes(self.snapshot, missing).items():
             self._put(path, state)
+
+    def _load_for(self, operations: Sequence[Operation]) -> None:
+        """Load what the operations are known to need; of many new children of one node, whether they are there."""
+        wanted = needed(operations)
+        added: dict[str, list[str]] = {}
+        for operation in operations:
+            if isinstance(operation, AddNode) and operation.path != paths.ROOT:
+                added.setdefault(paths.parent(operation.path), []).append(operation.path)
+        absent: set[str] = set()
+        for parent, children in added.items():
+            if len(children) >= MANY and parent not in added.get(paths.parent(parent), ()):
+                absent.update(self._not_there(parent, children))
+        self.load([path for path in wanted if path not in absent] if absent else wanted)
+        for path in absent:
+            self._put(path, None)
+
+    def _not_there(self, parent: str, children: Sequence[str]) -> list[str]:
+        """Those of many paths below ``parent`` that a list of its children tells not to exist, by one round trip."""
+        by_name = {paths.encode(paths.name(path)): path for path in children}
+        names = sorted(by_name)
+        found, end = self._reader.existing(self.snapshot, parent, names)
+        there = set(found)
+        return [by_name[name] for name in names if name not in there and (end is None or name < end)]
 
     def _put(self, path: str, state: NodeState | None) -> StagedNode:
         node = self._nodes.get(path)
@@ -190,7 +221,7 @@ class Staging:
         The errors are NodeNotFoundError, NodeExistsError, InvalidChangeError, InvalidPathError and
         InvalidValueError. After an error the staging must not be used further.
         """
-        self.load(needed(operations))
+        self._load_for(operations)
         for operation in operations:
             if isinstance(operation, SetProperty):
                 self._set(operation)
@@ -241,7 +272,6 @@ class Staging:
 
     def _begin(self, path: str) -> StagedNode:
         """Begin a node's life: its parent must exist, it must not."""
-        paths.check_path(path)
         if path == paths.ROOT:
             raise NodeExistsError("the root always exists and cannot be added", path=path, revision=None)
         node = self._node(path)
@@ -294,19 +324,27 @@ class Staging:
         # What was there before: a copy into the source's own subtree does not copy itself.
         before = [(node.path, node.all_encoded()) for node in self.subtree(source)]
         for path, encoded in before:
-            self._begin(paths.rebase(path, source, target)).written.update(encoded)
+            self._begin(paths.check_path(paths.rebase(path, source, target))).written.update(encoded)
 
 
 def needed(operations: Iterable[Operation]) -> list[str]:
-    """The paths whose nodes the operations will ask for first."""
-    wanted: list[str] = []
+    """The paths whose nodes the operations will ask for first; without those below what they add themselves."""
+    wanted: dict[str, None] = {}
+    added: set[str] = set()
     for operation in operations:
         if isinstance(operation, (MoveNode, CopyNode)):
-            wanted += (operation.source, operation.target)
+            wanted[operation.source] = wanted[operation.target] = None
             if operation.target != paths.ROOT:
-                wanted.append(paths.parent(operation.target))
-        else:
-            wanted.append(operation.path)
-            if isinstance(operation, (AddNode, RemoveNode)) and operation.path != paths.ROOT:
-                wanted.append(paths.parent(operation.path))
-    return [paths.check_path(path) for path in dict.fromkeys(wanted)]
+                wanted[paths.parent(operation.target)] = None
+            continue
+        path = operation.path
+        if isinstance(operation, (AddNode, RemoveNode)) and path != paths.ROOT:
+            above = paths.parent(path)
+            if above in added:
+                added.add(path)
+                continue
+            wanted[above] = None
+        wanted[path] = None
+        if isinstance(operation, AddNode):
+            added.add(path)
+    return [paths.check_path(path) for path in wanted]

@@ -218,27 +218,35 @@ class Store(ABC):
 
         Raises LimitError naming the row and column.
         """
+        longest_key, longest_value = self.limits
         for row, cells in puts:
-            if not row or len(row) > self.limits.row_key:
-                raise LimitError(
-                    f"a row key has {len(row)} bytes; 1 to {self.limits.row_key} are possible (row {row[:60]!r}…)"
-                )
+            if not row or len(row) > longest_key:
+                raise LimitError(f"a row key has {len(row)} bytes; 1 to {longest_key} are possible (row {row[:60]!r}…)")
             if not cells:
                 raise LimitError(f"a put without cells for row {row[:60]!r}; nothing was written")
-            for family, qualifier, value, timestamp in cells:
-                if len(value) > self.limits.cell:
-                    raise LimitError(
-                        f"a value of {len(value)} bytes at row {row[:60]!r}, column {family!r}:{qualifier[:60]!r} "
-                        f"is over the limit of {self.limits.cell} bytes; nothing was written. "
-                        "Keep large content in a blob."
-                    )
-                if len(qualifier) > self.limits.row_key:
-                    raise LimitError(
-                        f"a qualifier of {len(qualifier)} bytes at row {row[:60]!r} is over the limit of "
-                        f"{self.limits.row_key} bytes; nothing was written"
-                    )
-                if timestamp is not None and not 0 <= timestamp < MAX_TIMESTAMP:
-                    raise LimitError(f"timestamp {timestamp} is outside 0 to 2**63-2 (row {row[:60]!r})")
+            for cell in cells:
+                _, qualifier, value, timestamp = cell
+                if (
+                    len(value) > longest_value
+                    or len(qualifier) > longest_key
+                    or (timestamp is not None and not 0 <= timestamp < MAX_TIMESTAMP)
+                ):
+                    raise self._refused(row, cell)
+
+    def _refused(self, row: bytes, cell: NewCell) -> LimitError:
+        family, qualifier, value, timestamp = cell
+        if len(value) > self.limits.cell:
+            return LimitError(
+                f"a value of {len(value)} bytes at row {row[:60]!r}, column {family!r}:{qualifier[:60]!r} "
+                f"is over the limit of {self.limits.cell} bytes; nothing was written. "
+                "Keep large content in a blob."
+            )
+        if len(qualifier) > self.limits.row_key:
+            return LimitError(
+                f"a qualifier of {len(qualifier)} bytes at row {row[:60]!r} is over the limit of "
+                f"{self.limits.row_key} bytes; nothing was written"
+            )
+        return LimitError(f"timestamp {timestamp} is outside 0 to 2**63-2 (row {row[:60]!r})")
 
 
 def scan_all(store: Store, table: str, scan: Scan) -> Iterator[Row]:

@@ -65,7 +65,8 @@ def test_a_commit_of_a_whole_batch_takes_four_calls_too(counted: Counted) -> Non
     with counted.repository.transaction(base=counted.repository.head) as tx:
         for number in range(900):
             tx.add(f"/a/new{number}", {"n": number})
-    # One more read tells that none of the 900 is there yet; on HBase it runs beside the creation of the journal row.
+    # One more read tells that none of the 900 is there yet (a list of the children, not 900 rows); on HBase it runs beside
+    # the creation of the journal row.
     assert counted.store.take() == {CREATE: 2, WRITE: 1, READ: 2}
 
 
