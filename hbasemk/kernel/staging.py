@@ -169,7 +169,8 @@ class Staging:
                 added.setdefault(paths.parent(operation.path), []).append(operation.path)
         absent: set[str] = set()
         for parent, children in added.items():
-            if len(children) >= MANY and parent not in added.get(paths.parent(parent), ()):
+            new = parent != paths.ROOT and parent in added.get(paths.parent(parent), ())
+            if len(children) >= MANY and not new:
                 absent.update(self._not_there(parent, children))
         self.load([path for path in wanted if path not in absent] if absent else wanted)
         for path in absent:

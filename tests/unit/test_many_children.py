@@ -65,3 +65,11 @@ def test_nothing_is_read_for_what_lies_below_new_nodes(opened: Instances) -> Non
         ]
     )
     assert tree(repository)["/a/b/c/d/e/f/g"] == {"depth": 6}
+
+
+def test_many_can_be_added_below_the_root(opened: Instances) -> None:
+    repository = opened()
+    repository.run(lambda tx: [tx.add(f"/n{number}") for number in range(MANY)])
+    assert set(repository.head.children("/")) == {f"n{number}" for number in range(MANY)}
+    with pytest.raises(NodeExistsError):
+        repository.run(lambda tx: [tx.add(f"/n{number}") for number in range(5, MANY + 5)])
