@@ -109,6 +109,16 @@ class Wide(Base):
         assert len(read(store, tables.many, Get(row, page=Page(C, None, 1000), before=5))) == 100
         assert read(store, tables.many, Get(row, page=Page(C, None, 10), since=2, before=9)) == []
 
+    def test_pages_of_what_was_written_in_a_time_range(self, store: Store, tables: Tables, row: bytes) -> None:
+        for at, step in ((1, 1), (5, 7), (6, 14), (9, 2)):
+            store.write(tables.many.name, [put(row, {b"%03d" % n: b"%d" % at for n in range(0, 300, step)}, at, C)])
+        expected = [Cell(C, b"%03d" % n, 5 + (n % 2 == 0), b"%d" % (5 + (n % 2 == 0))) for n in range(0, 300, 7)]
+        found: list[Cell] = []
+        while len(found) % 10 == 0:
+            page = Page(C, found[-1].qualifier if found else None, 10)
+            found += read(store, tables.many, Get(row, page=page, since=5, before=9))
+        assert found == expected
+
     def test_a_page_of_columns_with_long_histories(self, store: Store, tables: Tables, row: bytes) -> None:
         for at in range(1, 41):
             store.write(tables.many.name, [put(row, {b"%02d" % number: b"%d" % at for number in range(20)}, at, C)])
