@@ -221,33 +221,43 @@ class Reader:
         """The subtree below a node, level by level and batch by batch, each batch in key order.
 
         The node itself is not included. ``depth`` bounds the levels (None: all). One round trip per batch of up to
-        1000 rows and level; the level after the last is asked for once more, to see that it is empty.
+        1000 rows and level; the level after the last is asked for once more, to see that it is empty. Where the store gains
+        by it, two levels are asked for at the same time.
         """
         level = 0
+        ahead: list[Row] | None = None
         while depth is None or level < depth:
             level += 1
-            any_row = False
-            for rows, nodes in self._level(snapshot, path, level):
-                any_row = any_row or rows > 0
+            start, stop = paths.level_range(path, level)
+            if ahead is not None:
+                rows, ahead = ahead, None
+            elif self._store.supports_parallel_calls and (depth is None or level < depth):
+                following = paths.level_range(path, level + 1)
+                rows, ahead = self._runtime.both(
+                    lambda start=start, stop=stop: self._scan(snapshot, start, stop),  # type: ignore[misc]
+                    lambda following=following: self._scan(snapshot, *following),  # type: ignore[misc]
+                )
+            else:
+                rows = self._scan(snapshot, start, stop)
+            if not rows:
+                return
+            while rows:
+                nodes = self._nodes_of(snapshot, rows)
                 if nodes:
                     yield nodes
-            if not any_row:
-                return
+                rows = [] if len(rows) < LEVEL_BATCH else self._scan(snapshot, rows[-1].key + b"\0", stop)
 
-    def _level(self, snapshot: Snapshot, path: str, level: int) -> Iterator[tuple[int, list[NodeState]]]:
-        start, stop = paths.level_range(path, level)
-        while True:
-            scan = Scan(start, stop, LEVEL_BATCH, families=(schema.DATA,), before=snapshot.upper + 1)
-            rows = again(self._runtime, lambda scan=scan: self._store.scan(schema.NODES, scan))  # type: ignore[misc]
-            nodes = []
-            for row, cells in zip(rows, self._visible(snapshot, rows), strict=True):
-                state, _ = from_cells(paths.path_of(row.key), cells)
-                if state is not None:
-                    nodes.append(state)
-            yield len(rows), nodes
-            if len(rows) < LEVEL_BATCH:
-                return
-            start = rows[-1].key + b"\0"
+    def _scan(self, snapshot: Snapshot, start: bytes, stop: bytes) -> list[Row]:
+        scan = Scan(start, stop, LEVEL_BATCH, families=(schema.DATA,), before=snapshot.upper + 1)
+        return again(self._runtime, lambda: self._store.scan(schema.NODES, scan))
+
+    def _nodes_of(self, snapshot: Snapshot, rows: Sequence[Row]) -> list[NodeState]:
+        found = []
+        for row, cells in zip(rows, self._visible(snapshot, rows), strict=True):
+            state, _ = from_cells(paths.path_of(row.key), cells)
+            if state is not None:
+                found.append(state)
+        return found
 
     # --- versions ----------------------------------------------------------------------------------------
 

@@ -152,8 +152,9 @@ def test_many_nodes_at_once_are_one_call_a_batch(counted: Counted) -> None:
 def test_a_subtree_is_one_call_a_level(counted: Counted) -> None:
     other = fresh(counted)
     assert len(list(other.head.walk("/a"))) == 41
-    # Two levels, and one look that finds no third.
-    assert counted.store.take() == {READ: 1, ("scan", "nodes"): 3}
+    # Two levels, and one look that finds no third; on HBase two at a time, so there the one after that is asked for as well.
+    looks = 4 if counted.store.supports_parallel_calls else 3
+    assert counted.store.take() == {READ: 1, ("scan", "nodes"): looks}
     assert len(list(other.head.walk("/a", depth=1))) == 21
     assert counted.store.take() == {("scan", "nodes"): 1}
     other.close()
