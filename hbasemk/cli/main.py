@@ -94,9 +94,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _register() -> None:
-    from hbasemk.cli import bench, changing, kernel, looking, transfer
+    from hbasemk.cli import bench, changing, checking, kernel, looking, transfer
 
-    for module in (looking, changing, transfer, kernel):
+    for module in (looking, changing, transfer, kernel, checking):
         for command in module.COMMANDS:
             cli.add_command(output.with_common_options(command))
     # It works on no repository that is there.

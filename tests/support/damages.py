@@ -15,6 +15,7 @@ from hbasemk.kernel import changeset, paths, revision, schema
 from hbasemk.kernel.blobs import CHUNK, DATA, LENGTH
 from hbasemk.kernel.changes import RowChange
 from hbasemk.kernel.changeset import ChangeSet
+from hbasemk.kernel.child_count import Memo
 from hbasemk.kernel.integrity import problem as kinds
 from hbasemk.kernel.lease import LeaseRecord
 from hbasemk.kernel.operations import AddNode, Operation, RemoveNode, SetProperty
@@ -453,6 +454,11 @@ def a_pending_revision_below_the_watermark(tables: Tables, path: str) -> Where:
 
 
 @case(kinds.BELOW_WATERMARK, mended=True)
+def a_cell_of_a_pending_revision_below_the_watermark(tables: Tables, path: str) -> Where:
+    return path, a_pending_revision_below_the_watermark(tables, path)[1]
+
+
+@case(kinds.BELOW_WATERMARK, mended=True)
 def an_unswept_revision_below_the_watermark(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {"p": 1}))
     made = tables.dead_writer(RowChange(path, "c", ["p"]), aborted=True)
@@ -581,6 +587,21 @@ def a_lease_until_the_far_future(tables: Tables, path: str) -> Where:
     lease = LeaseRecord(now, now + 3_600_000, bytes(16), "somebody")
     tables.put(schema.CLUSTER, schema.machine_key(0xF003), (schema.LEASE, lease.encode(), None))
     return "machine f003", ""
+
+
+@case(kinds.COUNT, mended=True)
+def a_memo_of_another_number_of_children(tables: Tables, path: str) -> Where:
+    made = tables.commit(AddNode(path, {}), AddNode(f"{path}/x", {}), AddNode(f"{path}/y", {}))
+    memo = Memo(made, 3, made, ())
+    tables.put(schema.CLUSTER, schema.child_count_key(paths.key(path)), (schema.CHILD_COUNT, memo.encode(), None))
+    return path, text(made)
+
+
+@case(kinds.COUNT, mended=True)
+def a_memo_that_cannot_be_read(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {}))
+    tables.put(schema.CLUSTER, schema.child_count_key(paths.key(path)), (schema.CHILD_COUNT, b"many", None))
+    return path, ""
 
 
 # --- blobs -----------------------------------------------------------------------------------------------

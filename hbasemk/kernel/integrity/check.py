@@ -11,6 +11,7 @@ from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.integrity import problem as kinds
 from hbasemk.kernel.integrity.blobs import BlobsCheck
 from hbasemk.kernel.integrity.cluster import ClusterCheck, Leases
+from hbasemk.kernel.integrity.counts import CountsCheck
 from hbasemk.kernel.integrity.journal import JournalCheck
 from hbasemk.kernel.integrity.links import Links
 from hbasemk.kernel.integrity.look import Look
@@ -85,7 +86,7 @@ class IntegrityCheck:
         if self._path is not None:
             yield from nodes.run(self._path)
             return
-        yield from _tables(look, instance.lease, self._teller, nodes, blobs=self._blobs)
+        yield from _tables(look, instance.lease, self._teller, nodes, CountsCheck(look, instance), blobs=self._blobs)
 
     def _teller(self, table: str) -> Callable[[int], None]:
         def tell(rows: int) -> None:
@@ -101,15 +102,17 @@ def _tables(
     lease: Lease,
     teller: Callable[[str], Callable[[int], None]],
     nodes: NodesCheck | None,
+    counts: CountsCheck | None,
     *,
     blobs: bool,
 ) -> Iterator[Problem]:
     leases = Leases(look)
-    cluster = ClusterCheck(look, leases, teller(schema.CLUSTER))
-    yield from cluster.run()
+    yield from ClusterCheck(look, leases, teller(schema.CLUSTER)).run()
+    if counts is not None:
+        yield from counts.run()
     if nodes is not None:
         yield from nodes.run(None)
-    yield from JournalCheck(look, leases, cluster.watermark, teller(schema.JOURNAL)).run()
+    yield from JournalCheck(look, leases, teller(schema.JOURNAL)).run()
     if blobs:
 
         def now_ms() -> float:
@@ -134,7 +137,7 @@ def check_unopened(store: Store, runtime: Runtime, why: FormatError) -> Iterator
     lease = Lease(store, runtime, settings)
     look = Look(store, runtime, settings, lease, lambda _: False, tuple, live=True)
     seen = False
-    for problem in _tables(look, lease, lambda _: lambda _: None, None, blobs=False):
+    for problem in _tables(look, lease, lambda _: lambda _: None, None, None, blobs=False):
         seen = seen or problem.severity == kinds.DAMAGE
         yield problem
     if not seen:

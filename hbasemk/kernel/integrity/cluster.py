@@ -45,13 +45,12 @@ class Leases:
 
 
 class ClusterCheck:
-    """One run over the table; ``watermark`` is the one that was found. ``tell`` is called with the rows of each batch."""
+    """One run over the table. ``tell`` is called with the rows of each batch."""
 
     def __init__(self, look: Look, leases: Leases, tell: Callable[[int], None]) -> None:
         self._look = look
         self._leases = leases
         self._tell = tell
-        self.watermark: Watermark | None = None
 
     def run(self) -> Iterator[Problem]:
         """Everything that is wrong in it."""
@@ -73,7 +72,7 @@ class ClusterCheck:
         except FormatError as error:
             yield Problem(kinds.SETTINGS, where, "", str(error))
         try:
-            self.watermark = Watermark.decode(found.get(schema.WATERMARK, b""))
+            Watermark.decode(found.get(schema.WATERMARK, b""))
         except FormatError as error:
             yield Problem(kinds.WATERMARK, where, "", str(error))
         for cell in row.cells:

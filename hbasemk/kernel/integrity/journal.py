@@ -15,7 +15,6 @@ from hbasemk.kernel.integrity.look import Fate, Look, text, told_by
 from hbasemk.kernel.integrity.problem import Problem
 from hbasemk.kernel.integrity.told import compare
 from hbasemk.kernel.outcome import Outcome
-from hbasemk.kernel.watermark import Watermark
 from hbasemk.store.abc import Cell, Column, Row, Scan
 
 ROWS: Final = 100
@@ -41,10 +40,10 @@ class _Entry(NamedTuple):
 class JournalCheck:
     """One run over the journal; ``tell`` is called with the rows of each batch."""
 
-    def __init__(self, look: Look, leases: Leases, watermark: Watermark | None, tell: Callable[[int], None]) -> None:
+    def __init__(self, look: Look, leases: Leases, tell: Callable[[int], None]) -> None:
         self._look = look
         self._leases = leases
-        self._watermark = watermark
+        self._watermark = look.mark
         self._tell = tell
         self._branches = BranchesCheck(look)
         # On such a store a row tells what its operations touch at most; setting what is there already writes nothing.
@@ -159,9 +158,9 @@ class JournalCheck:
         now = self._look.now(entry.made)
         if now.outcome is not outcome or now.swept is not None:
             return
-        if below:
+        if below and over:
             detail = f"it is {outcome.value}, not swept, and instances that begin now would show its cells"
-            yield Problem(kinds.BELOW_WATERMARK, "", at, detail, repairable=over)
+            yield Problem(kinds.BELOW_WATERMARK, "", at, detail, kinds.LEFTOVER, repairable=True)
         elif over and outcome is Outcome.PENDING:
             detail = "its writer's lease has ended, and nobody has decided it yet"
             yield Problem(kinds.DEAD, "", at, detail, kinds.LEFTOVER, repairable=True)

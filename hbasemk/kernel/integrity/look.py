@@ -46,7 +46,8 @@ class Fate(NamedTuple):
 class Look:
     """Reads for one run of the check.
 
-    ``sees`` says whether a revision belongs to the snapshot that is looked at, ``left`` yields the revisions that this
+    ``sees`` says whether a revision belongs to the snapshot that is looked at; ``mark`` is the watermark when the run began
+    (None: it cannot be read). ``left`` yields the revisions that this
     process has still to end. ``live``: others may be at work, so what one of them may just be about to finish counts as done.
     """
 
@@ -68,6 +69,10 @@ class Look:
         self.left = left
         self.live = live
         self._lease = lease
+        try:
+            self.mark = self.watermark()
+        except FormatError:
+            self.mark = None
         self._fates: OrderedDict[int, Fate] = OrderedDict()
         self._cells = 0
 
@@ -120,6 +125,13 @@ class Look:
         found = self._fates.pop(which, None)
         self._cells -= _weight(found)
         return self.fate(which)
+
+    def shows(self, which: int) -> bool:
+        """Whether some instance shows the cells of a revision: the one that looks, or one that begins now."""
+        mark = self.mark
+        return self.sees(which) or (
+            mark is not None and which <= mark.revision and which not in mark.hidden and not revision.is_branch(which)
+        )
 
     def look_up(self, wanted: Iterable[int]) -> None:
         """Learn the fates of many revisions in few calls; the most recent ones stay known."""

@@ -171,6 +171,8 @@ class NodesCheck:
             if fate.outcome in {Outcome.ABORTED, Outcome.ABSENT}:
                 wrong.setdefault(cell.timestamp, []).append(cell)
                 continue
+            if fate.outcome is Outcome.PENDING and self._look.shows(cell.timestamp):
+                wrong.setdefault(cell.timestamp, []).append(cell)
             if known and not fate.tells(path, column):
                 yield Problem(
                     kinds.UNTOLD, path, text(cell.timestamp), f"{describe(cell)}: the revision's changes do not tell it"
@@ -186,6 +188,11 @@ class NodesCheck:
         absent = fate.outcome is Outcome.ABSENT
         if version in self._look.left():
             return
+        if fate.outcome is Outcome.PENDING:
+            if self._look.now(version).outcome is Outcome.PENDING:
+                detail = f"{describe(cells[0])}: instances that begin now show it, and its revision is not decided"
+                yield Problem(kinds.BELOW_WATERMARK, path, text(version), detail, repairable=self._look.over(version))
+            return
         if not absent and fate.swept is None and self._look.live and not self._look.over(version):
             return
         columns = [(cell.family, cell.qualifier) for cell in cells]
@@ -194,7 +201,7 @@ class NodesCheck:
         if not still:
             return
         delete = (Delete(key, [CellVersion(cell.family, cell.qualifier, version) for cell in still]),)
-        visible = self._look.sees(version)
+        visible = self._look.shows(version)
         severity = kinds.DAMAGE if visible else kinds.LEFTOVER
         what = ", ".join(describe(cell) for cell in still[:5]) + (", …" if len(still) > 5 else "")
         seen = "; instances that began after it take it for committed" if visible else ""

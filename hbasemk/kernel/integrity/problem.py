@@ -55,7 +55,7 @@ SETTINGS: Final = "undecodable settings"
 WATERMARK: Final = "wrong watermark"
 CHECKPOINT: Final = "undecodable checkpoint"
 LEASE: Final = "wrong lease"
-MEMO: Final = "wrong number of children"
+COUNT: Final = "wrong number of children"
 
 # blobs
 BLOB_ROW: Final = "blob row"

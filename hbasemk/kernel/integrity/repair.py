@@ -51,6 +51,7 @@ class Repair:
             kinds.NOT_HIDDEN: self._settle,
             kinds.HIDDEN: self._show,
             kinds.UPLOAD: self._delete_upload,
+            kinds.COUNT: self._delete_memo,
         }
 
     def mend(self, problem: Problem) -> str | None:
@@ -99,6 +100,12 @@ class Repair:
             part = problem.cells[at : at + size]
             again(self._instance.runtime, lambda part=part: store.delete(schema.BLOBS, part))  # type: ignore[misc]
         return f"deleted {len(problem.cells)} chunks"
+
+    def _delete_memo(self, problem: Problem) -> str:
+        """Exactly the wrong one; it only spares work, and whoever counts next leaves another."""
+        store = self._instance.store
+        again(self._instance.runtime, lambda: store.delete(schema.CLUSTER, problem.cells))
+        return "deleted the memo"
 
     # --- revisions ---------------------------------------------------------------------------------------
 
