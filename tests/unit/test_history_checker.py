@@ -362,6 +362,7 @@ RIGHT: dict[str, list[Transaction]] = {
         t("two", r("s", (1,))),
         t("three", r("s", (2, 1))),
     ],
+    "a set to which nobody added": [t("reader", r("s", ()))],
     "own writes are read": [SETUP, t("2", r("x", "x0"), w("x", "x2"), r("x", "x2"))],
     "a snapshot read twice": [
         SETUP,

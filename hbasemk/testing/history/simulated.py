@@ -26,11 +26,12 @@ LEFT: Final = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """What came of one run."""
+    """What came of one run; ``heir`` is the instance that settled it."""
 
     history: History
     anomalies: list[Anomaly]
-    trace: Sequence[str]
+    simulator: Simulator
+    heir: Instance
 
     def explain(self) -> str:
         """The counterexamples."""
@@ -38,7 +39,10 @@ class Simulated:
 
 
 class Run:
-    """One run of some workloads: ``writers`` processes with ``turns`` transactions each, and one that comes later."""
+    """One run of some workloads: ``writers`` processes with ``turns`` transactions each, and one that comes later.
+
+    ``choices`` repeats a run, whole or made shorter (:func:`hbasemk.testing.choices.shrink`).
+    """
 
     def __init__(
         self,
@@ -49,8 +53,9 @@ class Run:
         writers: int = 3,
         turns: int = 5,
         weakened: Isolation | None = None,
+        choices: Sequence[int] | None = None,
     ) -> None:
-        self.simulator = Simulator(seed, **(FAULTS if faults else {}))
+        self.simulator = Simulator(seed, choices=choices, **(FAULTS if faults else {}))
         self.workloads = workloads
         self.turns = turns
         self.weakened = weakened
@@ -122,7 +127,7 @@ class Run:
             if not isinstance(actor.error, Died):
                 self._read_all(worker)
         history, anomalies = judge(History(self.lines), heir.instance)
-        return Simulated(history, anomalies, simulator.trace)
+        return Simulated(history, anomalies, simulator, heir.instance)
 
     def _settle(self, heir: Instance) -> None:
         heir.tend()

@@ -259,7 +259,7 @@ class _Inference:
                 )
                 return UNTOLD
             return self._effective(one, read, found)
-        if value is None:
+        if value is None or (value == () and (key, value) not in self.by_value):
             return UNTOLD if key in self.removed else None
         if isinstance(value, tuple) and key in self.sets:
             return self._of_set(one, key, value)

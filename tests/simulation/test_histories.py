@@ -1,0 +1,141 @@
+"""Histories of simulated runs: none has an anomaly, and a kernel that is broken on purpose is found by its histories alone.
+
+``HBASEMK_HISTORY_SEEDS=first:last`` runs others, as many as you like.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from hbasemk.kernel.integrity import IntegrityCheck
+from hbasemk.kernel.integrity.problem import BELOW_WATERMARK, NOT_HIDDEN
+from hbasemk.testing.choices import shrink
+from hbasemk.testing.history import Kind
+from hbasemk.testing.history.simulated import Run, Simulated
+from hbasemk.testing.history.workloads import SERIAL, WORKLOADS, Workload
+from tests.simulation import sabotages
+
+FIRST, LAST = (int(part) for part in os.environ.get("HBASEMK_HISTORY_SEEDS", "0:200").split(":"))
+MIXED = [*WORKLOADS.values()]
+RUNS: dict[str, tuple[Sequence[Workload], int]] = {
+    **{name: ((workload,), 5) for name, workload in WORKLOADS.items()},
+    "all together": (MIXED, 12),
+}
+
+
+def ran(seed: int, workloads: Sequence[Workload], turns: int, **options: Any) -> Simulated:
+    """One history; every fourth seed runs without faults."""
+    return Run(seed, workloads, turns=turns, faults=seed % 4 != 3, **options).finish()
+
+
+def shortest(seed: int, workloads: Sequence[Workload], turns: int, found: Simulated) -> Simulated:
+    """The run made short, with an anomaly of the same kind left in it."""
+
+    def fails(choices: list[int]) -> bool:
+        try:
+            again = ran(seed, workloads, turns, choices=choices)
+        except Exception:
+            return False
+        return any(anomaly.kind is found.anomalies[0].kind for anomaly in again.anomalies)
+
+    return ran(seed, workloads, turns, choices=shrink(found.simulator.chance.made, fails, 500))
+
+
+def problems(found: Simulated) -> list[str]:
+    """What the integrity check finds.
+
+    But for one thing: a process is paused, or its call refused, before it creates a journal row, and others move the
+    watermark past that id. The row then comes too late for any poll: as a pending one, if its process dies right after,
+    or as one that is aborted in doubt. It never has cells, for these are written only after a creation in time.
+    """
+    late = (BELOW_WATERMARK, NOT_HIDDEN)
+    return [str(one) for one in IntegrityCheck(found.heir).run() if one.kind not in late]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("name", RUNS)
+def test_no_history_has_an_anomaly(name: str) -> None:
+    workloads, turns = RUNS[name]
+    transactions = 0
+    for seed in range(FIRST, LAST):
+        try:
+            found = ran(seed, workloads, turns)
+            transactions += len(found.history)
+            if found.anomalies:
+                short = shortest(seed, workloads, turns, found)
+                print(*short.simulator.trace, sep="\n")
+                pytest.fail(short.explain())
+            assert problems(found) == []
+        except BaseException:
+            print(f"repeat with HBASEMK_HISTORY_SEEDS={seed}:{seed + 1} pytest -k {name.split()[0]!r}")
+            raise
+    print(f"{name}: {LAST - FIRST} histories, {transactions} transactions, no anomalies")
+
+
+def test_a_seed_gives_the_same_history() -> None:
+    for seed in range(4):
+        one, other = (ran(seed, MIXED, 5) for _ in range(2))
+        assert list(one.history) == list(other.history)
+
+
+@pytest.mark.parametrize("workload", SERIAL, ids=lambda one: one.name)
+def test_without_serializable_the_checker_finds_write_skew(workload: Workload) -> None:
+    for seed in range(200):
+        found = ran(seed, [workload], 5, weakened="snapshot")
+        kinds = {anomaly.kind for anomaly in found.anomalies}
+        assert kinds <= {Kind.WRITE_SKEW, Kind.G2, Kind.INVARIANT}, found.explain()
+        if Kind.WRITE_SKEW in kinds:
+            print(f"write skew was found in history {seed}:\n{found.explain()}")
+            return
+    pytest.fail("no write skew in 200 histories")
+
+
+SABOTAGES = [
+    sabotages.no_read_back,
+    sabotages.read_back_before_writing,
+    sabotages.bound_too_high,
+    sabotages.bound_without_what_arrived_since,
+    sabotages.put_for_compare_and_set,
+    sabotages.aborting_without_asking,
+    sabotages.pending_taken_for_aborted,
+    sabotages.ids_without_what_was_seen,
+    sabotages.cache_not_invalidated,
+    sabotages.own_states_cached_whatever_came_between,
+    sabotages.deleted_not_read_back,
+    sabotages.last_revision_not_read_back,
+    sabotages.child_not_read_back,
+    sabotages.roll_back_forgotten,
+    sabotages.poll_bound_too_high,
+    sabotages.everything_below_the_head_is_visible,
+    sabotages.an_earlier_life_shows,
+]
+
+
+def reads_not_read_back(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("hbasemk.kernel.commit.Committer._read_back_reads", lambda *_: None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sabotage", [*SABOTAGES, reads_not_read_back], ids=lambda one: one.__name__)
+def test_a_sabotage_of_the_kernel_is_found_by_a_history(
+    sabotage: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sabotage(monkeypatch)
+    kinds = list(WORKLOADS.values())
+    for seed in range(2000):
+        try:
+            found = Run(seed, [kinds[seed % len(kinds)]], faults=seed // len(kinds) % 2 == 1).finish()
+        except Exception as error:
+            # The kernel itself noticed, but here only histories count.
+            print(f"history {seed} was not made: {error!r}")
+            continue
+        if found.anomalies:
+            told = found.anomalies[0].explain(found.history)
+            print(f"{sabotage.__name__} was found by history {seed}, {kinds[seed % len(kinds)].name}:\n{told}")
+            return
+    pytest.fail(f"{sabotage.__name__} was not found in 2000 histories")
