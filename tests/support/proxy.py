@@ -49,19 +49,35 @@ class Proxy:
         with contextlib.suppress(OSError), sock, socket.create_connection(self._target) as gateway:
             gateway.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            # The small requests of these tests come in one piece, and the gateway answers each before the next comes.
-            while request := sock.recv(1 << 20):
-                cut = None
-                if self.cut is not None and GREETING not in request:
-                    cut, self.cut = self.cut, None
-                    self.cuts += 1
+            swallow = threading.Event()
+            back = threading.Thread(target=self._answers, args=(gateway, sock, swallow), daemon=True)
+            back.start()
+            try:
+                self._requests(sock, gateway, swallow)
+            finally:
+                for end in (sock, gateway):
+                    with contextlib.suppress(OSError):
+                        end.shutdown(socket.SHUT_RDWR)
+                back.join()
+
+    def _requests(self, sock: socket.socket, gateway: socket.socket, swallow: threading.Event) -> None:
+        # The gateway answers each request before the next one comes.
+        while request := sock.recv(1 << 20):
+            if self.cut is not None and GREETING not in request:
+                cut, self.cut = self.cut, None
+                self.cuts += 1
                 if cut == "before":
                     return
-                gateway.sendall(request)
-                answer = gateway.recv(1 << 20)
-                if cut == "after" or not answer:
-                    return
+                swallow.set()
+            gateway.sendall(request)
+
+    def _answers(self, gateway: socket.socket, sock: socket.socket, swallow: threading.Event) -> None:
+        """Large answers come in several pieces."""
+        with contextlib.suppress(OSError):
+            while (answer := gateway.recv(1 << 20)) and not swallow.is_set():
                 sock.sendall(answer)
+        with contextlib.suppress(OSError):
+            sock.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager
