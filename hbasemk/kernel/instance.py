@@ -28,7 +28,7 @@ from hbasemk.kernel.snapshot import Snapshot
 from hbasemk.store.abc import Store
 
 SWEEP_EVERY: Final = 3600.0
-"""Seconds between looks for branches that nobody touches any more."""
+"""Seconds between looks for branches that nobody touches any more, and for rows that came long after their writer's end."""
 BRANCH_RETENTION_MS: Final = 24 * 3600 * 1000
 """How long a branch lives untouched."""
 ADVANCE_AFTER: Final = 500
@@ -149,6 +149,7 @@ class Instance:
         if self.lease.held and self.runtime.monotonic() >= self._sweep_due:
             self._sweep_due = self.runtime.monotonic() + SWEEP_EVERY
             self.branches.sweep(BRANCH_RETENTION_MS)
+            self.recovery.recover_late()
         self._advance()
 
     def _advance(self) -> None:

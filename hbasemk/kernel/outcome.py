@@ -117,7 +117,14 @@ class Outcomes:
             part = pending[at : at + size]
             again(self._runtime, lambda part=part: self._store.delete(schema.NODES, part))  # type: ignore[misc]
         put = Put(schema.revision_key(which), [NewCell(*schema.SWEPT, by)])
-        again(self._runtime, lambda: self._store.write(schema.JOURNAL, [put], durable=False))
+        if by == schema.SWEPT_CLEAN:
+            again(self._runtime, lambda: self._store.write(schema.JOURNAL, [put], durable=False))
+            return
+        # Its writer, who knows that nothing can arrive any more, may have said so, and the watermark may rely on that.
+        again(
+            self._runtime,
+            lambda: self._store.check_and_write(schema.JOURNAL, schema.SWEPT, None, put, durable=False),
+        )
 
     # --- what dead writers left (section 6) ---------------------------------------------------------------
 
@@ -139,10 +146,11 @@ class Outcomes:
             self._sweep(which, _told(row), schema.SWEPT_IN_DOUBT)
         return Outcome.ABORTED
 
-    def is_swept(self, which: int) -> bool:
-        """Whether an aborted revision's cells are deleted. One round trip."""
+    def is_swept(self, which: int, *, in_doubt: bool = False) -> bool:
+        """Whether an aborted revision's cells are deleted (``in_doubt``: and some may still come). One round trip."""
         get = Get(schema.revision_key(which), columns=(schema.SWEPT,))
-        return bool(again(self._runtime, lambda: self._store.read(schema.JOURNAL, [get]))[0].cells)
+        cells = again(self._runtime, lambda: self._store.read(schema.JOURNAL, [get]))[0].cells
+        return any(not in_doubt or cell.value == schema.SWEPT_IN_DOUBT for cell in cells)
 
     def sweep_again(self, which: int) -> None:
         """Delete what a paused writer, or a gateway that held its request, brought after a sweep in doubt."""
@@ -171,7 +179,8 @@ class Outcomes:
                 touched = self._left.get(which)
                 if touched is None:
                     continue
-                self.abort_own(which, touched, clean=False)
+                # Where nothing is told yet, no cell was ever sent.
+                self.abort_own(which, touched, clean=not touched)
                 self._left.pop(which, None)
 
     def settle_quietly(self) -> None:

@@ -29,6 +29,7 @@ class Recovery:
         self._journal = journal
         self._outcomes = outcomes
         self._patience = patience
+        self._looked_ms = 0
 
     def recover(self) -> list[int]:
         """End the pending revisions whose writer's lease is over; returns those that were found dead.
@@ -46,7 +47,55 @@ class Recovery:
                 self._journal.is_swept(which)
             else:
                 self._journal.wait_for_sweep(which)
+        if dead:
+            self._hide(dead)
         return dead
+
+    def recover_late(self) -> list[int]:
+        """End revisions that polls no longer look at, because the rows that begin, or bury, them came too late.
+
+        A writer, or a gateway, may have held such a request longer than its lease; there are no cells, and nobody waits
+        for it. Looks at the journal's rows that were written since the last call, at the first call at all of them.
+        """
+        began = self._looked_ms
+        flags = (schema.COMMITTED, schema.ABORT, schema.SWEPT)
+        end = schema.revision_key(self._journal.low_bound)
+        found: list[int] = []
+        for row in scan_all(self._store, schema.JOURNAL, Scan(None, end, ADVANCE_BATCH, columns=flags, since=began)):
+            self._looked_ms = max(self._looked_ms, *(cell.timestamp for cell in row.cells))
+            made = int.from_bytes(row.key, "big")
+            told = {cell.qualifier for cell in row.cells}
+            # Of a revision that was decided, only what decided it may be new enough to be read here.
+            undecided = outcome_of(row) is Outcome.PENDING and {schema.COMMITTED[1], schema.ABORT[1]} <= told
+            unswept = outcome_of(row) is Outcome.ABORTED and schema.SWEPT[1] not in told
+            if (undecided or unswept) and not revision.is_branch(made):
+                found.append(made)
+        dead = [which for which in found if self._outcomes.recover_if_over(which)]
+        if dead:
+            self._hide(dead)
+        if len(dead) < len(found):
+            self._looked_ms = began
+        return dead
+
+    def _hide(self, which: list[int]) -> None:
+        """List as hidden what was recovered although the watermark had passed it: its row came too late for that."""
+        while True:
+            _, current = again(self._runtime, lambda: settings.read(self._store))
+            if current is None:
+                return
+            passed = [one for one in which if one <= current.revision and one not in current.hidden]
+            passed = [one for one in passed if self._outcomes.is_swept(one, in_doubt=True)]
+            if not passed:
+                return
+            # Another moves it each time that this fails, so somebody gets on.
+            self._move(current, Watermark(current.revision, current.hidden.union(passed)))
+
+    def _move(self, current: Watermark, moved: Watermark) -> bool:
+        put = Put(schema.SETTINGS_ROW, [NewCell(*schema.WATERMARK, moved.encode())])
+        return again(
+            self._runtime,
+            lambda: self._store.check_and_write(schema.CLUSTER, schema.WATERMARK, current.encode(), put, durable=False),
+        )
 
     def advance(self) -> Watermark | None:
         """Move the watermark up as far as everything is decided and swept; None when it need not move.
@@ -85,10 +134,6 @@ class Recovery:
             self._journal.compact(current)
             return None
         moved = Watermark(target, frozenset(hidden))
-        put = Put(schema.SETTINGS_ROW, [NewCell(*schema.WATERMARK, moved.encode())])
-        applied = again(
-            self._runtime,
-            lambda: self._store.check_and_write(schema.CLUSTER, schema.WATERMARK, current.encode(), put, durable=False),
-        )
+        applied = self._move(current, moved)
         self._journal.compact(moved if applied else current)
         return moved if applied else None

@@ -1,0 +1,173 @@
+"""Leases, recovery, the watermark and the shortened journal in schedules about time, and sabotages of them that are found.
+
+``HBASEMK_LEASE_SEEDS=first:last`` runs other schedules, as many as you like.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hbasemk.kernel import instance, journal
+from hbasemk.kernel.clock import IdClock
+from hbasemk.kernel.order import Order, Told
+from hbasemk.kernel.recovery import Recovery
+from hbasemk.kernel.watermark import Watermark
+from hbasemk.testing.choices import shrink
+from tests.simulation.lease_schedules import LeaseSchedule
+from tests.simulation.schedules import Broken
+
+FIRST, LAST = (int(part) for part in os.environ.get("HBASEMK_LEASE_SEEDS", "0:600").split(":"))
+ENOUGH = 4000
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Instances forget positions, and look at the watermark, after two revisions."""
+    monkeypatch.setattr(journal, "KEPT", 2)
+    monkeypatch.setattr(instance, "ADVANCE_AFTER", 2)
+
+
+def shortest(seed: int) -> list[str]:
+    """The trace of a seed that breaks something, made short."""
+    failed = LeaseSchedule(seed)
+
+    def fails(choices: list[int]) -> bool:
+        try:
+            LeaseSchedule(seed, choices=choices).run()
+        except Broken:
+            return True
+        except BaseException:
+            return False
+        return False
+
+    if not fails(list(failed.simulator.chance.made)) and not _made(failed):
+        return failed.simulator.trace
+    short = LeaseSchedule(seed, choices=shrink(failed.simulator.chance.made, fails))
+    _made(short)
+    return short.simulator.trace
+
+
+def _made(schedule: LeaseSchedule) -> bool:
+    try:
+        schedule.run()
+    except Broken:
+        return True
+    return False
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+def test_wrong_clocks_pauses_and_late_requests_break_nothing() -> None:
+    commits = late = 0
+    for seed in range(FIRST, LAST):
+        schedule = LeaseSchedule(seed)
+        try:
+            schedule.run()
+        except BaseException:
+            print(f"repeat with HBASEMK_LEASE_SEEDS={seed}:{seed + 1}")
+            print("\n".join(shortest(seed)))
+            raise
+        commits += len(schedule.acknowledged)
+        late += schedule.simulator.let_through  # type: ignore[attr-defined]
+    print(f"{LAST - FIRST} schedules, {commits} commits, {late} requests let through late")
+    assert LAST - FIRST < 100 or commits > 2 * (LAST - FIRST)
+
+
+def late_cells_not_hidden(patch: pytest.MonkeyPatch) -> None:
+    def moved(revision: int, hidden: frozenset[int]) -> Watermark:
+        return Watermark(revision, frozenset())
+
+    patch.setattr("hbasemk.kernel.recovery.Watermark", moved)
+
+
+def hidden_ones_forgotten_by_the_shortened(patch: pytest.MonkeyPatch) -> None:
+    original = Order.shortened
+
+    def shortened(self: Order, watermark: Watermark, limit: int, keep: int) -> Order | None:
+        made = original(self, watermark, limit, keep)
+        if made is not None:
+            made.hidden = frozenset()
+        return made
+
+    patch.setattr(Order, "shortened", shortened)
+
+
+def held_snapshots_told_nothing_above(patch: pytest.MonkeyPatch) -> None:
+    original = Order.tell
+
+    def tell(self: Order, pins: Any, low_bound: int) -> None:
+        original(self, pins, low_bound)
+        for pin in pins.values():
+            pin.told = Told(pin.told[0], frozenset())
+
+    patch.setattr(Order, "tell", tell)
+
+
+def held_snapshots_told_too_much(patch: pytest.MonkeyPatch) -> None:
+    original = Order.tell
+
+    def tell(self: Order, pins: Any, low_bound: int) -> None:
+        original(self, pins, low_bound)
+        for position, pin in pins.items():
+            pin.told = Told(self.upper_at(len(self) - 1), pin.told[1])
+            assert position < len(self)
+
+    patch.setattr(Order, "tell", tell)
+
+
+def shortened_past_what_may_still_come(patch: pytest.MonkeyPatch) -> None:
+    original = Order.shortened
+
+    def shortened(self: Order, watermark: Watermark, limit: int, keep: int) -> Order | None:
+        assert limit >= 0
+        top = max(self.uppers, default=self.top)
+        return original(self, watermark, top, keep)
+
+    patch.setattr(Order, "shortened", shortened)
+
+
+def watermark_that_does_not_wait(patch: pytest.MonkeyPatch) -> None:
+    original = Recovery.advance
+
+    def advance(self: Recovery) -> Any:
+        low = self._journal._low_bound
+        self._journal._low_bound = self._journal.highest_seen + 1
+        try:
+            return original(self)
+        finally:
+            self._journal._low_bound = low
+
+    patch.setattr(Recovery, "advance", advance)
+
+
+def ids_of_any_time(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(IdClock, "_check_not_ahead", lambda *_: None)
+    patch.setattr(IdClock, "acknowledged", lambda *_: True)
+
+
+SABOTAGES = [
+    late_cells_not_hidden,
+    hidden_ones_forgotten_by_the_shortened,
+    held_snapshots_told_nothing_above,
+    held_snapshots_told_too_much,
+    shortened_past_what_may_still_come,
+    watermark_that_does_not_wait,
+    ids_of_any_time,
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sabotage", SABOTAGES, ids=lambda one: one.__name__)
+def test_a_sabotage_is_found(sabotage: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    sabotage(monkeypatch)
+    for seed in range(ENOUGH):
+        try:
+            LeaseSchedule(seed).run()
+        except (Broken, AssertionError, RuntimeError) as error:
+            print(f"{sabotage.__name__} was found by schedule {seed}: {str(error)[:100]}")
+            return
+    pytest.fail(f"{sabotage.__name__} was not found in {ENOUGH} schedules")
