@@ -30,11 +30,12 @@ from hbasemk.kernel.journal import Journal
 from hbasemk.kernel.operations import Operation
 from hbasemk.kernel.outcome import Outcome, Outcomes
 from hbasemk.kernel.reader import Reader
+from hbasemk.kernel.reads import Reads
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.snapshot import Snapshot
 from hbasemk.kernel.staging import Staging
 from hbasemk.kernel.staging import needed as staging_needs
-from hbasemk.store.abc import ALL_VERSIONS, Column, Get, NewCell, Put, Row, Store
+from hbasemk.store.abc import ALL_VERSIONS, Column, Decision, Get, NewCell, Put, Row, Store
 
 FIRST_BACK_OFF: Final = 0.002
 LONGEST_BACK_OFF: Final = 0.25
@@ -77,6 +78,15 @@ class _Doubt:
 
 def _versions_of(relied: Iterable[Column]) -> int:
     return ALL_VERSIONS if schema.LAST_REVISION in relied else FEW_VERSIONS
+
+
+def _relied(plan: ChangeSet, low: int) -> list[Get]:
+    """What to read back of the columns that are relied on, from the low bound up."""
+    return [
+        Get(row.key, columns=list(row.relied), since=low, versions=_versions_of(row.relied))
+        for row in plan.rows
+        if row.relied
+    ]
 
 
 class _TooSlow(Exception):
@@ -201,9 +211,13 @@ class Committer:
             return 0, loss
         doubt = _Doubt()
         try:
-            self._write(made, plan, doubt)
-            loss = self._read_back(made, snapshot, plan)
-            if loss is None and not self._outcomes.decide(made, schema.ABORT, schema.COMMITTED):
+            committed = self._at_once(made, snapshot, plan)
+            loss = None
+            if committed is None:
+                self._write(made, plan, doubt)
+                loss = self._read_back(made, snapshot, plan)
+                committed = loss is None and self._outcomes.decide(made, schema.ABORT, schema.COMMITTED)
+            if loss is None and not committed:
                 loss = Loss(plan.rows[0].path, schema.LAST_REVISION, made, pending=False)
         except StoreError as error:
             # It may turn out to be committed: then this is a success like any other.
@@ -350,40 +364,60 @@ class Committer:
     def _read_back(self, made: int, snapshot: Snapshot, plan: ChangeSet) -> Loss | None:
         """Steps 7 to 9; ``made`` is 0 for a transaction that only read and therefore aborts nobody."""
         low = self._journal.low_bound_for(snapshot)
-        gets = [
-            Get(row.key, columns=list(row.relied), since=low, versions=_versions_of(row.relied))
-            for row in plan.rows
-            if row.relied
-        ]
         met: dict[int, tuple[str, Column]] = {}
         size = self._store.batch_rows
+        gets = _relied(plan, low)
         for at in range(0, len(gets), size):
             part: Sequence[Get] = gets[at : at + size]
             while part:
                 rows = again(self._runtime, lambda part=part: self._store.read(schema.NODES, part))  # type: ignore[misc]
                 part = self._meet(made, snapshot, part, rows, met)
-        self._read_back_reads(made, snapshot, plan, low, met)
+        if plan.reads:
+            gets = plan.reads.gets(low)
+            for at in range(0, len(gets), size):
+                part = gets[at : at + size]
+                rows = again(self._runtime, lambda part=part: self._store.read(schema.NODES, part))  # type: ignore[misc]
+                self._meet_reads(made, snapshot, plan.reads, rows, met)
         return self._resolve(made, met) if met else None
 
-    def _read_back_reads(
-        self, made: int, snapshot: Snapshot, plan: ChangeSet, low: int, met: dict[int, tuple[str, Column]]
+    def _at_once(self, made: int, snapshot: Snapshot, plan: ChangeSet) -> bool | None:
+        """Steps 6, 7 and 10 at one moment, where the store can and nothing is met; None: nothing has been done.
+
+        False: somebody has aborted it.
+        """
+        if not self._store.supports_transactions or len(plan.rows) > self._store.batch_rows:
+            return None
+        low = self._journal.low_bound_for(snapshot)
+        relied = _relied(plan, low)
+        reads = plan.reads.gets(low) if plan.reads else []
+
+        def nothing_met(rows: list[Row]) -> bool:
+            met: dict[int, tuple[str, Column]] = {}
+            deeper = self._meet(made, snapshot, relied, rows[: len(relied)], met)
+            if plan.reads:
+                self._meet_reads(made, snapshot, plan.reads, rows[len(relied) :], met)
+            return not met and not deeper
+
+        put = Put(schema.revision_key(made), [NewCell(*schema.COMMITTED, schema.YES)])
+        decision = Decision(schema.JOURNAL, schema.ABORT, schema.NO, put)
+        puts = plan.puts(made)
+        return again(
+            self._runtime,
+            lambda: self._store.write_if(schema.NODES, puts, [*relied, *reads], nothing_met, decision),
+        )
+
+    def _meet_reads(
+        self, made: int, snapshot: Snapshot, reads: Reads, rows: Sequence[Row], met: dict[int, tuple[str, Column]]
     ) -> None:
         """What a serializable transaction read: any version outside the snapshot, but those that only say "touched"."""
-        reads = plan.reads
-        if not reads:
-            return
-        gets = reads.gets(low)
-        size = self._store.batch_rows
-        for at in range(0, len(gets), size):
-            part = gets[at : at + size]
-            for row in again(self._runtime, lambda part=part: self._store.read(schema.NODES, part)):  # type: ignore[misc]
-                path = paths.path_of(row.key)
-                for cell in row.cells:
-                    column = (cell.family, cell.qualifier)
-                    version = cell.timestamp
-                    if version == made or not reads.depends_on(path, column) or self._journal.sees(snapshot, version):
-                        continue
-                    met.setdefault(version, (path, column))
+        for row in rows:
+            path = paths.path_of(row.key)
+            for cell in row.cells:
+                column = (cell.family, cell.qualifier)
+                version = cell.timestamp
+                if version == made or not reads.depends_on(path, column) or self._journal.sees(snapshot, version):
+                    continue
+                met.setdefault(version, (path, column))
 
     def _meet(
         self,

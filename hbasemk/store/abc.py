@@ -9,7 +9,7 @@ conformance suite that says the same in tests.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from hbasemk.errors import LimitError
@@ -120,6 +120,15 @@ class Delete(NamedTuple):
     cells: Sequence[CellVersion]
 
 
+class Decision(NamedTuple):
+    """A compare-and-set: if ``column`` of the put's row is ``expected``, write ``put``."""
+
+    table: str
+    column: Column
+    expected: bytes
+    put: Put
+
+
 class Table(NamedTuple):
     """A table as the kernel wants it. ``versions`` says how many versions of a cell each family keeps."""
 
@@ -159,6 +168,11 @@ class Store(ABC):
     def batch_rows(self) -> int:
         """How many rows the kernel should put into one batch at most."""
         return 1000
+
+    @property
+    def supports_transactions(self) -> bool:
+        """Whether there is :meth:`write_if`."""
+        return False
 
     @abstractmethod
     def create_tables(self, tables: Sequence[Table]) -> None:
@@ -200,6 +214,22 @@ class Store(ABC):
         ``expected`` None means that the column must be absent. Returns whether it was applied. Values that are
         compared must not be empty (HBase takes an empty value for an absent one).
         """
+
+    def write_if(
+        self,
+        table: str,
+        puts: Sequence[Put],
+        gets: Sequence[Get],
+        judge: Callable[[list[Row]], bool],
+        decision: Decision,
+    ) -> bool | None:
+        """At one moment: read ``gets``, and if ``judge`` finds the rows good and ``decision`` applies, write ``puts`` and it.
+
+        Durable; one round trip. Returns True when all was written; None when ``judge`` said no and False when the
+        compare-and-set found something else, and then nothing was. ``judge`` may be asked several times and must not call
+        the store. Only where :attr:`supports_transactions` says so.
+        """
+        raise NotImplementedError(f"the store at {self.location} cannot do several calls at one moment")
 
     @abstractmethod
     def delete(self, table: str, deletes: Sequence[Delete]) -> None:

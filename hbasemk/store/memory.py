@@ -21,6 +21,7 @@ from hbasemk.store.abc import (
     Cell,
     CellVersion,
     Column,
+    Decision,
     Delete,
     Get,
     NewCell,
@@ -177,7 +178,7 @@ class _Table:
 class MemoryStore(Store):
     """A store in memory; gone with the object.
 
-    ``clock`` gives the server's time in ms since 1970.
+    ``clock`` gives the server's time in ms since 1970. With ``transactions`` it offers :meth:`write_if`.
 
     It does what HBase does, where the contract is silent too: a compare-and-set whose put takes the server's time is
     stamped with the checked cell's time when that is later; an empty value of the checked column counts as absent.
@@ -186,8 +187,9 @@ class MemoryStore(Store):
     nothing may rely on either.
     """
 
-    def __init__(self, clock: Callable[[], int] = real_clock) -> None:
+    def __init__(self, clock: Callable[[], int] = real_clock, *, transactions: bool = False) -> None:
         self._clock = clock
+        self._transactions = transactions
         self._lock = Lock()
         self._tables: dict[str, _Table] = {}
         self._closed = False
@@ -199,7 +201,7 @@ class MemoryStore(Store):
 
     def clone(self, clock: Callable[[], int] | None = None) -> MemoryStore:
         """Another store that holds the same, on its own from now on; ``clock`` None keeps the clock."""
-        other = MemoryStore(self._clock if clock is None else clock)
+        other = MemoryStore(self._clock if clock is None else clock, transactions=self._transactions)
         with self._lock:
             self._check_open()
             other._tables = {name: table.clone() for name, table in self._tables.items()}
@@ -230,13 +232,15 @@ class MemoryStore(Store):
     def read(self, table: str, gets: Sequence[Get]) -> list[Row]:
         """One row per get, all of them of one moment."""
         with self._lock:
-            found = self._table(table)
-            rows = []
-            for get in gets:
-                found.check_selection(get, get.page)
-                row = found.rows.get(get.row)
-                rows.append(Row(get.row, [] if row is None else row.select(get, get.page)))
-            return rows
+            return self._read(self._table(table), gets)
+
+    def _read(self, found: _Table, gets: Sequence[Get]) -> list[Row]:
+        rows = []
+        for get in gets:
+            found.check_selection(get, get.page)
+            row = found.rows.get(get.row)
+            rows.append(Row(get.row, [] if row is None else row.select(get, get.page)))
+        return rows
 
     def scan(self, table: str, scan: Scan) -> list[Row]:
         """The first rows of a range, all of them of one moment."""
@@ -279,18 +283,50 @@ class MemoryStore(Store):
         """Write ``put`` if the newest value of ``column`` is ``expected``."""
         self.check_puts((put,))
         with self._lock:
+            return self._compare_and_set(self._table(table), column, expected, put)
+
+    def _compare_and_set(self, found: _Table, column: Column, expected: bytes | None, put: Put) -> bool:
+        found.check_families([column[0], *(cell.family for cell in put.cells)])
+        now = self._clock()
+        row = found.rows.get(put.row)
+        kept = None if row is None else row.versions.get(column)
+        value = None
+        if kept:
+            value = kept[-1].value
+            now = max(now, kept[-1].timestamp)
+        if (value or None) != (expected or None):
+            return False
+        found.put(put, now)
+        return True
+
+    @property
+    def supports_transactions(self) -> bool:
+        """As the constructor was told."""
+        return self._transactions
+
+    def write_if(
+        self,
+        table: str,
+        puts: Sequence[Put],
+        gets: Sequence[Get],
+        judge: Callable[[list[Row]], bool],
+        decision: Decision,
+    ) -> bool | None:
+        """All under the one lock."""
+        if not self._transactions:
+            return super().write_if(table, puts, gets, judge, decision)
+        self.check_puts((*puts, decision.put))
+        with self._lock:
             found = self._table(table)
-            found.check_families([column[0], *(cell.family for cell in put.cells)])
-            now = self._clock()
-            row = found.rows.get(put.row)
-            kept = None if row is None else row.versions.get(column)
-            value = None
-            if kept:
-                value = kept[-1].value
-                now = max(now, kept[-1].timestamp)
-            if (value or None) != (expected or None):
+            for put in puts:
+                found.check_families([cell.family for cell in put.cells])
+            if not judge(self._read(found, gets)):
+                return None
+            if not self._compare_and_set(self._table(decision.table), decision.column, decision.expected, decision.put):
                 return False
-            found.put(put, now)
+            now = self._clock()
+            for put in puts:
+                found.put(put, now)
             return True
 
     def delete(self, table: str, deletes: Sequence[Delete]) -> None:

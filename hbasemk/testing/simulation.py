@@ -18,7 +18,7 @@ from greenlet import getcurrent, greenlet
 
 from hbasemk.errors import StoreNotAppliedError, StoreUnknownError
 from hbasemk.kernel.instance import Instance
-from hbasemk.store.abc import Column, Delete, Get, Put, Row, Scan
+from hbasemk.store.abc import Column, Decision, Delete, Get, Put, Row, Scan
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.choices import Choices
 from hbasemk.testing.trace import Step, describe
@@ -192,6 +192,18 @@ class SimulatedStore(WrappedStore):
                 break
         return rows
 
+    def write_if(
+        self,
+        table: str,
+        puts: Sequence[Put],
+        gets: Sequence[Get],
+        judge: Callable[[list[Row]], bool],
+        decision: Decision,
+    ) -> bool | None:
+        """One step."""
+        self._what = decision.put
+        return super().write_if(table, puts, gets, judge, decision)
+
     def close(self) -> None:
         """The shared store stays."""
 
@@ -200,7 +212,8 @@ class Simulator:
     """One run. The ``chances`` are per store call: ``lost`` replies, ``refused`` calls, ``deaths``, ``pauses``, calls made
     ``twice``, and ``jumps`` of the calling process's clock by ``jump_ms`` either way (:meth:`fails`).
 
-    ``choices`` repeats a run, whole or made shorter, instead of drawing from the seed.
+    ``choices`` repeats a run, whole or made shorter, instead of drawing from the seed. With ``transactions`` the store
+    can do several calls at one moment.
     """
 
     scan_rows = 3
@@ -211,11 +224,12 @@ class Simulator:
         seed: int,
         *,
         choices: Sequence[int] | None = None,
+        transactions: bool = False,
         **chances: float,
     ) -> None:
         self.chance = Choices(seed, choices)
         self.ms = float(START_MS)
-        self.store = MemoryStore(lambda: int(self.ms))
+        self.store = MemoryStore(lambda: int(self.ms), transactions=transactions)
         self.actors: list[Actor] = []
         self.steps: list[tuple[float, str, Step, object]] = []
         self.jump_ms = 200

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from hbasemk.errors import StoreUnknownError
-from hbasemk.store.abc import Cell, Column, Delete, Get, Limits, NewCell, Put, Row, Scan, Store, Table
+from hbasemk.store.abc import Cell, Column, Decision, Delete, Get, Limits, NewCell, Put, Row, Scan, Store, Table
 
 T = TypeVar("T")
 
@@ -82,6 +82,24 @@ class WrappedStore(Store):
         return self.around(
             Call("check_and_write", table, 1),
             lambda: self.inner.check_and_write(table, column, expected, put, durable=durable),
+        )
+
+    @property
+    def supports_transactions(self) -> bool:
+        """As the inner store."""
+        return self.inner.supports_transactions
+
+    def write_if(
+        self,
+        table: str,
+        puts: Sequence[Put],
+        gets: Sequence[Get],
+        judge: Callable[[list[Row]], bool],
+        decision: Decision,
+    ) -> bool | None:
+        """Passed on."""
+        return self.around(
+            Call("write_if", table, len(puts)), lambda: self.inner.write_if(table, puts, gets, judge, decision)
         )
 
     def delete(self, table: str, deletes: Sequence[Delete]) -> None:

@@ -19,6 +19,6 @@ class TestMemory(StoreConformance):
     @classmethod
     def open_store(cls) -> Iterator[OpenStore]:
         # A shallow copy shares cells and lock, and is closed for itself: one more handle.
-        shared = MemoryStore()
+        shared = MemoryStore(transactions=True)
         yield lambda: copy.copy(shared)
         shared.close()

@@ -96,7 +96,8 @@ class Schedule:
         looks: int = 6,
         choices: Sequence[int] | None = None,
     ) -> None:
-        self.simulator = Simulator(seed, choices=choices)
+        # A third of the seeds have a store with transactions, as SQLite is.
+        self.simulator = Simulator(seed, choices=choices, transactions=seed % 3 == 2)
         self.acknowledged: dict[int, list[Operation]] = {}
         self.unknown: dict[int, list[Operation]] = {}
         self.contains: dict[int, frozenset[int]] = {}

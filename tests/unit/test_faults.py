@@ -51,9 +51,9 @@ class Died(BaseException):
 class Place:
     """A repository with a small tree, seen through stores that can fail."""
 
-    def __init__(self) -> None:
+    def __init__(self, transactions: bool = False) -> None:
         self.world = World()
-        self.inner = MemoryStore(self.world.clock)
+        self.inner = MemoryStore(self.world.clock, transactions=transactions)
         first = open_instance(self.inner, self.world, Settings(), mac=1)
         first.commit(
             lambda _: [AddNode("/a", {"p": "old", "n": 0}), AddNode("/a/b", {}), AddNode("/a/b/c", {})],
@@ -94,9 +94,9 @@ class Place:
 
 
 def before_and_after(
-    operations: list[Operation],
+    operations: list[Operation], transactions: bool = False
 ) -> tuple[dict[str, dict[str, object]], dict[str, dict[str, object]], int]:
-    place = Place()
+    place = Place(transactions)
     before = place.tree(place.instance)
     calls = itertools.count()
     place.store.before = lambda call: next(calls)
@@ -121,14 +121,15 @@ def fail_at(place: Place, number: int, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["not applied", "reply lost", "died"])
+@pytest.mark.parametrize("transactions", [False, True], ids=["one by one", "at one moment"])
 @pytest.mark.parametrize("kind", COMMITS)
-def test_any_call_of_a_commit_may_fail(kind: str, how: str) -> None:
+def test_any_call_of_a_commit_may_fail(kind: str, transactions: bool, how: str) -> None:
     operations = COMMITS[kind]
-    before, after, calls = before_and_after(operations)
+    before, after, calls = before_and_after(operations, transactions)
     assert before != after
-    assert calls >= 4
+    assert calls >= (2 if transactions else 4)
     for number in range(calls):
-        place = Place()
+        place = Place(transactions)
         fail_at(place, number, how)
         acknowledged = False
         try:

@@ -61,6 +61,18 @@ def test_a_commit_on_cached_nodes_takes_four_calls_in_sequence(counted: Counted)
     assert counted.store.take() == {CREATE: 2, WRITE: 1, READ: 1}
 
 
+def test_where_a_store_has_transactions_a_commit_takes_two_calls() -> None:
+    counted = Counted(MemoryStore(transactions=True))
+    with counted.repository.transaction(base=counted.repository.head) as tx:
+        tx.set("/a", "p", 1)
+    assert counted.store.take() == {CREATE: 1, ("write_if", "nodes"): 1}
+    with counted.repository.transaction(base=counted.repository.head, isolation="serializable") as tx:
+        tx.set("/a", "p", tx.get("/a", "n"))
+    assert counted.store.take() == {CREATE: 1, ("write_if", "nodes"): 1}
+    assert problems(counted.repository) == []
+    counted.repository.close()
+
+
 def test_a_commit_of_a_whole_batch_takes_four_calls_too(counted: Counted) -> None:
     with counted.repository.transaction(base=counted.repository.head) as tx:
         for number in range(900):

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from hbasemk.errors import FormatError, StoreUnusableError
-from hbasemk.store.abc import MAX_TIMESTAMP, Column, Delete, Get, Put, Row, Scan, Store, Table
+from hbasemk.store.abc import MAX_TIMESTAMP, Column, Decision, Delete, Get, Put, Row, Scan, Store, Table
 from hbasemk.store.sqlite import cells, trouble
 from hbasemk.store.sqlite.cells import Families
 from hbasemk.store.sqlite.connections import Connection, Connections
@@ -222,6 +222,51 @@ class SqliteStore(Store):
             return applied
 
         return self._write(table, compare_and_set)
+
+    @property
+    def supports_transactions(self) -> bool:
+        """SQLite's own."""
+        return True
+
+    def write_if(
+        self,
+        table: str,
+        puts: Sequence[Put],
+        gets: Sequence[Get],
+        judge: Callable[[list[Row]], bool],
+        decision: Decision,
+    ) -> bool | None:
+        """One transaction and one sync; what is not to be leaves no trace and syncs nothing."""
+        self.check_puts(puts)
+        self.check_puts((decision.put,))
+        row = decision.put.row
+        family, qualifier = decision.column
+
+        def write(connection: Connection, tables: Families, deciding: Families) -> bool | None:
+            connection.begin(self._durable)
+            sql = connection.sql
+            if not judge([Row(get.row, cells.read(sql, tables, get)) for get in gets]):
+                sql.execute("ROLLBACK")
+                return None
+            now = self._clock()
+            found = sql.execute(deciding.get(family).newest, (row, qualifier)).fetchone()
+            if found is None or found[1] != decision.expected:
+                sql.execute("ROLLBACK")
+                return False
+            cells.insert(sql, cells.group(tables, puts, now))
+            cells.insert(sql, cells.group(deciding, (decision.put,), max(now, found[0])))
+            connection.commit()
+            return True
+
+        return self._connections.writing(
+            lambda connection: self._with_tables(
+                connection,
+                table,
+                lambda tables: self._with_tables(
+                    connection, decision.table, lambda deciding: write(connection, tables, deciding)
+                ),
+            )
+        )
 
     def delete(self, table: str, deletes: Sequence[Delete]) -> None:
         """Delete exactly these cell versions."""

@@ -16,7 +16,7 @@ import pytest
 
 pytest.register_assert_rewrite(
     *(f"{__name__}.{part}" for part in ["base", "bounds", "cells", "compare", "concurrency"]),
-    *(f"{__name__}.{part}" for part in ["machine", "scans", "schema", "wide"]),
+    *(f"{__name__}.{part}" for part in ["machine", "scans", "schema", "transactions", "wide"]),
 )
 
 from hbasemk.testing.store.base import OpenStore, Tables  # noqa: E402

@@ -9,8 +9,9 @@ from hbasemk.testing.store.concurrency import Concurrency
 from hbasemk.testing.store.machine import Model
 from hbasemk.testing.store.scans import Scans
 from hbasemk.testing.store.schema import Schema
+from hbasemk.testing.store.transactions import Transactions
 from hbasemk.testing.store.wide import Wide
 
 
-class StoreConformance(Cells, CompareAndSet, Scans, Wide, Bounds, Schema, Concurrency, Model):
+class StoreConformance(Cells, CompareAndSet, Transactions, Scans, Wide, Bounds, Schema, Concurrency, Model):
     """All that every store must do. A subclass gives the fixture ``open_store``; see the package's docstring."""
