@@ -20,6 +20,8 @@ from hbasemk.store.hbase import HBaseStore
 from hbasemk.store.hbase.gateway import idl
 
 BATCH: Final = 1000
+TIMEOUT_MS: Final = 120_000
+"""For each call; thriftpy2's own 3 s are too few for large commits on a busy machine."""
 IDLE: Final = 45.0
 """Seconds; a gateway closes connections that have been idle for 60."""
 TABLES: Final = tuple(table for table in schema.TABLES if table.name in {schema.NODES, schema.JOURNAL})
@@ -50,7 +52,7 @@ class RawThrift2(System):
         from thriftpy2.thrift import TClient
         from thriftpy2.transport import TCyBufferedTransport, TSocket
 
-        self._socket = TSocket(*host_and_port(self._address))
+        self._socket = TSocket(*host_and_port(self._address), socket_timeout=TIMEOUT_MS)
         self._socket.open()
         protocol = TCyBinaryProtocol(TCyBufferedTransport(self._socket, 64 * 1024), decode_response=False)
         self._client: Any = TClient(idl.Gateway, protocol)
