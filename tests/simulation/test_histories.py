@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from hbasemk.kernel.integrity import IntegrityCheck
-from hbasemk.kernel.integrity.problem import BELOW_WATERMARK, NOT_HIDDEN
 from hbasemk.testing.choices import shrink
 from hbasemk.testing.history import Kind
 from hbasemk.testing.history.simulated import Run, Simulated
 from hbasemk.testing.history.workloads import SERIAL, WORKLOADS, Workload
 from tests.simulation import sabotages
+from tests.support.histories import serious
 
 FIRST, LAST = (int(part) for part in os.environ.get("HBASEMK_HISTORY_SEEDS", "0:200").split(":"))
 MIXED = [*WORKLOADS.values()]
@@ -45,17 +45,6 @@ def shortest(seed: int, workloads: Sequence[Workload], turns: int, found: Simula
     return ran(seed, workloads, turns, choices=shrink(found.simulator.chance.made, fails, 500))
 
 
-def problems(found: Simulated) -> list[str]:
-    """What the integrity check finds.
-
-    But for one thing: a process is paused, or its call refused, before it creates a journal row, and others move the
-    watermark past that id. The row then comes too late for any poll: as a pending one, if its process dies right after,
-    or as one that is aborted in doubt. It never has cells, for these are written only after a creation in time.
-    """
-    late = (BELOW_WATERMARK, NOT_HIDDEN)
-    return [str(one) for one in IntegrityCheck(found.heir).run() if one.kind not in late]
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("name", RUNS)
@@ -70,7 +59,7 @@ def test_no_history_has_an_anomaly(name: str) -> None:
                 short = shortest(seed, workloads, turns, found)
                 print(*short.simulator.trace, sep="\n")
                 pytest.fail(short.explain())
-            assert problems(found) == []
+            assert serious(IntegrityCheck(found.heir).run()) == []
         except BaseException:
             print(f"repeat with HBASEMK_HISTORY_SEEDS={seed}:{seed + 1} pytest -k {name.split()[0]!r}")
             raise

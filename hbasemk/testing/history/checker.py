@@ -8,7 +8,7 @@ are permitted (long forks, write skew) unless each of their reads is one that th
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import networkx as nx
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 MOST: Final = 20
 """How many counterexamples of one search are told."""
+SOURCES: Final = 4096
+"""For how many transactions at once it is found out who comes after them."""
 
 
 def check(history: History) -> list[Anomaly]:
@@ -90,16 +92,15 @@ def _told(kind: Kind, steps: Sequence[Step]) -> Anomaly:
 
 def _single_anti(dependencies: Dependencies) -> tuple[list[Anomaly], list[Anti]]:
     """What contradicts one snapshot each, and the anti-dependencies that do not."""
-    before = _Before(dependencies.visible)
+    wrong = _reached(dependencies.visible, {(edge.writer, edge.reader) for edge in dependencies.anti})
     found: dict[tuple[str, str], Anomaly] = {}
     rest: list[Anti] = []
     for edge in dependencies.anti:
-        if before.comes_before(edge.writer, edge.reader):
-            if (edge.reader, edge.writer) not in found and len(found) < MOST:
-                nodes = nx.dijkstra_path(dependencies.visible, edge.writer, edge.reader)
-                found[edge.reader, edge.writer] = _of_one(edge, dependencies.steps(nodes))
-        else:
+        pair = (edge.writer, edge.reader)
+        if pair not in wrong:
             rest.append(edge)
+        elif pair not in found and len(found) < MOST:
+            found[pair] = _of_one(edge, dependencies.steps(nx.dijkstra_path(dependencies.visible, *pair)))
     return sorted(found.values(), key=lambda anomaly: len(anomaly.cycle)), rest
 
 
@@ -116,24 +117,35 @@ def _of_one(edge: Anti, path: list[Step]) -> Anomaly:
     return _told(kind, [graph.anti_step(edge), *path])
 
 
-class _Before:
-    """Which node comes before which, for all pairs at once: a set of bits a node."""
+def _reached(whole: Graph, pairs: Collection[tuple[str, str]]) -> set[tuple[str, str]]:
+    """The pairs of which a path leads from the first to the second, but for those within one circle, told already.
 
-    def __init__(self, whole: Graph) -> None:
-        condensed = nx.condensation(whole)
-        self._part: dict[Hashable, int] = condensed.graph["mapping"]
-        self._single = {part: len(data["members"]) == 1 for part, data in condensed.nodes(data=True)}
-        self._bits: dict[int, int] = {}
-        for part in nx.topological_sort(condensed):
-            bits = 1 << part
-            for other in condensed.predecessors(part):
-                bits |= self._bits[other]
-            self._bits[part] = bits
-
-    def comes_before(self, one: Hashable, other: Hashable) -> bool:
-        """Whether a path leads from one to the other; within a circle that has been told already: no."""
-        source, target = self._part[one], self._part[other]
-        return source != target and bool(self._bits[target] >> source & 1)
+    A pass over the graph carries a set of bits a node, for SOURCES nodes at once, so that memory stays linear.
+    """
+    condensed = nx.condensation(whole)
+    part: dict[Hashable, int] = condensed.graph["mapping"]
+    order = [(one, list(condensed.predecessors(one))) for one in nx.topological_sort(condensed)]
+    place = {one: at for at, (one, _) in enumerate(order)}
+    wanted: dict[int, list[tuple[str, str]]] = {}
+    for pair in pairs:
+        if place[part[pair[0]]] < place[part[pair[1]]]:
+            wanted.setdefault(place[part[pair[0]]], []).append(pair)
+    found: set[tuple[str, str]] = set()
+    sources = sorted(wanted)
+    for at in range(0, len(sources), SOURCES):
+        block = sources[at : at + SOURCES]
+        own = {order[source][0]: 1 << number for number, source in enumerate(block)}
+        bits: dict[int, int] = {}
+        for one, before in order[block[0] :]:
+            reached = own.get(one, 0)
+            for other in before:
+                reached |= bits.get(other, 0)
+            if reached:
+                bits[one] = reached
+        for source in block:
+            mine = own[order[source][0]]
+            found.update(pair for pair in wanted[source] if bits.get(part[pair[1]], 0) & mine)
+    return found
 
 
 # --- circles of reads that were relied on --------------------------------------------------------------------

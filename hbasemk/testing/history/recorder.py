@@ -229,7 +229,7 @@ def bits(number: int) -> tuple[int, ...]:
 class Worker:
     """Runs transactions in one instance, one after the other, and records each of them.
 
-    ``numbers`` of all workers of a history differ by more than 0 modulo ``workers``. ``weakened`` is what the kernel is
+    Each worker of a history has another ``number`` below ``workers``. ``weakened`` is what the kernel is
     asked for in place of each transaction's isolation, to show that the checker finds what then happens. ``generation``
     grows now and then in runs that last, so that values which collect things stay short.
     """
@@ -256,7 +256,8 @@ class Worker:
         self.generation = generation
         self.unknown: list[str] = []
         self._number, self._workers = number, workers
-        self._tags = self._bits = 0
+        self._tags = 0
+        self._bits: dict[int, int] = {}
         self._old: list[Snapshot] = []
 
     def tag(self) -> str:
@@ -264,10 +265,10 @@ class Worker:
         self._tags += 1
         return f"{self.name}.{self._tags}"
 
-    def bit(self) -> int:
-        """The exponent of a power of two that nobody else adds."""
-        self._bits += 1
-        return (self._bits - 1) * self._workers + self._number
+    def bit(self, generation: int) -> int:
+        """The exponent of a power of two that nobody else adds to a number of this generation."""
+        count = self._bits[generation] = self._bits.get(generation, -1) + 1
+        return count * self._workers + self._number
 
     def sleep(self, seconds: float) -> None:
         """Let others go on."""

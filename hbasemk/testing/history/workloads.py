@@ -185,7 +185,8 @@ class Counters(Workload):
 
     def turn(self, worker: Worker) -> None:
         """Count one or both up, or read them."""
-        names = [f"g{worker.generation()}.{number}" for number in range(self.count)]
+        generation = worker.generation()
+        names = [f"g{generation}.{number}" for number in range(self.count)]
 
         def read(attempt: Attempt) -> None:
             for name in names:
@@ -198,7 +199,7 @@ class Counters(Workload):
 
         def change(attempt: Attempt) -> None:
             for name in wanted:
-                attempt.count(self.folder, name, worker.bit())
+                attempt.count(self.folder, name, worker.bit(generation))
 
         worker.transact(change)
 

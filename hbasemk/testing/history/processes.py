@@ -1,0 +1,216 @@
+"""Histories of real processes on a real store, that are killed and paused while they run.
+
+The conductor starts workers, does harm to them for a while, lets them end, and has a fresh instance settle, read and check
+what they left.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from hbasemk.connect import connect
+from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.integrity import IntegrityCheck, Problem
+from hbasemk.kernel.outcome import Outcome
+from hbasemk.kernel.settings import Settings
+from hbasemk.repository import Repository
+from hbasemk.testing.history.anomalies import Anomaly
+from hbasemk.testing.history.recorder import Attempt, Moments, Worker
+from hbasemk.testing.history.records import History
+from hbasemk.testing.history.settle import judge
+from hbasemk.testing.history.worker import MOST_WORKERS, appending, read_all
+from hbasemk.testing.history.workloads import WORKLOADS
+
+SHORT: Final = Settings(max_clock_skew_ms=500, lease_ms=2000)
+"""For repositories whose writers' leases are to end soon."""
+PAST_THE_LEASE: Final = (SHORT.lease_ms + SHORT.max_clock_skew_ms) / 1000 + 0.5
+ENDING: Final = 60.0
+"""Seconds that a worker may take to end when it is told to."""
+
+Harm = Callable[[], object]
+
+
+@dataclass
+class Told:
+    """What came of a run. ``harm`` counts what was done to the workers, by name."""
+
+    history: History
+    anomalies: list[Anomaly]
+    problems: list[Problem]
+    harm: dict[str, int]
+
+    def explain(self) -> str:
+        """The counterexamples, and what the integrity check found."""
+        found = [anomaly.explain(self.history) for anomaly in self.anomalies]
+        return "\n\n".join([*found, *map(str, self.problems)])
+
+    def __str__(self) -> str:
+        outcomes = [one.outcome for one in self.history]
+        ends = ", ".join(f"{outcomes.count(end)} {end}" for end in sorted(set(outcomes)))
+        harm = ", ".join(f"{name} {count} times" for name, count in self.harm.items())
+        return (
+            f"{len(self.history)} transactions of {len({one.instance for one in self.history})} instances ({ends}); "
+            f"{harm}; {len(self.anomalies)} anomalies, {len(self.problems)} problems"
+        )
+
+
+@dataclass
+class Conductor:
+    """Starts, harms and ends the workers of one history.
+
+    ``url`` is the repository's, ``workers_url`` how the workers reach it. ``more`` are further kinds of harm, by name.
+    """
+
+    url: str
+    directory: Path
+    seed: int
+    workers_url: str = ""
+    workers: int = 4
+    more: Mapping[str, Harm] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._chance = random.Random(self.seed)
+        self._origin = time.monotonic()
+        self._moments = Moments(time.monotonic)
+        self._running: list[subprocess.Popen[bytes]] = []
+        self._paused: list[tuple[float, subprocess.Popen[bytes]]] = []
+        self._started = 0
+        self._harm: dict[str, int] = {}
+
+    def run(self, seconds: float) -> Told:
+        """Make the repository, run the workers, and judge what they did. Raises RuntimeError if one fails by itself."""
+        with connect(self.url, settings=SHORT, poll_interval=0) as repository:
+            self._worker("setup", repository).prepare(_prepare)
+        try:
+            for _ in range(self.workers):
+                self._start()
+            until = time.monotonic() + seconds
+            while time.monotonic() < until:
+                time.sleep(self._chance.uniform(0.2, 1.5))
+                self._do_harm()
+                self._wake(time.monotonic())
+                self._look()
+            self._wake(float("inf"))
+            self._end()
+        finally:
+            for process in self._running:
+                process.kill()
+                process.wait()
+        return self._judge()
+
+    # --- processes ---------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        number = self._started
+        if number == MOST_WORKERS:
+            return
+        self._started += 1
+        command = [sys.executable, "-m", "hbasemk.testing.history.worker", self.workers_url or self.url]
+        command += [str(self._file(f"w{number}")), f"--number={number}", f"--seed={self.seed * 1000 + number}"]
+        with self._file(f"w{number}.err").open("wb") as errors:
+            self._running.append(subprocess.Popen([*command, f"--origin={self._origin}"], stderr=errors))
+
+    def _file(self, name: str) -> Path:
+        return self.directory / f"{name}.history" if "." not in name else self.directory / name
+
+    def _do_harm(self) -> None:
+        kinds: dict[str, Harm] = {"killed": self._kill, "paused": self._pause, **self.more}
+        name = self._chance.choice(list(kinds))
+        if kinds[name]() is not False:
+            self._harm[name] = self._harm.get(name, 0) + 1
+
+    def _awake(self) -> list[subprocess.Popen[bytes]]:
+        asleep = [process for _, process in self._paused]
+        return [process for process in self._running if process not in asleep and process.poll() is None]
+
+    def _kill(self) -> bool:
+        awake = self._awake()
+        if not awake or self._started == MOST_WORKERS:
+            return False
+        process = self._chance.choice(awake)
+        process.kill()
+        process.wait()
+        self._running.remove(process)
+        self._start()
+        return True
+
+    def _pause(self) -> bool:
+        awake = self._awake()
+        if len(awake) < 2:
+            return False
+        process = self._chance.choice(awake)
+        process.send_signal(signal.SIGSTOP)
+        self._paused.append((time.monotonic() + self._chance.choice((0.3, 0.3, PAST_THE_LEASE)), process))
+        return True
+
+    def _wake(self, now: float) -> None:
+        for wakes_at, process in list(self._paused):
+            if wakes_at <= now:
+                self._paused.remove((wakes_at, process))
+                process.send_signal(signal.SIGCONT)
+
+    def _look(self) -> None:
+        for process in self._running:
+            if process.poll() is not None:
+                raise RuntimeError(f"a worker ended by itself, with {process.returncode}; see {self.directory}")
+
+    def _end(self) -> None:
+        for process in self._running:
+            process.terminate()
+        for process in self._running:
+            # One that was started just now may not know yet what to do about SIGTERM.
+            if process.wait(ENDING) not in (0, -signal.SIGTERM):
+                raise RuntimeError(f"a worker ended with {process.returncode}; see {self.directory}")
+
+    # --- the end -----------------------------------------------------------------------------------------
+
+    def _worker(self, name: str, repository: Repository) -> Worker:
+        return Worker(
+            name,
+            repository.instance,
+            appending(self._file(name)),
+            self._moments,
+            self._chance,
+            number=MOST_WORKERS - 1,
+            workers=MOST_WORKERS,
+        )
+
+    def _judge(self) -> Told:
+        time.sleep(PAST_THE_LEASE)
+        with connect(self.url, create=False, poll_interval=0) as repository:
+            heir = repository.instance
+            heir.clock.next(0)
+            heir.tend()
+            # What a loser left unswept gets its writer's whole lease time before somebody else sweeps it.
+            time.sleep(PAST_THE_LEASE)
+            heir.poll()
+            heir.tend()
+            asked = self._moments()
+            heir.poll()
+            attempt = Attempt(self._worker("heir", repository), heir.head(), "heir.all", "snapshot")
+            read_all(attempt)
+            attempt.record("committed", polled=asked)
+            recorded = History.load(sorted(self.directory.glob("*.history")))
+            self._all_ended(recorded, heir)
+            history, anomalies = judge(recorded, heir)
+            return Told(history, anomalies, list(IntegrityCheck(heir).run()), self._harm)
+
+    def _all_ended(self, history: History, heir: Instance) -> None:
+        for one in history:
+            if one.outcome == "unknown" and one.revision is not None:
+                outcome = heir.outcome(int(one.revision, 16))
+                if outcome is Outcome.PENDING:
+                    raise RuntimeError(f"{one.revision} is still pending, long after its writer's lease")
+
+
+def _prepare(attempt: Attempt) -> None:
+    for workload in WORKLOADS.values():
+        workload.prepare(attempt)

@@ -1,0 +1,39 @@
+"""Real processes on HBase, killed, paused past their leases, and cut off from the gateway: their histories have no anomaly.
+
+``HBASEMK_HISTORY_SECONDS`` makes it last longer, ``HBASEMK_HISTORY_SEED`` other.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from hbasemk.testing.history.processes import Conductor
+from tests.support.hbase import HBase
+from tests.support.histories import SECONDS, SEED, verify
+from tests.support.proxy import Proxy, proxy
+
+
+@pytest.mark.integration
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+def test_killed_paused_and_cut_off_processes_leave_a_history_without_anomalies(tmp_path: Path, hbase: HBase) -> None:
+    prefix = hbase.new_prefix()
+    chance = random.Random(SEED)
+    with proxy(hbase.host, hbase.thrift2) as line:
+
+        def lose_a_call(line: Proxy = line) -> None:
+            line.cut = chance.choice(("before", "after"))
+
+        told = Conductor(
+            hbase.url(prefix),
+            tmp_path,
+            SEED,
+            workers_url=f"hbase://127.0.0.1:{line.port}/?prefix={prefix}&timeout=5",
+            more={"all cut off": line.drop_all, "one call lost": lose_a_call},
+        ).run(SECONDS)
+        assert line.cuts
+    verify(told)
+    assert told.harm.get("all cut off")

@@ -1,0 +1,35 @@
+"""What the tests of histories share: how long those of real processes run, and what the integrity check may find."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from hbasemk.kernel.integrity import NOTE, Problem
+from hbasemk.kernel.integrity.problem import BELOW_WATERMARK, NOT_HIDDEN
+from hbasemk.testing.history.processes import Told
+
+SECONDS = float(os.environ.get("HBASEMK_HISTORY_SECONDS", "20"))
+"""How long workers run; more for a soak."""
+SEED = int(os.environ.get("HBASEMK_HISTORY_SEED", "1"))
+"""Of what is done to them and of their choices; how they interleave is the machine's."""
+
+
+def serious(problems: Iterable[Problem]) -> list[str]:
+    """What the integrity check finds, but for one thing.
+
+    A process is paused, or its call refused, before it creates a journal row, and others move the watermark past that
+    id. The row then comes too late for any poll: as a pending one, if its process dies right after, or as one that is
+    aborted in doubt. It never has cells, for these are written only after a creation in time.
+    """
+    return [str(one) for one in problems if one.severity != NOTE and one.kind not in (BELOW_WATERMARK, NOT_HIDDEN)]
+
+
+def verify(told: Told) -> None:
+    """No anomaly, no problem, and enough was done for that to mean something."""
+    print(told)
+    assert told.anomalies == [], told.explain()
+    assert serious(told.problems) == []
+    assert told.harm.get("killed")
+    assert told.harm.get("paused")
+    assert sum(one.outcome == "committed" and one.writes for one in told.history) > 20
