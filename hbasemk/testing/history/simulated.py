@@ -55,7 +55,8 @@ class Run:
         weakened: Isolation | None = None,
         choices: Sequence[int] | None = None,
     ) -> None:
-        self.simulator = Simulator(seed, choices=choices, **(FAULTS if faults else {}))
+        # A third of the seeds have a store with transactions, as SQLite is.
+        self.simulator = Simulator(seed, choices=choices, transactions=seed % 3 == 2, **(FAULTS if faults else {}))
         self.workloads = workloads
         self.turns = turns
         self.weakened = weakened
