@@ -146,12 +146,16 @@ class CountingStore(WrappedStore):
         traffic.calls += 1
         result = do()
         if isinstance(result, list):
-            for key, cells in result:
-                if cells:
-                    traffic.rows_read += 1
-                    traffic.cells_read += len(cells)
-                    traffic.bytes_read += _size(key, cells)
+            self._came(call.table, result)
         return result
+
+    def _came(self, table: str, rows: Sequence[Row]) -> None:
+        traffic = self._of(table)
+        for key, cells in rows:
+            if cells:
+                traffic.rows_read += 1
+                traffic.cells_read += len(cells)
+                traffic.bytes_read += _size(key, cells)
 
     def _of(self, table: str) -> Traffic:
         return self._traffic.setdefault(table, Traffic())
@@ -174,6 +178,24 @@ class CountingStore(WrappedStore):
         """Counted, whether it is applied or not."""
         self._goes(table, (put,))
         return super().check_and_write(table, column, expected, put, durable=durable)
+
+    def write_if(
+        self,
+        table: str,
+        puts: Sequence[Put],
+        gets: Sequence[Get],
+        judge: Callable[[list[Row]], bool],
+        decision: Decision,
+    ) -> bool | None:
+        """Counted: what the judge is shown was read, what is to be written went to the store even if it refused."""
+
+        def shown(rows: list[Row]) -> bool:
+            self._came(table, rows)
+            return judge(rows)
+
+        self._goes(table, puts)
+        self._goes(decision.table, (decision.put,))
+        return super().write_if(table, puts, gets, shown, decision)
 
     def take(self) -> Counter[tuple[str, str]]:
         """How many calls of each kind there were since the last time this was asked."""

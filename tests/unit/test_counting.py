@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from hbasemk.store.abc import Get, NewCell, Put, Scan, Table
+from pathlib import Path
+
+from hbasemk.store.abc import Decision, Get, NewCell, Put, Scan, Table
 from hbasemk.store.memory import MemoryStore
+from hbasemk.store.sqlite import SqliteStore
 from hbasemk.testing.wrapped import CountingStore, Traffic
 
 TABLES = (Table("one", (b"d",), 3), Table("two", (b"d",), 1))
@@ -33,3 +36,21 @@ def test_a_compare_and_set_that_is_not_applied_went_to_the_store_all_the_same() 
     store.write("one", [put])
     assert store.traffic("one") == Traffic(2, 0, 0, 0, 2, 2, 2 * (1 + 1 + 1 + 8))
     assert store.take() == {("check_and_write", "two"): 2, ("write", "one"): 1}
+
+
+def test_calls_at_one_moment_are_one_call_that_reads_and_writes(tmp_path: Path) -> None:
+    store = CountingStore(SqliteStore(str(tmp_path / "cells.db")))
+    store.create_tables(TABLES)
+    store.write("two", [Put(b"r", [NewCell(b"d", b"q", b"0", 1)])])
+    store.traffic()
+    store.take()
+    puts = [Put(b"row", [NewCell(b"d", b"q", b"v", 1)])]
+    decision = Decision("two", (b"d", b"q"), b"0", Put(b"r", [NewCell(b"d", b"q", b"1", 2)]))
+    assert store.write_if("one", puts, [Get(b"row")], lambda rows: True, decision) is True
+    first = store.traffic()
+    assert (first.calls, first.rows_written, first.cells_written, first.bytes_written) == (1, 2, 2, 13 + 11)
+    assert store.write_if("one", puts, [Get(b"row")], lambda rows: not rows[0].cells, decision) is None
+    again = store.traffic()
+    assert (again.calls, again.rows_read, again.cells_read, again.bytes_read) == (1, 1, 1, 13)
+    assert store.take() == {("write_if", "one"): 2}
+    store.close()
