@@ -14,6 +14,7 @@ from typing import Final
 
 from hbasemk.errors import BranchError, CommitUnknownError, StoreError, UnknownRevisionError
 from hbasemk.kernel import changes, changeset, paths, revision, schema
+from hbasemk.kernel.batches import journal_rows, write_nodes
 from hbasemk.kernel.calls import again
 from hbasemk.kernel.changes import RowChange
 from hbasemk.kernel.changeset import ChangeSet
@@ -200,11 +201,7 @@ class Branches:
                 self._runtime,
                 lambda: self._store.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put, durable=False),
             )
-            puts = plan.puts(made)
-            size = self._store.batch_rows
-            for at in range(0, len(puts), size):
-                part = puts[at : at + size]
-                again(self._runtime, lambda part=part: self._store.write(schema.NODES, part, durable=False))  # type: ignore[misc]
+            write_nodes(self._store, self._runtime, plan.puts(made))
         except BaseException:
             self._outcomes.leave(made, plan.changes)
             self._outcomes.settle_quietly()
@@ -341,13 +338,8 @@ class Branches:
     def changes_of(self, own: Sequence[int]) -> list[RowChange]:
         """What branch revisions touched, in their order."""
         told: list[RowChange] = []
-        size = 200
-        for at in range(0, len(own), size):
-            gets = [Get(schema.revision_key(one), families=(schema.DATA,)) for one in own[at : at + size]]
-            for row in again(self._runtime, lambda gets=gets: self._store.read(schema.JOURNAL, gets)):  # type: ignore[misc]
-                cells = [cell for cell in row.cells if changes.is_chunk(cell.qualifier)]
-                if cells:
-                    told += changes.decode(cells)
+        for row in journal_rows(self._store, self._runtime, own):
+            told += changes.of_row(row.cells)
         return told
 
     def net_effect(self, state: BranchState) -> list[StagedNode]:

@@ -84,6 +84,12 @@ def decode(cells: Iterable[Cell]) -> list[RowChange]:
         raise FormatError(f"the changes of a journal row are damaged ({len(data)} bytes: {data[:60]!r})") from error
 
 
+def of_row(cells: Iterable[Cell]) -> list[RowChange]:
+    """The changes that a journal row tells; none where it has none. Raises FormatError when they are damaged."""
+    told = [cell for cell in cells if is_chunk(cell.qualifier)]
+    return decode(told) if told else []
+
+
 def chunk_qualifier(number: int) -> bytes:
     """The qualifier of a chunk; they sort in the order of the chunks."""
     return schema.CHANGES + (number.to_bytes(2, "big") if number else b"")

@@ -265,8 +265,7 @@ class ChildCounts:
             rows += found
         names: set[str] = set()
         for row in rows:
-            chunks = [cell for cell in row.cells if changes.is_chunk(cell.qualifier)]
-            for change in changes.decode(chunks) if chunks else ():
+            for change in changes.of_row(row.cells):
                 if change.path == path:
                     names.update(change.present, change.gone)
         return {paths.encode(name) for name in names}

@@ -22,6 +22,7 @@ from hbasemk.errors import (
     StoreNotAppliedError,
 )
 from hbasemk.kernel import changes, changeset, paths, revision, schema
+from hbasemk.kernel.batches import write_nodes
 from hbasemk.kernel.calls import again
 from hbasemk.kernel.changes import RowChange
 from hbasemk.kernel.changeset import ChangeSet
@@ -351,15 +352,7 @@ class Committer:
     # --- steps 6 to 9: write, read back, resolve ----------------------------------------------------------
 
     def _write(self, made: int, plan: ChangeSet, doubt: _Doubt) -> None:
-        puts = plan.puts(made)
-        size = self._store.batch_rows
-        for at in range(0, len(puts), size):
-            part = puts[at : at + size]
-            again(
-                self._runtime,
-                lambda part=part: self._store.write(schema.NODES, part, durable=False),  # type: ignore[misc]
-                in_doubt=doubt.tell,
-            )
+        write_nodes(self._store, self._runtime, plan.puts(made), doubt.tell)
 
     def _read_back(self, made: int, snapshot: Snapshot, plan: ChangeSet) -> Loss | None:
         """Steps 7 to 9; ``made`` is 0 for a transaction that only read and therefore aborts nobody."""

@@ -11,12 +11,12 @@ from typing import Final, NamedTuple
 
 from hbasemk.errors import FormatError
 from hbasemk.kernel import changes, paths, revision, schema
-from hbasemk.kernel.calls import again
+from hbasemk.kernel.batches import journal_rows
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.node import NodeState
 from hbasemk.kernel.outcome import Outcome, outcome_of
 from hbasemk.kernel.snapshot import Snapshot
-from hbasemk.store.abc import Cell, Get, Scan, scan_all
+from hbasemk.store.abc import Cell, Scan, scan_all
 
 BATCH: Final = 200
 
@@ -87,10 +87,8 @@ def _touched(instance: Instance, before: Snapshot, after: Snapshot) -> set[str]:
     ids = instance.journal.between(before, after)
     ids += sorted({made for made in before.own ^ after.own if revision.is_branch(made)})
     touched: set[str] = set()
-    for at in range(0, len(ids), BATCH):
-        gets = [Get(schema.revision_key(one), families=(schema.DATA,)) for one in ids[at : at + BATCH]]
-        for row in again(instance.runtime, lambda gets=gets: instance.store.read(schema.JOURNAL, gets)):  # type: ignore[misc]
-            touched.update(_paths(row.cells))
+    for row in journal_rows(instance.store, instance.runtime, ids):
+        touched.update(_paths(row.cells))
     low, high = instance.journal.unlisted(before, after)
     if low < high:
         start, stop = schema.revision_key(low), schema.revision_key(high)

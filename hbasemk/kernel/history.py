@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from hbasemk.kernel import changes, paths, revision, schema
-from hbasemk.kernel.calls import again
+from hbasemk.kernel.batches import journal_rows
 from hbasemk.kernel.changes import RowChange
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.outcome import Outcome, outcome_of
-from hbasemk.store.abc import Get, Row, Scan, scan_all
+from hbasemk.store.abc import Row, Scan, scan_all
 
 BATCH: Final = 200
 
@@ -37,22 +37,19 @@ def entry_of(row: Row, epoch_ms: int) -> LogEntry:
     found = {cell.qualifier: cell.value for cell in row.cells}
     base = found.get(schema.BASE[1])
     message = found.get(schema.MESSAGE[1], b"\x00")
-    told = [cell for cell in row.cells if changes.is_chunk(cell.qualifier)]
     return LogEntry(
         revision.to_text(made),
         None if base is None else revision.to_text(int.from_bytes(base, "big")),
         revision.ms_of(made) + epoch_ms,
         "" if message == b"\x00" else paths.decode(message),
-        changes.decode(told) if told else (),
+        changes.of_row(row.cells),
     )
 
 
 def entries(instance: Instance, made: Sequence[int]) -> Iterator[LogEntry]:
     """The entries of given revisions, in their order; one round trip for each 200."""
-    for at in range(0, len(made), BATCH):
-        gets = [Get(schema.revision_key(one), families=(schema.DATA,)) for one in made[at : at + BATCH]]
-        for row in again(instance.runtime, lambda gets=gets: instance.store.read(schema.JOURNAL, gets)):  # type: ignore[misc]
-            yield entry_of(row, instance.settings.epoch_ms)
+    for row in journal_rows(instance.store, instance.runtime, made):
+        yield entry_of(row, instance.settings.epoch_ms)
 
 
 def log(instance: Instance, path: str = paths.ROOT, upto: int | None = None) -> Iterator[LogEntry]:

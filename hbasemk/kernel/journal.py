@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 
 from hbasemk.errors import UnknownRevisionError
 from hbasemk.kernel import changes, revision, schema
+from hbasemk.kernel.batches import journal_rows
 from hbasemk.kernel.calls import again
 from hbasemk.kernel.changes import RowChange
 from hbasemk.kernel.node import NodeState
@@ -24,7 +25,6 @@ from hbasemk.kernel.watermark import Watermark
 from hbasemk.store.abc import Get, Scan, Store, scan_all
 
 SCAN_BATCH: Final = 1000
-CHANGES_BATCH: Final = 200
 KEPT: Final = 10_000
 """How many of the last revisions an instance knows by position at least, settled or not."""
 CLOCK_DRIFT: Final = 0.001
@@ -348,12 +348,8 @@ class Journal:
         self._low_bound = max(low, self._order.floor + 1)
 
     def _read_changes(self, new: Sequence[int]) -> dict[int, list[RowChange]]:
-        found: dict[int, list[RowChange]] = {}
-        for at in range(0, len(new), CHANGES_BATCH):
-            gets = [Get(schema.revision_key(made), families=(schema.DATA,)) for made in new[at : at + CHANGES_BATCH]]
-            for row in self._store.read(schema.JOURNAL, gets):
-                found[int.from_bytes(row.key, "big")] = changes.decode(row.cells)
-        return found
+        rows = journal_rows(self._store, self._runtime, new)
+        return {int.from_bytes(row.key, "big"): changes.decode(row.cells) for row in rows}
 
     # --- looking for one revision ------------------------------------------------------------------------
 

@@ -39,11 +39,6 @@ def outcome_of(row: Row) -> Outcome:
     return Outcome.PENDING if flags else Outcome.ABSENT
 
 
-def _told(row: Row) -> list[RowChange]:
-    told = [cell for cell in row.cells if changes.is_chunk(cell.qualifier)]
-    return changes.decode(told) if told else []
-
-
 class Outcomes:
     """Asks for, decides and cleans up after revisions, for one instance."""
 
@@ -143,7 +138,7 @@ class Outcomes:
                 return found
         row = self._row(which)
         if not any(cell.qualifier == schema.SWEPT[1] for cell in row.cells):
-            self._sweep(which, _told(row), schema.SWEPT_IN_DOUBT)
+            self._sweep(which, changes.of_row(row.cells), schema.SWEPT_IN_DOUBT)
         return Outcome.ABORTED
 
     def is_swept(self, which: int, *, in_doubt: bool = False) -> bool:
@@ -154,7 +149,7 @@ class Outcomes:
 
     def sweep_again(self, which: int) -> None:
         """Delete what a paused writer, or a gateway that held its request, brought after a sweep in doubt."""
-        self._sweep(which, _told(self._row(which)), schema.SWEPT_IN_DOUBT)
+        self._sweep(which, changes.of_row(self._row(which).cells), schema.SWEPT_IN_DOUBT)
 
     def _row(self, which: int) -> Row:
         get = Get(schema.revision_key(which), families=(schema.DATA,))
