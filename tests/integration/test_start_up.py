@@ -1,0 +1,74 @@
+"""What it takes to open a repository does not grow with its age, on real stores.
+
+``HBASEMK_TEST_WRITE_SECONDS`` tells how long revisions are written (the figures published come from 120).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+import hbasemk
+from hbasemk import Repository
+from hbasemk.connect import open_store
+from hbasemk.kernel.instance import ADVANCE_AFTER
+from hbasemk.testing.wrapped import CountingStore, Traffic
+from tests.support.hbase import HBase
+
+SECONDS = float(os.environ.get("HBASEMK_TEST_WRITE_SECONDS", "5"))
+PATIENCE = 60.0
+
+
+def write(url: str, seconds: float, most: int) -> tuple[int, str]:
+    """Commit for a while, or so many times; returns how many, and the last revision, up to which everything is settled."""
+    with hbasemk.connect(url, poll_interval=0.2) as repository:
+        repository.run(lambda tx: tx.add("/a", {"n": 0}))
+        count = 0
+        deadline = time.monotonic() + seconds
+        while count < most and time.monotonic() < deadline:
+            repository.run(lambda tx: tx.increment("/a", "n", 1))
+            count += 1
+        last = repository.head.revision
+        deadline = time.monotonic() + PATIENCE
+        instance = repository.instance
+        while instance.journal.low_bound <= int(last, 16) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        instance.recovery.advance()
+    return count, last
+
+
+def opening(url: str, last: str) -> Traffic:
+    """What is read by opening it; it must show the last revision."""
+    store, _, _ = open_store(url)
+    counted = CountingStore(store)
+    with Repository(counted, create=False, poll_interval=0) as opened:
+        found = counted.traffic()
+        assert opened.head.revision == last
+        assert opened.head["/a"]["n"] > 0
+    return found
+
+
+def compare(young: str, old: str) -> None:
+    few, first = write(young, PATIENCE, 20)
+    many, last = write(old, SECONDS, 10**9)
+    one, other = opening(young, first), opening(old, last)
+    print(f"opened with {few} revisions: {one}; with {many}: {other}")
+    assert many > 5 * few
+    assert other.calls == one.calls
+    assert other.rows_read <= one.rows_read + ADVANCE_AFTER
+    # Everything is settled, so nothing but the settings and the journal's end is read.
+    assert other.rows_read <= 5
+
+
+@pytest.mark.slow
+def test_on_one_sqlite_file(tmp_path: Path) -> None:
+    compare(f"sqlite:///{tmp_path / 'young.db'}?durable=no", f"sqlite:///{tmp_path / 'old.db'}?durable=no")
+
+
+@pytest.mark.integration
+@pytest.mark.slow
+def test_on_hbase(hbase: HBase) -> None:
+    compare(hbase.url(hbase.new_prefix()), hbase.url(hbase.new_prefix()))
