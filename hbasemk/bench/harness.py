@@ -197,7 +197,7 @@ class Harness:
         """Say that a system failed."""
         text = "".join(traceback.format_exception_only(type(error), error)).strip()
         self._tell(f"{entry.key} failed, {operation}: {''.join(traceback.format_exception(error))}")
-        self._take(entry, operation, unit="", note=text, failed=True)
+        self._take(entry, operation, unit="", note=text.splitlines()[-1], failed=True)
 
     def _not_measured(self, contender: Contender, operation: str, error: Exception) -> None:
         if isinstance(error, NotImplementedError):
