@@ -29,6 +29,8 @@ from hbasemk.store.abc import Store
 
 SWEEP_EVERY: Final = 3600.0
 """Seconds between looks for branches that nobody touches any more, and for rows that came long after their writer's end."""
+MEASURE_EVERY: Final = 60.0
+"""Seconds after which an instance that renews no lease measures the store's clock, to see whether that has gone back."""
 BRANCH_RETENTION_MS: Final = 24 * 3600 * 1000
 """How long a branch lives untouched."""
 ADVANCE_AFTER: Final = 500
@@ -64,6 +66,7 @@ class Instance:
         )
         self._committer = Committer(store, runtime, self.clock, journal, self.reader, self.outcomes)
         self._sweep_due = runtime.monotonic() + SWEEP_EVERY
+        self._measured_at = runtime.monotonic()
         self.branches = Branches(
             store, runtime, self.clock, journal, self.reader, self.outcomes, self._committer, found
         )
@@ -143,6 +146,7 @@ class Instance:
         """
         if self.lease.due():
             self.lease.renew()
+        self._watch_the_stores_clock()
         self.outcomes.settle()
         self.branches.settle()
         self.recovery.recover()
@@ -151,6 +155,14 @@ class Instance:
             self.branches.sweep(BRANCH_RETENTION_MS)
             self.recovery.recover_late()
         self._advance()
+
+    def _watch_the_stores_clock(self) -> None:
+        server = self.lease.server
+        if self.runtime.monotonic() - max(server.measured_at, self._measured_at) >= MEASURE_EVERY:
+            self.lease.measure()
+        if server.measured_at > self._measured_at:
+            self._measured_at = server.measured_at
+            self.journal.clock_was_measured(server.at_most(self.runtime.monotonic()))
 
     def _advance(self) -> None:
         # Readers too: short-lived writers may never come to it, and the watermark is what lets the journal stay short.

@@ -76,6 +76,7 @@ class Journal:
         self._unswept: dict[int, float] = {}
         self._low_bound = watermark.revision + 1
         self._server_offset: float | None = None
+        self._clock_told = runtime.monotonic()
         self._polls_started = 0
         self._polled_at = float("-inf")
         self._poll_begun = -1
@@ -346,6 +347,24 @@ class Journal:
         if self._pending:
             low = min(low, *self._pending)
         self._low_bound = max(low, self._order.floor + 1)
+
+    def clock_was_measured(self, server_ms: float) -> None:
+        """The store's clock shows at most this now (ms since 1970). If it went back, look as far down again as it may have gone.
+
+        What was created since the last time this was told, and seemed to lie below the bound, is then met by the next poll.
+        """
+        now = self._runtime.monotonic()
+        with self._poll_lock, self._lock:
+            told, self._clock_told = self._clock_told, now
+            if self._server_offset is None:
+                return
+            offset = server_ms - now * 1000 * (1 - CLOCK_DRIFT)
+            if self._server_offset <= offset:
+                return
+            self._server_offset = offset
+            oldest = server_ms - (now - told) * 1000 * (1 + CLOCK_DRIFT)
+            ms = int(oldest) - self._settings.epoch_ms - self._settings.max_clock_skew_ms - 1
+            self._low_bound = max(min(self._low_bound, revision.pack(max(ms, 0), 0, 0)), self._order.floor + 1)
 
     def _read_changes(self, new: Sequence[int]) -> dict[int, list[RowChange]]:
         rows = journal_rows(self._store, self._runtime, new)

@@ -16,9 +16,11 @@ from hbasemk.kernel import revision, schema
 from hbasemk.kernel.calls import again
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.settings import Settings
-from hbasemk.store.abc import Get, NewCell, Put, Row, Store
+from hbasemk.store.abc import CellVersion, Delete, Get, NewCell, Put, Row, Store
 
 PROBES_PER_READ: Final = 16
+MEASURES: Final = 20
+"""How often measuring the store's clock is tried while others do it in the same row."""
 FRESH: Final = 30.0
 """Seconds for which a measurement of the store's clock is good enough to call another's lease over."""
 _HEAD: Final = struct.Struct(">QQ16s")
@@ -62,25 +64,38 @@ class ServerClock:
         self._store = store
         self._runtime = runtime
         self._low = self._high = 0.0
-        self._measured_at = float("-inf")
+        self.measured_at = float("-inf")
+        """When it was measured, by the monotonic clock."""
 
     def measure(self, row: bytes) -> None:
-        """Write a cell with the server's time and read it back: two round trips."""
-        put = Put(row, [NewCell(*schema.CLOCK, schema.YES)])
-        before = self._runtime.monotonic()
-        self._store.write(schema.CLUSTER, [put], durable=False)
-        answer = self._store.read(schema.CLUSTER, [Get(row, columns=(schema.CLOCK,))])[0]
-        after = self._runtime.monotonic()
-        if not answer.cells:
-            raise StoreUnusableError(f"the clock cell written to {self._store.location} cannot be read back")
-        server = answer.cells[0].timestamp
-        self._low = server - after * 1000
-        self._high = server + 1 - before * 1000
-        self._measured_at = after
+        """Write a cell with the server's time and read it back: two round trips.
 
-    def fresh(self, seconds: float = float("inf")) -> bool:
-        """Whether it was measured within the last ``seconds`` (without an argument: at all)."""
-        return self._runtime.monotonic() - self._measured_at < seconds
+        More where it is not this cell that comes back: another measured in the same row, or the store's clock has gone
+        back since somebody did, and a store shows a column's highest timestamp.
+        """
+        for _ in range(MEASURES):
+            token = self._runtime.random.getrandbits(64).to_bytes(8, "big")
+            put = Put(row, [NewCell(*schema.CLOCK, token)])
+            before = self._runtime.monotonic()
+            self._store.write(schema.CLUSTER, [put], durable=False)
+            answer = self._store.read(schema.CLUSTER, [Get(row, columns=(schema.CLOCK,))])[0]
+            after = self._runtime.monotonic()
+            if answer.cells and answer.cells[0].value == token:
+                server = answer.cells[0].timestamp
+                self._low = server - after * 1000
+                self._high = server + 1 - before * 1000
+                self.measured_at = after
+                return
+            if answer.cells:
+                version = CellVersion(*schema.CLOCK, answer.cells[0].timestamp)
+                self._store.delete(schema.CLUSTER, [Delete(row, [version])])
+        raise StoreUnusableError(
+            f"the clock cell written to {self._store.location} could not be read back in {MEASURES} attempts"
+        )
+
+    def fresh(self, seconds: float) -> bool:
+        """Whether it was measured within the last ``seconds``."""
+        return self._runtime.monotonic() - self.measured_at < seconds
 
     def at_least(self, monotonic: float) -> float:
         """The lowest time, in ms since 1970, that the server's clock can have shown at ``monotonic``."""
@@ -154,7 +169,8 @@ class Lease:
             if record is None:
                 raise self._lost()
             self.measure()
-            end = max(self._id_time(), until, record.start) + self._settings.lease_ms
+            # Never shorter: ids may have been issued up to its end, and the next holder's begin there.
+            end = max(max(self._id_time(), until, record.start) + self._settings.lease_ms, record.end)
             wanted = LeaseRecord(record.start, end, record.nonce, record.holder)
             if not self._write(self.machine, record, wanted):
                 # Perhaps only because an earlier renewal arrived and its reply did not.

@@ -262,3 +262,54 @@ def record_is_new(store: MemoryStore) -> bool:
     row = store.read(schema.CLUSTER, [Get(schema.machine_key(7), columns=(schema.LEASE,))])[0]
     record = record_of(row)
     return record is not None and record.end > START_MS + 12_000 - revision.DEFAULT_EPOCH_MS
+
+
+@pytest.mark.parametrize("polls", [True, False])
+@pytest.mark.parametrize("holds", [True, False])
+def test_a_store_whose_own_clock_went_ahead_and_back_hides_nothing_from_those_who_live(
+    polls: bool, holds: bool
+) -> None:
+    # One machine, one file: its wall clock is the store's, and a wrong one that is set right takes both back.
+    world = World()
+    ahead = [0]
+    store = MemoryStore(lambda: world.clock() + ahead[0])
+    writer = open_instance(store, world, mac=1)
+    watcher = open_instance(store, world, mac=2)
+    everyone = [writer, watcher]
+
+    def live(seconds: float) -> None:
+        while seconds > 0:
+            world.advance(2.0)
+            seconds -= 2.0
+            for one in everyone if polls else [writer]:
+                one.poll()
+                one.tend()
+
+    def shift(ms: int) -> None:
+        ahead[0] = ms
+        for one in everyone:
+            jump(one, ms)
+
+    add(writer, "/a")
+    if holds:
+        watcher.clock.next(0)
+    live(4)
+    shift(MINUTES)
+    live(4)
+    last = count(writer, "/a")
+    live(4)
+    shift(0)
+    live(4)
+    with pytest.raises(ClockSkewError):
+        count(writer, "/a")
+    live(600)
+    made = count(writer, "/a")
+    assert made > last
+    # At once, or after a minute for who makes no commits.
+    watcher.poll()
+    live(70)
+    watcher.poll()
+    watcher.tend()
+    watcher.poll()
+    assert watcher.journal.sees(watcher.head(), made)
+    assert watcher.reader.require(watcher.head(), "/a").properties["n"] == 2
