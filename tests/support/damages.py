@@ -11,16 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from hbasemk.kernel import changeset, paths, revision, schema
+from hbasemk.kernel import paths, revision, schema
 from hbasemk.kernel.blobs import CHUNK, DATA, LENGTH
 from hbasemk.kernel.changes import RowChange
-from hbasemk.kernel.changeset import ChangeSet
 from hbasemk.kernel.child_count import Memo
 from hbasemk.kernel.integrity import problem as kinds
 from hbasemk.kernel.lease import LeaseRecord
-from hbasemk.kernel.operations import AddNode, Operation, RemoveNode, SetProperty
-from hbasemk.kernel.snapshot import Snapshot
-from hbasemk.kernel.staging import Staging
+from hbasemk.kernel.operations import AddNode, RemoveNode, SetProperty
 from hbasemk.kernel.values import BlobRef
 from tests.support.tables import Tables
 
@@ -165,10 +162,8 @@ def a_lost_row(tables: Tables, path: str) -> Where:
 
 @case(kinds.MISSING)
 def a_lost_cell_of_a_branch(tables: Tables, path: str) -> Where:
-    made = tables.instance.branches
     tables.commit(AddNode(path, {}))
-    on = made.begin(tables.instance.head())
-    on = made.commit(on, lambda snapshot: _staged(tables, snapshot, AddNode(f"{path}/x", {"p": 1})), "")
+    on = tables.commit_on_branch(tables.branch(), AddNode(f"{path}/x", {"p": 1}))
     tables.remove(schema.NODES, paths.key(f"{path}/x"), schema.property_column("p"), on)
     return f"{path}/x", text(on)
 
@@ -489,7 +484,7 @@ def a_committed_revision_that_is_hidden(tables: Tables, path: str) -> Where:
 @case(kinds.BRANCH)
 def a_branch_whose_view_cannot_be_read(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {}))
-    root = tables.instance.branches.begin(tables.instance.head())
+    root = tables.branch()
     tables.journal(root, schema.BRANCH_VIEW, b"what")
     return "", text(root)
 
@@ -497,7 +492,7 @@ def a_branch_whose_view_cannot_be_read(tables: Tables, path: str) -> Where:
 @case(kinds.BRANCH)
 def a_branch_revision_without_its_branch(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {}))
-    made = tables.instance.branches.begin(tables.instance.head())
+    made = tables.branch()
     other = schema.revision_key(made - (1 << 24))
     tables.journal(made, schema.BRANCH, other + schema.revision_key(made))
     return "", text(made)
@@ -506,7 +501,7 @@ def a_branch_revision_without_its_branch(tables: Tables, path: str) -> Where:
 @case(kinds.BRANCH_HEAD)
 def a_branch_whose_head_is_unknown(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {}))
-    root = tables.instance.branches.begin(tables.instance.head())
+    root = tables.branch()
     tables.journal(root, schema.BRANCH_HEAD, schema.revision_key(root + 1))
     return "", text(root)
 
@@ -514,17 +509,16 @@ def a_branch_whose_head_is_unknown(tables: Tables, path: str) -> Where:
 @case(kinds.BRANCH_HEAD)
 def a_branch_head_that_cannot_be_read(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {}))
-    root = tables.instance.branches.begin(tables.instance.head())
+    root = tables.branch()
     tables.journal(root, schema.BRANCH_HEAD, b"x")
     return "", text(root)
 
 
 @case(kinds.ABORTED, mended=True)
 def cells_of_a_swept_branch(tables: Tables, path: str) -> Where:
-    branches = tables.instance.branches
     tables.commit(AddNode(path, {}))
-    on = branches.begin(tables.instance.head())
-    made = branches.commit(on, lambda snapshot: _staged(tables, snapshot, AddNode(f"{path}/x", {"p": 1})), "")
+    on = tables.branch()
+    made = tables.commit_on_branch(on, AddNode(f"{path}/x", {"p": 1}))
     tables.journal(on, schema.BRANCH_HEAD, b"a")
     for one in (on, made):
         tables.journal(one, schema.ABORT, schema.YES)
@@ -660,9 +654,3 @@ def an_upload_that_ended_days_ago(tables: Tables, path: str) -> Where:
     for number in range(3):
         tables.put(schema.BLOBS, key + number.to_bytes(4, "big"), (DATA, b"part", days_ago))
     return key.hex(), ""
-
-
-def _staged(tables: Tables, snapshot: Snapshot, *operations: Operation) -> ChangeSet:
-    staging = Staging(tables.instance.reader, snapshot)
-    staging.apply(operations)
-    return changeset.build(staging)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from hbasemk.kernel import changes, paths, revision, schema
+from hbasemk.kernel import changes, changeset, paths, revision, schema
 from hbasemk.kernel.changes import RowChange
+from hbasemk.kernel.changeset import ChangeSet
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.integrity import IntegrityCheck, Problem, Repair
 from hbasemk.kernel.operations import Operation
+from hbasemk.kernel.snapshot import Snapshot
+from hbasemk.kernel.staging import Staging
 from hbasemk.kernel.watermark import Watermark
 from hbasemk.store.abc import Cell, CellVersion, Column, Delete, Get, NewCell, Put, Store
 
@@ -41,6 +44,20 @@ class Tables:
     def commit(self, *operations: Operation) -> int:
         """An ordinary commit."""
         return self.instance.commit(lambda _: operations, "", patience=5, fresh=0)
+
+    def branch(self) -> int:
+        """A new branch on the head."""
+        return self.instance.branches.begin(self.instance.head())
+
+    def commit_on_branch(self, on: int, *operations: Operation) -> int:
+        """A commit on a branch's newest revision."""
+
+        def build(snapshot: Snapshot) -> ChangeSet:
+            staging = Staging(self.instance.reader, snapshot)
+            staging.apply(operations)
+            return changeset.build(staging)
+
+        return self.instance.branches.commit(on, build, "")
 
     def other(self) -> Instance:
         """One more instance, which holds a lease."""

@@ -1,0 +1,102 @@
+"""A repository in which everything has happened that can happen in an orderly way."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from hbasemk import ConflictError
+from hbasemk.kernel import checkpoints, paths, rebase, schema
+from hbasemk.kernel.blobs import CHUNK
+from hbasemk.kernel.changes import RowChange
+from hbasemk.kernel.child_count import Memo
+from hbasemk.kernel.operations import AddNode, CopyNode, Increment, MoveNode, RemoveNode, SetProperty
+from hbasemk.kernel.outcome import Outcome
+from hbasemk.kernel.values import BlobRef, Json
+from hbasemk.store.abc import Get
+from tests.support.tables import Tables
+
+WIDE = 1500
+
+
+def use_everything(tables: Tables) -> None:
+    """Commits of all kinds, conflicts, branches, blobs, dead writers, checkpoints, a watermark that moves."""
+    _tree(tables)
+    _branches(tables)
+    _conflicts(tables)
+    _dead_writers(tables)
+    _memo(tables)
+    checkpoints.keep(tables.instance, tables.instance.head().revision, tables.now_ms() + 60_000)
+
+
+def _tree(tables: Tables) -> None:
+    blobs = [tables.instance.blobs.write(io.BytesIO(b"x" * size)) for size in (0, 1, CHUNK, CHUNK + 1, 3 * CHUNK - 1)]
+    values = {"b": BlobRef(blobs[1]), "many": [BlobRef(one) for one in blobs], "json": Json("1.10"), "\ud800": b"\x00"}
+    tables.commit(AddNode("/a", {"n": 0}), AddNode("/a/b", values), AddNode("/a/b/\udfff", {"x": ["a", 1, 1.5, True]}))
+    for number in range(30):
+        tables.commit(Increment("/a", "n", 1), SetProperty("/a", "p", None if number % 3 else number))
+    tables.commit(CopyNode("/a", "/copy"))
+    tables.commit(CopyNode("/copy", "/a/inside"))
+    tables.commit(MoveNode("/copy/b", "/moved"))
+    tables.commit(RemoveNode("/copy"))
+    tables.commit(AddNode("/copy", {"again": 1}))
+    tables.commit(RemoveNode("/copy"), AddNode("/copy", {"and": "again"}), AddNode("/copy/x", {}))
+    tables.commit(SetProperty("/a", "n", 30), SetProperty("/a", "none", None))
+    tables.commit(AddNode("/wide", {}), *(AddNode(f"/wide/{number:05}", {}) for number in range(WIDE)))
+    tables.commit(*(RemoveNode(f"/wide/{number:05}") for number in range(0, WIDE, 10)))
+
+
+def _branches(tables: Tables) -> None:
+    instance = tables.instance
+    merged = tables.commit_on_branch(tables.branch(), AddNode("/merged", {"n": 1}), RemoveNode("/moved"))
+    merged = tables.commit_on_branch(merged, SetProperty("/merged", "n", 2), CopyNode("/merged", "/merged2"))
+    instance.branches.merge(merged, "merged")
+    rebased = tables.commit_on_branch(tables.branch(), SetProperty("/a", "n", "mine"), AddNode("/a/mine", {}))
+    tables.commit(SetProperty("/a", "n", "theirs"))
+    with pytest.raises(ConflictError):
+        instance.branches.merge(rebased, "")
+    rebase.rebase(instance.branches, instance.reader, rebased, instance.head(), "")
+    first = tables.commit_on_branch(tables.branch(), AddNode("/reset", {}))
+    instance.branches.reset(tables.commit_on_branch(first, AddNode("/reset/x", {})), first)
+    tables.branch()
+    swept = tables.commit_on_branch(tables.branch(), AddNode("/swept", {}), RemoveNode("/copy"))
+    assert swept
+    tables.wait(0.05)
+    instance.branches.sweep(0)
+    left = tables.commit_on_branch(tables.branch(), AddNode("/left", {}), RemoveNode("/copy"))
+    tables.commit_on_branch(left, AddNode("/left/x", {}))
+
+
+def _conflicts(tables: Tables) -> None:
+    base = tables.instance.head()
+    tables.commit(SetProperty("/a", "p", "winner"))
+    for operations in ([SetProperty("/a", "p", "loser")], [RemoveNode("/a")]):
+        with pytest.raises(ConflictError):
+            tables.instance.commit_on(base, operations, "")
+
+
+def _dead_writers(tables: Tables) -> None:
+    pending = tables.dead_writer(RowChange("/a", "c", ["p"], ["child"]))
+    aborted = tables.dead_writer(RowChange("/a", "c", ["q"]), aborted=True)
+    tables.wait(20)
+    heir = tables.open_instance(50)
+    heir.clock.next(0)
+    heir.tend()
+    heir.poll()
+    heir.recovery.advance()
+    assert heir.outcome(pending) is heir.outcome(aborted) is Outcome.ABORTED
+    tables.commit(SetProperty("/a", "after", True))
+    # A living one, in the middle of its commit, with cells and without.
+    tables.dead_writer(RowChange("/a", "c", ["r"]))
+    tables.dead_writer()
+
+
+def _memo(tables: Tables) -> None:
+    instance = tables.open_instance(51)
+    state = instance.reader.require(instance.head(), "/wide")
+    assert instance.counts.of(instance.head(), state) == WIDE - WIDE // 10
+    key = schema.child_count_key(paths.key("/wide"))
+    row = tables.store.read(schema.CLUSTER, [Get(key, columns=(schema.CHILD_COUNT,))])[0]
+    assert Memo.decode(row.cells[0].value, "/wide").children == WIDE - WIDE // 10
+    tables.commit(RemoveNode("/wide/00001"))
