@@ -3,9 +3,10 @@
 :func:`interleavings` runs a scenario again and again, once for each way of ordering the steps that can matter: of two runs
 that differ only in the order of independent steps, one is made (source sets and sleep sets: Abdulla, Aronis, Jonsson and
 Sagonas, "Optimal dynamic partial order reduction", POPL 2014). Time stands still, so that the order of steps is all
-that changes. A process that sleeps goes on after some other process has made a step; its steps before and after the sleep
-count as dependent on everything. :func:`few_preemptions` leaves a process only when it ends or waits, but for a given
-number of times (Musuvathi and Qadeer, "Iterative context bounding", PLDI 2007).
+that changes. A process that sleeps goes on after some other process has made a step (a write, if it has only looked since
+it slept last: so two that wait for a third do not wake each other for ever); its steps before and after the sleep count as
+dependent on everything. :func:`few_preemptions` leaves a process only when it ends or waits, but for a given number of
+times (Musuvathi and Qadeer, "Iterative context bounding", PLDI 2007).
 """
 
 from __future__ import annotations
@@ -40,12 +41,14 @@ class SteppedSimulator(Simulator):
         self.pending: dict[Actor, Footprint] = {}
         self._asleep: dict[Actor, int] = {}
         self._made = 0
+        self._written = 0
+        self._writers: set[Actor] = set()
         self._woken: set[Actor] = set()
 
     # --- what the processes do -----------------------------------------------------------------------------
 
     def switch(self, seconds: float = 0.0, lock: SimulatedLock | None = None) -> None:
-        """Sleep until somebody else has made a step."""
+        """Sleep until somebody else has made a step; one that has only read since it slept last, until one has written."""
         if getcurrent() is self._main:
             self.ms += seconds * 1000
             return
@@ -57,7 +60,8 @@ class SteppedSimulator(Simulator):
             return
         actor = self._current
         assert actor is not None
-        self._asleep[actor] = self._made
+        self._asleep[actor] = self._made if actor in self._writers else -1 - self._written
+        self._writers.discard(actor)
         self._main.switch()
         if self.over:
             raise Died
@@ -78,6 +82,9 @@ class SteppedSimulator(Simulator):
         self._woken.discard(actor)
         result = do()
         self._made += 1
+        if what.method not in ("read", "scan"):
+            self._written += 1
+            self._writers.add(actor)
         self._note(actor, what, result)
         return result
 
@@ -93,7 +100,7 @@ class SteppedSimulator(Simulator):
         living = [actor for actor in self.actors if not actor.greenlet.dead]
         nobody = all(actor in self._asleep for actor in living)
         for actor, since in list(self._asleep.items()):
-            if self._made > since or nobody:
+            if nobody or (self._made > since >= 0) or self._written > -1 - since >= 0:
                 # Up to its next step it touches nothing that others see.
                 self.go(actor)
         return [actor for actor in living if not actor.greenlet.dead and actor not in self._asleep]
