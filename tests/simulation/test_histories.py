@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from hbasemk.kernel.integrity import IntegrityCheck
+from hbasemk.kernel.reads import Reads
 from hbasemk.testing.choices import shrink
 from hbasemk.testing.history import Kind
 from hbasemk.testing.history.simulated import Run, Simulated
@@ -106,7 +107,7 @@ SABOTAGES = [
 
 
 def reads_not_read_back(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("hbasemk.kernel.commit.Committer._read_back_reads", lambda *_: None)
+    patch.setattr(Reads, "gets", lambda *_: [])
 
 
 @pytest.mark.slow

@@ -41,7 +41,8 @@ class Simulated:
 class Run:
     """One run of some workloads: ``writers`` processes with ``turns`` transactions each, and one that comes later.
 
-    ``choices`` repeats a run, whole or made shorter (:func:`hbasemk.testing.choices.shrink`).
+    ``choices`` repeats a run, whole or made shorter (:func:`hbasemk.testing.choices.shrink`). With ``transactions`` the
+    store can do several calls at one moment, as SQLite can.
     """
 
     def __init__(
@@ -54,9 +55,9 @@ class Run:
         turns: int = 5,
         weakened: Isolation | None = None,
         choices: Sequence[int] | None = None,
+        transactions: bool = False,
     ) -> None:
-        # A third of the seeds have a store with transactions, as SQLite is.
-        self.simulator = Simulator(seed, choices=choices, transactions=seed % 3 == 2, **(FAULTS if faults else {}))
+        self.simulator = Simulator(seed, choices=choices, transactions=transactions, **(FAULTS if faults else {}))
         self.workloads = workloads
         self.turns = turns
         self.weakened = weakened
