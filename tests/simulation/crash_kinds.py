@@ -78,7 +78,7 @@ def lose(site: Site) -> None:
 
 def leave(site: Site, seconds: float) -> int:
     """A writer that died with its cells written, so long ago."""
-    steps = Steps(site.store)
+    steps = Steps(site.store, transactions=False)
     one = open_instance(steps, site.world, mac=0x21, seed=77)
     one.clock.next(0)
     steps.log.clear()

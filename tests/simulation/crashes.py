@@ -14,7 +14,7 @@ from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.integrity import IntegrityCheck
 from hbasemk.kernel.snapshot import Snapshot
 from hbasemk.store.abc import Delete, Put, Store
-from hbasemk.store.memory import MemoryStore, _Row, _Table
+from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, WrappedStore
 from tests.support.runtime import World, open_instance
 
@@ -39,8 +39,9 @@ class Died(BaseException):
 class Steps(WrappedStore):
     """Each row that is written or deleted is a step, and so is each other call; one step may fail."""
 
-    def __init__(self, inner: Store, rows: int = 1000) -> None:
+    def __init__(self, inner: Store, rows: int = 1000, *, transactions: bool = True) -> None:
         super().__init__(inner)
+        self._transactions = transactions
         self.steps = 0
         self.fails_at = -1
         self.way = ""
@@ -54,6 +55,11 @@ class Steps(WrappedStore):
     def batch_rows(self) -> int:
         """Small, where a commit of several batches is wanted."""
         return self._rows
+
+    @property
+    def supports_transactions(self) -> bool:
+        """As the inner store, unless that is not wanted."""
+        return self._transactions and self.inner.supports_transactions
 
     def fail(self, at: int, way: str) -> None:
         """Fail at a step, counted from now on."""
@@ -111,20 +117,6 @@ class Steps(WrappedStore):
         """The shared store stays."""
 
 
-def copied(store: MemoryStore, world: World) -> MemoryStore:
-    """Another store with the same cells."""
-    made = MemoryStore(world.clock)
-    for name, table in store._tables.items():
-        into = made._tables[name] = object.__new__(_Table)
-        into.name, into.families, into.versions = table.name, table.families, table.versions
-        into.rows = table.rows.copy()
-        for key, row in table.rows.items():
-            new = into.rows[key] = _Row()
-            new.order = list(row.order)
-            new.versions = {column: list(cells) for column, cells in row.versions.items()}
-    return made
-
-
 def tree(instance: Instance, snapshot: Snapshot | None = None) -> dict[str, dict[str, object]]:
     """What a snapshot (None: a newly polled head) shows, read past the cache."""
     if snapshot is None:
@@ -174,7 +166,7 @@ class Site:
     def copy(self) -> Site:
         """The same once more, with instances of its own."""
         world = World(int(self.world.ms))
-        return Site(copied(self.store, world), world, self.mac, self.rows, self.state, opened=self.opened)
+        return Site(self.store.clone(world.clock), world, self.mac, self.rows, self.state, opened=self.opened)
 
 
 def live_on(site: Site, one: Instance, seconds: float = SETTLE_SECONDS) -> None:

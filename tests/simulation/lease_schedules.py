@@ -46,7 +46,7 @@ class HoldingSimulator(Simulator):
         self.held = 0.0
 
     def __init__(self, seed: int, *, choices: Sequence[int] | None = None) -> None:
-        super().__init__(seed, choices=choices)
+        super().__init__(seed, choices=choices, transactions=seed % 3 == 2)
         self.late: list[tuple[float, Callable[[], object]]] = []
         self.let_through = 0
 

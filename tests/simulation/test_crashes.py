@@ -34,13 +34,13 @@ def counted() -> Iterator[list[int]]:
     """How many crash points each test met."""
     points: list[int] = []
     yield points
-    print(f"{sum(points)} crash points of {len(points)} kinds of actions")
+    print(f"{sum(points)} crash points of {len(points)} kinds of actions and stores")
 
 
-def prepared(kind: Kind) -> Site:
+def prepared(kind: Kind, transactions: bool) -> Site:
     """The place as it is before the action."""
     world = World()
-    site = Site(MemoryStore(world.clock), world, rows=kind.rows)
+    site = Site(MemoryStore(world.clock, transactions=transactions), world, rows=kind.rows)
     if kind.name == "creation of a repository":
         return site
     first = site.open(1)
@@ -186,9 +186,10 @@ def kind_may_be(kind: Kind) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("transactions", [False, True], ids=["one by one", "at one moment"])
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_stopped_anywhere_it_is_all_or_nothing(kind: Kind, counted: list[int]) -> None:
-    site = prepared(kind)
+def test_stopped_anywhere_it_is_all_or_nothing(kind: Kind, transactions: bool, counted: list[int]) -> None:
+    site = prepared(kind, transactions)
     before, after, steps = outcomes(site, kind)
     assert steps >= 1
     points = 0
