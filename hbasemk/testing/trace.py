@@ -51,6 +51,9 @@ def _is_empty_probe(step: Step, result: object) -> bool:
 
 def _asked(step: Step, names: _Names) -> str:
     what = step.what
+    if step.method == "write_if":
+        # What it decides is told, and that is in the journal.
+        step = step._replace(table=schema.JOURNAL)
     if isinstance(what, Scan):
         return "downwards" if what.reverse else "upwards"
     if isinstance(what, Get):
