@@ -30,21 +30,22 @@ text = revision.to_text
 class Case:
     """One way to damage a repository: the kind as which it is told, and whether it can be mended so that nothing is left.
 
-    ``alone``: nothing else can be seen well beside it.
+    ``alone``: nothing else can be seen well beside it. ``settles``: it moves the watermark, below which much is of another kind.
     """
 
     kind: str
     damage: Damage
     mended: bool
     alone: bool
+    settles: bool
 
 
 CASES: Final[dict[str, Case]] = {}
 
 
-def case(kind: str, *, mended: bool = False, alone: bool = False) -> Callable[[Damage], Damage]:
+def case(kind: str, *, mended: bool = False, alone: bool = False, settles: bool = False) -> Callable[[Damage], Damage]:
     def add(damage: Damage) -> Damage:
-        CASES[damage.__name__] = Case(kind, damage, mended, alone)
+        CASES[damage.__name__] = Case(kind, damage, mended, alone, settles)
         return damage
 
     return add
@@ -199,7 +200,7 @@ def cells_without_a_journal_row(tables: Tables, path: str) -> Where:
     return path, text(made)
 
 
-@case(kinds.NO_ROW)
+@case(kinds.NO_ROW, settles=True)
 def cells_without_a_journal_row_below_the_watermark(tables: Tables, path: str) -> Where:
     made = tables.stranger()
     tables.wait(0.01)
@@ -230,7 +231,7 @@ def cells_that_a_paused_writer_brought_late(tables: Tables, path: str) -> Where:
     return path, text(made)
 
 
-@case(kinds.ABORTED, mended=True)
+@case(kinds.ABORTED, mended=True, settles=True)
 def visible_cells_of_an_aborted_revision(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {"p": 1}))
     made = tables.dead_writer(RowChange(path, "c", ["p"]), aborted=True, swept=schema.SWEPT_IN_DOUBT)
@@ -298,7 +299,7 @@ def a_journal_row_without_its_nonce(tables: Tables, path: str) -> Where:
     return "", text(made)
 
 
-@case(kinds.INCOMPLETE)
+@case(kinds.INCOMPLETE, settles=True)
 def a_journal_row_without_its_changes(tables: Tables, path: str) -> Where:
     made = tables.commit(AddNode(path, {}))
     tables.remove(schema.JOURNAL, schema.revision_key(made), (schema.DATA, schema.CHANGES))
@@ -334,7 +335,7 @@ def committed_and_aborted(tables: Tables, path: str) -> Where:
     return "", text(made)
 
 
-@case(kinds.CHANGES)
+@case(kinds.CHANGES, settles=True)
 def changes_that_cannot_be_read(tables: Tables, path: str) -> Where:
     made = tables.commit(AddNode(path, {}))
     tables.journal(made, (schema.DATA, schema.CHANGES), b"\x01[[")
@@ -342,7 +343,7 @@ def changes_that_cannot_be_read(tables: Tables, path: str) -> Where:
     return "", text(made)
 
 
-@case(kinds.CHANGES)
+@case(kinds.CHANGES, settles=True)
 def changes_of_another_form(tables: Tables, path: str) -> Where:
     made = tables.commit(AddNode(path, {}))
     tables.journal(made, (schema.DATA, schema.CHANGES), b'\x01[["/a","x",[1]]]')
@@ -386,7 +387,6 @@ def a_base_that_was_aborted(tables: Tables, path: str) -> Where:
 
 @case(kinds.OUTSIDE_LEASE)
 def an_id_of_a_machine_that_never_held_a_lease(tables: Tables, path: str) -> Where:
-    tables.commit(AddNode(path, {}))
     made = tables.stranger()
     tables.row(made, aborted=True, swept=schema.SWEPT_CLEAN)
     return "", text(made)
@@ -394,7 +394,6 @@ def an_id_of_a_machine_that_never_held_a_lease(tables: Tables, path: str) -> Whe
 
 @case(kinds.OUTSIDE_LEASE)
 def an_id_after_the_end_of_its_lease(tables: Tables, path: str) -> Where:
-    tables.commit(AddNode(path, {}))
     other = tables.other()
     made = revision.pack(other.lease.end, other.lease.machine, 0)
     tables.row(made, aborted=True, swept=schema.SWEPT_CLEAN)
@@ -403,7 +402,7 @@ def an_id_after_the_end_of_its_lease(tables: Tables, path: str) -> Where:
 
 @case(kinds.OFF_CLOCK)
 def an_id_an_hour_behind_the_server(tables: Tables, path: str) -> Where:
-    made = tables.commit(AddNode(path, {}))
+    made = tables.other().clock.next(0)
     late = revision.pack(revision.ms_of(made) - 3_600_000, revision.machine_of(made), 0)
     told = (RowChange(path, "c", ["p"]),)
     tables.row(late, told, committed=True, base=late - 1)
@@ -412,7 +411,6 @@ def an_id_an_hour_behind_the_server(tables: Tables, path: str) -> Where:
 
 @case(kinds.OFF_CLOCK)
 def an_id_ahead_of_the_server(tables: Tables, path: str) -> Where:
-    tables.commit(AddNode(path, {}))
     other = tables.other()
     made = revision.pack(other.lease.end - 1, other.lease.machine, 0)
     tables.row(made, aborted=True, swept=schema.SWEPT_CLEAN)
@@ -438,7 +436,7 @@ def a_committed_revision_that_says_that_it_is_swept(tables: Tables, path: str) -
     return "", text(made)
 
 
-@case(kinds.BELOW_WATERMARK, mended=True)
+@case(kinds.BELOW_WATERMARK, mended=True, settles=True)
 def a_pending_revision_below_the_watermark(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {"p": 1}))
     made = tables.dead_writer(RowChange(path, "c", ["p"]))
@@ -448,12 +446,12 @@ def a_pending_revision_below_the_watermark(tables: Tables, path: str) -> Where:
     return "", text(made)
 
 
-@case(kinds.BELOW_WATERMARK, mended=True)
+@case(kinds.BELOW_WATERMARK, mended=True, settles=True)
 def a_cell_of_a_pending_revision_below_the_watermark(tables: Tables, path: str) -> Where:
     return path, a_pending_revision_below_the_watermark(tables, path)[1]
 
 
-@case(kinds.BELOW_WATERMARK, mended=True)
+@case(kinds.BELOW_WATERMARK, mended=True, settles=True)
 def an_unswept_revision_below_the_watermark(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {"p": 1}))
     made = tables.dead_writer(RowChange(path, "c", ["p"]), aborted=True)
@@ -463,7 +461,7 @@ def an_unswept_revision_below_the_watermark(tables: Tables, path: str) -> Where:
     return "", text(made)
 
 
-@case(kinds.NOT_HIDDEN, mended=True)
+@case(kinds.NOT_HIDDEN, mended=True, settles=True)
 def a_revision_in_doubt_that_is_not_hidden(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {"p": 1}))
     made = tables.dead_writer(aborted=True, swept=schema.SWEPT_IN_DOUBT)
@@ -473,7 +471,7 @@ def a_revision_in_doubt_that_is_not_hidden(tables: Tables, path: str) -> Where:
     return "", text(made)
 
 
-@case(kinds.HIDDEN, mended=True)
+@case(kinds.HIDDEN, mended=True, settles=True)
 def a_committed_revision_that_is_hidden(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {"p": 1}))
     made = tables.commit(SetProperty(path, "p", 2))
@@ -493,7 +491,7 @@ def a_branch_whose_view_cannot_be_read(tables: Tables, path: str) -> Where:
 def a_branch_revision_without_its_branch(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {}))
     made = tables.branch()
-    other = schema.revision_key(made - (1 << 24))
+    other = schema.revision_key(revision.pack(revision.ms_of(made) - 1, 0xEFFF, revision.BRANCH_BIT))
     tables.journal(made, schema.BRANCH, other + schema.revision_key(made))
     return "", text(made)
 

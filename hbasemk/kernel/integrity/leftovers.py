@@ -46,22 +46,23 @@ def recover(instance: Instance, branches_ms: int | None = None) -> Iterator[Ende
     """
     instance.poll()
     outcomes, journal = instance.outcomes, instance.journal
-    pending = sorted(journal.pending)
-    for which in pending:
-        if which in outcomes.left:
-            continue
-        if not again(instance.runtime, lambda which=which: outcomes.recover_if_over(which)):  # type: ignore[misc]
-            found = outcomes.of(which)
-            what = WAITING if found is Outcome.PENDING else found.value
-        else:
-            what = COMMITTED if outcomes.of(which) is Outcome.COMMITTED else ENDED
-        yield Ended(revision.to_text(which), what, _holder(instance, which))
+    for which in sorted(journal.pending - set(outcomes.left)):
+        over = again(instance.runtime, lambda which=which: outcomes.recover_if_over(which))  # type: ignore[misc]
+        found = outcomes.of(which)
+        if over or found is not Outcome.ABORTED:
+            # Whoever was faster has told it, or will.
+            what = {Outcome.COMMITTED: COMMITTED, Outcome.ABORTED: ENDED}.get(found, WAITING)
+            yield Ended(revision.to_text(which), what, _holder(instance, which))
     for which in journal.unswept(0.0):
         # Whose writer lives it rolls back itself; without a lease nobody is about to.
+        if outcomes.is_swept(which):
+            continue
         over = again(instance.runtime, lambda which=which: outcomes.recover_if_over(which))  # type: ignore[misc]
         if over:
             journal.is_swept(which)
         yield Ended(revision.to_text(which), SWEPT if over else WAITING, _holder(instance, which))
+    for which in instance.recovery.recover_late():
+        yield Ended(revision.to_text(which), ENDED, _holder(instance, which))
     if branches_ms is not None:
         for root in instance.branches.sweep(branches_ms):
             yield Ended(revision.to_text(root), BRANCH, _holder(instance, root))

@@ -1,0 +1,67 @@
+"""The integrity check and its repair on HBase: all kinds of damage in one repository, and none in a whole one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from hbasemk import Settings
+from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.integrity import problem as kinds
+from hbasemk.store.hbase import HBaseStore
+from hbasemk.system import SystemRuntime
+from tests.support.damages import CASES
+from tests.support.features import use_everything
+from tests.support.hbase import HBase
+from tests.support.tables import Tables
+
+pytestmark = pytest.mark.integration
+
+
+class Machine(SystemRuntime):
+    """A process of a machine id of one's choice, on the real clock."""
+
+    def __init__(self, mac: int) -> None:
+        super().__init__()
+        self._mac = mac
+
+    def identity(self) -> tuple[int, str]:
+        return self._mac, f"machine {self._mac}"
+
+
+@pytest.fixture
+def tables(hbase: HBase) -> Iterator[Tables]:
+    store = HBaseStore(hbase.host, hbase.thrift2, prefix=hbase.new_prefix())
+    settings = Settings(lease_ms=4_000, max_clock_skew_ms=1_500)
+    runtime = SystemRuntime()
+
+    def opened(mac: int) -> Instance:
+        return Instance.open(store, Machine(mac), wanted=settings)
+
+    yield Tables(store, opened, runtime.sleep, runtime.now_ms)
+    store.close()
+
+
+def test_nothing_is_wrong_where_everything_was_used(tables: Tables) -> None:
+    use_everything(tables)
+    assert tables.problems(live=True) == []
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_all_kinds_of_damage_at_once_are_named_and_those_that_may_be_are_mended(tables: Tables, settled: bool) -> None:
+    together = {name: case for name, case in CASES.items() if not case.alone and case.settles is settled}
+    wanted = {}
+    # Ids of another time last: nobody commits before the present has reached what he has seen.
+    ordered = sorted(together.items(), key=lambda one: one[1].kind in {kinds.OUTSIDE_LEASE, kinds.OFF_CLOCK})
+    for number, (name, case) in enumerate(ordered):
+        wanted[name] = (case.kind, *case.damage(tables, f"/damaged{number:02}"))
+    tables.wait(7)
+    found = tables.found()
+    assert {name: where for name, where in wanted.items() if where not in found} == {}
+    # What is mended first may show what it hid.
+    tables.repair()
+    tables.repair()
+    found = tables.found()
+    assert {name: where for name, where in wanted.items() if together[name].mended and where in found} == {}
+    assert {name: where for name, where in wanted.items() if not together[name].mended and where not in found} == {}
