@@ -229,17 +229,19 @@ class Committer:
             # Interrupted (Ctrl-C, a bug): the revision must not stay pending while this process lives.
             self._outcomes.leave(made, plan.changes)
             raise
-        if loss is None:
-            self._journal.append_local(made, plan.changes, plan.states(made), snapshot)
-            self.statistics.committed += 1
-            return made
-        self.statistics.conflicts += 1
-        try:
-            self._outcomes.abort_own(made, plan.changes, clean=not doubt.lost)
-        except BaseException:
-            self._outcomes.leave(made, plan.changes)
-            raise
-        return made, loss
+        if loss is not None:
+            try:
+                ended = self._outcomes.abort_own(made, plan.changes, clean=not doubt.lost)
+            except BaseException:
+                self._outcomes.leave(made, plan.changes)
+                raise
+            if ended is not Outcome.COMMITTED:
+                self.statistics.conflicts += 1
+                return made, loss
+            # It was committed at one moment, the reply was lost, and what was met then had been built on it.
+        self._journal.append_local(made, plan.changes, plan.states(made), snapshot)
+        self.statistics.committed += 1
+        return made
 
     def _turned_out_committed(self, made: int, touched: Sequence[RowChange], error: StoreError) -> bool:
         """The store failed in the middle: abort; if even that fails, raise that the outcome is unknown."""
@@ -389,7 +391,7 @@ class Committer:
             deeper = self._meet(made, snapshot, relied, rows[: len(relied)], met)
             if plan.reads:
                 self._meet_reads(made, snapshot, plan.reads, rows[len(relied) :], met)
-            return not met and not deeper
+            return not deeper and all(revision.is_branch(version) for version in met)
 
         put = Put(schema.revision_key(made), [NewCell(*schema.COMMITTED, schema.YES)])
         decision = Decision(schema.JOURNAL, schema.ABORT, schema.NO, put)

@@ -201,8 +201,11 @@ class SimulatedStore(WrappedStore):
         decision: Decision,
     ) -> bool | None:
         """One step."""
-        self._what = decision.put
-        return super().write_if(table, puts, gets, judge, decision)
+        return self._actor.simulator.step(
+            self._actor,
+            Step("write_if", decision.table, decision.put),
+            lambda: self.inner.write_if(table, puts, gets, judge, decision),
+        )
 
     def close(self) -> None:
         """The shared store stays."""

@@ -29,8 +29,8 @@ RUNS: dict[str, tuple[Sequence[Workload], int]] = {
 
 
 def ran(seed: int, workloads: Sequence[Workload], turns: int, **options: Any) -> Simulated:
-    """One history; every fourth seed runs without faults."""
-    return Run(seed, workloads, turns=turns, faults=seed % 4 != 3, **options).finish()
+    """One history; every fourth seed runs without faults, every third on a store with transactions."""
+    return Run(seed, workloads, turns=turns, faults=seed % 4 != 3, transactions=seed % 3 == 2, **options).finish()
 
 
 def shortest(seed: int, workloads: Sequence[Workload], turns: int, found: Simulated) -> Simulated:

@@ -16,6 +16,7 @@ from hbasemk import (
     ConflictError,
     InvalidRevisionError,
     Outcome,
+    Repository,
     Settings,
     StoreError,
     StoreNotAppliedError,
@@ -315,3 +316,25 @@ def test_a_loser_that_died_before_its_roll_back_is_swept_without_an_operator() -
     winner.tend()
     assert [str(problem) for problem in IntegrityCheck(winner).run()] == []
     assert place.check()["/a"]["p"] == "winner"
+
+
+def test_a_commit_at_one_moment_whose_reply_is_lost_and_that_is_built_on_at_once_is_made_once() -> None:
+    shared = MemoryStore(transactions=True)
+    store = FaultyStore(shared)
+    one = Repository(store, poll_interval=0, owns_store=False)
+    one.run(lambda tx: tx.add("/a", {"count": 0}))
+    other = Repository(shared, poll_interval=0, owns_store=False)
+
+    def after(call: Call) -> None:
+        if call.method == "write_if":
+            store.after = None
+            other.run(lambda tx: tx.increment("/a", "count", 1))
+            raise lost_reply(call)
+
+    store.after = after
+    one.run(lambda tx: tx.increment("/a", "count", 1))
+    assert one.refresh()["/a"]["count"] == 2
+    assert one.statistics.committed == 2
+    assert [str(problem) for problem in IntegrityCheck(other.instance).run()] == []
+    one.close()
+    other.close()
