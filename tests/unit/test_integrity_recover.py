@@ -6,10 +6,10 @@ import itertools
 
 import pytest
 
-from hbasemk.kernel import revision
+from hbasemk.kernel import revision, schema
 from hbasemk.kernel.changes import RowChange
 from hbasemk.kernel.integrity import Repair, recover
-from hbasemk.kernel.integrity.leftovers import BRANCH, ENDED, SWEPT, WAITING
+from hbasemk.kernel.integrity.leftovers import BRANCH, DAMAGED, ENDED, SWEPT, WAITING
 from hbasemk.kernel.operations import AddNode, SetProperty
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore
@@ -173,3 +173,25 @@ def test_repair_of_what_was_mended_by_hand_meanwhile_changes_nothing() -> None:
     assert repair.mend(dangling) == "right by now"
     instance = place.tables.open_instance(48)
     assert instance.reader.require(instance.head(), "/a/ghost").properties == {"by": "hand"}
+
+
+def test_what_is_damaged_does_not_keep_the_rest_from_being_ended() -> None:
+    place = Place()
+    place.tables.journal(place.pending, (schema.DATA, schema.CHANGES), b"\x01[[")
+    machine = schema.machine_key(revision.machine_of(place.empty))
+    place.tables.put(schema.CLUSTER, machine, (schema.LEASE, b"short", None))
+    place.world.advance(20)
+    wrong = ("undecodable changes", "", revision.to_text(place.pending))
+    found = place.tables.found()
+    assert wrong in found
+    assert ("wrong lease", f"machine {revision.machine_of(place.empty):04x}", "") in found
+    assert len(place.tables.repair()) == len(found)
+    assert wrong in place.tables.found()
+    assert sorted(place.ended()) == sorted([(place.pending, DAMAGED), (place.empty, DAMAGED)])
+
+
+def test_recovery_tells_what_is_damaged_and_goes_on() -> None:
+    place = Place()
+    place.tables.journal(place.pending, (schema.DATA, schema.CHANGES), b"\x01[[")
+    place.world.advance(20)
+    assert sorted(place.ended()) == sorted([(place.pending, DAMAGED), (place.unswept, SWEPT), (place.empty, ENDED)])

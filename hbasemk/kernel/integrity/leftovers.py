@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from hbasemk.errors import FormatError
 from hbasemk.kernel import revision, schema
 from hbasemk.kernel.calls import again
 from hbasemk.kernel.instance import Instance
@@ -21,7 +22,8 @@ COMMITTED: Final = "committed"
 SWEPT: Final = "swept"
 WAITING: Final = "waiting"
 BRANCH: Final = "branch"
-ALL: Final = (ENDED, SWEPT, COMMITTED, BRANCH, WAITING)
+DAMAGED: Final = "damaged"
+ALL: Final = (ENDED, SWEPT, COMMITTED, BRANCH, WAITING, DAMAGED)
 
 
 class Ended(NamedTuple):
@@ -29,8 +31,9 @@ class Ended(NamedTuple):
 
     ``what``: ENDED (it was pending; it is aborted now and its cells are deleted), COMMITTED (it was pending and turned out
     committed), SWEPT (it was aborted; its cells are deleted now), BRANCH (the first revision of a branch that was given up or
-    had ended; what it left is deleted now), or WAITING (its writer's lease goes on, so nothing may be done yet). ``holder``
-    names the machine id's present lease holder.
+    had ended; what it left is deleted now), WAITING (its writer's lease goes on, so nothing may be done yet) or DAMAGED (what
+    it touched, or its writer's lease, cannot be read: the integrity check says which). ``holder`` names the machine id's
+    present lease holder.
     """
 
     revision: str
@@ -45,32 +48,56 @@ def recover(instance: Instance, branches_ms: int | None = None) -> Iterator[Ende
     then stays done.
     """
     instance.poll()
+    damaged = False
+    for which, what in _looked_after(instance):
+        damaged = damaged or what == DAMAGED
+        yield Ended(revision.to_text(which), what, _holder(instance, which))
+    if branches_ms is not None:
+        for root in instance.branches.sweep(branches_ms):
+            yield Ended(revision.to_text(root), BRANCH, _holder(instance, root))
+    try:
+        for which in instance.recovery.recover_late():
+            yield Ended(revision.to_text(which), ENDED, _holder(instance, which))
+        instance.poll()
+        instance.recovery.advance()
+    except FormatError:
+        # The watermark cannot pass what nobody can roll back.
+        if not damaged:
+            raise
+
+
+def _looked_after(instance: Instance) -> Iterator[tuple[int, str]]:
     outcomes, journal = instance.outcomes, instance.journal
     for which in sorted(journal.pending - set(outcomes.left)):
-        over = again(instance.runtime, lambda which=which: outcomes.recover_if_over(which))  # type: ignore[misc]
+        over = _end(instance, which)
         found = outcomes.of(which)
-        if over or found is not Outcome.ABORTED:
+        if over is not False or found is not Outcome.ABORTED:
             # Whoever was faster has told it, or will.
             what = {Outcome.COMMITTED: COMMITTED, Outcome.ABORTED: ENDED}.get(found, WAITING)
-            yield Ended(revision.to_text(which), what, _holder(instance, which))
+            yield which, DAMAGED if over is None else what
     for which in journal.unswept(0.0):
         # Whose writer lives it rolls back itself; without a lease nobody is about to.
         if outcomes.is_swept(which):
             continue
-        over = again(instance.runtime, lambda which=which: outcomes.recover_if_over(which))  # type: ignore[misc]
+        over = _end(instance, which)
         if over:
             journal.is_swept(which)
-        yield Ended(revision.to_text(which), SWEPT if over else WAITING, _holder(instance, which))
-    for which in instance.recovery.recover_late():
-        yield Ended(revision.to_text(which), ENDED, _holder(instance, which))
-    if branches_ms is not None:
-        for root in instance.branches.sweep(branches_ms):
-            yield Ended(revision.to_text(root), BRANCH, _holder(instance, root))
-    instance.poll()
-    instance.recovery.advance()
+        yield which, DAMAGED if over is None else SWEPT if over else WAITING
+
+
+def _end(instance: Instance, which: int) -> bool | None:
+    """Recover one whose writer's lease is over; whether it is, None where what has to be known is damaged."""
+    try:
+        return again(instance.runtime, lambda: instance.outcomes.recover_if_over(which))
+    except FormatError:
+        return None
 
 
 def _holder(instance: Instance, which: int) -> str:
     get = Get(schema.machine_key(revision.machine_of(which)), columns=(schema.LEASE,))
-    record = record_of(again(instance.runtime, lambda: instance.store.read(schema.CLUSTER, [get]))[0])
+    row = again(instance.runtime, lambda: instance.store.read(schema.CLUSTER, [get]))[0]
+    try:
+        record = record_of(row)
+    except FormatError:
+        return ""
     return "" if record is None else record.holder

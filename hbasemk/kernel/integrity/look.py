@@ -109,8 +109,11 @@ class Look:
     # --- revisions ---------------------------------------------------------------------------------------
 
     def over(self, which: int) -> bool:
-        """Whether the lease of a revision's writer has ended."""
-        return again(self.runtime, lambda: self._lease.is_over(which))
+        """Whether the lease of a revision's writer has ended; False if that cannot be read, which is told elsewhere."""
+        try:
+            return again(self.runtime, lambda: self._lease.is_over(which))
+        except FormatError:
+            return False
 
     def fate(self, which: int) -> Fate:
         """How a revision turned out; remembered, so something may have happened since it was looked up."""

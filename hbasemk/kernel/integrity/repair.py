@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from hbasemk.errors import ConflictError, LeaseLostError
+from hbasemk.errors import ConflictError, FormatError, LeaseLostError
 from hbasemk.kernel import changeset, paths, revision, schema
 from hbasemk.kernel import settings as kernel_settings
 from hbasemk.kernel.calls import again
@@ -57,13 +57,14 @@ class Repair:
     def mend(self, problem: Problem) -> str | None:
         """Mend a problem; returns what was done, in words, or None when there was nothing that may be done.
 
-        Raises StoreError and what commits raise, but ConflictError; a second check shows what is left.
+        Raises StoreError (but for damaged data) and what commits raise (but ConflictError); a second check shows what is left.
         """
         if not problem.repairable:
             return None
         try:
             return self._do[problem.kind](problem)
-        except ConflictError:
+        except (ConflictError, FormatError):
+            # Somebody changes the same all the time; or what would have to be known is damaged itself, which is told.
             return None
 
     # --- cells -------------------------------------------------------------------------------------------
@@ -248,4 +249,4 @@ class Repair:
 
 
 def _id(problem: Problem) -> int:
-    return revision.from_text(problem.revision)
+    return int(problem.revision, 16)
