@@ -105,7 +105,7 @@ def test_snapshots_held_through_a_long_life_read_the_same(site: Site) -> None:
         late.poll()
         base = late.head()
         made = late.clock.next(max(base.upper, late.journal.highest_seen))
-        site.commits(5)
+        site.commits(5, seconds=0.05)
         late.clock.next = lambda above, *, branch=False, made=made: made  # type: ignore[method-assign, misc]
         late.commit_on(base, [AddNode(f"/late{number}", {})], "")
         del late.clock.next
