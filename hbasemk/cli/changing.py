@@ -30,10 +30,22 @@ def _change(session: Session, change: Callable[[Transaction], None], message: st
     "--max-clock-skew", type=click.IntRange(min=100), metavar="MS", help="How far clocks may differ; default 5000."
 )
 @click.option(
+    "--max-lag",
+    type=click.IntRange(min=100),
+    metavar="MS",
+    help="How long creating a revision's row may take; polls look back so far. Default 1000.",
+)
+@click.option(
     "--lease", type=click.IntRange(min=1000), metavar="MS", help="How long a machine id is leased; default 10000."
 )
 @click.pass_obj
-def init(session: Session, epoch: datetime.datetime | None, max_clock_skew: int | None, lease: int | None) -> None:
+def init(
+    session: Session,
+    epoch: datetime.datetime | None,
+    max_clock_skew: int | None,
+    max_lag: int | None,
+    lease: int | None,
+) -> None:
     """Create the repository; one that is there is left as it is, if it agrees with the options."""
     import dataclasses
 
@@ -45,6 +57,8 @@ def init(session: Session, epoch: datetime.datetime | None, max_clock_skew: int 
         asked["epoch_ms"] = int(epoch.replace(tzinfo=datetime.timezone.utc).timestamp() * 1000)
     if max_clock_skew is not None:
         asked["max_clock_skew_ms"] = max_clock_skew
+    if max_lag is not None:
+        asked["max_lag_ms"] = max_lag
     if lease is not None:
         asked["lease_ms"] = lease
     with connect(session.url, create=True, settings=Settings(**asked), poll_interval=0) as repository:

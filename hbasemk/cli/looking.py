@@ -130,6 +130,7 @@ def status(session: Session) -> None:
                 "epoch": moment(epoch),
                 "ids run out": moment(instance.ids_end_ms()),
                 "allowed clock skew": f"{settings.max_clock_skew_ms} ms",
+                "allowed lag": f"{settings.lag_ms} ms",
                 "lease": f"{settings.lease_ms} ms",
                 "head": snapshot.revision,
                 "head time": moment(revision.ms_of(snapshot.prefix.revision) + epoch),

@@ -60,7 +60,7 @@ class IdClock:
 
     def _candidate(self, above: int, branch: bool) -> int:
         first = revision.BRANCH_BIT if branch else 0
-        ms = max(self._runtime.now_ms() - self._settings.epoch_ms, self._ms, self._lease.start)
+        ms = max(self._now_ms() - self._settings.epoch_ms, self._ms, self._lease.start)
         counter = first
         if ms == self._ms:
             counter = self._counters[branch] + 1
@@ -70,6 +70,12 @@ class IdClock:
         if made <= above:
             made = revision.pack(revision.ms_of(above) + 1, self._lease.machine, first)
         return made
+
+    def _now_ms(self) -> int:
+        """This machine's clock or the store's, whichever is later; the store's only where they agree as far as they must."""
+        local = self._runtime.now_ms()
+        server = int(self._lease.server.at_least(self._runtime.monotonic()))
+        return server if local < server <= local + self._settings.max_clock_skew_ms else local
 
     def _check_not_ahead(self, made: int) -> None:
         if self._ahead(made) > self._settings.max_clock_skew_ms:
@@ -91,7 +97,7 @@ class IdClock:
         allowed = self._settings.max_clock_skew_ms
         now = self._runtime.monotonic()
         server = self._lease.server
-        if server.at_most(now) - (revision.ms_of(made) + self._settings.epoch_ms) <= allowed:
+        if server.at_most(now) - (revision.ms_of(made) + self._settings.epoch_ms) <= self._settings.lag_ms:
             return True
         if server.at_least(now) - self._runtime.now_ms() > allowed:
             raise self._skew(made, server.at_least(now), "behind")

@@ -196,7 +196,7 @@ class Committer:
                 self.statistics.too_slow += 1
         raise StoreNotAppliedError(
             f"the store at {self._store.location} took too long to create a journal row, {TRIES_IN_TIME} times; nothing was "
-            "committed. It is overloaded, or the repository allows too little clock skew for it."
+            "committed. It is overloaded, or the repository's allowed lag (see its status) is too short for it."
         )
 
     def _attempt_in_time(self, snapshot: Snapshot, source: Source, message: str) -> int | tuple[int, Loss]:

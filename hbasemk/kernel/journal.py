@@ -333,7 +333,7 @@ class Journal:
 
     def _raise_low_bound(self, began: float, found: _Found) -> None:
         # What this poll did not meet was created after it began. The server's clock had then reached every server
-        # time ever met plus the time since (less the drift), and an id lies within the skew of its row's creation.
+        # time ever met plus the time since (less the drift), and an id is behind its row's creation by the lag at most.
         if found.server_ms:
             scanning = (self._runtime.monotonic() - began) * 1000 * (1 + CLOCK_DRIFT)
             heard = found.server_ms - scanning - began * 1000 * (1 - CLOCK_DRIFT)
@@ -341,7 +341,7 @@ class Journal:
         low = self._low_bound
         if self._server_offset is not None:
             server = self._server_offset + began * 1000 * (1 - CLOCK_DRIFT)
-            ms = int(server) - self._settings.epoch_ms - self._settings.max_clock_skew_ms - 1
+            ms = int(server) - self._settings.epoch_ms - self._settings.lag_ms - 1
             if ms > 0:
                 low = max(low, revision.pack(min(ms, revision.MAX_MS), 0, 0))
         if self._pending:
@@ -363,7 +363,7 @@ class Journal:
                 return
             self._server_offset = offset
             oldest = server_ms - (now - told) * 1000 * (1 + CLOCK_DRIFT)
-            ms = int(oldest) - self._settings.epoch_ms - self._settings.max_clock_skew_ms - 1
+            ms = int(oldest) - self._settings.epoch_ms - self._settings.lag_ms - 1
             self._low_bound = max(min(self._low_bound, revision.pack(max(ms, 0), 0, 0)), self._order.floor + 1)
 
     def _read_changes(self, new: Sequence[int]) -> dict[int, list[RowChange]]:

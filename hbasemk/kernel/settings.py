@@ -22,13 +22,23 @@ FORMAT: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What all instances of one repository must agree on. Times in ms."""
+    """What all instances of one repository must agree on. Times in ms.
+
+    ``max_clock_skew_ms``: how far clocks may differ. ``max_lag_ms``: how far an id may be behind the store's clock when its
+    journal row is created; polls look back so far, and a commit whose row takes longer tries again.
+    """
 
     epoch_ms: int = revision.DEFAULT_EPOCH_MS
     max_clock_skew_ms: int = 5_000
     lease_ms: int = 10_000
+    max_lag_ms: int = 1_000
     root_revision: int = 0
     format: int = FORMAT
+
+    @property
+    def lag_ms(self) -> int:
+        """The lag that holds: never more than the skew."""
+        return min(self.max_lag_ms, self.max_clock_skew_ms)
 
     def encode(self) -> bytes:
         """The bytes of the settings cell."""
@@ -38,6 +48,7 @@ class Settings:
                 "epochMs": self.epoch_ms,
                 "maxClockSkewMs": self.max_clock_skew_ms,
                 "leaseMs": self.lease_ms,
+                "maxLagMs": self.max_lag_ms,
                 "rootRevision": revision.to_text(self.root_revision),
             }
         ).encode()
@@ -57,6 +68,8 @@ class Settings:
                 epoch_ms=int(fields["epochMs"]),
                 max_clock_skew_ms=int(fields["maxClockSkewMs"]),
                 lease_ms=int(fields["leaseMs"]),
+                # Repositories made before there was such a thing allow as much as the skew.
+                max_lag_ms=int(fields.get("maxLagMs", fields["maxClockSkewMs"])),
                 root_revision=revision.from_text(fields["rootRevision"]),
                 format=found,
             )
@@ -90,6 +103,7 @@ def create(store: Store, runtime: Runtime, wanted: Settings) -> tuple[Settings, 
             epoch_ms=wanted.epoch_ms,
             max_clock_skew_ms=wanted.max_clock_skew_ms,
             lease_ms=wanted.lease_ms,
+            max_lag_ms=wanted.max_lag_ms,
             root_revision=revision.pack(_store_ms(store, runtime) - wanted.epoch_ms, 0, 0),
         )
         put = Put(schema.SETTINGS_ROW, [NewCell(*schema.SETTINGS, made.encode())])

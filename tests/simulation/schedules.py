@@ -104,7 +104,7 @@ class Schedule:
         self.live: list[Instance] = []
         self.kept: list[tuple[Instance, Any, dict[str, Any], frozenset[int]]] = []
         first = self.simulator.add("first", lambda _: None)
-        opened = first.open(wanted=Settings(max_clock_skew_ms=500, lease_ms=2000))
+        opened = first.open(wanted=Settings(max_clock_skew_ms=500, lease_ms=2000, max_lag_ms=100))
         self.setup = opened.commit(
             lambda _: [AddNode("/a", {"count": 0}), AddNode("/a/b", {})], "", patience=9, fresh=0
         )
