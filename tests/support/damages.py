@@ -410,6 +410,14 @@ def an_id_an_hour_behind_the_server(tables: Tables, path: str) -> Where:
 
 
 @case(kinds.OFF_CLOCK)
+def an_id_behind_the_server_by_more_than_the_lag(tables: Tables, path: str) -> Where:
+    made = tables.other().clock.next(0)
+    late = revision.pack(revision.ms_of(made) - 1_400, revision.machine_of(made), 0)
+    tables.row(late, (RowChange(path, "c", ["p"]),), committed=True, base=late - 1)
+    return "", text(late)
+
+
+@case(kinds.OFF_CLOCK)
 def an_id_ahead_of_the_server(tables: Tables, path: str) -> Where:
     other = tables.other()
     made = revision.pack(other.lease.end - 1, other.lease.machine, 0)

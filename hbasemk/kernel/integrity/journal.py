@@ -98,16 +98,14 @@ class JournalCheck:
             )
         settings = self._look.settings
         ahead = revision.ms_of(entry.made) + settings.epoch_ms - nonce.timestamp
-        allowed = settings.max_clock_skew_ms
-        lag = settings.lag_ms
         trunk = entry.fate.outcome is Outcome.COMMITTED and not revision.is_branch(entry.made)
-        # Whoever is too slow is aborted; a branch's revisions are never met by polls.
-        if ahead > allowed or (trunk and -ahead > lag):
-            detail = (
-                f"it is {ahead} ms from the server's time when its row was made; at most {allowed} ahead and {lag} behind are "
-                "allowed"
-            )
-            yield Problem(kinds.OFF_CLOCK, "", at, detail)
+        if ahead > settings.max_clock_skew_ms:
+            detail = f"it is {ahead} ms ahead of the server's time when its row was made"
+            yield Problem(kinds.OFF_CLOCK, "", at, f"{detail}; {settings.max_clock_skew_ms} are allowed")
+        elif trunk and -ahead > settings.lag_ms:
+            # Whoever is too slow is aborted; a branch's revisions are never met by polls.
+            detail = f"it is {-ahead} ms behind the server's time when its row was made"
+            yield Problem(kinds.OFF_CLOCK, "", at, f"{detail}; {settings.lag_ms} are allowed")
 
     def _check_base(self, entry: _Entry) -> Iterator[Problem]:
         base = _base(entry)
