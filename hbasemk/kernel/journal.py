@@ -311,12 +311,15 @@ class Journal:
             reverse=True,
             columns=(schema.COMMITTED, schema.ABORT, schema.SWEPT),
         )
+        known = self._order.positions
         for key, cells in scan_all(self._store, schema.JOURNAL, scan):
             made = int.from_bytes(key, "big")
+            highest = max(highest, made)
+            if made in known:
+                continue
             flags = {cell.qualifier: cell.value for cell in cells}
             server_ms = max(server_ms, *(cell.timestamp for cell in cells))
-            highest = max(highest, made)
-            if revision.is_branch(made) or made in self._order.positions:
+            if revision.is_branch(made):
                 continue
             if flags.get(schema.ABORT[1]) == schema.YES:
                 (swept if schema.SWEPT[1] in flags else unswept).add(made)
