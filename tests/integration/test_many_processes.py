@@ -39,6 +39,8 @@ def test_on_hbase(hbase: HBase) -> None:
 @pytest.mark.integration
 @pytest.mark.slow
 def test_on_hbase_while_the_gateway_is_killed_and_comes_back(hbase: HBase) -> None:
+    hbase.needs_own_gateway()
+
     def crash() -> None:
         for _ in range(2):
             time.sleep(2)  # let them get going; what happens does not depend on how far they got

@@ -93,7 +93,7 @@ def run(url: str, processes: int, commits: int, meanwhile: Callable[[], None] | 
             tx.add(f"/own{number}")
     context = multiprocessing.get_context("spawn")
     pipes: list[Connection] = []
-    started = []
+    started: list[Any] = []
     for number in range(processes):
         ours, theirs = context.Pipe()
         process = context.Process(target=hammer, args=(url, number, commits, theirs), daemon=True)
@@ -101,6 +101,17 @@ def run(url: str, processes: int, commits: int, meanwhile: Callable[[], None] | 
         theirs.close()
         pipes.append(ours)
         started.append(process)
+    try:
+        return _end(url, commits, pipes, started, meanwhile)
+    finally:
+        for process in started:
+            process.kill()
+            process.join()
+
+
+def _end(
+    url: str, commits: int, pipes: list[Connection], started: list[Any], meanwhile: Callable[[], None] | None
+) -> list[Told]:
     if meanwhile is not None:
         meanwhile()
     told: list[Told] = []
@@ -120,7 +131,7 @@ def run(url: str, processes: int, commits: int, meanwhile: Callable[[], None] | 
     with hbasemk.connect(url, create=False, poll_interval=0) as fresh:
         head = fresh.refresh()
         assert head["/shared"]["count"] == sum(one.shared for one in told)
-        for number in range(processes):
+        for number in range(len(started)):
             assert head[f"/own{number}"]["turn"] == commits - 1
         assert prints == {fingerprint(fresh)}
         flags = (schema.COMMITTED, schema.ABORT)
