@@ -1,0 +1,317 @@
+"""All interleavings of two writers, one commit each, for all pairs of operations; three writers with few preemptions.
+
+``HBASEMK_INTERLEAVINGS=pairs`` runs all of the pairs and some triples with up to two preemptions (about half an hour of CPU),
+``all`` also all triples (many hours); without it the first of each pair, and some triples with one preemption.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import pytest
+
+from hbasemk.errors import HbasemkError
+from hbasemk.kernel import changeset
+from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.integrity import IntegrityCheck
+from hbasemk.kernel.operations import AddNode, CopyNode, Increment, MoveNode, Operation, RemoveNode, SetProperty
+from hbasemk.kernel.settings import Settings
+from hbasemk.kernel.snapshot import Snapshot
+from hbasemk.kernel.staging import Staging
+from hbasemk.store.memory import MemoryStore
+from hbasemk.testing.exploration import SteppedSimulator, few_preemptions, interleavings
+from hbasemk.testing.simulation import Actor, Simulator
+from tests.simulation import sabotages
+from tests.simulation.schedules import Broken, tree
+
+FOREVER = 1e9
+WHICH = os.environ.get("HBASEMK_INTERLEAVINGS", "")
+FIRST = 2**31 if WHICH in ("all", "pairs") else 100
+"""So many interleavings of each pair are run."""
+PREEMPTIONS = 2 if WHICH else 1
+Tree = dict[str, Any]
+
+
+class Prepared(NamedTuple):
+    """What the scenario begins with: the store, the base that old commits are made on, and a branch's revision."""
+
+    store: MemoryStore
+    base: int
+    branch: int
+
+
+def prepare() -> Prepared:
+    """A small tree, a revision after its base, a branch with one commit."""
+    simulator = Simulator(0)
+    instance = simulator.add("first", lambda _: None).open(wanted=Settings(max_clock_skew_ms=500, lease_ms=2000))
+
+    def commit(*operations: Operation) -> int:
+        return instance.commit(lambda _: operations, "", patience=9, fresh=0)
+
+    base = commit(
+        AddNode("/a", {"p": 0, "count": 0}),
+        AddNode("/a/b", {"q": 0}),
+        AddNode("/a/b/c", {}),
+        AddNode("/a/leaf", {}),
+        AddNode("/gone", {"old": 1}),
+    )
+    branch = instance.branches.begin(instance.at(base))
+
+    def on_branch(snapshot: Snapshot) -> Any:
+        staging = Staging(instance.reader, snapshot)
+        staging.apply([SetProperty("/a", "p", "branch"), AddNode("/a/b/branch", {})])
+        return changeset.build(staging)
+
+    branch = instance.branches.commit(branch, on_branch, "")
+    commit(RemoveNode("/gone"), SetProperty("/a/b", "q", 1))
+    return Prepared(simulator.store, base, branch)
+
+
+def on_head(*operations: Operation) -> Callable[[Instance, Prepared], int]:
+    def commit(instance: Instance, _: Prepared) -> int:
+        return instance.commit(lambda _: operations, "", patience=FOREVER, fresh=0)
+
+    return commit
+
+
+def on_old_base(*operations: Operation) -> Callable[[Instance, Prepared], int]:
+    def commit(instance: Instance, prepared: Prepared) -> int:
+        return instance.commit_on(instance.at(prepared.base), operations, "")
+
+    return commit
+
+
+KINDS: dict[str, Callable[[Instance, Prepared], int]] = {
+    "set": on_head(SetProperty("/a", "p", "set")),
+    "unset": on_head(SetProperty("/a", "p", None)),
+    "increment": on_head(Increment("/a", "count", 1)),
+    "add": on_head(AddNode("/a/b/new", {"n": 1})),
+    "remove leaf": on_head(RemoveNode("/a/leaf")),
+    "remove subtree": on_head(RemoveNode("/a/b")),
+    "move": on_head(MoveNode("/a/b", "/moved")),
+    "copy": on_head(CopyNode("/a/b", "/copy")),
+    "copy below": on_head(CopyNode("/a/leaf", "/a/b/new")),
+    "re-add": on_head(AddNode("/gone", {"again": 1})),
+    "remove and add": on_head(RemoveNode("/a/b"), AddNode("/a/b", {"again": 1})),
+    "old base": on_old_base(SetProperty("/a/b", "r", 2), Increment("/a", "count", 10)),
+    "old base below": on_old_base(AddNode("/a/b/c/old", {}), SetProperty("/a/leaf", "x", 1)),
+    "merge": lambda instance, prepared: instance.branches.merge(prepared.branch, ""),
+}
+
+
+class Run:
+    """Some writers in one interleaving, and what came of each."""
+
+    def __init__(self, prepared: Prepared, kinds: Sequence[str], skews: Sequence[int]) -> None:
+        self.prepared = prepared
+        self.kinds = kinds
+        self.simulator = SteppedSimulator()
+        self.simulator.store = prepared.store.clone(lambda: int(self.simulator.ms))
+        self.simulator.ms += 5
+        self.ended: list[int | HbasemkError | None] = [None] * len(kinds)
+        self.instances: list[Instance] = []
+        for number, (kind, skew) in enumerate(zip(kinds, skews, strict=True)):
+            actor = self.simulator.add(f"{number} {kind}", self._work(number, KINDS[kind]), skew_ms=skew)
+            instance = actor.open()
+            instance.clock.next(0)
+            self.instances.append(instance)
+        # So that the poll each was opened with is no longer fresh.
+        self.simulator.ms += 1
+
+    def _work(self, number: int, commit: Callable[[Instance, Prepared], int]) -> Callable[[Actor], None]:
+        def work(_: Actor) -> None:
+            try:
+                self.ended[number] = commit(self.instances[number], self.prepared)
+            except HbasemkError as error:
+                self.ended[number] = error
+
+        return work
+
+    def check(self, allowed: Callable[[tuple[int, ...]], list[Tree]]) -> None:
+        """Raises Broken unless everything is as some allowed order of those that committed would have it."""
+        for actor in self.simulator.actors:
+            if actor.error is not None:
+                raise Broken(f"{actor.name} ended with {actor.error!r}") from actor.error
+        made = {number: how for number, how in enumerate(self.ended) if isinstance(how, int)}
+        if not made:
+            raise Broken(f"I10: nobody got through: {self.ended}")
+        heir = self.simulator.add("heir", lambda _: None).open()
+        if heir.journal.pending:
+            raise Broken(f"pending: {heir.journal.pending}")
+        problems = [str(problem) for problem in IntegrityCheck(heir).run()]
+        if problems:
+            raise Broken(f"tables: {problems}")
+        final = tree(heir, heir.head())
+        if final not in allowed(tuple(made)):
+            raise Broken(f"I4: {[self.kinds[number] for number in made]} committed, and the tree is {final}")
+        for instance in (*self.instances, heir):
+            instance.poll()
+            if tree(instance, instance.head()) != final:
+                raise Broken("I11: two instances that have seen the same read different trees")
+            for number, revision in made.items():
+                if not instance.journal.knows(revision):
+                    raise Broken(f"I3, I7: {self.kinds[number]} committed and is not seen")
+                after = instance.at(revision)
+                sees = tuple(one for one, other in made.items() if instance.journal.sees(after, other))
+                if tree(instance, after) not in allowed(sees):
+                    raise Broken(f"I6: the tree after {self.kinds[number]} shows {sees} and is none of theirs")
+
+
+class Allowed:
+    """The trees that some of the writers may leave: one after the other in any order, or where they may, on one base."""
+
+    def __init__(self, prepared: Prepared, kinds: Sequence[str]) -> None:
+        self.prepared = prepared
+        self.kinds = kinds
+        self._known: dict[frozenset[int], list[Tree]] = {}
+
+    def __call__(self, numbers: tuple[int, ...]) -> list[Tree]:
+        wanted = frozenset(numbers)
+        if wanted not in self._known:
+            found: list[Tree] = []
+            for order in itertools.permutations(sorted(wanted)):
+                # ``fresh``: how many of them, counted from the end, do not see those before.
+                found += [one for stale in range(len(order)) if (one := self._after(order, stale)) is not None]
+            self._known[wanted] = found
+        return self._known[wanted]
+
+    def _after(self, order: Sequence[int], stale: int) -> Tree | None:
+        simulator = Simulator(0)
+        simulator.store = self.prepared.store.clone(lambda: int(simulator.ms))
+        simulator.ms += 5
+        opened = [simulator.add("one", lambda _: None).open() for _ in order]
+        for at, (number, instance) in enumerate(zip(order, opened, strict=True)):
+            if at < len(order) - stale:
+                instance.poll()
+            simulator.ms += 1
+            before = instance.statistics.conflicts
+            try:
+                KINDS[self.kinds[number]](Stale(instance) if at >= len(order) - stale else instance, self.prepared)  # type: ignore[arg-type]
+            except HbasemkError:
+                return None
+            if instance.statistics.conflicts != before:
+                return None
+        heir = simulator.add("heir", lambda _: None).open()
+        return tree(heir, heir.head())
+
+
+class Stale:
+    """An instance whose commits are made on the head it has, without a poll."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+
+    def commit(self, make: Any, message: str, **_: Any) -> int:
+        return self._instance.commit_on(self._instance.head(), make(self._instance.head()), message)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._instance, name)
+
+
+def report(run: Run, error: Broken) -> str:
+    return "\n".join([str(error), *run.simulator.trace])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("skews", [(0, 1), (1, 0)], ids=["first is lower", "second is lower"])
+@pytest.mark.parametrize("first", KINDS)
+def test_two_writers_in_every_interleaving(first: str, skews: tuple[int, int]) -> None:
+    prepared = prepare()
+    others = list(KINDS)[list(KINDS).index(first) :]
+    for second in others:
+        kinds = (first, second)
+        allowed = Allowed(prepared, kinds)
+        count = 0
+        for run in itertools.islice(every_run(prepared, kinds, skews), FIRST):
+            count += 1
+            try:
+                run.check(allowed)
+            except Broken as error:
+                pytest.fail(report(run, error))
+        print(f"{first} and {second}: {'the first ' if count == FIRST else ''}{count} interleavings")
+
+
+def every_run(prepared: Prepared, kinds: Sequence[str], skews: Sequence[int]) -> Any:
+    runs: list[Run] = []
+
+    def start() -> SteppedSimulator:
+        runs[:] = [Run(prepared, kinds, skews)]
+        return runs[0].simulator
+
+    for _ in interleavings(start):
+        yield runs[0]
+
+
+FOUND_BY_ORDER_ALONE = [
+    sabotages.no_read_back,
+    sabotages.read_back_before_writing,
+    sabotages.higher_pending_ignored,
+    sabotages.lower_ignored,
+    sabotages.aborting_without_asking,
+    sabotages.deleted_not_read_back,
+    sabotages.last_revision_not_read_back,
+    sabotages.child_not_read_back,
+    sabotages.pending_taken_for_aborted,
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sabotage", FOUND_BY_ORDER_ALONE, ids=lambda one: one.__name__)
+def test_a_sabotage_is_found_by_the_order_of_steps_alone(
+    sabotage: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared = prepare()
+    runs = 0
+    for kinds in itertools.combinations_with_replacement(KINDS, 2):
+        with monkeypatch.context() as patch:
+            allowed = Allowed(prepared, kinds)
+            for one in range(2):
+                allowed((one,))
+            allowed((0, 1))
+            sabotage(patch)
+            for run in itertools.islice(every_run(prepared, kinds, (0, 1)), FIRST):
+                runs += 1
+                try:
+                    run.check(allowed)
+                except Broken as error:
+                    print(f"{sabotage.__name__} was found in run {runs}, {' and '.join(kinds)}: {str(error)[:80]}")
+                    return
+    pytest.fail(f"{sabotage.__name__} was not found in {runs} runs")
+
+
+TRIPLES = [
+    ("increment", "increment", "increment"),
+    ("add", "remove subtree", "set"),
+    ("move", "add", "remove subtree"),
+    ("re-add", "re-add", "re-add"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize(
+    "kinds",
+    itertools.combinations_with_replacement(KINDS, 3) if WHICH == "all" else TRIPLES,
+    ids=", ".join,
+)
+def test_three_writers_with_few_preemptions(kinds: tuple[str, ...]) -> None:
+    prepared = prepare()
+    allowed = Allowed(prepared, kinds)
+    count = 0
+    runs: list[Run] = []
+
+    def start() -> SteppedSimulator:
+        runs[:] = [Run(prepared, kinds, (0, 1, 0))]
+        return runs[0].simulator
+
+    for _ in few_preemptions(start, PREEMPTIONS):
+        count += 1
+        try:
+            runs[0].check(allowed)
+        except Broken as error:
+            pytest.fail(report(runs[0], error))
+    print(f"{', '.join(kinds)}: {count} interleavings with up to {PREEMPTIONS} preemptions")
