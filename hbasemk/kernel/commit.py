@@ -7,7 +7,7 @@ that exclude each other on its journal row. Of two that conflict at most one get
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias, Union
 
@@ -30,32 +30,20 @@ from hbasemk.kernel.clock import IdClock
 from hbasemk.kernel.journal import Journal
 from hbasemk.kernel.operations import Operation
 from hbasemk.kernel.outcome import Outcome, Outcomes
+from hbasemk.kernel.readback import Loss, ReadBack
 from hbasemk.kernel.reader import Reader
-from hbasemk.kernel.reads import Reads
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.snapshot import Snapshot
 from hbasemk.kernel.staging import Staging
 from hbasemk.kernel.staging import needed as staging_needs
-from hbasemk.store.abc import ALL_VERSIONS, Column, Decision, Get, NewCell, Put, Row, Store
+from hbasemk.store.abc import Decision, Get, NewCell, Put, Store
 
 FIRST_BACK_OFF: Final = 0.002
 LONGEST_BACK_OFF: Final = 0.25
 TRIES_IN_TIME: Final = 5
-FEW_VERSIONS: Final = 4
-"""How many versions of a column are read back at first: our own, the snapshot's, and room for some others."""
 
 Source: TypeAlias = Union[Sequence[Operation], Callable[[], ChangeSet]]  # noqa: UP007 - evaluated at run time on 3.10
 """What a commit is made of: operations still to be staged, or a function that yields the staged change set."""
-
-
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """How a revision lost: to ``other``, over ``column`` of ``path``; ``pending``: the winner is not decided yet."""
-
-    path: str
-    column: Column
-    other: int
-    pending: bool
 
 
 @dataclass(slots=True)
@@ -77,19 +65,6 @@ class _Doubt:
         self.lost = True
 
 
-def _versions_of(relied: Iterable[Column]) -> int:
-    return ALL_VERSIONS if schema.LAST_REVISION in relied else FEW_VERSIONS
-
-
-def _relied(plan: ChangeSet, low: int) -> list[Get]:
-    """What to read back of the columns that are relied on, from the low bound up."""
-    return [
-        Get(row.key, columns=list(row.relied), since=low, versions=_versions_of(row.relied))
-        for row in plan.rows
-        if row.relied
-    ]
-
-
 class _TooSlow(Exception):
     """The journal row was acknowledged too late; a new id may do better."""
 
@@ -106,6 +81,7 @@ class Committer:
         self._journal = journal
         self._reader = reader
         self._outcomes = outcomes
+        self._read_back = ReadBack(store, runtime, clock, journal, outcomes)
         self.statistics = CommitStatistics()
 
     # --- whole commits -----------------------------------------------------------------------------------
@@ -205,7 +181,7 @@ class Committer:
         else:
             made, plan = self._stage_and_create(snapshot, source, message)
         if not plan.changes:
-            loss = self._read_back(0, snapshot, plan)
+            loss = self._read_back.look(0, snapshot, plan)
             if loss is None:
                 return snapshot.revision
             self.statistics.conflicts += 1
@@ -216,7 +192,7 @@ class Committer:
             loss = None
             if committed is None:
                 self._write(made, plan, doubt)
-                loss = self._read_back(made, snapshot, plan)
+                loss = self._read_back.look(made, snapshot, plan)
                 committed = loss is None and self._outcomes.decide(made, schema.ABORT, schema.COMMITTED)
             if loss is None and not committed:
                 loss = Loss(plan.rows[0].path, schema.LAST_REVISION, made, pending=False)
@@ -351,29 +327,10 @@ class Committer:
         row = again(self._runtime, lambda: self._store.read(schema.JOURNAL, [get]))[0]
         return any(cell.value == nonce for cell in row.cells)
 
-    # --- steps 6 to 9: write, read back, resolve ----------------------------------------------------------
+    # --- step 6: write; or 6, 7 and 10 at one moment ------------------------------------------------------
 
     def _write(self, made: int, plan: ChangeSet, doubt: _Doubt) -> None:
         write_nodes(self._store, self._runtime, plan.puts(made), doubt.tell)
-
-    def _read_back(self, made: int, snapshot: Snapshot, plan: ChangeSet) -> Loss | None:
-        """Steps 7 to 9; ``made`` is 0 for a transaction that only read and therefore aborts nobody."""
-        low = self._journal.low_bound_for(snapshot)
-        met: dict[int, tuple[str, Column]] = {}
-        size = self._store.batch_rows
-        gets = _relied(plan, low)
-        for at in range(0, len(gets), size):
-            part: Sequence[Get] = gets[at : at + size]
-            while part:
-                rows = again(self._runtime, lambda part=part: self._store.read(schema.NODES, part))  # type: ignore[misc]
-                part = self._meet(made, snapshot, part, rows, met)
-        if plan.reads:
-            gets = plan.reads.gets(low)
-            for at in range(0, len(gets), size):
-                part = gets[at : at + size]
-                rows = again(self._runtime, lambda part=part: self._store.read(schema.NODES, part))  # type: ignore[misc]
-                self._meet_reads(made, snapshot, plan.reads, rows, met)
-        return self._resolve(made, met) if met else None
 
     def _at_once(self, made: int, snapshot: Snapshot, plan: ChangeSet) -> bool | None:
         """Steps 6, 7 and 10 at one moment, where the store can and nothing is met; None: nothing has been done.
@@ -382,84 +339,8 @@ class Committer:
         """
         if not self._store.supports_transactions or len(plan.rows) > self._store.batch_rows:
             return None
-        low = self._journal.low_bound_for(snapshot)
-        relied = _relied(plan, low)
-        reads = plan.reads.gets(low) if plan.reads else []
-
-        def nothing_met(rows: list[Row]) -> bool:
-            met: dict[int, tuple[str, Column]] = {}
-            deeper = self._meet(made, snapshot, relied, rows[: len(relied)], met)
-            if plan.reads:
-                self._meet_reads(made, snapshot, plan.reads, rows[len(relied) :], met)
-            return not deeper and all(revision.is_branch(version) for version in met)
-
+        gets, nothing_met = self._read_back.judge(made, snapshot, plan)
         put = Put(schema.revision_key(made), [NewCell(*schema.COMMITTED, schema.YES)])
         decision = Decision(schema.JOURNAL, schema.ABORT, schema.NO, put)
         puts = plan.puts(made)
-        return again(
-            self._runtime,
-            lambda: self._store.write_if(schema.NODES, puts, [*relied, *reads], nothing_met, decision),
-        )
-
-    def _meet_reads(
-        self, made: int, snapshot: Snapshot, reads: Reads, rows: Sequence[Row], met: dict[int, tuple[str, Column]]
-    ) -> None:
-        """What a serializable transaction read: any version outside the snapshot, but those that only say "touched"."""
-        for row in rows:
-            path = paths.path_of(row.key)
-            for cell in row.cells:
-                column = (cell.family, cell.qualifier)
-                version = cell.timestamp
-                if version == made or not reads.depends_on(path, column) or self._journal.sees(snapshot, version):
-                    continue
-                met.setdefault(version, (path, column))
-
-    def _meet(
-        self,
-        made: int,
-        snapshot: Snapshot,
-        gets: Sequence[Get],
-        rows: Sequence[Row],
-        met: dict[int, tuple[str, Column]],
-    ) -> list[Get]:
-        """Collect the versions outside the snapshot; returns what has to be read deeper.
-
-        A column that is relied on by whoever writes it needs no look below its newest version in the snapshot: that
-        one is committed, so whatever is lower, outside and not aborted has lost to it or will. Everybody writes
-        ``lastRevision`` without relying on it: there all versions count (``docs/decisions/0004-read-back.md``).
-        """
-        deeper: list[Get] = []
-        for get, row in zip(gets, rows, strict=True):
-            seen: dict[Column, int] = {}
-            for cell in row.cells:
-                version = cell.timestamp
-                column = (cell.family, cell.qualifier)
-                if version != made and self._journal.sees(snapshot, version):
-                    seen[column] = ALL_VERSIONS
-                    continue
-                count = seen.get(column, 0)
-                seen[column] = count + 1 if count < ALL_VERSIONS else count
-                if version != made and version not in met and (count < ALL_VERSIONS or column == schema.LAST_REVISION):
-                    met[version] = (paths.path_of(row.key), column)
-            more = [column for column, count in seen.items() if count == get.versions]
-            if more and get.versions < ALL_VERSIONS:
-                deeper.append(get._replace(columns=more, versions=ALL_VERSIONS))
-        return deeper
-
-    def _resolve(self, made: int, met: dict[int, tuple[str, Column]]) -> Loss | None:
-        trunk = sorted(version for version in met if not revision.is_branch(version))
-        head = self._journal.head
-        outcomes = self._outcomes.of_many([version for version in trunk if not self._journal.sees(head, version)])
-        for other in trunk:
-            path, column = met[other]
-            self._clock.observe(other)
-            outcome = outcomes.get(other, Outcome.COMMITTED)
-            if outcome is Outcome.ABSENT:
-                outcome = self._outcomes.bury_absent(other)
-            if outcome is Outcome.PENDING and self._outcomes.recover_if_over(other):
-                outcome = self._outcomes.of(other)
-            if outcome is Outcome.PENDING and made and other > made:
-                outcome = self._outcomes.abort_other(other)
-            if outcome is not Outcome.ABORTED:
-                return Loss(path, column, other, pending=outcome is Outcome.PENDING)
-        return None
+        return again(self._runtime, lambda: self._store.write_if(schema.NODES, puts, gets, nothing_met, decision))

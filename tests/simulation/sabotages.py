@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from hbasemk.kernel import changes, changeset, node, reader, schema
+from hbasemk.kernel.batches import write_nodes
 from hbasemk.kernel.cache import NodeCache
 from hbasemk.kernel.changeset import ChangeSet
 from hbasemk.kernel.clock import IdClock
@@ -15,6 +16,7 @@ from hbasemk.kernel.commit import Committer
 from hbasemk.kernel.journal import Journal
 from hbasemk.kernel.lease import Lease
 from hbasemk.kernel.outcome import Outcome, Outcomes
+from hbasemk.kernel.readback import ReadBack
 from hbasemk.kernel.reader import Reader
 from hbasemk.kernel.recovery import Recovery
 from hbasemk.store.abc import NewCell, Put
@@ -33,7 +35,7 @@ def sabotage(function: Callable[[pytest.MonkeyPatch], None]) -> Callable[[pytest
 
 @sabotage
 def no_read_back(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Committer, "_read_back", lambda *_: None)
+    patch.setattr(ReadBack, "look", lambda *_: None)
 
 
 @sabotage
@@ -120,31 +122,31 @@ def poll_bound_too_high(patch: pytest.MonkeyPatch) -> None:
 
 @sabotage
 def read_back_before_writing(patch: pytest.MonkeyPatch) -> None:
-    write, read_back = Committer._write, Committer._read_back
+    look = ReadBack.look
     patch.setattr(Committer, "_write", lambda *_: None)
 
-    def both(self: Committer, made: int, snapshot: Any, plan: ChangeSet) -> Any:
-        loss = read_back(self, made, snapshot, plan)
-        write(self, made, plan, type("Doubt", (), {"tell": lambda _: None, "lost": False})())  # type: ignore[arg-type]
+    def look_then_write(self: ReadBack, made: int, snapshot: Any, plan: ChangeSet) -> Any:
+        loss = look(self, made, snapshot, plan)
+        write_nodes(self._store, self._runtime, plan.puts(made))
         return loss
 
-    patch.setattr(Committer, "_read_back", both)
+    patch.setattr(ReadBack, "look", look_then_write)
 
 
 @sabotage
 def higher_pending_ignored(patch: pytest.MonkeyPatch) -> None:
     # Those lower are lost to, those higher are left to find out themselves.
-    resolve = Committer._resolve
+    resolve = ReadBack._resolve
     patch.setattr(
-        Committer, "_resolve", lambda self, made, met: resolve(self, made, {k: v for k, v in met.items() if k < made})
+        ReadBack, "_resolve", lambda self, made, met: resolve(self, made, {k: v for k, v in met.items() if k < made})
     )
 
 
 @sabotage
 def lower_ignored(patch: pytest.MonkeyPatch) -> None:
-    resolve = Committer._resolve
+    resolve = ReadBack._resolve
     patch.setattr(
-        Committer, "_resolve", lambda self, made, met: resolve(self, made, {k: v for k, v in met.items() if k > made})
+        ReadBack, "_resolve", lambda self, made, met: resolve(self, made, {k: v for k, v in met.items() if k > made})
     )
 
 
@@ -168,8 +170,8 @@ def child_not_read_back(patch: pytest.MonkeyPatch) -> None:
 
 @sabotage
 def only_the_newest_version_read_back(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("hbasemk.kernel.commit._versions_of", lambda _: 1)
-    patch.setattr("hbasemk.kernel.commit.ALL_VERSIONS", 1)
+    patch.setattr("hbasemk.kernel.readback._versions_of", lambda _: 1)
+    patch.setattr("hbasemk.kernel.readback.ALL_VERSIONS", 1)
 
 
 # --- deciding ------------------------------------------------------------------------------------------------

@@ -1,0 +1,161 @@
+"""Steps 7 to 9 of a commit: read back what it relied on, and settle with whoever is met there.
+
+Whatever is found outside the snapshot was not there when the commit was built. What is decided, decides; of two that are
+pending the lower id wins (I10), the higher is aborted by compare-and-set (I4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from hbasemk.kernel import paths, revision, schema
+from hbasemk.kernel.calls import again
+from hbasemk.kernel.changeset import ChangeSet
+from hbasemk.kernel.clock import IdClock
+from hbasemk.kernel.journal import Journal
+from hbasemk.kernel.outcome import Outcome, Outcomes
+from hbasemk.kernel.reads import Reads
+from hbasemk.kernel.runtime import Runtime
+from hbasemk.kernel.snapshot import Snapshot
+from hbasemk.store.abc import ALL_VERSIONS, Column, Get, Row, Store
+
+FEW_VERSIONS: Final = 4
+"""How many versions of a column are read back at first: our own, the snapshot's, and room for some others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """How a revision lost: to ``other``, over ``column`` of ``path``; ``pending``: the winner is not decided yet."""
+
+    path: str
+    column: Column
+    other: int
+    pending: bool
+
+
+def _versions_of(relied: Iterable[Column]) -> int:
+    return ALL_VERSIONS if schema.LAST_REVISION in relied else FEW_VERSIONS
+
+
+def _relied(plan: ChangeSet, low: int) -> list[Get]:
+    """What to read back of the columns that are relied on, from the low bound up."""
+    return [
+        Get(row.key, columns=list(row.relied), since=low, versions=_versions_of(row.relied))
+        for row in plan.rows
+        if row.relied
+    ]
+
+
+class ReadBack:
+    """Reads back for the commits of one instance."""
+
+    def __init__(self, store: Store, runtime: Runtime, clock: IdClock, journal: Journal, outcomes: Outcomes) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._clock = clock
+        self._journal = journal
+        self._outcomes = outcomes
+
+    def look(self, made: int, snapshot: Snapshot, plan: ChangeSet) -> Loss | None:
+        """Steps 7 to 9: None, or how the revision lost.
+
+        ``made`` is 0 for a transaction that only read and therefore aborts nobody.
+        """
+        low = self._journal.low_bound_for(snapshot)
+        met: dict[int, tuple[str, Column]] = {}
+        size = self._store.batch_rows
+        gets = _relied(plan, low)
+        for at in range(0, len(gets), size):
+            part: Sequence[Get] = gets[at : at + size]
+            while part:
+                rows = again(self._runtime, lambda part=part: self._store.read(schema.NODES, part))  # type: ignore[misc]
+                part = self._meet(made, snapshot, part, rows, met)
+        if plan.reads:
+            gets = plan.reads.gets(low)
+            for at in range(0, len(gets), size):
+                part = gets[at : at + size]
+                rows = again(self._runtime, lambda part=part: self._store.read(schema.NODES, part))  # type: ignore[misc]
+                self._meet_reads(made, snapshot, plan.reads, rows, met)
+        return self._resolve(made, met) if met else None
+
+    def judge(
+        self, made: int, snapshot: Snapshot, plan: ChangeSet
+    ) -> tuple[list[Get], Callable[[Sequence[Row]], bool]]:
+        """What to read back at once, and whether what was read then meets nothing (branches' cells are nothing to trunk)."""
+        low = self._journal.low_bound_for(snapshot)
+        relied = _relied(plan, low)
+        reads = plan.reads.gets(low) if plan.reads else []
+
+        def nothing_met(rows: Sequence[Row]) -> bool:
+            met: dict[int, tuple[str, Column]] = {}
+            deeper = self._meet(made, snapshot, relied, rows[: len(relied)], met)
+            if plan.reads:
+                self._meet_reads(made, snapshot, plan.reads, rows[len(relied) :], met)
+            return not deeper and all(revision.is_branch(version) for version in met)
+
+        return [*relied, *reads], nothing_met
+
+    def _meet_reads(
+        self, made: int, snapshot: Snapshot, reads: Reads, rows: Sequence[Row], met: dict[int, tuple[str, Column]]
+    ) -> None:
+        """What a serializable transaction read: any version outside the snapshot, but those that only say "touched"."""
+        for row in rows:
+            path = paths.path_of(row.key)
+            for cell in row.cells:
+                column = (cell.family, cell.qualifier)
+                version = cell.timestamp
+                if version == made or not reads.depends_on(path, column) or self._journal.sees(snapshot, version):
+                    continue
+                met.setdefault(version, (path, column))
+
+    def _meet(
+        self,
+        made: int,
+        snapshot: Snapshot,
+        gets: Sequence[Get],
+        rows: Sequence[Row],
+        met: dict[int, tuple[str, Column]],
+    ) -> list[Get]:
+        """Collect the versions outside the snapshot; returns what has to be read deeper.
+
+        A column that is relied on by whoever writes it needs no look below its newest version in the snapshot: that
+        one is committed, so whatever is lower, outside and not aborted has lost to it or will. Everybody writes
+        ``lastRevision`` without relying on it: there all versions count (``docs/decisions/0004-read-back.md``).
+        """
+        deeper: list[Get] = []
+        for get, row in zip(gets, rows, strict=True):
+            seen: dict[Column, int] = {}
+            for cell in row.cells:
+                version = cell.timestamp
+                column = (cell.family, cell.qualifier)
+                if version != made and self._journal.sees(snapshot, version):
+                    seen[column] = ALL_VERSIONS
+                    continue
+                count = seen.get(column, 0)
+                seen[column] = count + 1 if count < ALL_VERSIONS else count
+                if version != made and version not in met and (count < ALL_VERSIONS or column == schema.LAST_REVISION):
+                    met[version] = (paths.path_of(row.key), column)
+            more = [column for column, count in seen.items() if count == get.versions]
+            if more and get.versions < ALL_VERSIONS:
+                deeper.append(get._replace(columns=more, versions=ALL_VERSIONS))
+        return deeper
+
+    def _resolve(self, made: int, met: dict[int, tuple[str, Column]]) -> Loss | None:
+        trunk = sorted(version for version in met if not revision.is_branch(version))
+        head = self._journal.head
+        outcomes = self._outcomes.of_many([version for version in trunk if not self._journal.sees(head, version)])
+        for other in trunk:
+            path, column = met[other]
+            self._clock.observe(other)
+            outcome = outcomes.get(other, Outcome.COMMITTED)
+            if outcome is Outcome.ABSENT:
+                outcome = self._outcomes.bury_absent(other)
+            if outcome is Outcome.PENDING and self._outcomes.recover_if_over(other):
+                outcome = self._outcomes.of(other)
+            if outcome is Outcome.PENDING and made and other > made:
+                outcome = self._outcomes.abort_other(other)
+            if outcome is not Outcome.ABORTED:
+                return Loss(path, column, other, pending=outcome is Outcome.PENDING)
+        return None
