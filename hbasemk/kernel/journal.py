@@ -315,12 +315,11 @@ class Journal:
         for key, cells in scan_all(self._store, schema.JOURNAL, scan):
             made = int.from_bytes(key, "big")
             highest = max(highest, made)
-            if made in known:
+            for cell in cells:
+                server_ms = max(server_ms, cell.timestamp)
+            if made in known or revision.is_branch(made):
                 continue
             flags = {cell.qualifier: cell.value for cell in cells}
-            server_ms = max(server_ms, *(cell.timestamp for cell in cells))
-            if revision.is_branch(made):
-                continue
             if flags.get(schema.ABORT[1]) == schema.YES:
                 (swept if schema.SWEPT[1] in flags else unswept).add(made)
             elif flags.get(schema.COMMITTED[1]) == schema.YES:

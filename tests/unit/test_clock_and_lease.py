@@ -10,6 +10,7 @@ from hbasemk.kernel.lease import LeaseRecord, record_of
 from hbasemk.kernel.operations import AddNode, SetProperty
 from hbasemk.store.abc import Get
 from hbasemk.store.memory import MemoryStore
+from hbasemk.testing.wrapped import CountingStore
 from tests.support.runtime import START_MS, TestRuntime, World, open_instance
 
 
@@ -32,6 +33,23 @@ def test_ids_carry_time_and_machine(store: MemoryStore, world: World) -> None:
     made = add(instance, "/a")
     assert revision.machine_of(made) == 0xBEEF
     assert abs(revision.ms_of(made) + revision.DEFAULT_EPOCH_MS - START_MS) < 1000
+
+
+def test_what_a_lone_writer_made_is_soon_polled_no_more(store: MemoryStore, world: World) -> None:
+    instance = open_instance(store, world)
+    made = [add(instance, f"/{number}") for number in range(5)][-1]
+    for _ in range(2):
+        world.advance(10)
+        instance.poll()
+    assert instance.journal.low_bound > made
+    counted = CountingStore(store)
+    other = open_instance(counted, world)
+    for _ in range(2):
+        world.advance(10)
+        other.poll()
+    counted.traffic()
+    other.poll()
+    assert counted.traffic().rows_read == 0
 
 
 def test_more_than_128_ids_in_one_ms_go_on_in_the_next(store: MemoryStore, world: World) -> None:
