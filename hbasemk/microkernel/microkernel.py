@@ -51,10 +51,13 @@ class MicroKernel:
         return revision.to_text(head)
 
     def wait_for_commit(self, old_head: str | None, timeout_ms: int) -> str:
-        """Wait until the head is newer than ``old_head``, at most ``timeout_ms``; returns the head either way."""
+        """Wait until the head is newer than ``old_head``, at most ``timeout_ms``; returns the head either way.
+
+        Who knows no older head (None) gets the present one at once.
+        """
         instance = self.repository.instance
         old = self._snapshot(old_head)
-        if timeout_ms > 0:
+        if timeout_ms > 0 and old_head is not None:
             self.repository.wait(lambda: instance.head() != old, timeout_ms / 1000)
         return self.get_head_revision()
 
@@ -109,12 +112,12 @@ class MicroKernel:
     ) -> str | None:
         """The tree at ``path`` as JSON text, None when there is none.
 
-        Depth 0 has the properties and the names of the children as empty objects, each further level expands those.
-        ``max_child_nodes`` (-1: all) holds on every level, ``offset`` for the children of the top. ``path`` may also be a
-        ``:hash`` or ``:id`` that an earlier call has shown. Raises ValueError for a negative depth or offset, a limit
-        below -1, and an offset together with a filter of nodes.
+        Depth 0 has the properties and the names of the children as empty objects, each further level expands those;
+        depth -1 has no children at all. ``max_child_nodes`` (-1: all) holds on every level, ``offset`` for the children of
+        the top. ``path`` may also be a ``:hash`` or ``:id`` that an earlier call has shown. Raises ValueError for a
+        depth or limit below -1, a negative offset, and an offset together with a filter of nodes.
         """
-        if depth < 0 or offset < 0 or max_child_nodes < -1:
+        if depth < -1 or offset < 0 or max_child_nodes < -1:
             raise ValueError(f"depth {depth}, offset {offset} or max_child_nodes {max_child_nodes} is out of range")
         chosen = Filter(filter)
         if offset > 0 and chosen.nodes is not None:

@@ -41,6 +41,8 @@ def tree(
 
     One round trip a level for the nodes and one for their children's names, for up to 1000 nodes and 10,000 names each.
     """
+    if depth < 0:
+        offset = limit = 0
     shown = _show(reader, counts, snapshot, [top], offset, limit, chosen)[0]
     level = [shown]
     for _ in range(depth):

@@ -45,6 +45,8 @@ def test_get_nodes_shows_properties_counts_and_empty_children_at_the_depth(mk: C
     assert nodes(mk, "/r", depth=2)["a"]["b"] == {"d": 2, ":childNodeCount": 1, "c": {}}
     assert nodes(mk, "/r")["a"]["b"]["c"] == {":childNodeCount": 0}
     assert json.loads(mk.get_nodes("/r")) == one  # type: ignore[arg-type]
+    assert nodes(mk, "/r", depth=-1) == {"d": 0, ":childNodeCount": 1}
+    assert nodes(mk, "/r", depth=-1, offset=5, max_child_nodes=3) == {"d": 0, ":childNodeCount": 1}
 
 
 def test_numbers_keep_their_spelling_and_values_their_types(mk: Cluster) -> None:
@@ -146,7 +148,7 @@ def test_unknown_revisions_are_told(mk: Cluster, bad: str) -> None:
 
 
 def test_arguments_out_of_range_are_value_errors(mk: Cluster) -> None:
-    for arguments in ((-1, 0, -1), (0, -1, -1), (0, 0, -2)):
+    for arguments in ((-2, 0, -1), (0, -1, -1), (0, 0, -2)):
         with pytest.raises(ValueError, match="out of range"):
             mk.get_nodes("/test", None, *arguments)
     for path in ("/test/", "test", "//", ""):
@@ -337,6 +339,7 @@ def test_waiting_ends_when_the_head_has_moved(mk: Cluster) -> None:
     assert mk.wait_for_commit(old, 60_000) == new
     assert mk.wait_for_commit(new, 1) == new
     assert mk.wait_for_commit(new, 0) == new
+    assert mk.wait_for_commit(None, 600_000) == new
     branch = mk.branch()
     mk.commit("", '+"/private":{}', branch)
     assert mk.wait_for_commit(new, 1) == new
