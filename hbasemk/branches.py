@@ -12,7 +12,7 @@ from hbasemk.kernel import diff as kernel_diff
 from hbasemk.kernel import paths, rebase, revision, values
 from hbasemk.kernel.blobs import Blobs as KernelBlobs
 from hbasemk.kernel.values import BlobRef, Value
-from hbasemk.repository import Snapshot
+from hbasemk.repository import OTHERS_SNAPSHOT, Snapshot
 from hbasemk.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -38,8 +38,10 @@ class Change:
 def diff(before: Snapshot, after: Snapshot, path: str = paths.ROOT) -> Iterator[Change]:
     """The nodes at or below ``path`` that differ between two snapshots of one repository, parents before children.
 
-    Costs what changed between the two, not the tree.
+    Costs what changed between the two, not the tree. Raises ValueError for snapshots of two Repository objects.
     """
+    if before.instance is not after.instance:
+        raise ValueError(OTHERS_SNAPSHOT.format(before.revision))
     found = kernel_diff.diff(after.instance, before.prefix, after.prefix, paths.check_path(path))
     for one, old, new in found:
         yield Change(
@@ -107,7 +109,7 @@ class Branch:
         markers before merging.
         """
         instance = self._repository.instance
-        target = (self._repository.refresh() if base is None else base).prefix
+        target = (self._repository.refresh() if base is None else self._repository.own(base)).prefix
         self._at = rebase.rebase(instance.branches, instance.reader, self._at, target, self._message)
         state = instance.branches.find(self._at)
         nodes = instance.branches.net_effect(state)
@@ -116,6 +118,13 @@ class Branch:
     def reset(self, to: str) -> None:
         """Take the branch back to an earlier revision of its own."""
         self._at = self._repository.instance.branches.reset(self._at, revision.from_text(to))
+
+    def abandon(self) -> None:
+        """Give the branch up: it can no longer be committed to or merged, and is swept after the retention time.
+
+        Raises BranchError when it has ended already, or somebody else has committed to it since.
+        """
+        self._repository.instance.branches.abandon(self._at)
 
     def __enter__(self) -> Branch:
         return self

@@ -32,6 +32,10 @@ T = TypeVar("T")
 
 DEFAULT_POLL_INTERVAL: Final = 0.2
 DEFAULT_PATIENCE: Final = 60.0
+OTHERS_SNAPSHOT: Final = (
+    "the snapshot at {} belongs to another Repository object, or to this one before a fork: what it shows is told by that "
+    "one's order of revisions. Ask this repository for its own, with at(snapshot.revision)."
+)
 
 
 class Node(Mapping[str, Value]):
@@ -263,13 +267,14 @@ class Repository:
         """Changes on the head (or on ``base``) that are committed together when the ``with`` block ends.
 
         Whatever became visible after that snapshot and touches the same columns is a ConflictError; :meth:`run`
-        repeats instead. Polls first unless a poll has just been made. With ``isolation="serializable"`` it also is when it
+        repeats instead. ``base`` is a trunk snapshot of this Repository object; ValueError for another's, BranchError for a
+        branch's. Polls first unless a poll has just been made. With ``isolation="serializable"`` it also is when it
         touches what was read through the transaction, see :class:`Transaction`.
         """
         instance = self.instance
         if base is None and not instance.journal.fresh(self._poll_interval * 2):
             instance.poll()
-        return Transaction(instance, instance.head() if base is None else base.prefix, message, isolation)
+        return Transaction(instance, instance.head() if base is None else self.own(base).prefix, message, isolation)
 
     def run(
         self,
@@ -281,18 +286,21 @@ class Repository:
         """Call ``change`` with a transaction, commit it, and repeat both after a conflict.
 
         It may be called many times, so its effects should be those on the transaction only. Returns what its last
-        call returned. Raises ConflictError after ``patience`` seconds, and what ``change`` and the commit raise.
+        call returned; that call's transaction then has the ``revision``.
+        Raises ConflictError after ``patience`` seconds, and what ``change`` and the commit raise.
         """
         instance = self.instance
-        results: list[T] = []
+        attempts: list[tuple[Transaction, T]] = []
 
         def attempt(prefix: Prefix) -> Source:
             transaction = Transaction(instance, prefix, message, isolation)
-            results[:] = [change(transaction)]
+            attempts[:] = [(transaction, change(transaction))]
             return transaction.source()
 
-        self.commit_on_head(attempt, message, patience)
-        return results[0]
+        made = self.commit_on_head(attempt, message, patience)
+        last, result = attempts[0]
+        last.ended(made)
+        return result
 
     def branch(self, message: str = "", *, base: Snapshot | None = None, revision: str | None = None) -> Branch:
         """A new branch on the newest trunk snapshot (or on ``base``), or the one that stands at ``revision``.
@@ -303,30 +311,37 @@ class Repository:
 
         if revision is not None:
             return resume(self, revision)
-        snapshot = self.refresh() if base is None else base
+        snapshot = self.refresh() if base is None else self.own(base)
         return Branch(self, self.instance.branches.begin(snapshot.prefix, message), message)
 
     def watch(self, path: str = paths.ROOT, timeout: float | None = None) -> Iterator[LogEntry]:
         """What anyone commits to the subtree of ``path`` from now on, in the order in which this instance sees it.
 
-        Goes on until the repository is closed, or nothing has come for ``timeout`` seconds.
+        Goes on until the repository is closed, or nothing of the kind has come for ``timeout`` seconds.
         """
         instance = self.instance
-        seen = instance.head()
-        paths.check_path(path)
+        return self._watch(instance, instance.head(), paths.check_path(path), timeout)
 
-        def moved_on() -> bool:
-            return instance.head() != seen
-
-        while not self._closed:
-            arrived = self.wait(moved_on, 3600.0 if timeout is None else timeout)
-            if not arrived and timeout is not None:
-                return
-            made = instance.journal.since(seen)
-            seen = instance.head()
-            for entry in history.entries(instance, made):
-                if path == paths.ROOT or entry.touches(path):
-                    yield entry
+    def _watch(self, instance: Instance, seen: Prefix, path: str, timeout: float | None) -> Iterator[LogEntry]:
+        until = None if timeout is None else time.monotonic() + timeout
+        try:
+            while not self._closed:
+                head = instance.head()
+                if head == seen:
+                    left = 3600.0 if until is None else until - time.monotonic()
+                    if not self.wait(lambda known=seen: instance.head() != known, left) and until is not None:  # type: ignore[misc]
+                        return
+                    continue
+                # Others may join the journal just now: they are for the next turn.
+                made = [one for one in instance.journal.since(seen) if instance.journal.sees(head, one)]
+                seen = head
+                for entry in history.entries(instance, made):
+                    if path == paths.ROOT or entry.touches(path):
+                        yield entry
+                        until = None if timeout is None else time.monotonic() + timeout
+        except ClosedError:
+            if not self._closed:
+                raise
 
     @property
     def blobs(self) -> RepositoryBlobs:
@@ -339,7 +354,13 @@ class Repository:
         """The nodes that differ between two snapshots (``after`` None: the head); see :func:`hbasemk.diff`."""
         from hbasemk.branches import diff
 
-        return diff(before, self.head if after is None else after, path)
+        return diff(self.own(before), self.head if after is None else self.own(after), path)
+
+    def own(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot, if it is one of this Repository object; raises ValueError."""
+        if snapshot.instance is not self.instance:
+            raise ValueError(OTHERS_SNAPSHOT.format(snapshot.revision))
+        return snapshot
 
     def sweep_branches(self, retention: float) -> list[str]:
         """Give up branches that nobody has touched for ``retention`` seconds, and free what ended ones left.
@@ -376,6 +397,9 @@ class Repository:
                 self._arrived.release()
                 try:
                     self.instance.poll()
+                except ClosedError:
+                    if not self._closed:
+                        raise
                 finally:
                     self._arrived.acquire()
         return True

@@ -139,6 +139,10 @@ class Transaction:
         return names
 
     def __getitem__(self, key: tuple[str, str]) -> Value:
+        if not isinstance(key, tuple) or len(key) != 2:
+            raise TypeError(
+                f"a transaction is asked for [path, name], not for [{key!r}]; properties(path) gives a whole node"
+            )
         path, name = key
         found = self.properties(path)
         if name not in found:
@@ -181,6 +185,10 @@ class Transaction:
 
     def _build(self) -> ChangeSet:
         return changeset.build(self._stage())
+
+    def ended(self, made: int) -> None:
+        """Told by who commits it otherwise than by :meth:`commit`: the revision that it was committed as."""
+        self._revision = made
 
     def commit(self) -> str:
         """Commit now; what the ``with`` block does at its end. Returns the revision in text form.

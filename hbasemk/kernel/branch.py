@@ -258,6 +258,15 @@ class Branches:
             self.require_head(on)
         return ancestor
 
+    def abandon(self, on: int) -> None:
+        """End a branch without merging it: nothing is committed to it any more, and a later sweep deletes what it left.
+
+        Raises BranchError when ``on`` is not its newest revision, or it has ended.
+        """
+        state = self.require_head(on)
+        if not self._move_head(state.root, schema.revision_key(on), _ABANDONED):
+            self.require_head(on)
+
     # --- merge -------------------------------------------------------------------------------------------
 
     def merge(self, on: int, message: str) -> int:

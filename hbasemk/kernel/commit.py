@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias, Union
 
 from hbasemk.errors import (
+    BranchError,
     CommitUnknownError,
     ConflictError,
     InvalidChangeError,
@@ -129,8 +130,15 @@ class Committer:
         Returns the new revision, or the snapshot's when nothing changes. Raises ConflictError when anything that
         became visible after the snapshot, or is being committed now, touched what the change set writes or relies
         on; CommitUnknownError when the store went away while it decided; ClockSkewError, LeaseLostError,
-        RevisionOverflowError, LimitError and StoreError, after which nothing of the commit remains visible.
+        RevisionOverflowError, LimitError and StoreError, after which nothing of the commit remains visible; BranchError
+        for a branch's snapshot, on which trunk cannot build.
         """
+        if revision.is_branch(snapshot.revision):
+            text = revision.to_text(snapshot.revision)
+            raise BranchError(
+                f"revision {text} is a branch's, and trunk cannot build on it; commit on the branch (Branch.run), or merge it",
+                revision=text,
+            )
         lost = self._attempt(snapshot, source, message)
         if isinstance(lost, int):
             return lost
