@@ -153,7 +153,12 @@ class StoreError(HbasemkError):
 
 
 class StoreNotAppliedError(StoreError):
-    """The call had no effect and can safely be made again."""
+    """The call had no effect and can safely be made again.
+
+    ``waited``: the store has tried for as long as its caller allowed, so making the call again is the caller's to decide.
+    """
+
+    waited: bool = False
 
 
 class StoreUnknownError(StoreError):

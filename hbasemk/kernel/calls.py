@@ -1,7 +1,8 @@
 """Store calls that may be made again: what to do after a failed or a lost reply.
 
 Only calls that do no harm twice go through here. A call that was *not applied* is made again, and so is one whose
-outcome is *unknown*, because every caller's call is idempotent; anything else is raised as it is.
+outcome is *unknown*, because every caller's call is idempotent; anything else is raised as it is, and so is the error
+of a store that has itself waited for as long as it was told to (``StoreNotAppliedError.waited``).
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def again(
                 unknown = error
                 if in_doubt is not None:
                     in_doubt()
-            if not left:
+            if not left or (isinstance(error, StoreNotAppliedError) and error.waited):
                 if unknown is not None and unknown is not error:
                     raise unknown from error
                 raise

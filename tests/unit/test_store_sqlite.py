@@ -212,6 +212,19 @@ class TestPermissions:
         assert said.startswith("StoreUnusableError")
         assert "content.db" in said
 
+    def test_a_reader_needs_the_folder_to_be_writable_and_not_the_file(self, open_folder: Path) -> None:
+        path = open_folder / "content.db"
+        store = SqliteStore(str(path))
+        store.create_tables(TABLES)
+        store.close()
+        path.chmod(0o666)
+        open_folder.chmod(0o555)
+        script = WITHOUT_RIGHTS + 'attempt(lambda: store.read("one", [Get(b"r")]))'
+        assert run(script, path).startswith("StoreUnusableError")
+        path.chmod(0o444)
+        open_folder.chmod(0o777)
+        assert run(script, path).startswith("[Row(")
+
     def test_a_folder_that_may_not_be_written_is_unusable(self, open_folder: Path) -> None:
         open_folder.chmod(0o555)
         path = open_folder / "content.db"

@@ -29,10 +29,11 @@ def is_missing_table(error: sqlite3.Error) -> bool:
 
 
 def busy(path: str, seconds: float) -> StoreError:
-    """The error for a file that stayed locked."""
+    """The error for a file that stayed locked for the whole ``busy_timeout``."""
     return StoreNotAppliedError(
         f"another process or thread has kept {path} locked for {seconds:g} s; nothing was written. Try again, or look "
-        "for a process that is stopped in the middle of a call."
+        "for a process that is stopped in the middle of a call.",
+        waited=True,
     )
 
 

@@ -1,0 +1,60 @@
+"""What happens to a repository while another program keeps its SQLite file locked."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hbasemk import Repository, StoreNotAppliedError
+from hbasemk.kernel import schema
+from hbasemk.store.sqlite import SqliteStore
+from hbasemk.testing.wrapped import Call, CountingStore, FaultyStore
+from tests.support.repositories import problems
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    made = tmp_path / "content.db"
+    Repository(SqliteStore(str(made)), poll_interval=0).close()
+    return made
+
+
+@pytest.fixture
+def other(path: Path) -> Iterator[sqlite3.Connection]:
+    """Somebody else's connection to the file; at the end of the test the repository is checked."""
+    sql = sqlite3.connect(path, isolation_level=None)
+    yield sql
+    sql.close()
+    with Repository(SqliteStore(str(path)), poll_interval=0) as fresh:
+        assert problems(fresh) == []
+
+
+def test_a_first_commit_waits_once_and_not_four_times(path: Path, other: sqlite3.Connection) -> None:
+    store = CountingStore(SqliteStore(str(path), busy_timeout=0.05))
+    with Repository(store, poll_interval=0) as repo:
+        other.execute("BEGIN IMMEDIATE")
+        store.take()
+        with pytest.raises(StoreNotAppliedError, match=r"locked for 0\.05 s"):
+            repo.run(lambda tx: tx.add("/a"))
+        assert store.take()["write", schema.CLUSTER] == 1
+        other.execute("ROLLBACK")
+        repo.run(lambda tx: tx.add("/a"))
+        assert "/a" in repo.head
+
+
+def test_a_call_that_was_refused_otherwise_is_made_again(path: Path, other: sqlite3.Connection) -> None:
+    store = FaultyStore(SqliteStore(str(path)))
+    refused: list[Call] = []
+
+    def refuse(call: Call) -> None:
+        if call.method == "write" and len(refused) < 3:
+            refused.append(call)
+            raise StoreNotAppliedError("the store is away for a moment")
+
+    with Repository(store, poll_interval=0) as repo:
+        store.before = refuse
+        repo.run(lambda tx: tx.add("/a"))
+        assert len(refused) == 3
