@@ -90,11 +90,15 @@ def write(run: Run, out: TextIO) -> None:
 
 
 def read(files: Iterable[Path]) -> list[Run]:
-    """The runs in files of JSON lines; raises InvalidValueError for a line that is none of ours."""
+    """The runs in files of JSON lines; raises InvalidValueError for what is none of ours, and OSError."""
     names = {one.name for one in fields(Result)}
     runs: dict[str, Run] = {}
     for file in files:
-        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            text = file.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise InvalidValueError(f"{file} holds no results of a benchmark: it is no text ({error})") from error
+        for number, line in enumerate(text.splitlines(), 1):
             try:
                 found = json.loads(line)
                 if found["kind"] == "run":

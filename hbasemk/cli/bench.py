@@ -109,9 +109,14 @@ def _show(session: Session, runs: list[Run], table: bool, markdown: Path | None,
         for run in runs:
             results.write(run, sys.stdout)
     elif table:
-        from rich.console import Console
+        from rich.console import Console as RichConsole
 
         from hbasemk.bench.report import tables
+
+        class Console(RichConsole):
+            def on_broken_pipe(self) -> None:
+                # rich would end the process with 1 here, inside the handler of the error.
+                raise
 
         # Nobody can widen a file or a pipe afterwards.
         console = Console()

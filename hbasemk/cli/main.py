@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn, TextIO
 
 import click
 
+import hbasemk
 from hbasemk.cli import output
 from hbasemk.cli.output import Session
 from hbasemk.errors import (
@@ -28,7 +31,25 @@ DONE, NO, USAGE, CONFLICT, UNREACHABLE = range(5)
 INTERRUPTED = 130
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _PipeBroke(Exception):
+    """A BrokenPipeError on its way past click, which would end with 1 for it whoever's pipe it was."""
+
+
+class _Group(click.Group):
+    def make_context(self, *arguments: Any, **options: Any) -> click.Context:
+        try:
+            return super().make_context(*arguments, **options)
+        except BrokenPipeError as error:
+            raise _PipeBroke from error
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except BrokenPipeError as error:
+            raise _PipeBroke from error
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--url", envvar="HBASEMK_URL", metavar="URL", help="The repository; also from HBASEMK_URL.")
 @click.option(
     "--output",
@@ -39,7 +60,7 @@ INTERRUPTED = 130
     help="For people or programs.",
 )
 @click.option("--debug", is_flag=True, envvar="HBASEMK_DEBUG", help="Show where an error comes from.")
-@click.version_option(package_name="hbasemk")
+@click.version_option(version=hbasemk.__version__)
 @click.pass_obj
 def cli(session: Session, url: str | None, form: str, debug: bool) -> None:
     """One versioned content tree that many processes commit to.
@@ -65,32 +86,74 @@ def code_of(error: HbasemkError) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line (``arguments``: those of the process) and exit."""
+    """Run the command line (``arguments``: those of the process) and exit.
+
+    Who reads our output and has had enough, as ``head`` has, ends it with 0, unless something went wrong before.
+    """
     session = Session()
-    output.prepare_streams()
+    code = DONE
+    try:
+        try:
+            output.prepare_streams()
+            code = _run(session, arguments)
+        except (KeyboardInterrupt, click.exceptions.Abort):
+            code = INTERRUPTED
+            _say("hbasemk: interrupted")
+        for stream in _streams():
+            stream.flush()
+    except (_PipeBroke, BrokenPipeError) as error:
+        gone = [stream for stream in _streams() if _has_no_reader(stream)]
+        for stream in gone:
+            # What is still buffered has to go somewhere when the process ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        if not gone:
+            code = _told(session, error.__cause__ or error)
+    sys.exit(code)
+
+
+def _run(session: Session, arguments: Sequence[str] | None) -> int:
     try:
         code = cli.main(arguments, prog_name="hbasemk", standalone_mode=False, obj=session)
-        sys.exit(code if isinstance(code, int) else DONE)
     except HbasemkError as error:
-        if session.debug:
-            traceback.print_exc()
-        click.echo(f"hbasemk: {error}", err=True)
-        sys.exit(code_of(error))
-    except click.exceptions.Abort:
-        click.echo("hbasemk: interrupted", err=True)
-        sys.exit(INTERRUPTED)
+        _told(session, error)
+        return code_of(error)
     except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
+        with contextlib.suppress(BrokenPipeError):
+            error.show()
+        return error.exit_code
     except BrokenPipeError:
-        # Whoever reads our output has had enough, as `head` has.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(DONE)
+        raise
     except OSError as error:
-        if session.debug:
-            traceback.print_exc()
-        click.echo(f"hbasemk: {error}", err=True)
-        sys.exit(NO)
+        return _told(session, error)
+    return code if isinstance(code, int) else DONE
+
+
+def _told(session: Session, error: BaseException) -> int:
+    if session.debug:
+        _say("".join(traceback.format_exception(type(error), error, error.__traceback__)).rstrip())
+    _say(f"hbasemk: {error}")
+    return NO
+
+
+def _say(text: str) -> None:
+    # An error counts even when nobody hears of it.
+    with contextlib.suppress(BrokenPipeError):
+        click.echo(text, err=True)
+
+
+def _streams() -> list[TextIO]:
+    return [stream for stream in (sys.stdout, sys.stderr) if stream is not None and not stream.closed]
+
+
+def _has_no_reader(stream: TextIO) -> bool:
+    """Whether nobody reads the pipe that a stream is; a pipe that broke may also be another one."""
+    try:
+        number = stream.fileno()
+    except OSError:
+        return False
+    poll = select.poll()
+    poll.register(number, 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
 def _register() -> None:

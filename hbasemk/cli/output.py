@@ -26,9 +26,13 @@ class Session:
 
     @property
     def url(self) -> str:
-        """The repository's URL; raises a usage error when there is none."""
+        """The repository's URL; raises a usage error when there is none, or it is one in memory."""
         if not self._url:
             raise click.UsageError("no repository: give --url, or set HBASEMK_URL")
+        if self._url.lstrip().partition(":")[0].lower() == "memory":
+            raise click.UsageError(
+                f"{self._url!r} is gone when the command ends, and no other process sees it; use a sqlite:/// or hbase:// URL"
+            )
         return self._url
 
     def choose(self, url: str | None, form: str | None, debug: bool) -> None:

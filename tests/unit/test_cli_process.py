@@ -1,0 +1,188 @@
+"""The command line as a process: pipes that nobody reads any more, interruptions, and files that are not what they should be."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+import hbasemk
+from hbasemk import connect
+from hbasemk.cli.main import main
+
+DONE, NO, USAGE = range(3)
+INTERRUPTED = 130
+NODES = 3000
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A repository whose tree, log and blob do not fit a pipe's buffer."""
+    made = f"sqlite:///{tmp_path_factory.mktemp('process') / 'content.db'}"
+    with connect(made, poll_interval=0) as repository:
+        with repository.transaction("x" * 30_000) as tx:
+            for number in range(NODES):
+                tx.add(f"/node-with-a-long-name-{number:08}", {"text": "x" * 30})
+        for number in range(3):
+            repository.run(lambda tx: tx.set("/", "n", number), "y" * 30_000)  # noqa: B023
+    return made
+
+
+def process(arguments: Sequence[str], **options: object) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-m", "hbasemk", *arguments], **options)  # type: ignore[call-overload,no-any-return]
+
+
+# --- pipes ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("ls",),
+        ("ls", "-r", "--output", "json"),
+        ("log", "-n", "100"),
+        ("nodes",),
+        ("export", "/", "-f", "json"),
+        ("export", "/node-with-a-long-name-00000001", "-f", "json"),
+        ("cat", "/"),
+        ("status",),
+        ("check",),
+        ("branch",),
+        ("--help",),
+        ("ls", "--help"),
+        ("--version",),
+    ],
+    ids=" ".join,
+)
+def test_a_reader_that_has_had_enough_ends_every_command_with_0_and_no_word(
+    url: str, arguments: tuple[str, ...]
+) -> None:
+    theirs, ours = os.pipe()
+    os.close(theirs)
+    with process(["--url", url, *arguments], stdout=ours, stderr=subprocess.PIPE) as running:
+        os.close(ours)
+        _, told = running.communicate()
+
+    assert (running.returncode, told) == (DONE, b"")
+
+
+def test_a_reader_that_leaves_in_the_middle_ends_a_command_with_0(url: str) -> None:
+    script = f"set -o pipefail; {sys.executable} -m hbasemk --url {url} log -n 100 | head -c 10"
+    ran = subprocess.run(["bash", "-c", script], capture_output=True, check=False)
+
+    assert (ran.returncode, len(ran.stdout), ran.stderr) == (DONE, 10, b"")
+
+
+def test_a_blob_may_be_read_in_part(url: str, tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(bytes(3_000_000))
+    with process(["--url", url, "blob", "put", str(tmp_path / "large")], stdout=subprocess.PIPE) as running:
+        blob = running.communicate()[0].decode().strip()
+    with process(["--url", url, "blob", "get", blob], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.read(10)
+        running.stdout.close()
+        assert running.stderr.read() == b""
+
+    assert running.returncode == DONE
+
+
+@pytest.mark.parametrize(("arguments", "code"), [(("ls", "/nowhere"), NO), (("fly",), USAGE)])
+def test_an_error_that_nobody_reads_is_still_an_error(url: str, arguments: tuple[str, ...], code: int) -> None:
+    theirs, ours = os.pipe()
+    os.close(theirs)
+    with process(["--url", url, *arguments], stdout=ours, stderr=ours) as running:
+        os.close(ours)
+
+    assert running.returncode == code
+
+
+def test_a_pipe_that_broke_and_is_not_the_output_is_an_error(
+    url: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise BrokenPipeError(32, "Broken pipe", "somewhere")
+
+    monkeypatch.setattr(hbasemk.Repository, "refresh", broken)
+    with pytest.raises(SystemExit) as ended:
+        main(["--url", url, "ls"])
+
+    assert ended.value.code == NO
+    assert "somewhere" in capfd.readouterr().err
+
+
+def test_the_tables_of_a_benchmark_may_be_read_in_part(tmp_path: Path) -> None:
+    pytest.importorskip("rich")
+    line = (
+        '{"kind": "run", "run": "r", "store": "sqlite", "environment": {"left_out": []}}\n'
+        '{"kind": "result", "run": "r", "store": "sqlite", "scenario": "s", "operation": "o", "system": "hbasemk", '
+        '"name": "hbasemk", "role": "own", "unit": "s", "samples": 1, "median": 1.0, "p25": 1.0, "p75": 1.0, "low": 1.0}\n'
+    )
+    (tmp_path / "found").write_text(line)
+    theirs, ours = os.pipe()
+    os.close(theirs)
+    with process(["bench", "--from", str(tmp_path / "found")], stdout=ours, stderr=subprocess.PIPE) as running:
+        os.close(ours)
+        _, told = running.communicate()
+
+    assert (running.returncode, told) == (DONE, b"")
+
+
+# --- errors that were tracebacks --------------------------------------------------------------------------
+
+
+def test_results_of_a_benchmark_that_are_no_text_are_told(tmp_path: Path) -> None:
+    (tmp_path / "binary").write_bytes(b"\xff\x00\xfe")
+    with process(
+        ["bench", "--from", str(tmp_path / "binary")], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as running:
+        shown, told = running.communicate()
+
+    assert (running.returncode, shown, told.count(b"\n")) == (USAGE, b"", 1)
+    assert b"binary" in told
+
+
+def test_the_version_is_told_without_an_installation() -> None:
+    code = (
+        "import importlib.metadata as m, sys\n"
+        "def missing(name):\n    raise m.PackageNotFoundError(name)\n"
+        "m.version = m.distribution = missing\n"
+        "from hbasemk.cli.main import main\n"
+        "main(['--version'])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+
+    assert (ran.returncode, ran.stderr) == (DONE, b"")
+    assert hbasemk.__version__ in ran.stdout.decode()
+
+
+def test_an_interruption_while_modules_are_imported_is_one_line() -> None:
+    code = (
+        "import runpy, sys\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'click':\n            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "runpy.run_module('hbasemk', run_name='__main__')"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+
+    assert (ran.returncode, ran.stdout, ran.stderr) == (INTERRUPTED, b"", b"hbasemk: interrupted\n")
+
+
+def test_an_interruption_before_the_command_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("hbasemk.cli.output.prepare_streams", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        main(["ls"])
+
+    assert ended.value.code == INTERRUPTED
+    assert capfd.readouterr().err == "hbasemk: interrupted\n"
