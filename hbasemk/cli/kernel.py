@@ -9,7 +9,7 @@ from typing import IO
 
 import click
 
-from hbasemk.cli.output import Session, moment
+from hbasemk.cli.output import Session, moment, printable
 
 
 @click.command("commit", context_settings={"ignore_unknown_options": True})
@@ -37,7 +37,9 @@ def commit(session: Session, jsop: str | None, root: str, revision: str | None, 
 @click.option(
     "--at", "revision", metavar="REVISION", help="This revision, of trunk or a branch, instead of the newest."
 )
-@click.option("-d", "--depth", type=click.IntRange(min=0), default=1, show_default=True)
+@click.option(
+    "-d", "--depth", type=click.IntRange(min=-1), default=1, show_default=True, help="So many levels; -1: no children."
+)
 @click.option("--offset", type=click.IntRange(min=0), default=0, help="Leave out so many children of PATH.")
 @click.option(
     "-n", "--limit", type=click.IntRange(min=-1), default=-1, help="So many children of each node; -1 for all."
@@ -96,6 +98,9 @@ def branch(
     """Begin a private branch on the trunk revision BASE, or on the newest, and print its revision.
 
     Commit to it with `hbasemk commit --on REVISION`, each time on the revision that the last commit printed.
+
+    Where trunk and a branch that is moved (--rebase) changed the same, trunk's is taken and a node :conflict holds the
+    branch's; the paths of these go to standard error. Remove them, on the branch, before you merge it.
     """
     from hbasemk.microkernel import MicroKernel
 
@@ -108,7 +113,11 @@ def branch(
             session.rows(([root] for root in repository.sweep_branches(sweep)), ["branch"])
             return
         if rebased is not None:
-            made = kernel.rebase(rebased, base)
+            moved = repository.branch(revision=rebased)
+            markers = moved.rebase(None if base is None else repository.at(base))
+            made = moved.revision
+            for marker in markers:
+                click.echo(f"hbasemk: conflict: {printable(marker)}", err=True)
         elif reset is not None:
             made = kernel.reset(*reset)
         else:
@@ -121,11 +130,30 @@ def branch(
 @click.option("-m", "--message", default="", help="Told in the log.")
 @click.pass_obj
 def merge(session: Session, revision: str, message: str) -> None:
-    """Merge the branch that stands at REVISION into trunk, as a whole or not at all."""
+    """Merge the branch that stands at REVISION into trunk, as a whole or not at all.
+
+    What trunk has changed meanwhile and the branch as well is a conflict (exit code 3): `hbasemk branch --rebase REVISION`
+    brings both sides' changes together.
+    """
+    from hbasemk.errors import ConflictError
     from hbasemk.microkernel import MicroKernel
 
     with session.open() as repository:
-        session.rows([[MicroKernel(repository).merge(revision, message)]], ["revision"])
+        try:
+            merged = MicroKernel(repository).merge(revision, message)
+        except ConflictError as error:
+            # Doing it again, as the error says, would end the same way.
+            other = f"revision {error.other}" if error.other != error.revision else "another revision"
+            raise ConflictError(
+                f"the branch at {revision} cannot be merged: {other} changed {error.column} of "
+                f"{printable(error.path)}, which the branch changed or relied on. Both are as they were. Run `hbasemk branch "
+                f"--rebase {revision}`, remove the conflict markers that it tells, and merge the branch's newest revision.",
+                path=error.path,
+                column=error.column,
+                revision=error.revision,
+                other=error.other,
+            ) from error
+        session.rows([[merged]], ["revision"])
 
 
 @click.group("blob")

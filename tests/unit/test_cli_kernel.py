@@ -16,6 +16,9 @@ class Tool:
     def __init__(self, url: str) -> None:
         self.url = url
 
+    told = ""
+    """What went to standard error last."""
+
     def __call__(self, *arguments: str, stdin: bytes = b"", code: int = 0) -> str:
         done = subprocess.run(
             [sys.executable, "-m", "hbasemk", "--url", self.url, *arguments],
@@ -26,6 +29,7 @@ class Tool:
         assert done.returncode == code, done.stderr.decode()
         if code > 1:
             assert done.stderr.decode().startswith(("hbasemk: ", "Usage: "))
+        self.told = done.stderr.decode()
         return done.stdout.decode().strip()
 
 
@@ -42,6 +46,8 @@ def test_commit_nodes_diff_and_log(tool: Tool) -> None:
     assert json.loads(tool("nodes", "/a")) == {"title": 1.1, ":childNodeCount": 0}
     assert '"title":1.10' in tool("nodes", "/a")
     assert json.loads(tool("nodes", "/", "--at", first, "-d", "2"))["a"]["b"] == {":childNodeCount": 0}
+    assert json.loads(tool("nodes", "/", "-d", "-1")) == {":childNodeCount": 1}
+    tool("nodes", "/", "-d", "-2", code=2)
     assert tool("nodes", "/none", code=1) == ""
     assert tool("diff", first, code=1).splitlines() == ['-"/a/b"', '^"/a/title":1.10']
     assert tool("diff", second, second) == ""
@@ -59,7 +65,11 @@ def test_branch_commit_rebase_reset_merge(tool: Tool) -> None:
     assert tool("branch", "--reset", two, one) == one
     tool("commit", '^"/a/n":3')
     tool("merge", one, code=3)
+    assert f"hbasemk branch --rebase {one}" in tool.told
+    assert "property 'n' of /a," in tool.told
+    assert "Repository.run" not in tool.told
     rebased = tool("branch", "--rebase", one)
+    assert tool.told == "hbasemk: conflict: /a/:conflict\n"
     assert json.loads(tool("nodes", "/a/:conflict", "--at", rebased))["changeChangedProperty"]["n"] == 2
     clean = tool("commit", "--on", rebased, '-"/a/:conflict" ^"/a/n":4')
     merged = tool("merge", clean, "-m", "done")
@@ -68,6 +78,18 @@ def test_branch_commit_rebase_reset_merge(tool: Tool) -> None:
     assert tool("branch", "--sweep", "3600") == ""
     assert len(tool("branch", "--sweep", "0").splitlines()) == 2
     tool("branch", "--sweep", "1", "--rebase", clean, code=2)
+
+
+def test_a_rebase_without_conflicts_tells_the_revision_only(tool: Tool) -> None:
+    base = tool("commit", '+"/a":{"n":1} +"/b":{}')
+    made = tool("commit", "--on", tool("branch", base), '^"/a/n":2')
+    trunk = tool("commit", '^"/b/n":3')
+    later = tool("commit", '^"/b/n":4')
+    rebased = tool("branch", "--rebase", made, trunk)
+    assert tool.told == ""
+    assert json.loads(tool("nodes", "/", "--at", rebased, "-d", "1"))["b"]["n"] == 3
+    tool("branch", trunk, "--rebase", later, code=1)
+    assert json.loads(tool("nodes", "/", "--at", tool("merge", rebased)))["a"]["n"] == 2
 
 
 def test_blobs(tool: Tool, tmp_path: Path) -> None:
