@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -81,7 +81,41 @@ TYPES: dict[str, Callable[[str], Any]] = {
 }
 
 
-@click.command("set", context_settings={"ignore_unknown_options": True})  # negative numbers are values
+class _SetCommand(click.Command):
+    """Takes negative numbers as arguments, and nothing else that looks like an option and is none."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        literal = self._behind_separator(args)
+        rest = super().parse_args(context, args)
+        given = [context.params[name] for name in ("path", "name", "value") if context.params.get(name) is not None]
+        for text in given[: len(given) - literal]:
+            if text[:1] == "-" and text != "-" and not _is_number(text):
+                raise click.UsageError(
+                    f"no such option: {text}; to give a name or value that begins with -, put -- before the arguments",
+                    context,
+                )
+        return rest
+
+    def _behind_separator(self, args: Sequence[str]) -> int:
+        """How many arguments follow a ``--``, behind which nothing is an option."""
+        taking = {name for one in self.params if isinstance(one, click.Option) and not one.is_flag for name in one.opts}
+        at = 0
+        while at < len(args):
+            if args[at] == "--":
+                return len(args) - at - 1
+            at += 2 if args[at] in taking else 1
+        return 0
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+@click.command("set", cls=_SetCommand, context_settings={"ignore_unknown_options": True})
 @click.argument("path")
 @click.argument("name")
 @click.argument("value", required=False)
@@ -93,7 +127,10 @@ TYPES: dict[str, Callable[[str], Any]] = {
 def set_(
     session: Session, path: str, name: str, value: str | None, kind: str, unset: bool, create: bool, message: str
 ) -> None:
-    """Set the property NAME of the node at PATH to VALUE; with --type json, a list is possible."""
+    """Set the property NAME of the node at PATH to VALUE; with --type json, a list is possible.
+
+    A NAME or VALUE that begins with - and is no number goes behind --, as in: hbasemk set -t string -- /a title --x
+    """
     if unset == (value is not None):
         raise click.UsageError("give either a VALUE or --unset")
     converted: Any = None

@@ -103,6 +103,13 @@ def test_without_a_repository_usage_is_told(run: Run, monkeypatch: pytest.Monkey
         ("set", "/a", "count"),
         ("set", "/a", "count", "1", "--unset"),
         ("set", "/a", "count", "many", "--type", "integer"),
+        ("set", "/a", "count", "--unst"),
+        ("set", "/a", "--unst", "1"),
+        ("set", "--creat", "/a", "count", "1"),
+        ("set", "/a", "count", "-x"),
+        ("set", "/a", "count", "-1x"),
+        ("set", "/a", "--unst", "--", "1"),
+        ("set", "-m", "--", "/a", "count", "--unst"),
         ("set", "/a", "yes", "maybe", "--type", "boolean"),
         ("set", "/a", "count", "{", "--type", "json"),
         ("set", "/a", "count", "null", "--type", "json"),
@@ -363,6 +370,33 @@ def test_set_keeps_the_type_asked_for(run: Run, tree: None, url: str, value: str
         found = repository.head["/c"]["new"]
     assert found == wanted
     assert type(found) is type(wanted)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name", "wanted"),
+    [
+        (("--", "/c", "new", "--unset"), "new", "--unset"),
+        (("/c", "new", "--", "-x"), "new", "-x"),
+        (("-m", "--", "--", "/c", "--new", "-"), "--new", "-"),
+        (("--message", "-7", "/c", "-1", "-1e3"), "-1", "-1e3"),
+        (("/c", "new", "-"), "new", "-"),
+    ],
+)
+def test_set_takes_what_begins_with_a_hyphen_behind_a_separator(
+    run: Run, tree: None, url: str, arguments: tuple[str, ...], name: str, wanted: str
+) -> None:
+    assert run("set", *arguments).code == DONE
+
+    with connect(url) as repository:
+        assert dict(repository.head["/c"]) == {name: wanted}
+
+
+def test_set_tells_which_option_it_does_not_have_and_what_to_do(run: Run, tree: None) -> None:
+    ran = run("set", "/a", "title", "--unst")
+
+    assert "--unst;" in ran.err
+    assert "put -- before" in ran.err
+    assert "goes behind --" in run("set", "--help").out
 
 
 def test_set_can_remove_a_property_and_make_a_node(run: Run, tree: None, url: str) -> None:
