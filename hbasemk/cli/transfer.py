@@ -30,7 +30,11 @@ SHOWN = 20
     "-x", "--exclude", multiple=True, metavar="GLOB", help="Names or relative paths to leave out; may be repeated."
 )
 @click.option(
-    "--text-limit", type=click.IntRange(0), default=65536, show_default=True, help="Keep texts of up to so many bytes."
+    "--text-limit",
+    type=click.IntRange(0),
+    default=65536,
+    show_default=True,
+    help="Keep texts of up to so many bytes.",
 )
 @click.option(
     "--patience", type=float, default=120, show_default=True, help="Seconds to wait for a store that is away."
@@ -49,6 +53,9 @@ def import_(
     verify: bool,
 ) -> int:
     """Bring DIRECTORY in: a node for each directory and file, committed by several processes at once.
+
+    The content is kept of files that are UTF-8 text of at most --text-limit bytes. Of all others only name, size, SHA-256,
+    mode and time are kept; the summary tells their number, and an export cannot write them. `hbasemk blob put` keeps any content.
 
     Run again, it goes on where it was interrupted, takes over what changed since, and removes what is gone. At the end
     a fresh instance compares the tree with the directory; the exit code is 1 if anything differs or could not be read.
@@ -119,6 +126,7 @@ def import_(
         "nodes added": result.added,
         "nodes changed": result.changed,
         "nodes removed": result.removed,
+        "contents not kept": result.bare,
         "skipped": len(result.skipped),
         "processes": workers,
         "commits": result.committed,

@@ -131,6 +131,11 @@ def properties(top: str, entry: Entry, text_limit: int) -> dict[str, PropertyVal
     return kept
 
 
+def keeps_content(kept: Mapping[str, PropertyValue]) -> bool:
+    """Whether the node of an entry says all of what the entry holds; a file that is no text, or too large, does not."""
+    return kept.get("kind") != FILE or "text" in kept
+
+
 def _text(data: bytes) -> str | None:
     if b"\0" in data:
         return None

@@ -31,12 +31,16 @@ RESTARTS: Final = 3
 
 @dataclass(slots=True)
 class Result:
-    """What an import did. ``seconds`` is without the verification; ``retries`` are commits and batches done again."""
+    """What an import did. ``seconds`` is without the verification; ``retries`` are commits and batches done again.
+
+    ``bare`` are the files, old and new, whose content is not kept.
+    """
 
     entries: int = 0
     added: int = 0
     changed: int = 0
     removed: int = 0
+    bare: int = 0
     committed: int = 0
     conflicts: int = 0
     retries: int = 0
@@ -239,6 +243,7 @@ class Import:
         result.added += answer.added
         result.changed += answer.changed
         result.removed += answer.removed
+        result.bare += answer.bare
         result.skipped += answer.skipped
         result.notes += answer.notes
         if self._tell is not None:

@@ -54,13 +54,17 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a worker did for one batch of ``handled`` entries or paths, with its instance's counts so far."""
+    """What a worker did for one batch of ``handled`` entries or paths, with its instance's counts so far.
+
+    ``bare`` is how many of the batch's files are kept without their content.
+    """
 
     number: int
     handled: int
     added: int
     changed: int
     removed: int
+    bare: int
     skipped: Sequence[Skipped]
     committed: int
     conflicts: int
@@ -145,6 +149,7 @@ class Worker:
             added,
             changed,
             removed,
+            sum(not entries.keeps_content(properties) for _, properties in kept.values()),
             skipped,
             counted.committed,
             counted.conflicts,

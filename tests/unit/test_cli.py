@@ -433,6 +433,7 @@ def test_import_tells_what_it_did_and_export_writes_it_back(run: Run, tmp_path: 
     told = ran.json
     assert told["imported_to"] == "/docs"
     assert (told["entries"], told["nodes_added"], told["differences"], told["processes"]) == (count, count, 0, 2)
+    assert told["contents_not_kept"] == 0
     assert told["commits"] >= count / 3
     assert told["retries"] >= told["conflicts"] >= 0
     assert f"{count} nodes" in told["compared"]
@@ -455,6 +456,20 @@ def test_import_and_export_end_with_1_if_anything_is_left_out(run: Run, tmp_path
 
     assert ran.code == NO
     assert "/docs/binary" in ran.err
+
+
+def test_import_tells_each_time_of_how_many_files_it_does_not_keep_the_content(run: Run, tmp_path: Path) -> None:
+    top = write_files(tmp_path / "docs", {**SMALL, "more/latin": b"caf\xe9", "more/long.txt": b"x" * 101})
+    (top / "link").symlink_to("binary")
+    import_ = ("import", str(top), "--workers", "2", "--batch", "2", "--text-limit", "100", "--output", "json")
+
+    assert run(*import_).json["contents_not_kept"] == 3
+    (top / "more/long.txt").write_bytes(b"short")
+    again = run(*import_).json
+
+    assert (again["contents_not_kept"], again["nodes_changed"], again["differences"]) == (2, 1, 0)
+    assert "contents not kept" in run(*import_[:-2]).out
+    assert "SHA-256" in run("import", "--help").out
 
 
 def test_differences_are_listed_and_end_with_1(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
