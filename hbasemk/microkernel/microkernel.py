@@ -13,6 +13,7 @@ from hbasemk.kernel.node import NodeState
 from hbasemk.kernel.snapshot import Snapshot
 from hbasemk.microkernel import changes, journal, reading
 from hbasemk.microkernel.filters import Filter
+from hbasemk.microkernel.gone import without_gone
 from hbasemk.microkernel.telling import tell
 from hbasemk.repository import Repository
 
@@ -161,8 +162,9 @@ class MicroKernel:
         """Apply a change text to the tree at a revision and commit it; returns the new revision.
 
         Relative paths in it start at ``path``. What happened on trunk since the revision is merged where it does not
-        conflict, else ConflictError; a node that was there and is gone by now may be removed. On a branch revision, the
-        commit goes to that branch. A text without effect returns the unchanged head.
+        conflict, else ConflictError; a node or property that was there and is gone by now may be removed, unless another
+        operation of the text has to do with it. On a branch revision, the commit goes to that branch. A text without
+        effect returns the unchanged head.
         """
         told = jsop.parse(jsop_diff, path)
         instance = self.repository.instance
@@ -184,21 +186,12 @@ class MicroKernel:
                 made = instance.commit_on(base, lambda build=build: build(base), message)  # type: ignore[misc]
             except ConflictError:
                 instance.poll()
-                left = self._without_gone(base, told)
+                left = without_gone(instance.reader, base, instance.head(), told)
                 if len(left) == len(told):
                     raise
                 told = left
                 continue
             return instance.head().revision if made == base.revision else made
-
-    def _without_gone(self, base: Snapshot, told: Sequence[jsop.Operation]) -> list[jsop.Operation]:
-        """The operations less the removals of nodes that were there at the base and are gone by now."""
-        reader = self.repository.instance.reader
-        removed = [operation.path for operation in told if isinstance(operation, jsop.Remove)]
-        before = reader.nodes(base, removed)
-        now = reader.nodes(self.repository.instance.head(), removed)
-        gone = {path for path in removed if before[path] is not None and now[path] is None}
-        return [one for one in told if not (isinstance(one, jsop.Remove) and one.path in gone)]
 
     # --- branches ----------------------------------------------------------------------------------------
 

@@ -101,6 +101,20 @@ def apply(base: Tree, told: list[jsop.Operation]) -> Tree:
     return tree
 
 
+def leans(operation: jsop.Operation, path: str) -> bool:
+    """Whether an operation has to do with the subtree that a removal of ``path`` takes."""
+
+    def inside(one: str, other: str) -> bool:
+        return (one.rstrip("/") + "/").startswith(other.rstrip("/") + "/")
+
+    if isinstance(operation, jsop.Remove):
+        return False
+    if isinstance(operation, jsop.SetProperty):
+        return inside(operation.path.rstrip("/") + "/" + operation.name, path)
+    both = [operation.source, operation.target] if isinstance(operation, jsop.Move | jsop.Copy) else [operation.path]
+    return any(inside(one, path) or inside(path, one) for one in both)
+
+
 @dataclass
 class Effect:
     """What makes one tree another: nodes as they became (None: gone), and the columns written and relied on."""
@@ -184,7 +198,10 @@ class Model:
             gone = [
                 one
                 for one in told
-                if isinstance(one, jsop.Remove) and one.path in self.trees[base] and one.path not in self.trees[-1]
+                if isinstance(one, jsop.Remove)
+                and one.path in self.trees[base]
+                and one.path not in self.trees[-1]
+                and not any(leans(other, one.path) for other in told)
             ]
             if not gone:
                 raise Conflict
