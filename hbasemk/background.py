@@ -1,4 +1,4 @@
-"""The one thread of an opened repository: it polls, renews the lease and ends loose ends.
+"""The one thread of an opened repository, which polls, renews the lease and ends loose ends; and the end of it.
 
 Errors do not end it: it tries again, more slowly, and says so once; the calls that users make raise them.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 from typing import Final
 
 from hbasemk.errors import ClosedError, HbasemkError
@@ -18,6 +19,34 @@ SHARE_OF_TIME: Final = 5
 """Polling pauses at least this many times as long as the last poll took."""
 
 _log = logging.getLogger("hbasemk")
+
+
+def within(seconds: float, call: Callable[[], object]) -> None:
+    """Make a call, and leave it to itself when it has not ended in time; what it raises until then is raised."""
+    raised: list[BaseException] = []
+    left = threading.Event()
+
+    def work() -> None:
+        try:
+            call()
+        except BaseException as error:
+            if left.is_set():
+                _log.debug("what was left to itself ended: %s", error)
+            raised.append(error)
+
+    thread = threading.Thread(target=work, name="hbasemk-close", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:
+        # The interpreter is about to end and starts no more threads.
+        call()
+        return
+    thread.join(seconds)
+    if thread.is_alive():
+        left.set()
+        return
+    if raised:
+        raise raised[0]
 
 
 class Background:

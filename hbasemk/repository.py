@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from hbasemk.background import Background
+from hbasemk import options
+from hbasemk.background import Background, within
 from hbasemk.errors import ClosedError, PropertyNotFoundError
 from hbasemk.kernel import history, paths, revision
 from hbasemk.kernel.cache import DEFAULT_ENTRIES
@@ -32,6 +33,8 @@ T = TypeVar("T")
 
 DEFAULT_POLL_INTERVAL: Final = 0.2
 DEFAULT_PATIENCE: Final = 60.0
+CLOSING: Final = 3.0
+"""Seconds that closing gives a store to end what was left and take the lease back."""
 OTHERS_SNAPSHOT: Final = (
     "the snapshot at {} belongs to another Repository object, or to this one before a fork: what it shows is told by that "
     "one's order of revisions. Ask this repository for its own, with at(snapshot.revision)."
@@ -198,9 +201,9 @@ class Repository:
     ) -> None:
         self.store = store
         self._owns_store = owns_store
-        self._poll_interval = poll_interval
-        self._patience = patience
-        self._cache_entries = cache_entries
+        self._poll_interval = options.seconds("poll_interval", poll_interval)
+        self._patience = options.seconds("patience", patience, endless=True)
+        self._cache_entries = options.count("cache_entries", cache_entries)
         self._closed = False
         self._lock = threading.Lock()
         self._begin(create, settings)
@@ -416,20 +419,27 @@ class Repository:
     # --- the end -----------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End background work and free everything; idempotent. Later calls raise ClosedError."""
+        """End background work and free everything; idempotent. Later calls raise ClosedError.
+
+        Waits a few seconds at most for a store that does not answer; then its lease runs out by itself.
+        """
         with self._lock:
             if self._closed:
                 return
             self._closed = True
         with self._arrived:
             self._arrived.notify_all()
-        if self._pid == os.getpid():
-            if self._background is not None:
-                self._background.stop()
-            self._kernel.close()
-            self._runtime.close()
-        if self._owns_store:
-            self.store.close()
+        try:
+            if self._pid == os.getpid():
+                if self._background is not None:
+                    self._background.stop()
+                try:
+                    within(CLOSING, self._kernel.close)
+                finally:
+                    self._runtime.close()
+        finally:
+            if self._owns_store:
+                self.store.close()
 
     def __enter__(self) -> Repository:
         return self

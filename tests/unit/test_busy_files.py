@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,3 +59,14 @@ def test_a_call_that_was_refused_otherwise_is_made_again(path: Path, other: sqli
         store.before = refuse
         repo.run(lambda tx: tx.add("/a"))
         assert len(refused) == 3
+
+
+def test_closing_does_not_wait_for_a_file_that_stays_locked(path: Path, other: sqlite3.Connection) -> None:
+    repo = Repository(SqliteStore(str(path), busy_timeout=3600), poll_interval=0)
+    repo.run(lambda tx: tx.add("/a"))
+    other.execute("BEGIN IMMEDIATE")
+    closing = threading.Thread(target=repo.close, daemon=True)
+    closing.start()
+    closing.join(60)
+    assert not closing.is_alive()
+    other.execute("ROLLBACK")

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from hbasemk import options
 from hbasemk.errors import InvalidValueError, LimitError
 from hbasemk.store.abc import MAX_TIMESTAMP, Column, Delete, Get, Limits, Put, Row, Scan, Store, Table
 from hbasemk.store.hbase import gateway, messages
@@ -36,7 +37,7 @@ class HBaseStore(Store):
     they are opened when needed, so making a store talks to nobody. ``clock`` is a monotonic clock in seconds.
 
     ``durable=False`` changes nothing here: two tables may live on two servers whose logs know no common order.
-    Raises InvalidValueError for a prefix that HBase does not allow.
+    Raises InvalidValueError for a prefix that HBase does not allow, and for a timeout that is none.
     """
 
     limits = LIMITS
@@ -52,8 +53,8 @@ class HBaseStore(Store):
         pool_size: int = DEFAULT_POOL,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        if timeout <= 0 or connect_timeout <= 0:
-            raise InvalidValueError(f"a timeout must be more than 0 seconds, not {min(timeout, connect_timeout)}")
+        options.seconds("timeout", timeout, above_zero=True)
+        options.seconds("connect_timeout", connect_timeout, above_zero=True)
         if pool_size < 1:
             raise InvalidValueError(f"a store needs at least 1 connection, not {pool_size}")
         self._names = TableNames(prefix)

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
+from hbasemk import options
 from hbasemk.errors import FormatError, StoreUnusableError
 from hbasemk.store.abc import MAX_TIMESTAMP, Column, Decision, Delete, Get, Put, Row, Scan, Store, Table
 from hbasemk.store.sqlite import cells, trouble
@@ -36,6 +37,7 @@ class SqliteStore(Store):
     ``durable`` False leaves every commit to the operating system's own time of writing: a crash of the process loses
     nothing, a crash of the machine the last seconds, but in order. ``busy_timeout`` is how many seconds a call waits
     for others that write, before StoreNotAppliedError; ``clock`` gives the server's time in ms since 1970.
+    Raises InvalidValueError for a ``busy_timeout`` that is no time.
 
     Safe after a fork: handles are closed before it and opened anew on both sides. A file on a network file system
     cannot be shared by several machines.
@@ -49,7 +51,7 @@ class SqliteStore(Store):
         busy_timeout: float = DEFAULT_BUSY_TIMEOUT,
         clock: Callable[[], int] = system_ms,
     ) -> None:
-        self._connections = Connections(path, busy_timeout)
+        self._connections = Connections(path, options.seconds("busy_timeout", busy_timeout))
         self._durable = durable
         self._clock = clock
         self._known: dict[str, Families] = {}

@@ -1,0 +1,34 @@
+"""Checks of the numbers that callers give as options, made before anything is opened.
+
+What is out of range would otherwise be found much later, and in a background thread.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hbasemk.errors import InvalidValueError
+
+LONGEST: Final = 1_000_000.0
+"""Seconds that anything may be told to wait; clocks, locks and sockets of all systems can count so far."""
+
+
+def seconds(name: str, value: float, *, above_zero: bool = False, endless: bool = False) -> float:
+    """The value, if it is a number of seconds from 0 (or above it) to :data:`LONGEST`; ``endless`` allows infinity.
+
+    Raises InvalidValueError naming the option.
+    """
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        enough = value > 0 if above_zero else value >= 0
+        if enough and (endless or value <= LONGEST):
+            return value
+    least = "more than 0" if above_zero else "at least 0"
+    most = "" if endless else f" and at most {LONGEST:,.0f}"
+    raise InvalidValueError(f"{name} is a number of seconds, {least}{most}; {value!r} is none")
+
+
+def count(name: str, value: int) -> int:
+    """The value, if it is a whole number that is not negative. Raises InvalidValueError naming the option."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    raise InvalidValueError(f"{name} is a whole number, at least 0; {value!r} is none")
