@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hbasemk.errors import BranchError, CommitUnknownError, StoreError, UnknownRevisionError
-from hbasemk.kernel import changes, changeset, paths, revision, schema
+from hbasemk.kernel import changes, changeset, effect, paths, revision, schema
 from hbasemk.kernel.batches import journal_rows, write_nodes
 from hbasemk.kernel.calls import again
 from hbasemk.kernel.changes import RowChange
@@ -184,6 +184,7 @@ class Branches:
         self._outcomes.settle()
         state = self.require_head(on)
         plan = build(state.snapshot)
+        changeset.require_vacant(self._reader, state.snapshot, plan)
         self._store.check_puts(plan.puts(0))
         if not plan.changes:
             return on
@@ -284,7 +285,7 @@ class Branches:
                 revision=revision.to_text(on),
                 path=marker,
             )
-        if not nodes:
+        if effect.none(nodes):
             return self._journal.head.revision
         made = self._committer.on_base(state.trunk, lambda: changeset.of_nodes(nodes), message)
         # It is merged, whatever becomes of this: a store that goes away just now must not make it look refused.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from hbasemk import jsop
 from hbasemk.errors import InvalidChangeError, InvalidPathError, NodeNotFoundError
-from hbasemk.kernel import changeset, operations, paths, revision
+from hbasemk.kernel import changeset, effect, operations, paths, revision
 from hbasemk.kernel.changeset import ChangeSet
 from hbasemk.kernel.reader import Reader
 from hbasemk.kernel.snapshot import Snapshot
@@ -18,12 +18,12 @@ RESERVED = frozenset({CHILD_NODE_COUNT, HASH, ID})
 
 
 def builder(reader: Reader, told: Sequence[jsop.Operation]) -> Callable[[Snapshot], ChangeSet]:
-    """A function that turns the operations into a change set on the snapshot it is given."""
+    """A function that turns the operations into a change set on the snapshot it is given; one without effect is empty."""
 
     def build(snapshot: Snapshot) -> ChangeSet:
         staging = Staging(reader, snapshot)
         apply(staging, told)
-        return changeset.build(staging)
+        return effect.only(changeset.build(staging))
 
     return build
 

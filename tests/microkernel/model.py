@@ -155,6 +155,11 @@ def effect(before: Tree, after: Tree) -> Effect:
     return found
 
 
+def same(one: Tree, other: Tree) -> bool:
+    """Whether two trees differ in nothing but the lives of their nodes."""
+    return {path: kept for path, (_, kept) in one.items()} == {path: kept for path, (_, kept) in other.items()}
+
+
 def put_on(tree: Tree, change: Effect) -> Tree:
     """A tree with an effect that does not conflict with what happened to it."""
     result = dict(tree)
@@ -190,11 +195,12 @@ class Model:
     def plan(self, told: list[jsop.Operation], base: int) -> tuple[list[jsop.Operation], Effect] | None:
         """The effect of a commit on a base, None if it has none; raises Refused and Conflict."""
         while True:
-            change = effect(self.trees[base], apply(self.trees[base], told))
+            after = apply(self.trees[base], told)
+            change = effect(self.trees[base], after)
             if not change.writes:
                 return None
             if not self.conflicts(change, base):
-                return told, change
+                return None if same(self.trees[base], after) else (told, change)
             gone = [
                 one
                 for one in told

@@ -168,7 +168,7 @@ class Walk:
                 self.kernel.commit("", jsop.write(told), line.ids[-1])
             return
         made = self.kernel.commit("", jsop.write(told), line.ids[-1])
-        if simple.effect(line.trees[-1], tree).writes:
+        if not simple.same(line.trees[-1], tree):
             line.trees.append(tree)
             line.ids.append(made)
         assert made == line.ids[-1]
@@ -178,17 +178,16 @@ class Walk:
             return
         line = self.chance.choice(self.lines)
         change = simple.effect(self.model.trees[line.base], line.trees[-1])
+        if simple.same(self.model.trees[line.base], line.trees[-1]):
+            assert self.kernel.merge(line.ids[-1]) == self.model.ids[-1]
+            return
         if self.model.conflicts(change, line.base):
             with pytest.raises(ConflictError):
                 self.kernel.merge(line.ids[-1])
             self.counts["conflict"] = self.counts.get("conflict", 0) + 1
             return
-        made = self.kernel.merge(line.ids[-1])
-        if change.writes:
-            self.model.add(made, change)
-            self.lines.remove(line)
-        else:
-            assert made == self.model.ids[-1]
+        self.model.add(self.kernel.merge(line.ids[-1]), change)
+        self.lines.remove(line)
 
     def rebase(self) -> None:
         if not self.lines:
