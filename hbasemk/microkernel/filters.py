@@ -14,19 +14,20 @@ ID: Final = ":id"
 
 
 class Globs:
-    """A list of globs: ``*`` is the only wildcard, a leading ``-`` excludes, ``\\`` takes away what follows its meaning."""
+    """A list of globs: a name passes that one of them includes and none excludes.
+
+    ``*`` is the only wildcard, a leading ``-`` excludes, ``\\`` before ``*`` or a leading ``-`` takes away its meaning.
+    """
 
     def __init__(self, globs: tuple[str, ...]) -> None:
-        included = [glob for glob in globs if not glob.startswith("-")]
-        excluded = [glob[1:] for glob in globs if glob.startswith("-")]
-        self._included = [_pattern(glob) for glob in included or ["*"]]
-        self._excluded = [_pattern(glob) for glob in excluded]
-        self._named = {_plain(glob) for glob in included}
+        self._included = [_pieces(glob) for glob in globs if not glob.startswith("-")]
+        self._excluded = [_pieces(glob[1:]) for glob in globs if glob.startswith("-")]
+        self._named = {pieces[0] for pieces in self._included if len(pieces) == 1}
 
     def takes(self, name: str) -> bool:
         """Whether a name passes."""
-        return any(one.fullmatch(name) for one in self._included) and not any(
-            one.fullmatch(name) for one in self._excluded
+        return any(_matches(one, name) for one in self._included) and not any(
+            _matches(one, name) for one in self._excluded
         )
 
     def names(self, name: str) -> bool:
@@ -65,19 +66,32 @@ class Filter:
         return self.nodes is None or self.nodes.takes(name)
 
 
-def _pattern(glob: str) -> re.Pattern[str]:
-    parts: list[str] = []
-    at = 0
-    while at < len(glob):
-        letter = glob[at]
-        if letter == "\\" and at + 1 < len(glob):
-            at += 1
-            parts.append(re.escape(glob[at]))
+def _pieces(glob: str) -> list[str]:
+    """The texts between a glob's wildcards; a single one for a glob without."""
+    if glob.startswith("\\-"):
+        glob = glob[1:]
+    pieces = [""]
+    for part in re.split(r"(\\?\*)", glob):
+        if part == "*":
+            pieces.append("")
         else:
-            parts.append(".*" if letter == "*" else re.escape(letter))
-        at += 1
-    return re.compile("".join(parts), re.DOTALL)
+            pieces[-1] += "*" if part == "\\*" else part
+    return pieces
 
 
-def _plain(glob: str) -> str:
-    return re.sub(r"\\(.)", r"\1", glob, flags=re.DOTALL)
+def _matches(pieces: list[str], name: str) -> bool:
+    """Whether a name is the pieces in their order with anything in between; never looks back."""
+    first, *middle = pieces
+    if not middle:
+        return name == first
+    last = middle.pop()
+    end = len(name) - len(last)
+    at = len(first)
+    if at > end or not name.startswith(first) or not name.endswith(last):
+        return False
+    for piece in middle:
+        found = name.find(piece, at, end)
+        if found < 0:
+            return False
+        at = found + len(piece)
+    return True

@@ -1,0 +1,89 @@
+"""Filters of ``get_nodes``: what their lists mean, and what a glob matches."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from typing import Any
+
+import pytest
+
+from hbasemk.microkernel.filters import Filter, Globs
+from tests.microkernel.conftest import Cluster
+
+
+@pytest.mark.parametrize(
+    ("chosen", "properties", "children"),
+    [
+        ("", {"a", "b", ":childNodeCount"}, {"x", "y"}),
+        ("{}", {"a", "b", ":childNodeCount"}, {"x", "y"}),
+        ('{"nodes":[]}', {"a", "b", ":childNodeCount"}, set()),
+        ('{"nodes":["-x"]}', {"a", "b", ":childNodeCount"}, set()),
+        ('{"nodes":["*","-x"]}', {"a", "b", ":childNodeCount"}, {"y"}),
+        ('{"properties":[]}', set(), {"x", "y"}),
+        ('{"properties":["-a"]}', set(), {"x", "y"}),
+        ('{"properties":["*","-a"]}', {"b", ":childNodeCount"}, {"x", "y"}),
+        ('{"properties":[":childNodeCount"],"nodes":["x","z"]}', {":childNodeCount"}, {"x"}),
+    ],
+)
+def test_only_what_is_included_and_not_excluded_is_shown(
+    mk: Cluster, chosen: str, properties: set[str], children: set[str]
+) -> None:
+    mk.commit("", '+"/f":{"a":1,"b":2,"x":{},"y":{}}')
+    found: dict[str, Any] = json.loads(mk.get_nodes("/f", None, 0, 0, -1, chosen))  # type: ignore[arg-type]
+    assert {name for name, value in found.items() if not isinstance(value, dict)} == properties
+    assert {name for name, value in found.items() if isinstance(value, dict)} == children
+    assert found.get(":childNodeCount", 2) == 2
+
+
+@pytest.mark.parametrize(
+    ("glob", "takes", "leaves"),
+    [
+        ("a*c", ["ac", "abc", "a*c", "acc", "a\nc"], ["a", "c", "ab", "bac"]),
+        ("aa*aa", ["aaaa", "aaaaa"], ["aaa", "aa"]),
+        ("*b*", ["b", "abc", "bb"], ["", "a"]),
+        (r"a\*c", ["a*c"], ["abc", r"a\*c", "ac"]),
+        (r"\-a", ["-a"], ["a", r"\-a"]),
+        (r"a\b", [r"a\b"], ["ab", "b"]),
+        (r"a\-b", [r"a\-b"], ["a-b"]),
+        ("\\", ["\\"], [""]),
+        (r"\d", [r"\d"], ["d", "1"]),
+        ("a.c", ["a.c"], ["abc"]),
+    ],
+)
+def test_globs(glob: str, takes: list[str], leaves: list[str]) -> None:
+    made = Globs((glob,))
+    assert [name for name in takes if not made.takes(name)] == []
+    assert [name for name in leaves if made.takes(name)] == []
+    excluded = Globs(("*", "-" + glob))
+    assert [name for name in takes if excluded.takes(name)] == []
+
+
+def test_a_backslash_reaches_properties_whose_name_has_one(mk: Cluster) -> None:
+    mk.commit("", r'+"/f":{"a\\b":1,"ab":2}')
+    chosen = json.dumps({"properties": [r"a\b"]})
+    assert json.loads(mk.get_nodes("/f", None, 0, 0, -1, chosen)) == {r"a\b": 1}  # type: ignore[arg-type]
+
+
+def test_many_wildcards_match_in_few_steps_what_a_regular_expression_says() -> None:
+    letters = ["a", "b", "*"]
+    for size in range(5):
+        for glob in ("".join(one) for one in itertools.product(letters, repeat=size)):
+            pattern = re.compile(glob.replace("*", ".*"))
+            made = Globs((glob,))
+            for length in range(5):
+                for name in ("".join(one) for one in itertools.product("ab", repeat=length)):
+                    assert made.takes(name) == bool(pattern.fullmatch(name)), (glob, name)
+
+
+def test_a_glob_that_makes_regular_expressions_backtrack_is_answered() -> None:
+    # With backtracking this would take longer than anyone lives.
+    assert not Globs(("*a*" * 40 + "*b",)).takes("a" * 2000)
+
+
+def test_named_are_only_globs_without_wildcard() -> None:
+    assert Globs((":hash",)).names(":hash")
+    assert not Globs(("*", ":h*")).names(":hash")
+    assert not Globs((":hash", "-:h*")).names(":hash")
+    assert Filter(None).takes_node("any")
