@@ -35,7 +35,7 @@ from hbasemk.kernel.readback import Loss, ReadBack
 from hbasemk.kernel.reader import Reader
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.snapshot import Snapshot
-from hbasemk.kernel.staging import Staging
+from hbasemk.kernel.staging import Staging, both
 from hbasemk.kernel.staging import needed as staging_needs
 from hbasemk.store.abc import Decision, Get, NewCell, Put, Store
 
@@ -220,6 +220,8 @@ class Committer:
                 self._outcomes.leave(made, plan.changes)
                 raise
             if ended is not Outcome.COMMITTED:
+                if not loss.other:
+                    raise both(loss.path, schema.name_of(loss.column))
                 self.statistics.conflicts += 1
                 return made, loss
             # It was committed at one moment, the reply was lost, and what was met then had been built on it.

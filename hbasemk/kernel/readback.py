@@ -7,8 +7,8 @@ pending the lower id wins (I10), the higher is aborted by compare-and-set (I4).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from hbasemk.kernel import paths, revision, schema
 from hbasemk.kernel.calls import again
@@ -35,17 +35,39 @@ class Loss:
     pending: bool
 
 
+class _Look(NamedTuple):
+    """What to read of a row, which of its columns must have no child, in a life since when, and which columns count."""
+
+    get: Get
+    vacant: frozenset[Column] = frozenset()
+    born: int = 0
+    only: frozenset[Column] | None = None
+
+
+@dataclass(slots=True)
+class _Met:
+    """The versions met outside the snapshot, with the first place of each; and a name that is a child in it."""
+
+    versions: dict[int, tuple[str, Column]] = field(default_factory=dict)
+    taken: tuple[str, Column] | None = None
+
+
 def _versions_of(relied: Iterable[Column]) -> int:
     return ALL_VERSIONS if schema.LAST_REVISION in relied else FEW_VERSIONS
 
 
-def _relied(plan: ChangeSet, low: int) -> list[Get]:
-    """What to read back of the columns that are relied on, from the low bound up."""
-    return [
-        Get(row.key, columns=list(row.relied), since=low, versions=_versions_of(row.relied))
-        for row in plan.rows
-        if row.relied
-    ]
+def _relied(plan: ChangeSet, low: int) -> list[_Look]:
+    """What to read back of the columns that are relied on: from the low bound up, but where an older child matters."""
+    looks: list[_Look] = []
+    for row in plan.rows:
+        if row.relied:
+            since = 0 if row.vacant else low
+            get = Get(row.key, columns=list(row.relied), since=since, versions=_versions_of(row.relied))
+            looks.append(_Look(get, row.vacant, row.born))
+        if row.unnamed:
+            get = Get(row.key, families=(schema.DATA,), since=low, versions=FEW_VERSIONS)
+            looks.append(_Look(get, only=row.unnamed))
+    return looks
 
 
 class ReadBack:
@@ -61,45 +83,50 @@ class ReadBack:
     def look(self, made: int, snapshot: Snapshot, plan: ChangeSet) -> Loss | None:
         """Steps 7 to 9: None, or how the revision lost.
 
-        ``made`` is 0 for a transaction that only read and therefore aborts nobody.
+        ``made`` is 0 for a transaction that only read and therefore aborts nobody. A loss to nobody, ``other`` 0, says that
+        a property would have the name of a child.
         """
         low = self._journal.low_bound_for(snapshot)
-        met: dict[int, tuple[str, Column]] = {}
+        met = _Met()
         size = self._store.batch_rows
-        gets = _relied(plan, low)
-        for at in range(0, len(gets), size):
-            part: Sequence[Get] = gets[at : at + size]
+        looks = _relied(plan, low)
+        for at in range(0, len(looks), size):
+            part: Sequence[_Look] = looks[at : at + size]
             while part:
-                rows = again(self._runtime, lambda part=part: self._store.read(schema.NODES, part))  # type: ignore[misc]
-                part = self._meet(made, snapshot, part, rows, met)
+                rows = self._read([look.get for look in part])
+                part = self._meet(made, snapshot, low, part, rows, met)
         if plan.reads:
             gets = plan.reads.gets(low)
             for at in range(0, len(gets), size):
-                part = gets[at : at + size]
-                rows = again(self._runtime, lambda part=part: self._store.read(schema.NODES, part))  # type: ignore[misc]
-                self._meet_reads(made, snapshot, plan.reads, rows, met)
-        return self._resolve(made, met) if met else None
+                self._meet_reads(made, snapshot, plan.reads, self._read(gets[at : at + size]), met)
+        loss = self._resolve(made, met.versions) if met.versions else None
+        if loss is None and met.taken is not None:
+            return Loss(*met.taken, other=0, pending=False)
+        return loss
+
+    def _read(self, gets: Sequence[Get]) -> Sequence[Row]:
+        return again(self._runtime, lambda: self._store.read(schema.NODES, gets))
 
     def judge(
         self, made: int, snapshot: Snapshot, plan: ChangeSet
     ) -> tuple[list[Get], Callable[[Sequence[Row]], bool]]:
         """What to read back at once, and whether what was read then meets nothing (branches' cells are nothing to trunk)."""
         low = self._journal.low_bound_for(snapshot)
-        relied = _relied(plan, low)
-        reads = plan.reads.gets(low) if plan.reads else []
+        looks = _relied(plan, low)
+        gets = [look.get for look in looks]
+        if plan.reads:
+            gets += plan.reads.gets(low)
 
         def nothing_met(rows: Sequence[Row]) -> bool:
-            met: dict[int, tuple[str, Column]] = {}
-            deeper = self._meet(made, snapshot, relied, rows[: len(relied)], met)
+            met = _Met()
+            deeper = self._meet(made, snapshot, low, looks, rows[: len(looks)], met)
             if plan.reads:
-                self._meet_reads(made, snapshot, plan.reads, rows[len(relied) :], met)
-            return not deeper and all(revision.is_branch(version) for version in met)
+                self._meet_reads(made, snapshot, plan.reads, rows[len(looks) :], met)
+            return not deeper and met.taken is None and all(revision.is_branch(version) for version in met.versions)
 
-        return [*relied, *reads], nothing_met
+        return gets, nothing_met
 
-    def _meet_reads(
-        self, made: int, snapshot: Snapshot, reads: Reads, rows: Sequence[Row], met: dict[int, tuple[str, Column]]
-    ) -> None:
+    def _meet_reads(self, made: int, snapshot: Snapshot, reads: Reads, rows: Sequence[Row], met: _Met) -> None:
         """What a serializable transaction read: any version outside the snapshot, but those that only say "touched"."""
         for row in rows:
             path = paths.path_of(row.key)
@@ -108,38 +135,40 @@ class ReadBack:
                 version = cell.timestamp
                 if version == made or not reads.depends_on(path, column) or self._journal.sees(snapshot, version):
                     continue
-                met.setdefault(version, (path, column))
+                met.versions.setdefault(version, (path, column))
 
     def _meet(
-        self,
-        made: int,
-        snapshot: Snapshot,
-        gets: Sequence[Get],
-        rows: Sequence[Row],
-        met: dict[int, tuple[str, Column]],
-    ) -> list[Get]:
+        self, made: int, snapshot: Snapshot, low: int, looks: Sequence[_Look], rows: Sequence[Row], met: _Met
+    ) -> list[_Look]:
         """Collect the versions outside the snapshot; returns what has to be read deeper.
 
         A column that is relied on by whoever writes it needs no look below its newest version in the snapshot: that
         one is committed, so whatever is lower, outside and not aborted has lost to it or will. Everybody writes
         ``lastRevision`` without relying on it: there all versions count (``docs/decisions/0004-read-back.md``).
         """
-        deeper: list[Get] = []
-        for get, row in zip(gets, rows, strict=True):
+        deeper: list[_Look] = []
+        for look, row in zip(looks, rows, strict=True):
             seen: dict[Column, int] = {}
             for cell in row.cells:
                 version = cell.timestamp
                 column = (cell.family, cell.qualifier)
+                if look.only is not None and column not in look.only:
+                    continue
                 if version != made and self._journal.sees(snapshot, version):
+                    if seen.get(column, 0) < ALL_VERSIONS and column in look.vacant and version >= look.born:
+                        met.taken = (paths.path_of(row.key), column) if cell.value == schema.PRESENT else met.taken
                     seen[column] = ALL_VERSIONS
                     continue
                 count = seen.get(column, 0)
                 seen[column] = count + 1 if count < ALL_VERSIONS else count
-                if version != made and version not in met and (count < ALL_VERSIONS or column == schema.LAST_REVISION):
-                    met[version] = (paths.path_of(row.key), column)
-            more = [column for column, count in seen.items() if count == get.versions]
-            if more and get.versions < ALL_VERSIONS:
-                deeper.append(get._replace(columns=more, versions=ALL_VERSIONS))
+                if version == made or version < low or version in met.versions:
+                    continue
+                if count < ALL_VERSIONS or column == schema.LAST_REVISION:
+                    met.versions[version] = (paths.path_of(row.key), column)
+            more = [column for column, count in seen.items() if count == look.get.versions]
+            if more and look.get.versions < ALL_VERSIONS:
+                get = look.get._replace(columns=more, families=None, since=low, versions=ALL_VERSIONS)
+                deeper.append(look._replace(get=get))
         return deeper
 
     def _resolve(self, made: int, met: dict[int, tuple[str, Column]]) -> Loss | None:

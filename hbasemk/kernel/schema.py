@@ -73,6 +73,12 @@ def child_column(name: str) -> Column:
     return CHILDREN, paths.encode(name)
 
 
+def name_of(column: Column) -> str:
+    """The name of a property or child column."""
+    family, qualifier = column
+    return paths.decode(qualifier if family == CHILDREN else qualifier[1:])
+
+
 def describe(column: Column) -> str:
     """A column in words, for messages."""
     family, qualifier = column

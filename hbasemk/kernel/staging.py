@@ -243,6 +243,9 @@ class Staging:
         self._write(node, operation.name, None if operation.value is None else values.encode(operation.value))
 
     def _write(self, node: StagedNode, name: str, data: bytes | None) -> None:
+        kid = node.kids.get(name)
+        if data is not None and kid is not None and kid.exists:
+            raise both(node.path, name)
         node.write(name, data)
         if name not in node.written:
             # Nothing will be written because the snapshot has it so: that was a read.
@@ -284,6 +287,8 @@ class Staging:
             )
         above = self._require(paths.parent(path))
         name = paths.name(path)
+        if above.encoded(name) is not None:
+            raise both(above.path, name)
         above.kids[name] = node
         above.children[name] = True
         node.exists = node.fresh = True
@@ -326,6 +331,15 @@ class Staging:
         before = [(node.path, node.all_encoded()) for node in self.subtree(source)]
         for path, encoded in before:
             self._begin(paths.check_path(paths.rebase(path, source, target))).written.update(encoded)
+
+
+def both(path: str, name: str) -> InvalidChangeError:
+    """The error for a name that would be a property and a child of one node."""
+    return InvalidChangeError(
+        f"{name!r} cannot be a property and a child of {path}: a name is one of the two. Remove the other first, or take "
+        "another name.",
+        path=path,
+    )
 
 
 def needed(operations: Iterable[Operation]) -> list[str]:

@@ -168,6 +168,11 @@ def child_not_read_back(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(changeset, "_plan", plan)
 
 
+def names_not_kept_apart(patch: pytest.MonkeyPatch) -> None:
+    """For the interleavings: no workload of the schedules names a property like a child."""
+    patch.setattr(changeset, "_keep_names_apart", lambda node, plan: None)
+
+
 @sabotage
 def only_the_newest_version_read_back(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("hbasemk.kernel.readback._versions_of", lambda _: 1)

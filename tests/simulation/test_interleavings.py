@@ -90,6 +90,7 @@ KINDS: dict[str, Callable[[Instance, Prepared], int]] = {
     "unset": on_head(SetProperty("/a", "p", None)),
     "increment": on_head(Increment("/a", "count", 1)),
     "add": on_head(AddNode("/a/b/new", {"n": 1})),
+    "set its name": on_head(SetProperty("/a/b", "new", 1)),
     "remove leaf": on_head(RemoveNode("/a/leaf")),
     "remove subtree": on_head(RemoveNode("/a/b")),
     "move": on_head(MoveNode("/a/b", "/moved")),
@@ -266,6 +267,7 @@ FOUND_BY_ORDER_ALONE = [
     sabotages.deleted_not_read_back,
     sabotages.last_revision_not_read_back,
     sabotages.child_not_read_back,
+    sabotages.names_not_kept_apart,
     sabotages.pending_taken_for_aborted,
 ]
 
