@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
-from hbasemk.errors import FormatError, StoreUnusableError
+from hbasemk.errors import FormatError, InvalidValueError, StoreUnusableError
 from hbasemk.kernel import paths, revision, schema
 from hbasemk.kernel.calls import again
 from hbasemk.kernel.runtime import Runtime
@@ -18,6 +18,13 @@ from hbasemk.kernel.watermark import Watermark
 from hbasemk.store.abc import Get, NewCell, Put, Store
 
 FORMAT: Final = 1
+SHORTEST_SKEW_MS: Final = 100
+"""Less than a slow round trip would let no commit through: ids could not be near enough to the store's clock."""
+SHORTEST_LAG_MS: Final = 100
+SHORTEST_LEASE_MS: Final = 1_000
+"""Instances look after their lease a few times a second; a shorter one would run out in between."""
+LONGEST_MS: Final = revision.MAX_MS
+_YEARS: Final = revision.MAX_MS / (365.25 * 24 * 3600 * 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +41,21 @@ class Settings:
     max_lag_ms: int = 1_000
     root_revision: int = 0
     format: int = FORMAT
+
+    def check(self) -> None:
+        """Raise InvalidValueError for what no repository can be created with; :func:`create` checks the epoch further."""
+        for name, value, least in (
+            ("max_clock_skew_ms", self.max_clock_skew_ms, SHORTEST_SKEW_MS),
+            ("max_lag_ms", self.max_lag_ms, SHORTEST_LAG_MS),
+            ("lease_ms", self.lease_ms, SHORTEST_LEASE_MS),
+        ):
+            if type(value) is not int or not least <= value <= LONGEST_MS:
+                raise InvalidValueError(
+                    f"{name} is a whole number of ms from {least} to {LONGEST_MS}; {value!r} is none. It holds for the "
+                    "repository's whole life, so nothing was written."
+                )
+        if type(self.epoch_ms) is not int:
+            raise InvalidValueError(f"epoch_ms is a whole number of ms since 1970; {self.epoch_ms!r} is none")
 
     @property
     def lag_ms(self) -> int:
@@ -94,8 +116,10 @@ def create(store: Store, runtime: Runtime, wanted: Settings) -> tuple[Settings, 
     """Make the repository unless it exists, completing a creation that was interrupted.
 
     ``wanted.root_revision`` is chosen here. Returns the settings that hold, which are not the wanted ones when the
-    repository was there before.
+    repository was there before. Raises InvalidValueError for settings with which no repository could be used, since they
+    hold for its whole life: see :meth:`Settings.check`; and the epoch must lie in the past, by the store's clock.
     """
+    wanted.check()
     again(runtime, lambda: store.create_tables(schema.TABLES))
     settings, watermark = again(runtime, lambda: read(store))
     if settings is None:
@@ -104,7 +128,7 @@ def create(store: Store, runtime: Runtime, wanted: Settings) -> tuple[Settings, 
             max_clock_skew_ms=wanted.max_clock_skew_ms,
             lease_ms=wanted.lease_ms,
             max_lag_ms=wanted.max_lag_ms,
-            root_revision=revision.pack(_store_ms(store, runtime) - wanted.epoch_ms, 0, 0),
+            root_revision=_root(wanted.epoch_ms, _store_ms(store, runtime), store.location),
         )
         put = Put(schema.SETTINGS_ROW, [NewCell(*schema.SETTINGS, made.encode())])
         again(runtime, lambda: store.check_and_write(schema.CLUSTER, schema.SETTINGS, None, put))
@@ -114,6 +138,16 @@ def create(store: Store, runtime: Runtime, wanted: Settings) -> tuple[Settings, 
     if watermark is None:
         watermark = _complete(store, runtime, settings)
     return settings, watermark
+
+
+def _root(epoch_ms: int, now_ms: int, location: str) -> int:
+    """The id of the first revision."""
+    if not 0 <= now_ms - epoch_ms <= revision.MAX_MS:
+        raise InvalidValueError(
+            f"the epoch must lie in the past, at most {_YEARS:.1f} years ago, because ids count ms from it; by the clock of "
+            f"{location} it is {now_ms} ms since 1970 now, and the epoch is {epoch_ms}. The repository was not created."
+        )
+    return revision.pack(now_ms - epoch_ms, 0, 0)
 
 
 def _store_ms(store: Store, runtime: Runtime) -> int:
