@@ -42,8 +42,9 @@ def history(instance: Instance, since_ms: int, limit: int, path: str) -> str:
 
 
 def journal(instance: Instance, first: int, last: int, path: str) -> str:
-    """The revisions from one to another, both included, each with its changes as JSOP.
+    """The revisions from one to another, both included, each with its changes as JSOP; none when they are not in order.
 
+    Those of a branch tell the trunk revision that it is based on as well.
     Raises BranchError for a way that does not lead along trunk, from trunk to a branch, or along one branch.
     """
     told: list[tuple[LogEntry, str | None, str | None]] = []
@@ -54,6 +55,8 @@ def journal(instance: Instance, first: int, last: int, path: str) -> str:
                 revision=revision.to_text(first),
             )
         own = instance.branches.find(last).own
+        if first not in own and last in instance.branches.find(first).own:
+            return _write(told)
         if first not in own:
             raise BranchError(
                 f"{revision.to_text(first)} is no revision of the branch that leads to {revision.to_text(last)}",
@@ -63,7 +66,9 @@ def journal(instance: Instance, first: int, last: int, path: str) -> str:
     elif revision.is_branch(last):
         state = instance.branches.find(last)
         told += _trunk(instance, first, instance.at(state.base), path)
-        told += _branch(instance, last, state.own[1:], path)
+        # What trunk did after the branch's base is not on the way: then only what came later on the branch is.
+        before = 0 if instance.journal.sees(state.trunk, first) else first
+        told += _branch(instance, last, [made for made in state.own[1:] if made > before], path)
     else:
         told += _trunk(instance, first, instance.at(last), path)
     return _write(told)
@@ -97,7 +102,7 @@ def _branch(
         at = state.own.index(made)
         before = instance.branches.find(state.own[at - 1]).snapshot if at else state.trunk
         after = instance.branches.find(made).snapshot
-        told.append((entry, _changes(instance, before, after, entry, path), revision.to_text(state.root)))
+        told.append((entry, _changes(instance, before, after, entry, path), revision.to_text(state.base)))
     return told
 
 
@@ -109,15 +114,15 @@ def _changes(instance: Instance, before: Snapshot, after: Snapshot, entry: LogEn
 def _write(told: Iterable[tuple[LogEntry, str | None, str | None]]) -> str:
     builder = JsonBuilder()
     builder.begin_array()
-    for entry, changes, root in told:
+    for entry, changes, base in told:
         builder.begin_object()
         builder.value(entry.revision, "id")
         builder.value(entry.time_ms, "ts")
         builder.value(entry.message, "msg")
         if changes is not None:
             builder.value(changes, "changes")
-        if root is not None:
-            builder.value(root, "branchRootId")
+        if base is not None:
+            builder.value(base, "branchRootId")
         builder.end()
     builder.end()
     return builder.text()

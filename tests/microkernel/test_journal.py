@@ -1,0 +1,59 @@
+"""``get_journal`` along trunk and branches, forwards and backwards."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from hbasemk import BranchError
+from tests.microkernel.conftest import Cluster
+
+
+def ids(text: object) -> list[str]:
+    return [entry["id"] for entry in json.loads(str(text))]
+
+
+def test_branch_entries_name_the_trunk_revision_below(mk: Cluster) -> None:
+    mk.commit("", '+"/x":{}')
+    base = mk.get_head_revision()
+    mk.commit("", '+"/later":{}')
+    root = mk.branch(base)
+    one = mk.commit("", '+"/b":{}', root)
+    two = mk.commit("", '^"/b/p":1', one)
+    for first in (base, one):
+        told = json.loads(str(mk.get_journal(first, two)))
+        assert [entry.get("branchRootId") for entry in told][-2:] == [base, base]
+    mk.merge(two)
+    told = json.loads(str(mk.get_journal(one, two)))
+    assert [(entry["id"], entry["branchRootId"]) for entry in told] == [(one, base), (two, base)]
+    rebased = mk.commit("", '+"/c":{}', mk.branch(base))
+    rebased = mk.rebase(rebased)
+    assert json.loads(str(mk.get_journal(rebased, rebased)))[0]["branchRootId"] == mk.get_head_revision()
+
+
+def test_backwards_there_is_nothing_to_tell(mk: Cluster) -> None:
+    base = mk.get_head_revision()
+    root = mk.branch(base)
+    one = mk.commit("", '+"/b":{}', root)
+    later = mk.commit("", '+"/later":{}')
+    two = mk.commit("", '^"/b/p":1', one)
+    assert mk.get_journal(two, one) == mk.get_journal(two, root) == "[]"
+    assert mk.get_journal(later, base) == "[]"
+    assert ids(mk.get_journal(one, two)) == [one, two]
+    assert ids(mk.get_journal(base, two)) == [base, one, two]
+    other = mk.commit("", '+"/o":{}', mk.branch(base))
+    for first, last in ((other, two), (two, other), (two, base), (two, later)):
+        with pytest.raises(BranchError):
+            mk.get_journal(first, last)
+
+
+def test_from_a_trunk_revision_that_the_branch_does_not_see_only_later_ones_are_told(mk: Cluster) -> None:
+    base = mk.get_head_revision()
+    one = mk.commit("", '+"/b":{}', mk.branch(base))
+    later = mk.commit("", '+"/later":{}')
+    two = mk.commit("", '^"/b/p":1', one)
+    assert mk.get_journal(later, one) == "[]"
+    assert ids(mk.get_journal(later, two)) == [two]
+    rebased = mk.rebase(two)
+    assert ids(mk.get_journal(later, rebased)) == [later, rebased]
