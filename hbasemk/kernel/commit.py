@@ -279,7 +279,7 @@ class Committer:
             self._outcomes.settle_quietly()
             raise
         if not plan.changes:
-            self._outcomes.abort_own(made, ())
+            self._give_up(made)
         return made, plan
 
     def _foreseen(self, snapshot: Snapshot, operations: Sequence[Operation]) -> list[RowChange] | None:
@@ -329,8 +329,16 @@ class Committer:
             self._outcomes.leave(made, ())
             raise
         if not in_time:
-            self._outcomes.abort_own(made, ())
+            self._give_up(made)
             raise _TooSlow
+
+    def _give_up(self, made: int) -> None:
+        """Abort a revision that has written nothing yet; remember it if the store is away just now."""
+        try:
+            self._outcomes.abort_own(made, ())
+        except BaseException:
+            self._outcomes.leave(made, ())
+            raise
 
     def _is_ours(self, made: int, nonce: bytes) -> bool:
         get = Get(schema.revision_key(made), columns=(schema.NONCE,))

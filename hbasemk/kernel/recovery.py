@@ -101,12 +101,13 @@ class Recovery:
         """Move the watermark up as far as everything is decided and swept; None when it need not move.
 
         What was aborted and not swept is swept when its writer's lease is over, else it stops the watermark. The journal
-        drops what the watermark, moved by whomever, tells.
+        drops what the watermark, moved by whomever, tells. It always is a committed revision: who opens the repository names
+        the first snapshot after it.
         """
         _, current = again(self._runtime, lambda: settings.read(self._store))
         if current is None:
             return None
-        target, hidden = current.revision, set(current.hidden)
+        target, hidden, in_doubt = current.revision, set(current.hidden), set[int]()
         scan = Scan(
             schema.revision_key(current.revision + 1),
             schema.revision_key(max(self._journal.low_bound, current.revision + 1)),
@@ -128,8 +129,10 @@ class Recovery:
                     swept = schema.SWEPT_IN_DOUBT
                 if swept == schema.SWEPT_IN_DOUBT:
                     self._outcomes.sweep_again(which)
-                    hidden.add(which)
+                    in_doubt.add(which)
+                continue
             target = which
+            hidden |= in_doubt
         if target == current.revision:
             self._journal.compact(current)
             return None

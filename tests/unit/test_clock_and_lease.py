@@ -251,3 +251,29 @@ def test_a_store_that_is_always_too_slow_is_told_and_nothing_is_left_pending(wor
     instance.poll()
     assert not instance.journal.pending
     assert instance.reader.children(instance.head(), "/") == ["a"]
+
+
+def test_a_row_that_came_too_late_and_could_not_be_aborted_is_ended_later(world: World) -> None:
+    class Away(MemoryStore):
+        slow = away = False
+
+        def check_and_write(self, table, column, expected, put, *, durable=True):  # type: ignore[no-untyped-def]
+            if self.away:
+                raise StoreNotAppliedError("the store is away")
+            if table == schema.JOURNAL and expected is None and self.slow:
+                world.advance(6)
+                self.away = True
+            return super().check_and_write(table, column, expected, put, durable=durable)
+
+    store = Away(world.clock)
+    instance = open_instance(store, world, mac=5)
+    add(instance, "/a")
+    store.slow = True
+    with pytest.raises(StoreNotAppliedError, match="away"):
+        add(instance, "/b")
+    store.slow = store.away = False
+    instance.poll()
+    assert instance.journal.pending
+    instance.tend()
+    instance.poll()
+    assert not instance.journal.pending

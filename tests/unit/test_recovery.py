@@ -312,3 +312,21 @@ def test_the_watermark_stops_at_what_is_pending_whoever_moves_it() -> None:
     assert place.open(9).journal.floor >= made[-1]
     assert place.value() == "new"
     place.whole()
+
+
+def test_the_watermark_is_a_committed_revision() -> None:
+    place = Place()
+    base = place.writer.head()
+    made = [place.writer.commit(lambda _, n=n: [SetProperty("/a", "p", n)], "", patience=1, fresh=0) for n in range(3)]  # type: ignore[misc]
+    for _ in range(2):
+        with pytest.raises(ConflictError):
+            place.writer.commit_on(base, [SetProperty("/a", "p", "late")], "")
+    place.world.advance(10)
+    place.writer.poll()
+    place.writer.recovery.advance()
+    new = place.open(7)
+    assert new.journal.floor == made[-1]
+    assert new.head().revision == made[-1]
+    assert new.outcome(new.head().revision) is Outcome.COMMITTED
+    assert place.first.at(new.head().revision).revision == made[-1]
+    place.whole()
