@@ -7,6 +7,7 @@ a snapshot's position is what that snapshot shows (I5).
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Final, NamedTuple
 
 from hbasemk.kernel.journal import Arrival
@@ -28,10 +29,12 @@ class NodeCache:
 
     ``entries`` bounds the number of nodes kept. ``horizon`` is the position of the last revision that joined the sequence
     before this cache was told of arrivals: what is read at an older one is not kept, because nobody could say whether it
-    still holds. Reading takes no lock: each step is one dictionary operation.
+    still holds. What puts an entry in or moves one holds ``lock`` against arrivals, else it could bring
+    back what one has just dropped. Reading alone takes no lock: each step is one dictionary operation.
     """
 
-    def __init__(self, entries: int = DEFAULT_ENTRIES, horizon: int = -1) -> None:
+    def __init__(self, lock: AbstractContextManager[object], entries: int = DEFAULT_ENTRIES, horizon: int = -1) -> None:
+        self._lock = lock
         self._half = max(1, entries // 2)
         self._young: dict[str, Entry] = {}
         self._old: dict[str, Entry] = {}
@@ -45,35 +48,41 @@ class NodeCache:
             entry = self._old.get(path)
             if entry is None:
                 return None
-            self._keep(path, entry)
+            with self._lock:
+                if self._old.get(path) is entry:
+                    self._keep(path, entry)
         if entry.position <= snapshot.position and not snapshot.own:
             return entry
         return None
 
     def put(self, path: str, snapshot: Snapshot, state: NodeState | None) -> None:
         """Keep what was read at the snapshot, unless a revision that arrived since touched the node."""
-        if snapshot.own or snapshot.position < max(self._horizon, -1):
-            return
-        if self._touched.get(path, -2) <= snapshot.position:
-            self._keep(path, Entry(snapshot.position, state))
-            # A revision may have arrived between the check and the entry.
-            if self._touched.get(path, -2) > snapshot.position or snapshot.position < self._horizon:
-                self._drop(path)
+        with self._lock:
+            if snapshot.own or snapshot.position < max(self._horizon, -1):
+                return
+            if self._touched.get(path, -2) <= snapshot.position:
+                self._keep(path, Entry(snapshot.position, state))
 
     def arrived(self, arrival: Arrival) -> None:
         """A revision becomes visible: forget what it touches. Called before any snapshot contains it."""
-        if len(self._touched) > 4 * self._half:
-            # Older reads can no longer be told apart from stale ones, so they are not kept.
-            self._horizon = arrival.position
-            self._touched.clear()
-        for change in arrival.changes:
-            path = change.path
-            before = self._touched.get(path, -2)
-            self._touched[path] = arrival.position
-            self._drop(path)
-            built_on = arrival.built_on
-            if arrival.states and path in arrival.states and before <= built_on and built_on >= max(self._horizon, -1):
-                self._keep(path, Entry(arrival.position, arrival.states[path]))
+        with self._lock:
+            if len(self._touched) > 4 * self._half:
+                # Older reads can no longer be told apart from stale ones, so they are not kept.
+                self._horizon = arrival.position
+                self._touched.clear()
+            for change in arrival.changes:
+                path = change.path
+                before = self._touched.get(path, -2)
+                self._touched[path] = arrival.position
+                self._drop(path)
+                built_on = arrival.built_on
+                if (
+                    arrival.states
+                    and path in arrival.states
+                    and before <= built_on
+                    and built_on >= max(self._horizon, -1)
+                ):
+                    self._keep(path, Entry(arrival.position, arrival.states[path]))
 
     def _keep(self, path: str, entry: Entry) -> None:
         if len(self._young) >= self._half:

@@ -53,7 +53,7 @@ class Instance:
         self.runtime = runtime
         self.settings = found
         self.journal = journal
-        self.cache = NodeCache(cache_entries, journal.head.position)
+        self.cache = NodeCache(runtime.lock(), cache_entries, journal.head.position)
         journal.listeners.append(self.cache.arrived)
         self.lease = Lease(store, runtime, found)
         self.clock = IdClock(runtime, found, self.lease)

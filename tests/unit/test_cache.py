@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from hbasemk.kernel.cache import Entry, NodeCache
+from hbasemk.kernel.changes import CHANGED, RowChange
+from hbasemk.kernel.journal import Arrival
+from hbasemk.kernel.node import NodeState
+from hbasemk.kernel.snapshot import Snapshot
 from tests.support.repositories import Instances
 
 
@@ -39,3 +50,115 @@ def test_a_small_cache_forgets_but_never_errs(opened: Instances) -> None:
         for turn, revision in enumerate(revisions, 1):
             assert [repo.at(revision)[f"/n{number}"]["v"] for number in range(20)] == [turn] * 20
         assert [repo.head[f"/n{number}"]["v"] for number in range(20)] == [5] * 20
+
+
+class _Paused(dict[str, Entry]):
+    """A generation in which the first look for an entry is followed by what another thread does just then."""
+
+    def __init__(self, entries: dict[str, Entry], then: Callable[[], None]) -> None:
+        super().__init__(entries)
+        self.then: Callable[[], None] | None = then
+
+    def get(self, key: str, default: Any = None) -> Any:
+        found = super().get(key, default)
+        then, self.then = self.then, None
+        if then is not None:
+            thread = threading.Thread(target=then)
+            thread.start()
+            thread.join(5)
+        return found
+
+
+def _at(position: int) -> Snapshot:
+    return Snapshot(1000 + position, position, 999, 1000 + position, base=1000 + position)
+
+
+def _touches(position: int, path: str) -> Arrival:
+    return Arrival(1000 + position, position, [RowChange(path, CHANGED, ["n"])])
+
+
+def test_a_promotion_does_not_bring_back_what_an_arrival_dropped() -> None:
+    cache = NodeCache(threading.RLock(), 4)
+    old = NodeState("/a", 1, 1000, {})
+    cache.put("/a", _at(0), old)
+    cache.put("/b", _at(0), None)
+    cache.put("/c", _at(0), None)
+    cache._old = _Paused(cache._old, lambda: cache.arrived(_touches(1, "/a")))
+    shown = cache.get("/a", _at(0))
+    assert shown is None or shown.state is old
+    assert cache.get("/a", _at(1)) is None
+
+
+def test_what_is_kept_while_a_revision_arrives_is_not_what_it_replaced() -> None:
+    shown = []
+
+    class Slow(NodeCache):
+        """A revision arrives between the decision to keep a node and the keeping."""
+
+        def _keep(self, path: str, entry: Entry) -> None:
+            arriving.start()
+            # Where something keeps it out it waits for longer than this.
+            arriving.join(0.2)
+            super()._keep(path, entry)
+            shown.append(None if arriving.is_alive() else self.get("/a", _at(1)))
+
+    cache = Slow(threading.RLock(), 4)
+    arriving = threading.Thread(target=lambda: cache.arrived(_touches(1, "/a")))
+    cache.put("/a", _at(0), None)
+    arriving.join()
+    assert shown == [None]
+    assert cache.get("/a", _at(1)) is None
+
+
+@contextmanager
+def _eager_threads() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+def test_two_nodes_of_one_snapshot_agree_while_revisions_arrive(opened: Instances) -> None:
+    reader, writer = opened(cache_entries=8), opened()
+    paths = [f"/{number}" for number in range(6)]
+    writer.run(lambda tx: [tx.add(path, {"n": 0}) for path in paths])
+    reader.refresh()
+    over = threading.Event()
+    bad: list[tuple[str, list[object]]] = []
+    failed: list[BaseException] = []
+
+    def read() -> None:
+        while not over.is_set():
+            head = reader.head
+            shown = [head[path]["n"] for path in paths]
+            if len(set(shown)) > 1:
+                bad.append((head.revision, shown))
+                return
+
+    def poll() -> None:
+        while not over.is_set():
+            reader.refresh()
+
+    def work(turn: Callable[[], None]) -> None:
+        try:
+            turn()
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=(turn,)) for turn in (read, read, poll)]
+    with _eager_threads():
+        for thread in threads:
+            thread.start()
+        try:
+            for number in range(1, 101):
+                writer.run(lambda tx, number=number: [tx.set(path, "n", number) for path in paths])
+        finally:
+            over.set()
+            for thread in threads:
+                thread.join()
+    assert failed == []
+    assert bad == []
+    head = reader.refresh()
+    assert [head[path]["n"] for path in paths] == [100] * 6
