@@ -11,10 +11,8 @@ from hbasemk.kernel.changeset import ChangeSet
 from hbasemk.kernel.reader import Reader
 from hbasemk.kernel.snapshot import Snapshot
 from hbasemk.kernel.staging import Staging
-from hbasemk.microkernel.filters import CHILD_NODE_COUNT, HASH, ID
+from hbasemk.microkernel.names import check_node, check_property
 from hbasemk.microkernel.values import to_kernel
-
-RESERVED = frozenset({CHILD_NODE_COUNT, HASH, ID})
 
 
 def builder(reader: Reader, told: Sequence[jsop.Operation]) -> Callable[[Snapshot], ChangeSet]:
@@ -75,28 +73,25 @@ def _add(staging: Staging, operation: jsop.AddNode) -> None:
     _free(staging, operation.path)
     added = []
     for path, node in operation.node.walk(operation.path):
-        _check_names(node.properties, path)
+        check_node(path)
+        for name in node.properties:
+            check_property(name, path)
         added.append(operations.AddNode(path, {name: to_kernel(value) for name, value in node.properties.items()}))
     staging.apply(added)
 
 
 def _free(staging: Staging, path: str) -> None:
-    """A name is a property or a child, never both."""
+    """A name is a property or a child, never both, and some are the kernel's."""
     if path == paths.ROOT:
         return
+    check_node(path)
     parent = staging.find(paths.parent(path))
     if parent is not None and parent.encoded(paths.name(path)) is not None:
         raise InvalidChangeError(f"there cannot be a node at {path}: its parent has a property of that name", path=path)
 
 
-def _check_names(names: Iterable[str], path: str) -> None:
-    for name in names:
-        if name in RESERVED:
-            raise InvalidChangeError(f"property {name!r} of {path} cannot be set: the name is the kernel's", path=path)
-
-
 def _set(staging: Staging, operation: jsop.SetProperty) -> None:
-    _check_names((operation.name,), operation.path)
+    check_property(operation.name, operation.path)
     if operation.value is not None:
         child = paths.join(operation.path, operation.name)
         if staging.find(child) is not None:

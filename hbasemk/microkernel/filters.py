@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Final
 
 from hbasemk import jsop
 from hbasemk.errors import JsopError
-
-CHILD_NODE_COUNT: Final = ":childNodeCount"
-HASH: Final = ":hash"
-ID: Final = ":id"
 
 
 class Globs:

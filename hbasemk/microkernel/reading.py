@@ -12,7 +12,8 @@ from hbasemk.kernel.child_count import ChildCounts
 from hbasemk.kernel.node import NodeState
 from hbasemk.kernel.reader import Reader
 from hbasemk.kernel.snapshot import Snapshot
-from hbasemk.microkernel.filters import CHILD_NODE_COUNT, HASH, ID, Filter
+from hbasemk.microkernel.filters import Filter
+from hbasemk.microkernel.names import CHILD_NODE_COUNT, HASH, ID, RESERVED
 from hbasemk.microkernel.values import to_json
 
 
@@ -78,7 +79,7 @@ def _show(
     shown = []
     for state in states:
         names, whole = found[state.path]
-        taken = [name for name in names if chosen.takes_node(name)]
+        taken = [name for name in names if name not in RESERVED and chosen.takes_node(name)]
         count = len(names) if whole else counts.of(snapshot, state, wide=True) if counted else 0
         shown.append(_Shown(state, count, taken[offset:end]))
     return shown
@@ -91,7 +92,7 @@ def _write(snapshot: Snapshot, top: _Shown, chosen: Filter, hashes: dict[str, st
     def begin(one: _Shown, name: str | None) -> None:
         builder.begin_object(name)
         for key, value in one.state.properties.items():
-            if takes(key):
+            if key not in RESERVED and takes(key):
                 builder.value(to_json(value), key)
         if chosen.properties.names(HASH):
             builder.value(hashes[one.state.path], HASH)

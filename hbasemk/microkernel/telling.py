@@ -9,12 +9,13 @@ from hbasemk.jsop import JsonNode
 from hbasemk.kernel import paths, values
 from hbasemk.kernel.diff import NodeChange
 from hbasemk.kernel.node import NodeState
+from hbasemk.microkernel.names import RESERVED, hidden
 from hbasemk.microkernel.values import to_json
 
 
 def json_node(state: NodeState) -> JsonNode:
     """A node without its children."""
-    return JsonNode({name: to_json(value) for name, value in state.properties.items()})
+    return JsonNode({name: to_json(value) for name, value in state.properties.items() if name not in RESERVED})
 
 
 def tell(changes: Iterable[NodeChange], path: str = paths.ROOT, depth: int = -1) -> str:
@@ -28,11 +29,13 @@ def tell(changes: Iterable[NodeChange], path: str = paths.ROOT, depth: int = -1)
     unset: list[jsop.Operation] = []
     added: list[jsop.Operation] = []
     changed: list[jsop.Operation] = []
-    hidden: dict[str, None] = {}
+    below: dict[str, None] = {}
     gone: set[str] = set()
     new: dict[str, JsonNode] = {}
     for change in changes:
         one = change.path
+        if hidden(one):
+            continue
         above = paths.parent(one) if one != paths.ROOT else None
         if change.after is None:
             gone.add(one)
@@ -41,7 +44,7 @@ def tell(changes: Iterable[NodeChange], path: str = paths.ROOT, depth: int = -1)
             if _told(above, limit):
                 removed.append(jsop.Remove(one))
             else:
-                hidden[_topmost(one, limit)] = None
+                below[_topmost(one, limit)] = None
         elif change.before is None:
             node = new[one] = json_node(change.after)
             if above in new:
@@ -49,14 +52,14 @@ def tell(changes: Iterable[NodeChange], path: str = paths.ROOT, depth: int = -1)
             elif _told(above, limit):
                 added.append(jsop.AddNode(one, node))
             else:
-                hidden[_topmost(one, limit)] = None
+                below[_topmost(one, limit)] = None
         elif _told(one, limit):
             for name, value in _properties(change.before, change.after):
                 (unset if value is None else changed).append(jsop.SetProperty(one, name, value))
         else:
-            hidden[_topmost(one, limit)] = None
+            below[_topmost(one, limit)] = None
     told: list[jsop.Operation] = [*removed, *unset, *added, *changed]
-    told += [jsop.ChangedSubtree(one) for one in hidden]
+    told += [jsop.ChangedSubtree(one) for one in below]
     return jsop.write(told)
 
 
@@ -74,8 +77,8 @@ def _topmost(path: str, limit: int | None) -> str:
 
 def _properties(before: NodeState, after: NodeState) -> Iterable[tuple[str, jsop.Value | None]]:
     for name in before.encoded:
-        if name not in after.encoded:
+        if name not in after.encoded and name not in RESERVED:
             yield name, None
     for name, data in after.encoded.items():
-        if before.encoded.get(name) != data:
+        if before.encoded.get(name) != data and name not in RESERVED:
             yield name, to_json(values.decode(data))
