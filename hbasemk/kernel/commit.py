@@ -17,6 +17,7 @@ from hbasemk.errors import (
     ConflictError,
     InvalidChangeError,
     InvalidRevisionError,
+    LimitError,
     NodeExistsError,
     NodeNotFoundError,
     StoreError,
@@ -42,6 +43,8 @@ from hbasemk.store.abc import Decision, Get, NewCell, Put, Store
 FIRST_BACK_OFF: Final = 0.002
 LONGEST_BACK_OFF: Final = 0.25
 TRIES_IN_TIME: Final = 5
+LONGEST_MESSAGE: Final = 1_000_000
+"""In characters; every poll that meets a revision for the first time may read its message."""
 
 Source: TypeAlias = Union[Sequence[Operation], Callable[[], ChangeSet]]  # noqa: UP007 - evaluated at run time on 3.10
 """What a commit is made of: operations still to be staged, or a function that yields the staged change set."""
@@ -172,6 +175,10 @@ class Committer:
     # --- one attempt -------------------------------------------------------------------------------------
 
     def _attempt(self, snapshot: Snapshot, source: Source, message: str) -> int | tuple[int, Loss]:
+        if len(message) > LONGEST_MESSAGE:
+            raise LimitError(
+                f"a message has {len(message)} characters; {LONGEST_MESSAGE} are possible. Nothing was committed."
+            )
         self._outcomes.settle()
         for _ in range(TRIES_IN_TIME):
             try:

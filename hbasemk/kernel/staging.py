@@ -272,7 +272,15 @@ class Staging:
                 f"property {operation.name!r} of {operation.path} cannot be incremented by {operation.amount!r}",
                 path=operation.path,
             )
-        self._write(node, operation.name, values.encode(current + operation.amount))
+        try:
+            total = current + operation.amount
+        except OverflowError:
+            raise InvalidChangeError(
+                f"property {operation.name!r} of {operation.path} cannot be incremented by {operation.amount!r}: the whole "
+                "number there is too large for a fraction to be added",
+                path=operation.path,
+            ) from None
+        self._write(node, operation.name, values.encode(total))
 
     def _begin(self, path: str) -> StagedNode:
         """Begin a node's life: its parent must exist, it must not."""

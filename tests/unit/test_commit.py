@@ -9,6 +9,7 @@ import pytest
 from hbasemk import (
     ConflictError,
     InvalidChangeError,
+    LimitError,
     NodeDeletedError,
     NodeExistsError,
     NodeNotFoundError,
@@ -317,3 +318,17 @@ def test_a_large_commit_is_one_revision(opened: Instances) -> None:
     assert two.head["/big/4999"].created == two.head["/big"].created == tx.revision
     two.run(lambda t: t.remove("/big"))
     assert tree(one) == {"/": {}}
+
+
+def test_what_cannot_be_committed_at_all_leaves_nothing_behind(opened: Instances) -> None:
+    repo = opened()
+    repo.run(lambda tx: tx.add("/a", {"n": 10**400}))
+    before = repo.head.revision
+    with pytest.raises(InvalidChangeError, match="too large for a fraction"):
+        repo.run(lambda tx: tx.increment("/a", "n", 1.5))
+    with pytest.raises(LimitError, match="1000001 characters"):
+        repo.run(lambda tx: tx.set("/a", "n", 1), "m" * 1_000_001)
+    assert not repo.instance.outcomes.left
+    assert repo.refresh().revision == before
+    repo.run(lambda tx: tx.set("/a", "n", 1), "m" * 1_000_000)
+    assert next(repo.log()).message == "m" * 1_000_000
