@@ -7,12 +7,14 @@ the tombstone of a property that was removed.
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias, Union
 
 from hbasemk.errors import FormatError, InvalidValueError
+from hbasemk.jsop.model import NUMBER
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +26,18 @@ class BlobRef:
 
 @dataclass(frozen=True, slots=True)
 class Json:
-    """A JSON text that is kept letter by letter, such as a number's spelling; ``value`` reads it."""
+    """A JSON number whose spelling is kept letter by letter, such as ``1.10`` or ``1e3``; ``value`` reads it.
+
+    Only numbers can be stored (RFC 8259, without space around them), because that is what the MicroKernel interface
+    needs it for: it tells them as they came. Other texts are refused with InvalidValueError when they are to be
+    committed; keep those as strings, and large ones as blobs.
+    """
 
     text: str
 
     @property
     def value(self) -> object:
-        """What the text says, as Python's ``json`` reads it."""
+        """The ``int`` or ``float`` that the text says, as Python's ``json`` reads it."""
         return json.loads(self.text)
 
 
@@ -41,6 +48,7 @@ PropertyValue: TypeAlias = Union[Scalar, Sequence[Scalar]]  # noqa: UP007
 
 TOMBSTONE: Final = b"\x00"
 _STRING, _INTEGER, _FLOAT, _FALSE, _TRUE, _BLOB, _JSON, _BYTES, _ARRAY = range(1, 10)
+_is_number: Final = re.compile(NUMBER).fullmatch
 _DOUBLE: Final = struct.Struct(">d")
 _LENGTH: Final = struct.Struct(">I")
 
@@ -70,7 +78,11 @@ def _encode_scalar(value: Scalar) -> bytes:
     if isinstance(value, BlobRef):
         return b"\x06" + value.id.encode()
     if isinstance(value, Json):
-        return b"\x07" + value.text.encode("utf-8", "surrogatepass")
+        if not isinstance(value.text, str) or not _is_number(value.text):
+            raise InvalidValueError(
+                f"{value!r} is no JSON number, and Json keeps the spelling of numbers only. Store other JSON as a string."
+            )
+        return b"\x07" + value.text.encode()
     if isinstance(value, (bytes, bytearray, memoryview)):
         return b"\x08" + bytes(value)
     raise InvalidValueError(

@@ -206,7 +206,7 @@ def test_json_keeps_every_type_apart(url: str) -> None:
         "list": [1, "1", 1.5],
         "bytes": b"\x00\xff",
         "blob": BlobRef("ab" * 32),
-        "json": Json('{"a": [1.10, null]}'),
+        "json": Json("1.10"),
         "nan": math.nan,
         "infinite": -math.inf,
     }
@@ -217,7 +217,7 @@ def test_json_keeps_every_type_apart(url: str) -> None:
             **values,
             "bytes": {"$bytes": "AP8="},
             "blob": {"$blob": "ab" * 32},
-            "json": {"a": [1.1, None]},
+            "json": 1.1,
             "nan": {"$float": "nan"},
             "infinite": {"$float": "-inf"},
         },

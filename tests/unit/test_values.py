@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hbasemk import BlobRef, FormatError, InvalidValueError, Json
+from hbasemk import BlobRef, FormatError, InvalidValueError, Json, MicroKernel, Repository, connect
+from hbasemk.jsop.model import NUMBER
 from hbasemk.kernel import values
+from hbasemk.store.memory import MemoryStore
+from hbasemk.testing.wrapped import CountingStore
+from hbasemk.transfer.exporter import to_json
 
 TEXT = st.text(st.characters(codec=None))
 SCALARS = st.one_of(
@@ -19,7 +24,7 @@ SCALARS = st.one_of(
     st.booleans(),
     st.binary(),
     st.builds(BlobRef, st.text("0123456789abcdef")),
-    st.builds(Json, TEXT),
+    st.builds(Json, st.from_regex(NUMBER, fullmatch=True)),
 )
 
 
@@ -47,7 +52,7 @@ def test_special_floats_survive() -> None:
 
 
 def test_no_value_looks_like_the_tombstone() -> None:
-    for value in ("", 0, 0.0, False, b"", [], Json("")):
+    for value in ("", 0, 0.0, False, b"", [], Json("0")):
         assert values.encode(value) != values.TOMBSTONE
 
 
@@ -73,3 +78,51 @@ def test_any_bytes_either_decode_or_are_told(data: bytes) -> None:
 
 def test_json_reads_its_text() -> None:
     assert Json("1.10").value == 1.1
+
+
+NO_NUMBERS = [
+    "{nope",
+    "",
+    " 1",
+    "1 ",
+    "1\n",
+    "01",
+    "+1",
+    "1.",
+    ".5",
+    "1e",
+    "NaN",
+    "Infinity",
+    "\u0661",
+    "true",
+    '"1"',
+    "[1]",
+    "{}",
+]
+
+
+@pytest.mark.parametrize("text", [*NO_NUMBERS, None, 1, b"1"], ids=repr)
+def test_json_that_is_no_number_is_refused_before_anything_is_written(text: Any) -> None:
+    store = CountingStore(MemoryStore())
+    with Repository(store, poll_interval=0) as repo:
+        repo.run(lambda tx: tx.add("/a"))
+        store.take()
+        for value in (Json(text), [Json("1"), Json(text)]):
+            with pytest.raises(InvalidValueError, match="JSON number"):
+                repo.run(lambda tx, value=value: tx.set("/a", "p", value))
+            with pytest.raises(InvalidValueError, match="JSON number"):
+                repo.run(lambda tx, value=value: tx.add("/b", {"p": value}))
+        assert {method for method, _ in store.take()} <= {"read", "scan"}
+
+
+def test_json_numbers_can_be_read_through_every_face() -> None:
+    with connect("memory://", poll_interval=0) as repo:
+        before = repo.head
+        repo.run(lambda tx: tx.add("/a", {"p": Json("1.10"), "q": [Json("1e3"), Json("-0")]}))
+        assert dict(repo.head["/a"]) == {"p": Json("1.10"), "q": [Json("1e3"), Json("-0")]}
+        mk = MicroKernel(repo)
+        assert '"p":1.10,"q":[1e3,-0]' in str(mk.get_nodes("/a"))
+        assert "1.10" in mk.diff(before.revision, repo.head.revision)
+        (change,) = [change for change in repo.diff(before) if change.path == "/a"]
+        assert change.after == dict(repo.head["/a"])
+        assert [to_json(value) for value in repo.head["/a"].values()] == ["1.10", "[1e3, -0]"]
