@@ -53,13 +53,15 @@ class _Rebase:
         self._staging = Staging(reader, target)
         self._effect = {node.path: node for node in branches.net_effect(state)}
         # Subtrees that a marker has dealt with as a whole.
-        self._settled: list[str] = []
+        self._settled: set[str] = set()
+        # Properties whose name is a child's as yet, which may still be removed.
+        self._late: list[tuple[str, str, bytes]] = []
 
     def run(self) -> ChangeSet:
         ordered = sorted(self._effect, key=paths.key)
-        self._staging.load([path for one in ordered for path in (one, *_above(one))])
+        self._staging.load(self._needed())
         for path in ordered:
-            if any(paths.is_at_or_below(path, one) for one in self._settled):
+            if self._settled and (path in self._settled or any(one in self._settled for one in _above(path))):
                 continue
             node = self._effect[path]
             if not node.exists:
@@ -70,7 +72,27 @@ class _Rebase:
                 self._renewed(node)
             else:
                 self._changed(node)
+        for path, name, mine in self._late:
+            if self._staging.find(paths.join(path, name)) is None:
+                self._staging.apply([operations.SetProperty(path, name, decode(mine))])
+            else:
+                self._mark_property(ADD_EXISTING_PROPERTY, path, name, mine)
         return changeset.build(self._staging)
+
+    def _needed(self) -> list[str]:
+        """The paths to load: the effect's, all above them, and the children whose names it gives to new properties."""
+        wanted: dict[str, None] = {}
+        for path, node in self._effect.items():
+            above = path
+            while above not in wanted:
+                wanted[above] = None
+                if above != paths.ROOT:
+                    above = paths.parent(above)
+            if node.exists and node.base is not None and not node.fresh:
+                base = node.base.encoded
+                new = [name for name, data in node.written.items() if data is not None and name not in base]
+                wanted.update((paths.join(path, name), None) for name in new)
+        return list(wanted)
 
     # --- nodes -------------------------------------------------------------------------------------------
 
@@ -78,7 +100,7 @@ class _Rebase:
         path = node.path
         if self._is_effect_of(paths.parent(path), removed=True):
             return
-        self._settled.append(path)
+        self._settled.add(path)
         if self._owner_gone(path):
             return
         before = self._subtree(self._state.trunk, path)
@@ -93,26 +115,36 @@ class _Rebase:
         path = node.path
         if self._owner_gone(path):
             return
-        if self._reader.node(self._target, path) is not None:
-            mine = self._subtree(self._state.snapshot, path)
-            self._settled.append(path)
-            if mine != self._subtree(self._target, path):
-                self._mark_node(ADD_EXISTING_NODE, path, mine)
+        there = self._staging.find(path)
+        if there is not None and there.base is None:
+            # A marker of an earlier rebase that this one has made too: they become one, and what is newer stays.
+            for name, data in node.all_encoded().items():
+                if there.encoded(name) is None:
+                    self._set_new(path, name, data)
             return
-        self._staging.apply([_add(path, node.all_encoded())])
+        above = self._staging.find(paths.parent(path))
+        assert above is not None
+        if there is None and above.encoded(paths.name(path)) is None:
+            self._staging.apply([_add(path, node.all_encoded())])
+            return
+        self._settled.add(path)
+        mine = self._subtree(self._state.snapshot, path)
+        if there is None or mine != self._subtree(self._target, path):
+            self._mark_node(ADD_EXISTING_NODE, path, mine)
 
     def _renewed(self, node: StagedNode) -> None:
         """Removed and added again on the branch: both must be possible."""
         path = node.path
         if self._owner_gone(path):
             return
-        self._settled.append(path)
+        self._settled.add(path)
         mine = self._subtree(self._state.snapshot, path)
         before = self._subtree(self._state.trunk, path)
         if self._staging.find(path) is None:
             self._mark_node(CHANGE_DELETED_NODE, path, mine)
         elif before != self._subtree(self._target, path):
             self._mark_node(DELETE_CHANGED_NODE, path, before)
+            self._mark_node(ADD_EXISTING_NODE, path, mine)
         else:
             self._staging.apply([operations.RemoveNode(path)])
             self._staging.apply([_add(one, encoded) for one, encoded in mine.items()])
@@ -121,13 +153,13 @@ class _Rebase:
         path = node.path
         if self._owner_gone(path):
             return
-        if self._staging.find(path) is None:
-            self._settled.append(path)
+        there = self._staging.find(path)
+        if there is None:
+            self._settled.add(path)
             self._mark_node(CHANGE_DELETED_NODE, path, self._subtree(self._state.snapshot, path))
             return
         assert node.base is not None
-        theirs = self._reader.node(self._target, path)
-        current = {} if theirs is None else theirs.encoded
+        current = {} if there.base is None else there.base.encoded
         for name, mine in node.written.items():
             self._property(path, name, node.base.encoded.get(name), mine, current.get(name))
 
@@ -135,6 +167,9 @@ class _Rebase:
 
     def _property(self, path: str, name: str, base: bytes | None, mine: bytes | None, theirs: bytes | None) -> None:
         if theirs == base:
+            if base is None and mine is not None:
+                self._set_new(path, name, mine)
+                return
             value = None if mine is None else decode(mine)
             self._staging.apply([operations.SetProperty(path, name, value)])
         elif mine is None:
@@ -150,6 +185,13 @@ class _Rebase:
         else:
             self._mark_property(CHANGE_CHANGED_PROPERTY, path, name, mine)
 
+    def _set_new(self, path: str, name: str, mine: bytes) -> None:
+        """Set a property that trunk does not have, unless trunk has, and keeps, a child of that name."""
+        if self._staging.find(paths.join(path, name)) is not None:
+            self._late.append((path, name, mine))
+        else:
+            self._staging.apply([operations.SetProperty(path, name, decode(mine))])
+
     # --- helpers -----------------------------------------------------------------------------------------
 
     def _is_effect_of(self, path: str, *, removed: bool) -> bool:
@@ -158,9 +200,11 @@ class _Rebase:
 
     def _owner_gone(self, path: str) -> bool:
         """Whether trunk removed an ancestor; then the topmost such one is a changed node that was deleted."""
+        if path == paths.ROOT or self._staging.find(paths.parent(path)) is not None:
+            return False
         for above in reversed(list(_above(path))):
             if self._staging.find(above) is None:
-                self._settled.append(above)
+                self._settled.add(above)
                 if self._reader.node(self._state.trunk, above) is not None:
                     self._mark_node(CHANGE_DELETED_NODE, above, self._subtree(self._state.snapshot, above))
                 return True
@@ -182,7 +226,9 @@ class _Rebase:
         self._staging.apply([operations.SetProperty(marker, name, decode(data))])
 
     def _mark_node(self, kind: str, path: str, subtree: dict[str, dict[str, bytes]]) -> None:
+        """Mark a whole subtree, in the place of what an earlier rebase may have marked there."""
         into = paths.join(self._marker(paths.parent(path), kind), paths.name(path))
+        self._settled.add(into)
         if self._staging.find(into) is not None:
             self._staging.apply([operations.RemoveNode(into)])
         self._staging.apply([_add(paths.rebase(one, path, into), encoded) for one, encoded in subtree.items()])

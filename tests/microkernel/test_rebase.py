@@ -1,0 +1,129 @@
+"""Rebasing what is harder than one conflict: markers that are there already, names that would be a property and a child."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from hbasemk.testing.wrapped import CountingStore
+from tests.microkernel.conftest import Cluster
+from tests.support.repositories import Instances
+
+
+def shown(mk: Cluster, path: str, at: str) -> Any:
+    """A whole subtree, which no key may be twice in."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        assert len(found) == len(pairs), pairs
+        found.pop(":childNodeCount", None)
+        return found
+
+    return json.loads(str(mk.get_nodes(path, at, 20, 0, -1, None)), object_pairs_hook=once)
+
+
+def test_a_branch_with_markers_is_rebased_again(mk: Cluster) -> None:
+    mk.commit("", '+"/x":{"p":1,"q":1}')
+    branch = mk.commit("", '^"/x/p":2', mk.branch())
+    mk.commit("", '^"/x/p":3')
+    branch = mk.rebase(branch)
+    branch = mk.commit("", '^"/x/q":2', branch)
+    mk.commit("", '^"/x/q":3')
+    branch = str(mk.rebase(branch))
+    kept = {":conflict": {"changeChangedProperty": {"p": 2, "q": 2}}, "p": 3, "q": 3}
+    assert shown(mk, "/x", branch) == kept
+    # Once more, with nothing new on either side of the conflicts.
+    mk.commit("", '+"/elsewhere":{}')
+    branch = str(mk.rebase(branch))
+    assert shown(mk, "/x", branch) == kept
+    mk.merge(mk.commit("", '-"/x/:conflict" ^"/x/q":4', branch))
+    assert shown(mk, "/x", str(mk.get_head_revision())) == {"p": 3, "q": 4}
+
+
+def test_a_later_marker_of_the_same_node_takes_the_place_of_the_earlier(mk: Cluster) -> None:
+    mk.commit("", '+"/x":{"a":{"old":{"deep":{}}}}')
+    branch = mk.commit("", '^"/x/a/p":1 +"/x/a/first":{}', mk.branch())
+    mk.commit("", '-"/x/a"')
+    branch = str(mk.rebase(branch))
+    mk.commit("", '+"/x/a":{"again":{}}')
+    branch = mk.commit("", '^"/x/a/p":2', str(mk.rebase(branch)))
+    mk.commit("", '-"/x/a"')
+    branch = str(mk.rebase(branch))
+    assert shown(mk, "/x", branch) == {":conflict": {"changeDeletedNode": {"a": {"again": {}, "p": 2}}}}
+
+
+@pytest.mark.parametrize(
+    ("before", "ours", "theirs", "expected"),
+    [
+        ("{}", '^"/a/x":1', '+"/a/x":{}', {"x": {}, ":conflict": {"addExistingProperty": {"x": 1}}}),
+        ("{}", '+"/a/x":{"k":{}}', '^"/a/x":1', {"x": 1, ":conflict": {"addExistingNode": {"x": {"k": {}}}}}),
+        (
+            '{"x":1}',
+            '^"/a/x":null +"/a/x":{"mine":1}',
+            '^"/a/x":9',
+            {
+                "x": 9,
+                ":conflict": {"deleteChangedProperty": {"x": 1}, "addExistingNode": {"x": {"mine": 1}}},
+            },
+        ),
+        (
+            '{"x":{"k":1}}',
+            '-"/a/x" ^"/a/x":1',
+            '^"/a/x/k":9',
+            {
+                "x": {"k": 9},
+                ":conflict": {"deleteChangedNode": {"x": {"k": 1}}, "addExistingProperty": {"x": 1}},
+            },
+        ),
+        ('{"x":{"k":1}}', '-"/a/x" ^"/a/x":1', '^"/a/else":9', {"x": 1, "else": 9}),
+        ('{"x":1}', '^"/a/x":null +"/a/x":{}', '^"/a/else":9', {"x": {}, "else": 9}),
+        (
+            '{"x":1}',
+            '^"/a/x":2',
+            '^"/a/x":null +"/a/x":{}',
+            {"x": {}, ":conflict": {"changeDeletedProperty": {"x": 2}}},
+        ),
+    ],
+)
+def test_a_name_stays_a_property_or_a_child(
+    mk: Cluster, before: str, ours: str, theirs: str, expected: dict[str, Any]
+) -> None:
+    mk.commit("", f'+"/a":{before}')
+    branch = mk.commit("", ours, mk.branch())
+    mk.commit("", theirs)
+    branch = str(mk.rebase(branch))
+    assert shown(mk, "/a", branch) == expected
+    if ":conflict" in expected:
+        branch = mk.commit("", '-"/a/:conflict"', branch)
+    mk.merge(branch)
+    expected = {name: value for name, value in expected.items() if name != ":conflict"}
+    assert shown(mk, "/a", str(mk.get_head_revision())) == expected
+
+
+def test_what_the_branch_put_in_the_place_of_a_node_that_trunk_changed_is_marked(opened: Instances) -> None:
+    repo = opened()
+    repo.run(lambda tx: tx.add("/a", {"old": 1}))
+    branch = repo.branch()
+    branch.run(lambda tx: (tx.remove("/a"), tx.add("/a", {"new": "mine"}), tx.add("/a/below")))
+    repo.run(lambda tx: tx.set("/a", "x", 2))
+    assert branch.rebase() == ["/:conflict"]
+    found = {node.path: dict(node) for node in branch.head.walk()}
+    assert found["/a"] == {"old": 1, "x": 2}
+    assert found["/:conflict/deleteChangedNode/a"] == {"old": 1}
+    assert found["/:conflict/addExistingNode/a"] == {"new": "mine"}
+    assert "/:conflict/addExistingNode/a/below" in found
+
+
+def test_a_deep_new_chain_is_rebased_in_few_calls(opened: Instances) -> None:
+    store = CountingStore(opened.new_store())
+    repo = opened(store)
+    branch = repo.branch()
+    deep = 200
+    branch.run(lambda tx: [tx.add("/n" * level) for level in range(1, deep + 1)])
+    repo.run(lambda tx: tx.add("/elsewhere"))
+    store.take()
+    assert branch.rebase() == []
+    assert sum(store.take().values()) < 30
+    assert "/n" * deep in branch.head
