@@ -122,7 +122,7 @@ def tree(instance: Instance, snapshot: Snapshot | None = None) -> dict[str, dict
     if snapshot is None:
         instance.poll()
         snapshot = instance.head()
-    fresh = instance.cache.__class__(1)
+    fresh = instance.cache.__class__(instance.cache._lock, 1)
     kept, instance.reader._cache = instance.reader._cache, fresh
     try:
         top = instance.reader.node(snapshot, "/")

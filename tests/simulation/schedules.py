@@ -51,7 +51,7 @@ class Broken(AssertionError):
 
 def tree(instance: Instance, snapshot: Any) -> dict[str, tuple[tuple[str, bytes], ...]]:
     """Everything in a snapshot, read past the cache."""
-    instance.cache.__init__(1)  # type: ignore[misc]
+    instance.cache.__init__(instance.cache._lock, 1)  # type: ignore[misc]
     instance.cache._horizon = 2**60
     found = {}
     top = instance.reader.node(snapshot, "/")
