@@ -278,7 +278,7 @@ class Branches:
         """
         state = self.require_head(on)
         nodes = self.net_effect(state)
-        marker = next((node.path for node in nodes if node.exists and paths.name(node.path) == MARKER), None)
+        marker = next((node.path for node in nodes if _is_marker(node)), None)
         if marker is not None:
             raise BranchError(
                 f"the branch cannot be merged while it carries conflict markers: resolve and remove {marker}",
@@ -378,6 +378,12 @@ class Branches:
             if node.dirty:
                 nodes.append(node)
         return nodes
+
+
+def _is_marker(node: StagedNode) -> bool:
+    """Whether the branch added a conflict marker, or a kind of conflict to a node of trunk's that has the marker's name."""
+    added = node.exists and (node.base is None or node.fresh)
+    return added and MARKER in node.path.split("/")[-2:]
 
 
 def _encode(numbers: Sequence[int]) -> bytes:
