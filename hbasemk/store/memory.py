@@ -207,6 +207,11 @@ class MemoryStore(Store):
             other._tables = {name: table.clone() for name, table in self._tables.items()}
         return other
 
+    def _share(self, other: MemoryStore) -> None:
+        """Hold the same cells as another store from now on; each is closed for itself."""
+        self._clock, self._transactions = other._clock, other._transactions
+        self._lock, self._tables = other._lock, other._tables
+
     def create_tables(self, tables: Sequence[Table]) -> None:
         """Create what is missing, then verify; see the contract."""
         with self._lock:
