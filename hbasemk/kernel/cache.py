@@ -84,6 +84,14 @@ class NodeCache:
                 ):
                     self._keep(path, Entry(arrival.position, arrival.states[path]))
 
+    def forget(self, position: int) -> None:
+        """What was told of this position has not come to be there: keep nothing, and nothing read before it either."""
+        with self._lock:
+            self._horizon = position
+            self._touched.clear()
+            self._young.clear()
+            self._old.clear()
+
     def _keep(self, path: str, entry: Entry) -> None:
         if len(self._young) >= self._half:
             self._old = self._young

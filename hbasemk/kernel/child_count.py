@@ -185,8 +185,8 @@ class ChildCounts:
             watched = self._watched.get(state.path)
             if watched is None:
                 watched = self._watched[state.path] = _Watched(0)
-                # Only now: what joins the sequence after this finds the node watched.
-                watched.complete = len(self._journal) - 1
+                # Only now: what is told after this finds the node watched.
+                watched.complete = self._journal.announced
                 if len(self._watched) > REMEMBERED:
                     self._watched.popitem(last=False)
             return watched

@@ -55,6 +55,7 @@ class Instance:
         self.journal = journal
         self.cache = NodeCache(runtime.lock(), cache_entries, journal.head.position)
         journal.listeners.append(self.cache.arrived)
+        journal.forgetters.append(self.cache.forget)
         self.lease = Lease(store, runtime, found)
         self.clock = IdClock(runtime, found, self.lease)
         self.reader = Reader(store, runtime, journal, self.cache)
@@ -68,7 +69,7 @@ class Instance:
         self._sweep_due = runtime.monotonic() + SWEEP_EVERY
         self._measured_at = runtime.monotonic()
         self.branches = Branches(
-            store, runtime, self.clock, journal, self.reader, self.outcomes, self._committer, found
+            store, runtime, self.clock, journal, self.reader, self.outcomes, self._committer, self.lease, found
         )
         self.blobs = Blobs(store, runtime)
         self._advanced_at = 0

@@ -59,8 +59,9 @@ class _Found(NamedTuple):
 class Journal:
     """The sequence of visible revisions, from the watermark that was loaded first or a later one up.
 
-    ``listeners`` are called for every arrival, in order, before the arrival can be part of any snapshot, ``watchers``
-    when the head has moved; neither may call the store.
+    ``listeners`` are called for every arrival, in order, before the arrival is known or part of any snapshot, ``watchers``
+    when the head has moved; neither may call the store. When something (Ctrl-C, say) interrupts them, the revision has not
+    joined and comes again, perhaps after others; ``forgetters`` are first told its position, of which nothing may be kept.
     """
 
     def __init__(self, store: Store, runtime: Runtime, settings: Settings, watermark: Watermark) -> None:
@@ -81,7 +82,10 @@ class Journal:
         self._polled_at = float("-inf")
         self._poll_begun = -1
         self.listeners: list[Callable[[Arrival], None]] = []
+        self.forgetters: list[Callable[[int], None]] = []
         self.watchers: list[Callable[[], None]] = []
+        self.announced = -1
+        """The position of the last revision that listeners have been told of, or are being told."""
         self.highest_seen = watermark.revision
         self._head = self._snapshot_at(-1)
 
@@ -235,18 +239,37 @@ class Journal:
     ) -> None:
         """Step 11: this instance's own revision, committed just now, joins the sequence."""
         with self._lock:
+            self._mend()
             if made not in self._order.positions:
                 self._append(Arrival(made, len(self._order), touched, states, built_on.position))
 
     def _append(self, arrival: Arrival) -> None:
-        made = arrival.revision
-        position = self._order.append(made)
+        self.announced = arrival.position
         for listener in self.listeners:
             listener(arrival)
-        self.highest_seen = max(self.highest_seen, made)
+        self._order.append(arrival.revision)
+        self._to_the_end()
+
+    def _to_the_end(self) -> None:
+        """The head is the last of the sequence from now on."""
+        position = len(self._order) - 1
+        self.highest_seen = max(self.highest_seen, self._order.upper_at(position))
         self._head = self._snapshot_at(position)
         for watcher in self.watchers:
             watcher()
+
+    def _mend(self) -> None:
+        """Bring to an end, or take back, a joining that was interrupted. With the lock held, before any other."""
+        position = self.announced
+        if position == self._head.position:
+            return
+        self._order.mend()
+        if len(self._order) > position:
+            self._to_the_end()
+            return
+        for forget in self.forgetters:
+            forget(position)
+        self.announced = position - 1
 
     def compact(self, watermark: Watermark) -> None:
         """Drop what is settled by a watermark, but for the last :data:`KEPT` revisions; snapshots stay what they are.
@@ -255,6 +278,7 @@ class Journal:
         snapshot has all that is not greater, as in an instance that begins now.
         """
         with self._lock:
+            self._mend()
             order = self._order
             shorter = order.shortened(watermark, min(watermark.revision, self._low_bound - 1), KEPT)
             if shorter is None:
@@ -288,6 +312,7 @@ class Journal:
             # Only listeners need them, and who opens a repository has none yet.
             touched = self._read_changes(new) if self.listeners else {made: [] for made in new}
             with self._lock:
+                self._mend()
                 for made in new:
                     if made not in self._order.positions:
                         self._append(Arrival(made, len(self._order), touched[made]))

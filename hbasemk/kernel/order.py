@@ -58,12 +58,18 @@ class Order:
         return iter(list(self.positions))
 
     def append(self, made: int) -> int:
-        """Let a revision join; returns its position."""
+        """Let a revision join; returns its position. What is interrupted is brought to an end by :meth:`mend`."""
         position = len(self)
-        self.sequence.append(made)
         self.uppers.append(max(made, self.uppers[-1] if self.uppers else self.top))
+        self.sequence.append(made)
         self.positions[made] = position
         return position
+
+    def mend(self) -> None:
+        """Bring an interrupted :meth:`append` to its end: a revision has joined when it is in the sequence."""
+        del self.uppers[len(self.sequence) :]
+        if self.sequence:
+            self.positions.setdefault(self.sequence[-1], len(self) - 1)
 
     def name_at(self, position: int) -> int:
         """The revision at a position from ``begin`` - 1 on."""

@@ -8,10 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
 from hbasemk.kernel.cache import Entry, NodeCache
 from hbasemk.kernel.changes import CHANGED, RowChange
 from hbasemk.kernel.journal import Arrival
 from hbasemk.kernel.node import NodeState
+from hbasemk.kernel.order import Order
 from hbasemk.kernel.snapshot import Snapshot
 from tests.support.repositories import Instances
 
@@ -108,6 +111,73 @@ def test_what_is_kept_while_a_revision_arrives_is_not_what_it_replaced() -> None
     arriving.join()
     assert shown == [None]
     assert cache.get("/a", _at(1)) is None
+
+
+class _Interruption:
+    """Calls a method as it is told to and then, the first time, ends as if Ctrl-C had been pressed."""
+
+    def __init__(self, call: Callable[..., Any], *, before: bool) -> None:
+        self.call = call
+        self.before = before
+        self.left = 1
+
+    def __call__(self, *arguments: Any) -> Any:
+        if self.before:
+            self.strike()
+        result = self.call(*arguments)
+        self.strike()
+        return result
+
+    def strike(self) -> None:
+        self.left, left = 0, self.left
+        if left:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("where", ["cache drops", "count is told", "order", "head"])
+@pytest.mark.parametrize("own", [True, False])
+def test_an_interrupted_arrival_leaves_nothing_stale(opened: Instances, where: str, before: bool, own: bool) -> None:
+    one, two = opened(), opened()
+    one.run(lambda tx: (tx.add("/a", {"n": 0}), tx.add("/b", {"n": 0})))
+    two.refresh()
+    assert two.head["/a"]["n"] == two.head["/b"]["n"] == 0
+    kernel = two.instance
+    journal = kernel.journal
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        if where == "cache drops":
+            patch.setattr(kernel.cache, "_drop", _Interruption(kernel.cache._drop, before=before))
+        elif where == "count is told":
+            told = _Interruption(journal.listeners[-1], before=before)
+            patch.setattr(journal, "listeners", [*journal.listeners[:-1], told])
+        elif where == "order":
+            joins = _Interruption(Order.append, before=before)
+            patch.setattr(Order, "append", lambda order, made: joins(order, made))
+        else:
+            patch.setattr(journal, "_snapshot_at", _Interruption(journal._snapshot_at, before=before))
+        if own:
+            two.run(lambda tx: (tx.set("/a", "n", 100), tx.set("/b", "n", 100)))
+        else:
+            one.run(lambda tx: (tx.set("/a", "n", 100), tx.set("/b", "n", 100)))
+            two.refresh()
+    one.refresh()
+    assert two.refresh()["/a"]["n"] == two.head["/b"]["n"] == 100
+    assert two.head.revision == one.head.revision
+    one.run(lambda tx: tx.add("/c"))
+    two.run(lambda tx: tx.increment("/a", "n"))
+    assert [one.refresh()["/a"]["n"], two.head["/a"]["n"], two.head["/b"]["n"]] == [101, 101, 100]
+    assert journal.head.position == len(journal) - 1
+
+
+def test_what_was_told_of_a_position_is_forgotten_when_another_revision_takes_it() -> None:
+    cache = NodeCache(threading.RLock(), 4)
+    state = NodeState("/a", 1, 1001, {})
+    cache.arrived(Arrival(1001, 1, [RowChange("/a", CHANGED, ["n"])], {"/a": state}, 0))
+    cache.forget(1)
+    cache.put("/a", _at(0), None)
+    assert cache.get("/a", _at(1)) is None
+    cache.put("/a", _at(1), None)
+    assert cache.get("/a", _at(1)) == (1, None)
 
 
 @contextmanager

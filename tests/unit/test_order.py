@@ -129,3 +129,36 @@ def test_the_order_of_a_million_revisions_takes_no_more_than_of_some_thousands()
             most = max(most, len(order.sequence), len(order.uppers), len(order.positions))
     assert len(order) == count - window + 1
     assert most <= 2 * keep
+
+
+class _Interrupted(Exception):
+    """Stands for the KeyboardInterrupt of a signal handler."""
+
+
+@pytest.mark.parametrize("where", ["uppers", "sequence", "positions"])
+@pytest.mark.parametrize("joined", [0, 2])
+def test_an_interrupted_revision_joins_wholly_or_not_at_all(where: str, joined: int) -> None:
+    order = Order.first(Watermark(ident(FIRST), frozenset()))
+    ids = [ident(FIRST + 1 + number) for number in range(joined + 2)]
+    for one in ids[:joined]:
+        order.append(one)
+
+    class Values(list[int]):
+        def append(self, value: int) -> None:
+            raise _Interrupted
+
+    class Positions(dict[int, int]):
+        def __setitem__(self, made: int, position: int) -> None:
+            raise _Interrupted
+
+    held = getattr(order, where)
+    setattr(order, where, Positions(held) if where == "positions" else Values(held))
+    with pytest.raises(_Interrupted):
+        order.append(ids[joined])
+    setattr(order, where, type(held)(getattr(order, where)))
+    order.mend()
+    for one in ids[joined:]:
+        if one not in order.positions:
+            order.append(one)
+    assert order.sequence == order.uppers == ids
+    assert order.positions == {one: position for position, one in enumerate(ids)}
