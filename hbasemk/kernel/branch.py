@@ -14,24 +14,24 @@ from typing import Final
 
 from hbasemk.errors import BranchError, CommitUnknownError, StoreError, UnknownRevisionError
 from hbasemk.kernel import changes, changeset, effect, paths, revision, schema
-from hbasemk.kernel.batches import journal_rows, write_nodes
+from hbasemk.kernel.batches import write_nodes
+from hbasemk.kernel.branch_ends import ABANDONED, MERGED, BranchEnds
 from hbasemk.kernel.calls import again
-from hbasemk.kernel.changes import RowChange
 from hbasemk.kernel.changeset import ChangeSet
 from hbasemk.kernel.clock import IdClock
 from hbasemk.kernel.commit import Committer
 from hbasemk.kernel.journal import EXPLICIT, Journal
+from hbasemk.kernel.lease import Lease
 from hbasemk.kernel.outcome import Outcome, Outcomes
 from hbasemk.kernel.reader import Reader
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.settings import Settings
 from hbasemk.kernel.snapshot import Snapshot
 from hbasemk.kernel.staging import StagedNode
-from hbasemk.store.abc import Get, NewCell, Put, Scan, Store, scan_all
+from hbasemk.store.abc import Get, NewCell, Put, Store
 
 REMEMBERED: Final = 1000
 MARKER: Final = ":conflict"
-_MERGED, _REBASED, _ABANDONED = b"m", b"r", b"a"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,9 @@ class Branches:
         reader: Reader,
         outcomes: Outcomes,
         committer: Committer,
+        lease: Lease,
         settings: Settings,
     ) -> None:
-        self._settings = settings
         self._store = store
         self._runtime = runtime
         self._clock = clock
@@ -71,7 +71,7 @@ class Branches:
         self._outcomes = outcomes
         self._committer = committer
         self._known: dict[int, BranchState] = {}
-        self._merged: dict[int, tuple[int, bytes]] = {}
+        self._ends = BranchEnds(store, runtime, outcomes, lease, settings)
 
     # --- making and finding ------------------------------------------------------------------------------
 
@@ -99,7 +99,7 @@ class Branches:
         )
         if not again(
             self._runtime, lambda: self._store.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put)
-        ) and self._head(made) != schema.revision_key(made):
+        ) and self._ends.head(made) != schema.revision_key(made):
             raise BranchError(f"branch {revision.to_text(made)} exists already", revision=revision.to_text(made))
         return made
 
@@ -143,9 +143,6 @@ class Branches:
         row = again(self._runtime, lambda: self._store.read(schema.JOURNAL, [get]))[0]
         return {(cell.family, cell.qualifier): cell.value for cell in row.cells}
 
-    def _head(self, root: int) -> bytes | None:
-        return self._row(root, (schema.BRANCH_HEAD,)).get(schema.BRANCH_HEAD)
-
     def _common(self, message: str, base: int) -> list[NewCell]:
         nonce = self._runtime.random.getrandbits(128).to_bytes(16, "big")
         return [
@@ -160,14 +157,14 @@ class Branches:
         """A branch revision that must be its branch's newest; raises BranchError when it is not, or is no more."""
         self.settle()
         found = self.find(wanted)
-        head = self._head(found.root)
+        head = self._ends.head(found.root)
         if head == schema.revision_key(wanted):
             return found
         text = revision.to_text(wanted)
-        if head is None or (head[:1] == _ABANDONED and len(head) == 1):
+        if head is None or (head[:1] == ABANDONED and len(head) == 1):
             why = "its branch was abandoned"
         elif len(head) == 9:
-            how = "merged into trunk as" if head[:1] == _MERGED else "rebased to"
+            how = "merged into trunk as" if head[:1] == MERGED else "rebased to"
             why = f"its branch has been {how} {head[1:].hex()}"
         else:
             why = f"its branch goes on at {head.hex()}"
@@ -208,7 +205,7 @@ class Branches:
             self._outcomes.settle_quietly()
             raise
         try:
-            moved = self._move_head(state.root, schema.revision_key(on), schema.revision_key(made))
+            moved = self._ends.move(state.root, schema.revision_key(on), schema.revision_key(made))
         except StoreError as error:
             text = revision.to_text(made)
             raise CommitUnknownError(
@@ -221,24 +218,13 @@ class Branches:
             self.require_head(on)
         return made
 
-    def _move_head(self, root: int, expected: bytes, wanted: bytes) -> bool:
-        put = Put(schema.revision_key(root), [NewCell(*schema.BRANCH_HEAD, wanted)])
-        return (
-            again(
-                self._runtime,
-                lambda: self._store.check_and_write(schema.JOURNAL, schema.BRANCH_HEAD, expected, put),
-            )
-            # After a lost reply the second attempt finds the first one's value.
-            or self._head(root) == wanted
-        )
-
     def outcome(self, asked: int) -> Outcome:
         """Whether a branch revision ever became its branch's head."""
         try:
             state = self._read(asked)
         except UnknownRevisionError:
             return Outcome.ABORTED
-        head = self._head(state.root)
+        head = self._ends.head(state.root)
         if head is None or len(head) != 8:
             return Outcome.COMMITTED
         newest = self.find(int.from_bytes(head, "big"))
@@ -255,7 +241,7 @@ class Branches:
                 f"{revision.to_text(ancestor)} is no ancestor of {revision.to_text(on)} on the same branch",
                 revision=revision.to_text(ancestor),
             )
-        if ancestor != on and not self._move_head(state.root, schema.revision_key(on), schema.revision_key(ancestor)):
+        if ancestor != on and not self._ends.move(state.root, schema.revision_key(on), schema.revision_key(ancestor)):
             self.require_head(on)
         return ancestor
 
@@ -265,7 +251,7 @@ class Branches:
         Raises BranchError when ``on`` is not its newest revision, or it has ended.
         """
         state = self.require_head(on)
-        if not self._move_head(state.root, schema.revision_key(on), _ABANDONED):
+        if not self._ends.abandoned(state.root, on):
             self.require_head(on)
 
     # --- merge -------------------------------------------------------------------------------------------
@@ -289,73 +275,32 @@ class Branches:
             return self._journal.head.revision
         made = self._committer.on_base(state.trunk, lambda: changeset.of_nodes(nodes), message)
         # It is merged, whatever becomes of this: a store that goes away just now must not make it look refused.
-        self._merged[state.root] = on, _MERGED + schema.revision_key(made)
-        self._outcomes.quietly(self.settle)
+        self._ends.merged(state.root, on, made)
         return made
 
     def settle(self) -> None:
         """Let the branches end that are merged and could not be told so."""
-        for root, (on, end) in list(self._merged.items()):
-            self._move_head(root, schema.revision_key(on), end)
-            self._merged.pop(root, None)
-
-    def close(self, state: BranchState, on: int, how: bytes, into: int) -> None:
-        """Let the branch end: nothing is committed to it any more. Its revisions stay readable until swept."""
-        self._move_head(state.root, schema.revision_key(on), how + schema.revision_key(into))
+        self._ends.settle()
 
     def close_rebased(self, state: BranchState, on: int, into: int) -> None:
         """Let the branch end because it goes on as another one."""
-        self.close(state, on, _REBASED, into)
+        self._ends.rebased(state.root, on, into)
 
     def sweep(self, retention_ms: int) -> list[int]:
         """Give up the branches that nobody has touched for the retention time, and delete what ended ones left.
 
-        Returns the first revisions of the branches that were swept. May be done by several at once, and again. Reads
-        the whole journal's branch rows, in batches.
+        Returns the first revisions of the branches that were swept.
         """
-        now = self._runtime.now_ms() - self._settings.epoch_ms
-        columns = (schema.BRANCH, schema.BRANCH_HEAD, schema.SWEPT)
-        of_branch: dict[int, list[int]] = {}
-        old: dict[int, bytes] = {}
-        for row in scan_all(self._store, schema.JOURNAL, Scan(None, None, 1000, columns=columns)):
-            made = int.from_bytes(row.key, "big")
-            if not revision.is_branch(made):
-                continue
-            told = {(cell.family, cell.qualifier): cell.value for cell in row.cells}
-            if schema.BRANCH not in told:
-                continue
-            root = _decode(told[schema.BRANCH])[0]
-            if schema.SWEPT not in told:
-                of_branch.setdefault(root, []).append(made)
-            if made == root:
-                old[root] = told[schema.BRANCH_HEAD]
-        swept = []
-        for root, made_all in of_branch.items():
-            newest = max(revision.ms_of(made) for made in made_all)
-            if newest + retention_ms > now or root not in old:
-                continue
-            if len(old[root]) == 8 and not self._move_head(root, old[root], _ABANDONED):
-                continue
-            self._sweep(made_all)
-            swept.append(root)
-        return swept
-
-    def _sweep(self, made_all: Sequence[int]) -> None:
-        for made in sorted(made_all, reverse=True):
-            self._known.pop(made, None)
-            self._outcomes.abort_own(made, self.changes_of((made,)), clean=False)
-
-    def changes_of(self, own: Sequence[int]) -> list[RowChange]:
-        """What branch revisions touched, in their order."""
-        told: list[RowChange] = []
-        for row in journal_rows(self._store, self._runtime, own):
-            told += changes.of_row(row.cells)
-        return told
+        swept = self._ends.sweep(retention_ms)
+        for made_all in swept.values():
+            for made in made_all:
+                self._known.pop(made, None)
+        return list(swept)
 
     def net_effect(self, state: BranchState) -> list[StagedNode]:
         """The nodes that differ between the branch and its view of trunk, as changes on the latter."""
         touched: dict[str, tuple[set[str], set[str]]] = {}
-        for change in self.changes_of(state.own):
+        for change in self._ends.changes_of(state.own):
             names, kids = touched.setdefault(change.path, (set(), set()))
             names.update(change.properties)
             kids.update(change.present, change.gone)

@@ -167,7 +167,7 @@ def branch_behind(site: Site) -> tuple[int, int]:
 
 def branch_head(site: Site, instance: Any) -> Any:
     """Trunk and the branch as anybody finds it: what its newest revision shows, or that of the branch it goes on as."""
-    head = instance.branches._head(site.state[0])
+    head = instance.branches._ends.head(site.state[0])
     if head[:1] == b"r" and len(head) == 9:
         return tree(instance), "rebased", tree(instance, instance.at(int.from_bytes(head[1:], "big")))
     return tree(instance), head[:1] if len(head) != 8 else tree(instance, instance.at(int.from_bytes(head, "big")))
@@ -180,7 +180,7 @@ def abandoned(site: Site) -> tuple[int, int, int]:
 
 
 def branch_exists(site: Site, instance: Any) -> Any:
-    return tree(instance), instance.branches._head(site.state[0])[:1] == b"a"
+    return tree(instance), instance.branches._ends.head(site.state[0])[:1] == b"a"
 
 
 def merged(site: Site, instance: Any) -> Any:

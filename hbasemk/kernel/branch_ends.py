@@ -1,0 +1,122 @@
+"""How branches end: the head of a branch and the compare-and-sets that move it, and the sweep of what ended branches left.
+
+A branch ends when it is merged, rebased to another one, abandoned, or given up because nobody has touched it for a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from hbasemk.kernel import changes, revision, schema
+from hbasemk.kernel.batches import journal_rows
+from hbasemk.kernel.calls import again
+from hbasemk.kernel.changes import RowChange
+from hbasemk.kernel.lease import Lease
+from hbasemk.kernel.outcome import Outcomes
+from hbasemk.kernel.runtime import Runtime
+from hbasemk.kernel.settings import Settings
+from hbasemk.store.abc import Get, NewCell, Put, Scan, Store, scan_all
+
+MERGED: Final = b"m"
+REBASED: Final = b"r"
+ABANDONED: Final = b"a"
+
+
+class BranchEnds:
+    """The heads of branches, for one instance, and its merges that could not be told to their branches yet."""
+
+    def __init__(self, store: Store, runtime: Runtime, outcomes: Outcomes, lease: Lease, settings: Settings) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._outcomes = outcomes
+        self._lease = lease
+        self._settings = settings
+        self._merged: dict[int, tuple[int, bytes]] = {}
+
+    # --- the head ----------------------------------------------------------------------------------------
+
+    def head(self, root: int) -> bytes | None:
+        """What the branch's first row tells of its head; None when there is no such branch. One round trip."""
+        get = Get(schema.revision_key(root), columns=(schema.BRANCH_HEAD,))
+        row = again(self._runtime, lambda: self._store.read(schema.JOURNAL, [get]))[0]
+        return row.cells[0].value if row.cells else None
+
+    def move(self, root: int, expected: bytes, wanted: bytes) -> bool:
+        """Let the head be ``wanted`` if it is ``expected``; whether it is now."""
+        put = Put(schema.revision_key(root), [NewCell(*schema.BRANCH_HEAD, wanted)])
+        return (
+            again(
+                self._runtime,
+                lambda: self._store.check_and_write(schema.JOURNAL, schema.BRANCH_HEAD, expected, put),
+            )
+            # After a lost reply the second attempt finds the first one's value.
+            or self.head(root) == wanted
+        )
+
+    # --- ends --------------------------------------------------------------------------------------------
+
+    def abandoned(self, root: int, on: int) -> bool:
+        """Let a branch end as it is; whether it has."""
+        return self.move(root, schema.revision_key(on), ABANDONED)
+
+    def rebased(self, root: int, on: int, into: int) -> bool:
+        """Let a branch end because it goes on as another one; whether it has."""
+        return self.move(root, schema.revision_key(on), REBASED + schema.revision_key(into))
+
+    def merged(self, root: int, on: int, made: int) -> None:
+        """Let a branch end that is merged, whatever becomes of this call: one that fails is made again later."""
+        self._merged[root] = on, MERGED + schema.revision_key(made)
+        self._outcomes.quietly(self.settle)
+
+    def settle(self) -> None:
+        """Let the branches end that are merged and could not be told so."""
+        for root, (on, end) in list(self._merged.items()):
+            self.move(root, schema.revision_key(on), end)
+            self._merged.pop(root, None)
+
+    # --- the sweep ---------------------------------------------------------------------------------------
+
+    def sweep(self, retention_ms: int) -> dict[int, list[int]]:
+        """Give up the branches that nobody has touched for the retention time, and delete what ended ones left.
+
+        Returns what was swept: each branch's first revision with the revisions of it. May be done by several at once, and
+        again. Reads the whole journal's branch rows, in batches.
+        """
+        now = self._runtime.now_ms() - self._settings.epoch_ms
+        columns = (schema.BRANCH, schema.BRANCH_HEAD, schema.SWEPT)
+        of_branch: dict[int, list[int]] = {}
+        old: dict[int, bytes] = {}
+        for row in scan_all(self._store, schema.JOURNAL, Scan(None, None, 1000, columns=columns)):
+            made = int.from_bytes(row.key, "big")
+            if not revision.is_branch(made):
+                continue
+            told = {(cell.family, cell.qualifier): cell.value for cell in row.cells}
+            if schema.BRANCH not in told:
+                continue
+            root = int.from_bytes(told[schema.BRANCH][:8], "big")
+            if schema.SWEPT not in told:
+                of_branch.setdefault(root, []).append(made)
+            if made == root:
+                old[root] = told[schema.BRANCH_HEAD]
+        swept = {}
+        for root, made_all in of_branch.items():
+            newest = max(revision.ms_of(made) for made in made_all)
+            if newest + retention_ms > now or root not in old:
+                continue
+            if len(old[root]) == 8 and not self.move(root, old[root], ABANDONED):
+                continue
+            self._sweep(made_all)
+            swept[root] = made_all
+        return swept
+
+    def _sweep(self, made_all: Sequence[int]) -> None:
+        for made in sorted(made_all, reverse=True):
+            self._outcomes.abort_own(made, self.changes_of((made,)), clean=False)
+
+    def changes_of(self, own: Sequence[int]) -> list[RowChange]:
+        """What branch revisions touched, in their order."""
+        told: list[RowChange] = []
+        for row in journal_rows(self._store, self._runtime, own):
+            told += changes.of_row(row.cells)
+        return told
