@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
@@ -142,8 +143,12 @@ class RepositoryBlobs:
     def __init__(self, blobs: KernelBlobs) -> None:
         self._blobs = blobs
 
-    def write(self, stream: BinaryIO) -> BlobRef:
-        """Keep what a binary stream yields, in bounded memory; returns the reference to store in a property."""
+    def write(self, content: BinaryIO | bytes | bytearray | memoryview) -> BlobRef:
+        """Keep bytes, or what a binary stream yields, in bounded memory; returns the reference to store in a property.
+
+        A stream is read to its end and not closed. Raises InvalidValueError for anything else, such as a stream of text.
+        """
+        stream = io.BytesIO(bytes(content)) if isinstance(content, (bytes, bytearray, memoryview)) else content
         return BlobRef(self._blobs.write(stream))
 
     def read(self, ref: BlobRef | str, position: int = 0, length: int | None = None) -> bytes:

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import BinaryIO, Final
 
-from hbasemk.errors import BlobNotFoundError
+from hbasemk.errors import BlobNotFoundError, InvalidValueError
 from hbasemk.kernel import schema
 from hbasemk.kernel.calls import again
 from hbasemk.kernel.runtime import Runtime
@@ -36,12 +36,13 @@ class Blobs:
     def write(self, stream: BinaryIO) -> str:
         """Keep what a stream yields; returns the blob's id, which the same bytes always get.
 
-        Whatever the stream raises is passed on, and nothing that is referred to remains. The stream is not closed.
+        Whatever the stream raises is passed on, and nothing that is referred to remains. The stream is not closed. Raises
+        InvalidValueError for what is no stream, or yields something else than bytes.
         """
         digest = hashlib.sha256()
         length = 0
         with tempfile.SpooledTemporaryFile(max_size=SPOOL) as spool:
-            while block := stream.read(CHUNK):
+            while block := _read(stream):
                 digest.update(block)
                 spool.write(block)
                 length += len(block)
@@ -108,6 +109,23 @@ class Blobs:
     def _length(self, key: bytes) -> int | None:
         row = again(self._runtime, lambda: self._store.read(schema.BLOBS, [Get(key, columns=(LENGTH,))]))[0]
         return int.from_bytes(row.cells[0].value, "big") if row.cells else None
+
+
+def _read(stream: BinaryIO) -> bytes:
+    """The next bytes of what should be a binary stream, none at its end."""
+    if not hasattr(stream, "read"):
+        raise InvalidValueError(
+            "a blob is written from a binary stream, such as open(path, 'rb') or io.BytesIO(data), not from "
+            f"{type(stream).__name__}"
+        )
+    block = stream.read(CHUNK)
+    if not isinstance(block, (bytes, bytearray)):
+        # Text has no bytes of its own, and None (a stream that has none at the moment) is not the end.
+        raise InvalidValueError(
+            f"{stream!r} yields {type(block).__name__} instead of bytes; a blob is written from a binary stream that waits "
+            "for its content, such as open(path, 'rb')"
+        )
+    return block
 
 
 def _key(blob: str) -> bytes:
