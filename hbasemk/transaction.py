@@ -33,8 +33,9 @@ class Transaction:
     """Changes on one snapshot. Reading from it shows the snapshot with the changes so far.
 
     Changes are collected without a round trip and validated together when the transaction commits, or when it is
-    first read from after them; an error then names the path and nothing is changed. A transaction belongs to one
-    thread. Made by :meth:`Repository.transaction` and :meth:`Repository.run`.
+    first read from after them; an error then names the path and nothing is changed, also if it is caught: whatever is asked
+    of the transaction after that, its commit included, raises the same error. A transaction belongs to one thread. Made by
+    :meth:`Repository.transaction` and :meth:`Repository.run`.
 
     With ``isolation="serializable"`` everything that is read through the transaction is relied on as what it writes is: a
     node with all its properties, or its absence; a list of children as a whole. Transactions of that kind are
@@ -51,6 +52,7 @@ class Transaction:
         self._operations: list[Operation] = []
         self._staged = 0
         self._staging: Staging | None = None
+        self._failed: Exception | None = None
         self._done = False
         self._revision: int | None = None
 
@@ -158,10 +160,19 @@ class Transaction:
     def _stage(self) -> Staging:
         if self._staging is None:
             self._staging = Staging(self._instance.reader, self._snapshot, self._reads)
+        if self._failed is not None:
+            raise self._failed
         fresh = self._operations[self._staged :]
-        self._staged = len(self._operations)
         if fresh:
-            self._staging.apply(fresh)
+            # What fails may have been applied in part, and cannot be taken back: nothing of it must ever be committed.
+            self._failed = ClosedError("this transaction was interrupted in the middle of a change; begin another one")
+            try:
+                self._staging.apply(fresh)
+            except Exception as error:
+                self._failed = error
+                raise
+            self._staged += len(fresh)
+            self._failed = None
         return self._staging
 
     # --- the end -----------------------------------------------------------------------------------------

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 import hbasemk
-from hbasemk import BranchError, Repository, Snapshot
+from hbasemk import BranchError, NodeExistsError, NodeNotFoundError, Repository, Snapshot, Transaction
+from hbasemk.errors import ClosedError
+from hbasemk.kernel.staging import Staging
 from tests.support.repositories import Instances, problems
 from tests.unit.test_repository import in_a_child
 
@@ -90,10 +92,10 @@ def test_a_transaction_knows_its_revision_however_it_was_committed(opened: Insta
 
 def test_a_property_is_asked_for_by_path_and_name(opened: Instances) -> None:
     repo = opened()
-    repo.run(lambda tx: (tx.set("/", "n", "the root's"), tx.add("/n", {"n": 1})))
+    repo.run(lambda tx: (tx.set("/", "n", "the root's"), tx.add("/m", {"n": 1})))
     with repo.transaction() as tx:
-        assert tx["/n", "n"] == 1
-        for wrong in ("/n", "/node", ("/n",)):
+        assert tx["/m", "n"] == 1
+        for wrong in ("/n", "/node", ("/m",)):
             with pytest.raises(TypeError, match=r"properties\(path\)"):
                 tx[wrong]  # type: ignore[index]
 
@@ -111,3 +113,51 @@ def test_a_branch_that_is_abandoned_alone(opened: Instances) -> None:
     assert repo.refresh().children("/") == ["kept"]
     assert len(repo.sweep_branches(0)) == 2
     assert repo.refresh().children("/") == ["kept"]
+
+
+def test_a_transaction_that_failed_once_commits_nothing(opened: Instances) -> None:
+    repo = opened()
+    repo.run(lambda tx: tx.add("/from", {"n": 5}))
+
+    def half_a_move(tx: Transaction) -> None:
+        tx.increment("/from", "n", -5)
+        tx.increment("/to", "n", 5)
+        with pytest.raises(NodeNotFoundError, match="/to"):
+            tx.get("/from", "n")
+        tx.set("/from", "touched", True)
+
+    with pytest.raises(NodeNotFoundError, match="/to"):
+        repo.run(half_a_move)
+    with pytest.raises(NodeNotFoundError, match="/to"), repo.transaction() as tx:
+        half_a_move(tx)
+    branch = repo.branch()
+    with pytest.raises(NodeNotFoundError, match="/to"):
+        branch.run(half_a_move)
+    branch.abandon()
+    tx = repo.transaction()
+    tx.add("/from")
+    for _ in range(2):
+        with pytest.raises(NodeExistsError):
+            tx.exists("/")
+    with pytest.raises(NodeExistsError):
+        tx.commit()
+    assert tx.revision is None
+    assert dict(repo.refresh()["/from"]) == {"n": 5}
+
+
+def test_a_transaction_that_was_interrupted_commits_nothing(opened: Instances) -> None:
+    repo = opened()
+    repo.run(lambda tx: tx.add("/a", {"n": 1}))
+    with pytest.raises(ClosedError, match="interrupted"), repo.transaction() as tx:
+        tx.set("/a", "n", 2)
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(Staging, "apply", interrupted)
+            tx.get("/a", "n")
+        with pytest.raises(ClosedError, match="begin another"):
+            tx.get("/a", "n")
+    assert repo.refresh()["/a"]["n"] == 1
+
+
+def interrupted(*_: object) -> None:
+    """Ctrl-C."""
+    raise KeyboardInterrupt
