@@ -63,7 +63,8 @@ def encode(changes: Iterable[RowChange]) -> list[NewCell]:
         while names and not names[-1]:
             names.pop()
         rows.append([path, kind, *(list(part) for part in names)])
-    text = json.dumps(rows, separators=(",", ":")).encode()
+    # Without escapes: reading would join two that make a pair, where row keys keep the two surrogates apart.
+    text = json.dumps(rows, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
     data = _PLAIN + text if len(text) < _DEFLATE_FROM else _DEFLATED + zlib.compress(text, 1)
     return [
         NewCell(schema.DATA, chunk_qualifier(number), data[at : at + _CHUNK])
@@ -79,7 +80,7 @@ def decode(cells: Iterable[Cell]) -> list[RowChange]:
     data = b"".join(cell.value for cell in cells if is_chunk(cell.qualifier))
     try:
         text = zlib.decompress(data[1:]) if data[:1] == _DEFLATED else data[1:]
-        return [RowChange(*row) for row in json.loads(text)]
+        return [RowChange(*row) for row in json.loads(text.decode("utf-8", "surrogatepass"))]
     except (ValueError, TypeError, zlib.error) as error:
         raise FormatError(f"the changes of a journal row are damaged ({len(data)} bytes: {data[:60]!r})") from error
 
