@@ -11,7 +11,8 @@ from hbasemk.errors import BranchError, ConflictError, InvalidPathError
 from hbasemk.kernel import checkpoints, diff, paths, rebase, revision
 from hbasemk.kernel.node import NodeState
 from hbasemk.kernel.snapshot import Snapshot
-from hbasemk.microkernel import changes, journal, reading
+from hbasemk.microkernel import arguments, changes, journal, reading
+from hbasemk.microkernel.arguments import text, text_or_none, whole
 from hbasemk.microkernel.filters import Filter
 from hbasemk.microkernel.gone import without_gone
 from hbasemk.microkernel.telling import tell
@@ -19,13 +20,15 @@ from hbasemk.repository import Repository
 
 HASHES: Final = 10_000
 """How many ``:hash`` values are remembered to be looked up as paths."""
+LONGEST_WAIT: Final = 4_000_000
+"""Seconds (46 days): platforms do not wait for any longer at once."""
 
 
 class MicroKernel:
     """One MicroKernel on a repository, which stays open when this is dropped. Safe to be used by many threads.
 
     Several on one store behave as a cluster. ``None`` stands for the head where a revision is optional. What cannot be
-    done raises a subclass of ``MicroKernelError``, arguments that do not fit together ValueError.
+    done raises a subclass of ``MicroKernelError``, arguments that do not fit together ValueError, one of a wrong type TypeError.
     """
 
     def __init__(self, repository: Repository) -> None:
@@ -43,7 +46,7 @@ class MicroKernel:
 
         Raises ValueError unless the lifetime is positive.
         """
-        if lifetime_ms <= 0:
+        if whole(lifetime_ms, "lifetime_ms") <= 0:
             raise ValueError(f"a checkpoint must live for more than {lifetime_ms} ms")
         instance = self.repository.instance
         instance.poll()
@@ -56,10 +59,11 @@ class MicroKernel:
 
         Who knows no older head (None) gets the present one at once.
         """
+        seconds = min(whole(timeout_ms, "timeout_ms") / 1000, LONGEST_WAIT)
         instance = self.repository.instance
         old = self._snapshot(old_head)
-        if timeout_ms > 0 and old_head is not None:
-            self.repository.wait(lambda: instance.head() != old, timeout_ms / 1000)
+        if seconds > 0 and old_head is not None:
+            self.repository.wait(lambda: instance.head() != old, seconds)
         return self.get_head_revision()
 
     def get_revision_history(self, since_ms: int, max_entries: int, path: str | None = None) -> str:
@@ -67,13 +71,14 @@ class MicroKernel:
 
         ``max_entries`` < 0 gives all of them.
         """
-        return journal.history(self.repository.instance, since_ms, max_entries, _path(path))
+        since, limit = whole(since_ms, "since_ms"), whole(max_entries, "max_entries")
+        return journal.history(self.repository.instance, since, limit, _path(path))
 
     def get_journal(self, from_revision: str, to_revision: str | None, path: str | None = None) -> str:
         """The revisions between two, both included, with their changes, as JSON; ``[]`` when they are not in order."""
-        instance = self.repository.instance
+        limit = _path(path)
         first, last = self._snapshot(from_revision), self._snapshot(to_revision)
-        return journal.journal(instance, first.revision, last.revision, _path(path))
+        return journal.journal(self.repository.instance, first.revision, last.revision, limit)
 
     def diff(self, from_revision: str | None, to_revision: str | None, path: str | None = None, depth: int = -1) -> str:
         """The JSOP that makes the tree at one revision that at the other; empty when they are equal.
@@ -81,16 +86,17 @@ class MicroKernel:
         Limited to the subtree ``path`` and to ``depth`` levels below it (negative: all); see
         :func:`hbasemk.microkernel.telling.tell`. Costs what changed in between, not the tree.
         """
-        if depth < -1:
+        top = _path(path)
+        if whole(depth, "depth") < -1:
             raise ValueError(f"depth {depth} is neither -1 nor a number of levels")
         before, after = self._snapshot(from_revision), self._snapshot(to_revision)
-        found = diff.diff(self.repository.instance, before, after, _path(path))
-        return tell(found, _path(path), depth)
+        return tell(diff.diff(self.repository.instance, before, after, top), top, depth)
 
     # --- reading -----------------------------------------------------------------------------------------
 
     def node_exists(self, path: str, revision_id: str | None = None) -> bool:
         """Whether there is a node."""
+        text(path, "path")
         snapshot = self._snapshot(revision_id)
         return self.repository.instance.reader.node(snapshot, paths.check_path(path)) is not None
 
@@ -98,6 +104,7 @@ class MicroKernel:
         """How many children a node has; raises NodeNotFoundError. Does not list a wide node's children each time, see
         :meth:`hbasemk.Snapshot.child_count`.
         """
+        text(path, "path")
         snapshot = self._snapshot(revision_id)
         instance = self.repository.instance
         return instance.counts.of(snapshot, instance.reader.require(snapshot, paths.check_path(path)))
@@ -118,9 +125,12 @@ class MicroKernel:
         the top. ``path`` may also be a ``:hash`` or ``:id`` that an earlier call has shown. Raises ValueError for a
         depth or limit below -1, a negative offset, and an offset together with a filter of nodes.
         """
+        text(path, "path")
+        for name, number in (("depth", depth), ("offset", offset), ("max_child_nodes", max_child_nodes)):
+            whole(number, name)
         if depth < -1 or offset < 0 or max_child_nodes < -1:
             raise ValueError(f"depth {depth}, offset {offset} or max_child_nodes {max_child_nodes} is out of range")
-        chosen = Filter(filter)
+        chosen = Filter(text_or_none(filter, "filter"))
         if offset > 0 and chosen.nodes is not None:
             raise ValueError("an offset cannot be combined with a filter of nodes")
         found = self._locate(path, revision_id)
@@ -166,17 +176,17 @@ class MicroKernel:
         operation of the text has to do with it. On a branch revision, the commit goes to that branch. A text without
         effect returns the unchanged head.
         """
-        told = jsop.parse(jsop_diff, path)
+        told = jsop.parse(text(jsop_diff, "jsop_diff"), text_or_none(path, "path") or "")
+        note = text_or_none(message, "message") or ""
         instance = self.repository.instance
-        text = message or ""
         build = changes.builder(instance.reader, told)
         if revision_id is None:
-            made = self.repository.commit_on_head(lambda snapshot: lambda: build(snapshot), text)
+            made = self.repository.commit_on_head(lambda snapshot: lambda: build(snapshot), note)
             return revision.to_text(made)
         asked = revision.from_text(revision_id)
         if revision.is_branch(asked):
-            return revision.to_text(instance.branches.commit(asked, build, text))
-        return revision.to_text(self._commit_on(instance.at(asked), told, text))
+            return revision.to_text(instance.branches.commit(asked, build, note))
+        return revision.to_text(self._commit_on(instance.at(asked), told, note))
 
     def _commit_on(self, base: Snapshot, told: Sequence[jsop.Operation], message: str) -> int:
         instance = self.repository.instance
@@ -205,9 +215,10 @@ class MicroKernel:
 
         Raises ConflictError, leaving both sides as they were, and BranchError.
         """
+        note = text_or_none(message, "message") or ""
         instance = self.repository.instance
         instance.poll()
-        return revision.to_text(instance.branches.merge(_branch(branch_revision_id), message or ""))
+        return revision.to_text(instance.branches.merge(_branch(branch_revision_id), note))
 
     def rebase(self, branch_revision_id: str, new_base_revision_id: str | None = None) -> str:
         """Move a branch to a newer trunk revision; conflicts become markers below ``:conflict``."""
@@ -226,17 +237,25 @@ class MicroKernel:
     # --- blobs -------------------------------------------------------------------------------------------
 
     def write(self, stream: BinaryIO) -> str:
-        """Keep the content of a stream and close it; returns its id."""
-        with stream:
+        """Keep the content of a stream and close it, whatever happens; returns its id.
+
+        Raises what the stream raises, and InvalidValueError when it yields something else than bytes.
+        """
+        arguments.stream(stream, "stream")
+        try:
             return self.repository.instance.blobs.write(stream)
+        finally:
+            if hasattr(stream, "close"):
+                stream.close()
 
     def read(self, blob_id: str, position: int, length: int) -> bytes:
         """Bytes of a blob; fewer at its end, none past it. Raises BlobNotFoundError and ValueError."""
-        return self.repository.instance.blobs.read(blob_id, position, length)
+        begin, limit = whole(position, "position"), whole(length, "length")
+        return self.repository.instance.blobs.read(text(blob_id, "blob_id"), begin, limit)
 
     def get_length(self, blob_id: str) -> int:
         """The length of a blob in bytes; raises BlobNotFoundError."""
-        return self.repository.instance.blobs.length(blob_id)
+        return self.repository.instance.blobs.length(text(blob_id, "blob_id"))
 
     # --- arguments ---------------------------------------------------------------------------------------
 
@@ -246,7 +265,7 @@ class MicroKernel:
 
 
 def _path(path: str | None) -> str:
-    return paths.ROOT if not path else paths.check_path(path)
+    return paths.ROOT if not text_or_none(path, "path") else paths.check_path(path)
 
 
 def _branch(revision_id: str) -> int:
