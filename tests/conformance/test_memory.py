@@ -1,4 +1,4 @@
-"""The memory store passes the conformance suite."""
+"""The memory store passes the conformance suite, and so does one that is shared by name."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from hbasemk.store.memory import MemoryStore
+from hbasemk.store.named import NamedStores
 from hbasemk.testing.store import OpenStore, StoreConformance
 from tests.conformance.naive import NaiveStore
 
@@ -22,3 +23,15 @@ class TestMemory(StoreConformance):
         shared = MemoryStore(transactions=True)
         yield lambda: copy.copy(shared)
         shared.close()
+
+
+class TestNamed(StoreConformance):
+    MODEL = NaiveStore
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def open_store(cls) -> Iterator[OpenStore]:
+        stores = NamedStores()
+        kept = stores.open("name")
+        yield lambda: stores.open("name")
+        kept.close()
