@@ -161,14 +161,7 @@ class Branches:
         if head == schema.revision_key(wanted):
             return found
         text = revision.to_text(wanted)
-        if head is None or (head[:1] == ABANDONED and len(head) == 1):
-            why = "its branch was abandoned"
-        elif len(head) == 9:
-            how = "merged into trunk as" if head[:1] == MERGED else "rebased to"
-            why = f"its branch has been {how} {head[1:].hex()}"
-        else:
-            why = f"its branch goes on at {head.hex()}"
-        raise BranchError(f"branch revision {text} is not the newest of its branch: {why}", revision=text)
+        raise BranchError(f"branch revision {text} is not the newest of its branch: {_told(head)}", revision=text)
 
     # --- commits on a branch -----------------------------------------------------------------------------
 
@@ -260,10 +253,13 @@ class Branches:
         """Make the branch's net effect one trunk revision; returns the new head, or the present one without effect.
 
         Raises ConflictError when trunk has changed what the branch wrote or relied on since its base; both sides are
-        then as they were. Raises BranchError when ``on`` is not the newest or the branch carries conflict markers.
+        then as they were. Raises BranchError when ``on`` is not the newest, the branch carries conflict markers, or, with
+        the revision that it is merged as, when somebody committed to the branch so late that this is not merged.
         """
         state = self.require_head(on)
         nodes = self.net_effect(state)
+        # A sweep moves the head before it deletes anything: where the head still stands, the effect was read whole.
+        self.require_head(on)
         marker = next((node.path for node in nodes if _is_marker(node)), None)
         if marker is not None:
             raise BranchError(
@@ -275,16 +271,31 @@ class Branches:
             return self._journal.head.revision
         made = self._committer.on_base(state.trunk, lambda: changeset.of_nodes(nodes), message)
         # It is merged, whatever becomes of this: a store that goes away just now must not make it look refused.
-        self._ends.merged(state.root, on, made)
+        if not self._ends.merged(state.root, on, made):
+            head = self._ends.head(state.root)
+            if head is not None and head[:1] != ABANDONED:
+                text = revision.to_text(on)
+                raise BranchError(
+                    f"branch revision {text} is merged into trunk as {revision.to_text(made)}, but meanwhile {_told(head)}, and "
+                    "what came to it since is not merged. A merge of that meets this one: rebase it first.",
+                    revision=text,
+                )
         return made
 
     def settle(self) -> None:
         """Let the branches end that are merged and could not be told so."""
         self._ends.settle()
 
-    def close_rebased(self, state: BranchState, on: int, into: int) -> None:
-        """Let the branch end because it goes on as another one."""
-        self._ends.rebased(state.root, on, into)
+    def close_rebased(self, state: BranchState, on: int, into: int) -> bool:
+        """Let the branch end because it goes on as another one; whether it has: it may have gone on otherwise."""
+        return self._ends.rebased(state.root, on, into)
+
+    def give_up(self, root: int, on: int) -> None:
+        """Let a branch that nobody has been told of end, if the store can be reached; a later sweep would find it too."""
+        try:
+            self._ends.abandoned(root, on)
+        except StoreError:
+            return
 
     def sweep(self, retention_ms: int) -> list[int]:
         """Give up the branches that nobody has touched for the retention time, and delete what ended ones left.
@@ -329,6 +340,16 @@ def _is_marker(node: StagedNode) -> bool:
     """Whether the branch added a conflict marker, or a kind of conflict to a node of trunk's that has the marker's name."""
     added = node.exists and (node.base is None or node.fresh)
     return added and MARKER in node.path.split("/")[-2:]
+
+
+def _told(head: bytes | None) -> str:
+    """What a branch's head says of it."""
+    if head is None or (head[:1] == ABANDONED and len(head) == 1):
+        return "its branch was abandoned"
+    if len(head) == 9:
+        how = "merged into trunk as" if head[:1] == MERGED else "rebased to"
+        return f"its branch has been {how} {head[1:].hex()}"
+    return f"its branch goes on at {head.hex()}"
 
 
 def _encode(numbers: Sequence[int]) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from hbasemk.errors import StoreError
 from hbasemk.kernel import changes, revision, schema
 from hbasemk.kernel.batches import journal_rows
 from hbasemk.kernel.calls import again
@@ -64,16 +65,30 @@ class BranchEnds:
         """Let a branch end because it goes on as another one; whether it has."""
         return self.move(root, schema.revision_key(on), REBASED + schema.revision_key(into))
 
-    def merged(self, root: int, on: int, made: int) -> None:
-        """Let a branch end that is merged, whatever becomes of this call: one that fails is made again later."""
+    def merged(self, root: int, on: int, made: int) -> bool:
+        """Let a branch end that is merged; False when it could not, for it is no more at ``on``.
+
+        Where the store cannot be reached this is no error, and is done later.
+        """
         self._merged[root] = on, MERGED + schema.revision_key(made)
-        self._outcomes.quietly(self.settle)
+        try:
+            return self._end(root)
+        except StoreError:
+            return True
 
     def settle(self) -> None:
         """Let the branches end that are merged and could not be told so."""
-        for root, (on, end) in list(self._merged.items()):
-            self.move(root, schema.revision_key(on), end)
-            self._merged.pop(root, None)
+        for root in list(self._merged):
+            self._end(root)
+
+    def _end(self, root: int) -> bool:
+        told = self._merged.get(root)
+        if told is None:
+            return True
+        on, end = told
+        ended = self.move(root, schema.revision_key(on), end)
+        self._merged.pop(root, None)
+        return ended
 
     # --- the sweep ---------------------------------------------------------------------------------------
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from hbasemk.kernel import changeset, operations, paths
+from hbasemk.errors import BranchError
+from hbasemk.kernel import changeset, operations, paths, revision
 from hbasemk.kernel.branch import MARKER, Branches, BranchState
 from hbasemk.kernel.changeset import ChangeSet
 from hbasemk.kernel.node import NodeState
@@ -32,14 +33,32 @@ CHANGE_DELETED_NODE: Final = "changeDeletedNode"
 def rebase(branches: Branches, reader: Reader, on: int, base: Snapshot, message: str) -> int:
     """Move a branch to another trunk snapshot; returns its newest revision there, or ``on`` if it stands there already.
 
-    The branch goes on as a new one; the old one takes no more commits. Raises BranchError when ``on`` is not the newest.
+    The branch goes on as a new one; the old one takes no more commits. Raises BranchError when ``on`` is not the newest,
+    also when that shows only at the end; the branch is then as it was.
     """
     state = branches.require_head(on)
     if state.base == base.revision:
         return on
     root = branches.begin(base, message)
-    made = branches.commit(root, lambda snapshot: _Rebase(reader, state, branches, snapshot).run(), message)
-    branches.close_rebased(state, on, made)
+
+    def build(snapshot: Snapshot) -> ChangeSet:
+        plan = _Rebase(reader, state, branches, snapshot).run()
+        # A sweep moves the head before it deletes anything: where the head still stands, the effect was read whole.
+        branches.require_head(on)
+        return plan
+
+    try:
+        made = branches.commit(root, build, message)
+    except Exception:
+        branches.give_up(root, root)
+        raise
+    if not branches.close_rebased(state, on, made):
+        branches.give_up(root, made)
+        branches.require_head(on)
+        text = revision.to_text(on)
+        raise BranchError(
+            f"branch revision {text} was not the newest of its branch for a moment; try again", revision=text
+        )
     return made
 
 
