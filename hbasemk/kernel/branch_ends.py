@@ -13,7 +13,7 @@ from hbasemk.kernel import changes, revision, schema
 from hbasemk.kernel.batches import journal_rows
 from hbasemk.kernel.calls import again
 from hbasemk.kernel.changes import RowChange
-from hbasemk.kernel.lease import Lease
+from hbasemk.kernel.lease import FRESH, Lease
 from hbasemk.kernel.outcome import Outcomes
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.settings import Settings
@@ -95,10 +95,11 @@ class BranchEnds:
     def sweep(self, retention_ms: int) -> dict[int, list[int]]:
         """Give up the branches that nobody has touched for the retention time, and delete what ended ones left.
 
+        For how long goes by the store's clock, like all that one process ends of another's; 0 takes every branch there is.
         Returns what was swept: each branch's first revision with the revisions of it. May be done by several at once, and
         again. Reads the whole journal's branch rows, in batches.
         """
-        now = self._runtime.now_ms() - self._settings.epoch_ms
+        now = self._id_time()
         columns = (schema.BRANCH, schema.BRANCH_HEAD, schema.SWEPT)
         of_branch: dict[int, list[int]] = {}
         old: dict[int, bytes] = {}
@@ -117,13 +118,19 @@ class BranchEnds:
         swept = {}
         for root, made_all in of_branch.items():
             newest = max(revision.ms_of(made) for made in made_all)
-            if newest + retention_ms > now or root not in old:
+            if (retention_ms and newest + retention_ms > now) or root not in old:
                 continue
             if len(old[root]) == 8 and not self.move(root, old[root], ABANDONED):
                 continue
             self._sweep(made_all)
             swept[root] = made_all
         return swept
+
+    def _id_time(self) -> int:
+        server = self._lease.server
+        if not server.fresh(FRESH):
+            self._lease.measure()
+        return int(server.at_least(self._runtime.monotonic())) - self._settings.epoch_ms
 
     def _sweep(self, made_all: Sequence[int]) -> None:
         for made in sorted(made_all, reverse=True):

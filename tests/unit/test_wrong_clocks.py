@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from hbasemk import ClockSkewError, StoreUnknownError
-from hbasemk.kernel import revision, schema
+from hbasemk import ClockSkewError, StoreUnknownError, UnknownRevisionError
+from hbasemk.kernel import changeset, revision, schema
+from hbasemk.kernel.changeset import ChangeSet
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.integrity import IntegrityCheck
 from hbasemk.kernel.lease import record_of
-from hbasemk.kernel.operations import AddNode, Increment, SetProperty
+from hbasemk.kernel.operations import AddNode, Increment, Operation, SetProperty
 from hbasemk.kernel.outcome import Outcome
+from hbasemk.kernel.snapshot import Snapshot
+from hbasemk.kernel.staging import Staging
 from hbasemk.store.abc import Get
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore, lost_reply
@@ -313,3 +316,28 @@ def test_a_store_whose_own_clock_went_ahead_and_back_hides_nothing_from_those_wh
     watcher.poll()
     assert watcher.journal.sees(watcher.head(), made)
     assert watcher.reader.require(watcher.head(), "/a").properties["n"] == 2
+
+
+@pytest.mark.parametrize("measured", [True, False])
+def test_a_clock_that_is_a_day_ahead_ends_nobodys_branch(store: MemoryStore, world: World, measured: bool) -> None:
+    good = open_instance(store, world, mac=1)
+    add(good, "/a")
+    branch = good.branches.begin(good.head())
+    bad = open_instance(store, world, mac=2)
+    if measured:
+        add(bad, "/b")
+    jump(bad, 25 * 3600 * 1000)
+    assert bad.branches.sweep(24 * 3600 * 1000) == []
+    branch = good.branches.commit(branch, lambda at: build(good, at, [AddNode("/a/x", {})]), "")
+    # And one that is behind sweeps in time.
+    jump(bad, -25 * 3600 * 1000)
+    world.advance(24 * 3600 + 10)
+    assert len(bad.branches.sweep(24 * 3600 * 1000)) == 1
+    with pytest.raises(UnknownRevisionError):
+        open_instance(store, world, mac=3).branches.find(branch)
+
+
+def build(instance: Instance, at: Snapshot, operations: list[Operation]) -> ChangeSet:
+    staging = Staging(instance.reader, at)
+    staging.apply(operations)
+    return changeset.build(staging)
