@@ -72,7 +72,7 @@ class Branch:
 
     @property
     def merged(self) -> str | None:
-        """The trunk revision that it was merged as, None before."""
+        """The trunk revision that it was merged as; None before, and after a change that followed a merge of nothing."""
         return self._merged
 
     @property
@@ -90,6 +90,7 @@ class Branch:
         transaction = Transaction(instance, instance.at(self._at), message)
         change(transaction)
         self._at = instance.branches.commit(self._at, lambda _: transaction.staged(), message)
+        self._merged = None
         return self.revision
 
     def merge(self, message: str | None = None) -> str:
@@ -112,6 +113,7 @@ class Branch:
         instance = self._repository.instance
         target = (self._repository.refresh() if base is None else self._repository.own(base)).prefix
         self._at = rebase.rebase(instance.branches, instance.reader, self._at, target, self._message)
+        self._merged = None
         state = instance.branches.find(self._at)
         nodes = instance.branches.net_effect(state)
         return sorted(node.path for node in nodes if node.exists and paths.name(node.path) == ":conflict")
@@ -119,6 +121,7 @@ class Branch:
     def reset(self, to: str) -> None:
         """Take the branch back to an earlier revision of its own."""
         self._at = self._repository.instance.branches.reset(self._at, revision.from_text(to))
+        self._merged = None
 
     def abandon(self) -> None:
         """Give the branch up: it can no longer be committed to or merged, and is swept after the retention time.

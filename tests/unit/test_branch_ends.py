@@ -95,3 +95,22 @@ def test_a_commit_to_a_branch_during_its_merge_is_told(opened: Instances, when: 
     assert repo.refresh().revision in str(told.value)
     assert tree(other).keys() == {"/", "/a", "/a/mine"}
     assert live(repo) == [others.revision]
+
+
+def test_changes_after_an_empty_merge_are_merged(opened: Instances) -> None:
+    repo = opened()
+    with repo.branch() as branch:
+        branch.merge()
+        branch.run(lambda tx: tx.add("/x"))
+    assert tree(repo).keys() == {"/", "/x"}
+    with repo.branch() as branch:
+        branch.run(lambda tx: tx.add("/y"))
+        first = branch.revision
+        branch.run(lambda tx: tx.remove("/y"))
+        branch.merge()
+        branch.reset(first)
+    assert tree(repo).keys() == {"/", "/x", "/y"}
+    with repo.branch() as branch:
+        branch.run(lambda tx: tx.add("/z"))
+        branch.merge()
+    assert repo.refresh().revision == branch.merged
