@@ -47,6 +47,11 @@ class SystemRuntime:
         """Wait; returns at once when the runtime is closed."""
         self._closing.wait(seconds)
 
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` has been called."""
+        return self._closing.is_set()
+
     def lock(self) -> AbstractContextManager[object]:
         """A new re-entrant lock."""
         return threading.RLock()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from hbasemk.errors import StoreNotAppliedError, StoreUnknownError
+from hbasemk.errors import ClosedError, StoreNotAppliedError, StoreUnknownError
 from hbasemk.kernel.runtime import Runtime
 
 T = TypeVar("T")
@@ -18,6 +18,13 @@ T = TypeVar("T")
 ATTEMPTS: Final = 4
 FIRST_WAIT: Final = 0.02
 """Seconds before the second attempt; each further wait is twice as long, with jitter."""
+
+
+def pause(runtime: Runtime, seconds: float) -> None:
+    """Wait before something is tried again; raises ClosedError when the instance is closed, also meanwhile."""
+    runtime.sleep(seconds)
+    if runtime.closed:
+        raise ClosedError("the repository was closed while a commit waited to be tried again; it was not made")
 
 
 def again(

@@ -7,7 +7,7 @@ which polling relies on (``docs/protocol.md``, section 2).
 
 from __future__ import annotations
 
-from hbasemk.errors import ClockSkewError
+from hbasemk.errors import ClockSkewError, ClosedError
 from hbasemk.kernel import revision
 from hbasemk.kernel.lease import Lease
 from hbasemk.kernel.runtime import Runtime
@@ -41,10 +41,12 @@ class IdClock:
 
         Claims or renews the lease when it has to. Raises LeaseLostError when the lease was taken over,
         ClockSkewError when the id would be too far from the store's clock, RevisionOverflowError when the
-        repository's epoch leaves no more ids.
+        repository's epoch leaves no more ids, ClosedError when the instance was closed and its lease given back.
         """
         with self._lock:
             if not self._lease.held:
+                if self._runtime.closed:
+                    raise ClosedError("the repository has been closed; the commit was not made")
                 self._lease.claim()
             made = self._candidate(max(above, self._seen), branch)
             # First: a clock that is ahead must take no time from anybody, not even in the lease.

@@ -25,7 +25,7 @@ from hbasemk.errors import (
 )
 from hbasemk.kernel import changes, changeset, paths, revision, schema
 from hbasemk.kernel.batches import write_nodes
-from hbasemk.kernel.calls import again
+from hbasemk.kernel.calls import again, pause
 from hbasemk.kernel.changes import RowChange
 from hbasemk.kernel.changeset import ChangeSet
 from hbasemk.kernel.clock import IdClock
@@ -121,7 +121,7 @@ class Committer:
             error = self._conflict(*lost)
             if self._runtime.monotonic() >= deadline:
                 raise error
-            self._runtime.sleep(back_off * (0.5 + self._runtime.random.random()))
+            pause(self._runtime, back_off * (0.5 + self._runtime.random.random()))
             back_off = min(back_off * 2, LONGEST_BACK_OFF)
             self._wait_for(lost[1], deadline)
             again(self._runtime, self._journal.poll)
@@ -169,7 +169,7 @@ class Committer:
                 return
             if again(self._runtime, lambda: self._outcomes.recover_if_over(loss.other)):
                 return
-            self._runtime.sleep(wait * (0.5 + self._runtime.random.random()))
+            pause(self._runtime, wait * (0.5 + self._runtime.random.random()))
             wait = min(wait * 2, LONGEST_BACK_OFF)
 
     # --- one attempt -------------------------------------------------------------------------------------

@@ -31,6 +31,10 @@ class Runtime(Protocol):
     def sleep(self, seconds: float) -> None:
         """Wait; returns early when the instance is closed."""
 
+    @property
+    def closed(self) -> bool:
+        """Whether the instance is closed: what waits then gives up."""
+
     def lock(self) -> AbstractContextManager[object]:
         """A new lock that may be held across store calls; the same thread may enter it again."""
 

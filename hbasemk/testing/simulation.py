@@ -109,6 +109,11 @@ class SimulatedRuntime:
         """Let others go on for so long."""
         self._simulator.switch(seconds=seconds)
 
+    @property
+    def closed(self) -> bool:
+        """Simulated processes end otherwise."""
+        return False
+
     def lock(self) -> AbstractContextManager[object]:
         """A lock of the simulator's."""
         return SimulatedLock(self._simulator)

@@ -57,6 +57,10 @@ class TestRuntime:
     def sleep(self, seconds: float) -> None:
         self.world.advance(seconds)
 
+    @property
+    def closed(self) -> bool:
+        return False
+
     def lock(self) -> AbstractContextManager[object]:
         return threading.RLock()
 

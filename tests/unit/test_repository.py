@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import pickle
 import threading
@@ -10,12 +11,15 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import hbasemk
 import hbasemk.kernel.revision
 from hbasemk import ClosedError, FormatError, InvalidValueError, Repository, Settings, StoreUnusableError
+from hbasemk.kernel import schema
+from hbasemk.kernel.operations import AddNode
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support.repositories import Instances, problems, tree
@@ -104,6 +108,70 @@ def test_a_wait_ends_when_the_repository_is_closed() -> None:
     repo.close()
     waiting.join(30)
     assert not waiting.is_alive()
+
+
+def test_a_commit_that_waits_ends_when_the_repository_is_closed() -> None:
+    store = MemoryStore()
+    other = Repository(copy.copy(store), poll_interval=0)
+    other.run(lambda tx: tx.add("/a"))
+    counted = FaultyStore(store)
+    repo = Repository(counted, poll_interval=0, patience=3600, owns_store=False)
+    waits, deciding, go = threading.Event(), threading.Event(), threading.Event()
+    decide = other.instance.outcomes.decide
+
+    def slow(*arguments: Any) -> bool:
+        other.instance.outcomes.decide = decide
+        deciding.set()
+        go.wait(60)
+        return decide(*arguments)
+
+    raised: list[BaseException] = []
+
+    def lose() -> None:
+        try:
+            repo.run(lambda tx: tx.set("/a", "p", 2))
+        except BaseException as error:
+            raised.append(error)
+
+    def look(call: Call) -> None:
+        if call.table == schema.CLUSTER and call.method == "read" and kernel.statistics.conflicts:
+            # It asks whether the winner is dead.
+            waits.set()
+
+    kernel = repo.instance
+    other.instance.outcomes.decide = slow
+    winner = threading.Thread(target=lambda: other.run(lambda tx: tx.set("/a", "p", 1)))
+    loser = threading.Thread(target=lose, daemon=True)
+    winner.start()
+    assert deciding.wait(60)
+    counted.before = look
+    loser.start()
+    assert waits.wait(60)
+    repo.close()
+    loser.join(10)
+    ended = not loser.is_alive()
+    go.set()
+    winner.join()
+    loser.join()
+    assert ended
+    assert [type(error) for error in raised] == [ClosedError]
+    assert not kernel.lease.held
+    assert other.refresh()["/a"]["p"] == 1
+    other.close()
+
+
+def test_a_closed_repository_claims_no_lease_and_commits_nothing() -> None:
+    store = MemoryStore()
+    repo = Repository(store, poll_interval=0, owns_store=False)
+    kernel, tx = repo.instance, repo.transaction()
+    tx.add("/a")
+    repo.close()
+    for commit in (tx.commit, lambda: kernel.commit(lambda _: [AddNode("/b", {})], "", patience=0.1, fresh=60)):
+        with pytest.raises(ClosedError):
+            commit()
+    assert not kernel.lease.held
+    with Repository(store, poll_interval=0) as fresh:
+        assert fresh.head.children("/") == []
 
 
 def test_the_background_sees_what_others_commit() -> None:
