@@ -163,6 +163,10 @@ class Branches:
         text = revision.to_text(wanted)
         raise BranchError(f"branch revision {text} is not the newest of its branch: {_told(head)}", revision=text)
 
+    def lacks(self, state: BranchState, other: Snapshot) -> bool:
+        """Whether a trunk snapshot has revisions that the branch's view has not: two may go by the same name."""
+        return any(self._journal.sees(other, made) for made in self._journal.since(state.trunk))
+
     # --- commits on a branch -----------------------------------------------------------------------------
 
     def commit(self, on: int, build: Callable[[Snapshot], ChangeSet], message: str) -> int:

@@ -37,7 +37,7 @@ def rebase(branches: Branches, reader: Reader, on: int, base: Snapshot, message:
     also when that shows only at the end; the branch is then as it was.
     """
     state = branches.require_head(on)
-    if state.base == base.revision:
+    if state.base == base.revision and not branches.lacks(state, base):
         return on
     root = branches.begin(base, message)
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from hbasemk.testing.wrapped import CountingStore
+from hbasemk import ConflictError
+from hbasemk.branches import Branch
+from hbasemk.testing.wrapped import Call, CountingStore, FaultyStore
 from tests.microkernel.conftest import Cluster
 from tests.support.repositories import Instances
 
@@ -127,3 +129,36 @@ def test_a_deep_new_chain_is_rebased_in_few_calls(opened: Instances) -> None:
     assert branch.rebase() == []
     assert sum(store.take().values()) < 30
     assert "/n" * deep in branch.head
+
+
+def test_a_branch_is_rebased_to_a_view_of_the_same_name_with_more_in_it(opened: Instances) -> None:
+    store = FaultyStore(opened.new_store())
+    first, slow, other = opened(), opened(store), opened()
+    first.run(lambda tx: tx.add("/c", {"n": 0, "m": 0}))
+    other.refresh()
+    made: list[Branch] = []
+
+    def before(call: Call) -> None:
+        if call.method in ("write_if", "write") and call.table == "nodes":
+            # The slow one has its id and goes on; a higher one commits first, and a branch begins on that alone.
+            store.before = None
+            first.run(lambda tx: tx.set("/c", "m", 1))
+            made.append(first.branch())
+            made[0].run(lambda tx: tx.set("/c", "n", 7))
+
+    store.before = before
+    slow.run(lambda tx: tx.set("/c", "n", 1))
+    other.refresh()
+    assert dict(other.head["/c"]) == {"n": 1, "m": 1}
+    assert other.head.revision == first.head.revision
+    branch = other.branch(revision=made[0].revision)
+    with pytest.raises(ConflictError):
+        branch.merge()
+    assert branch.rebase() == ["/c/:conflict"]
+    assert branch.revision != made[0].revision
+    stands = branch.revision
+    assert branch.rebase() == ["/c/:conflict"]
+    assert branch.revision == stands
+    branch.run(lambda tx: (tx.remove("/c/:conflict"), tx.set("/c", "n", 7)))
+    branch.merge()
+    assert dict(first.refresh()["/c"]) == {"n": 7, "m": 1}
