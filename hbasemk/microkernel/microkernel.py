@@ -19,7 +19,7 @@ from hbasemk.microkernel.telling import tell
 from hbasemk.repository import Repository
 
 HASHES: Final = 10_000
-"""How many ``:hash`` values are remembered to be looked up as paths."""
+"""How many ``:hash`` values are remembered to be looked up as paths; those of the last call that showed any always are."""
 LONGEST_WAIT: Final = 4_000_000
 """Seconds (46 days): platforms do not wait for any longer at once."""
 
@@ -34,6 +34,7 @@ class MicroKernel:
     def __init__(self, repository: Repository) -> None:
         self.repository = repository
         self._hashes: OrderedDict[str, tuple[int, str]] = OrderedDict()
+        self._lock = repository.instance.runtime.lock()
 
     # --- revisions ---------------------------------------------------------------------------------------
 
@@ -139,30 +140,40 @@ class MicroKernel:
         snapshot, top = found
         instance = self.repository.instance
 
-        def remember(value: str, at: str) -> None:
-            self._hashes[value] = (snapshot.revision, at)
-            self._hashes.move_to_end(value)
-            if len(self._hashes) > HASHES:
-                self._hashes.popitem(last=False)
+        hashes: dict[str, tuple[int, str]] = {}
 
-        return reading.tree(
+        def remember(value: str, at: str) -> None:
+            hashes[value] = (snapshot.revision, at)
+
+        shown = reading.tree(
             instance.reader, instance.counts, snapshot, top, depth, offset, max_child_nodes, chosen, remember
         )
+        if hashes:
+            self._remember(hashes)
+        return shown
+
+    def _remember(self, shown: dict[str, tuple[int, str]]) -> None:
+        with self._lock:
+            for value, where in shown.items():
+                self._hashes[value] = where
+                self._hashes.move_to_end(value)
+            while len(self._hashes) > max(HASHES, len(shown)):
+                self._hashes.popitem(last=False)
 
     def _locate(self, path: str, revision_id: str | None) -> tuple[Snapshot, NodeState] | None:
         instance = self.repository.instance
         if path.startswith("/"):
             snapshot = self._snapshot(revision_id)
             paths.check_path(path)
-        elif path in self._hashes:
-            at, path = self._hashes[path]
+        elif (known := self._hashes.get(path)) is not None:
+            at, path = known
             snapshot = instance.at(at)
         else:
-            text, _, rest = path.partition(":")
+            made, _, rest = path.partition(":")
             if not rest.startswith("/"):
                 raise InvalidPathError(f"{path!r} is neither an absolute path nor a :hash or :id that was shown here")
-            snapshot = instance.at(revision.from_text(text))
-            path = rest
+            snapshot = instance.at(revision.from_text(made))
+            path = paths.check_path(rest)
         top = instance.reader.node(snapshot, path)
         return None if top is None else (snapshot, top)
 
@@ -218,12 +229,12 @@ class MicroKernel:
         note = text_or_none(message, "message") or ""
         instance = self.repository.instance
         instance.poll()
-        return revision.to_text(instance.branches.merge(_branch(branch_revision_id), note))
+        return revision.to_text(instance.branches.merge(self._branch(branch_revision_id), note))
 
     def rebase(self, branch_revision_id: str, new_base_revision_id: str | None = None) -> str:
         """Move a branch to a newer trunk revision; conflicts become markers below ``:conflict``."""
         instance = self.repository.instance
-        on = _branch(branch_revision_id)
+        on = self._branch(branch_revision_id)
         if new_base_revision_id is None:
             instance.poll()
         base = self._snapshot(new_base_revision_id)
@@ -231,8 +242,10 @@ class MicroKernel:
 
     def reset(self, branch_revision_id: str, ancestor_revision_id: str) -> str:
         """Take a branch back to an earlier revision of its own; raises BranchError for any other revision."""
-        on = _branch(branch_revision_id)
-        return revision.to_text(self.repository.instance.branches.reset(on, revision.from_text(ancestor_revision_id)))
+        instance = self.repository.instance
+        on, ancestor = self._branch(branch_revision_id), revision.from_text(ancestor_revision_id)
+        instance.at(ancestor)  # one that is nowhere is unknown, not just no ancestor
+        return revision.to_text(instance.branches.reset(on, ancestor))
 
     # --- blobs -------------------------------------------------------------------------------------------
 
@@ -263,13 +276,13 @@ class MicroKernel:
         instance = self.repository.instance
         return instance.head() if revision_id is None else instance.at(revision.from_text(revision_id))
 
+    def _branch(self, revision_id: str) -> int:
+        found = revision.from_text(revision_id)
+        if not revision.is_branch(found):
+            self.repository.instance.at(found)  # one that is nowhere is unknown, not trunk's
+            raise BranchError(f"{revision_id} is a trunk revision; a branch's is needed", revision=revision_id)
+        return found
+
 
 def _path(path: str | None) -> str:
-    return paths.ROOT if not text_or_none(path, "path") else paths.check_path(path)
-
-
-def _branch(revision_id: str) -> int:
-    found = revision.from_text(revision_id)
-    if not revision.is_branch(found):
-        raise BranchError(f"{revision_id} is a trunk revision; a branch's is needed", revision=revision_id)
-    return found
+    return paths.check_path(text_or_none(path, "path") or paths.ROOT)

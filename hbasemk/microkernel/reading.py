@@ -58,9 +58,7 @@ def tree(
             parent.children[name] = one
         level = below
     hashes = subtree_hashes(reader, snapshot, top) if chosen.properties.names(HASH) else {}
-    for path, value in hashes.items():
-        remember(value, path)
-    return _write(snapshot, shown, chosen, hashes)
+    return _write(snapshot, shown, chosen, hashes, remember)
 
 
 def _show(
@@ -85,17 +83,21 @@ def _show(
     return shown
 
 
-def _write(snapshot: Snapshot, top: _Shown, chosen: Filter, hashes: dict[str, str]) -> str:
+def _write(
+    snapshot: Snapshot, top: _Shown, chosen: Filter, hashes: dict[str, str], remember: Callable[[str, str], None]
+) -> str:
     builder = JsonBuilder()
     takes = chosen.properties.takes
 
     def begin(one: _Shown, name: str | None) -> None:
         builder.begin_object(name)
-        for key, value in one.state.properties.items():
+        for key, kept in one.state.properties.items():
             if key not in RESERVED and takes(key):
-                builder.value(to_json(value), key)
+                builder.value(to_json(kept), key)
         if chosen.properties.names(HASH):
-            builder.value(hashes[one.state.path], HASH)
+            value = hashes[one.state.path]
+            builder.value(value, HASH)
+            remember(value, one.state.path)
         if chosen.properties.names(ID):
             builder.value(node_id(snapshot, one.state.path), ID)
         if takes(CHILD_NODE_COUNT):
