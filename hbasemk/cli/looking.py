@@ -40,7 +40,7 @@ def ls(session: Session, path: str, long_: bool, recursive: bool, revision: str 
 @click.pass_obj
 def cat(session: Session, path: str, name: str | None, revision: str | None) -> None:
     """Print the properties of the node at PATH."""
-    from hbasemk.transfer.exporter import to_json
+    from hbasemk.transfer.json_values import to_json
 
     with session.open() as repository:
         node = at(repository, revision)[path]

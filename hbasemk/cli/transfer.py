@@ -2,46 +2,165 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from hbasemk.cli.output import Session, printable
+from hbasemk.errors import HbasemkError
 
 SHOWN = 20
 """How many differences or skipped entries are listed."""
 
 
 @click.command("import")
-@click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("source", metavar="SOURCE", type=click.Path(exists=True, allow_dash=True, path_type=Path))
 @click.option(
-    "--at", "target", metavar="PATH", help="The node to import to; default: the directory's name below the root."
+    "-f",
+    "--format",
+    "form",
+    type=click.Choice(["files", "json"]),
+    default="files",
+    show_default=True,
+    help="What SOURCE is.",
 )
 @click.option(
-    "-w", "--workers", type=click.IntRange(1, 64), default=4, show_default=True, help="Processes that commit."
+    "--at",
+    "target",
+    metavar="PATH",
+    help="The node to import to; default: the directory's name below the root, and for JSON the root.",
 )
 @click.option(
     "-b", "--batch", type=click.IntRange(1, 100_000), default=200, show_default=True, help="Nodes in a commit."
 )
 @click.option(
-    "-x", "--exclude", multiple=True, metavar="GLOB", help="Names or relative paths to leave out; may be repeated."
+    "-w", "--workers", type=click.IntRange(1, 64), default=4, show_default=True, help="Processes that commit (files)."
+)
+@click.option(
+    "-x",
+    "--exclude",
+    multiple=True,
+    metavar="GLOB",
+    help="Names or relative paths to leave out; may be repeated (files).",
 )
 @click.option(
     "--text-limit",
     type=click.IntRange(0),
     default=65536,
     show_default=True,
-    help="Keep texts of up to so many bytes.",
+    help="Keep texts of up to so many bytes (files).",
 )
 @click.option(
     "--patience", type=float, default=120, show_default=True, help="Seconds to wait for a store that is away."
 )
-@click.option("--verify/--no-verify", default=True, help="Compare the tree with the directory at the end.")
-@click.pass_obj
+@click.option("--verify/--no-verify", default=True, help="Compare the tree with SOURCE at the end.")
+@click.pass_context
 def import_(
+    context: click.Context,
+    source: Path,
+    form: str,
+    target: str | None,
+    workers: int,
+    batch: int,
+    exclude: tuple[str, ...],
+    text_limit: int,
+    patience: float,
+    verify: bool,
+) -> int:
+    """Bring the directory SOURCE in: a node for each directory and file, committed by several processes at once.
+
+    The content is kept of files that are UTF-8 text of at most --text-limit bytes. Of all others only name, size, SHA-256,
+    mode and time are kept; the summary tells their number, and an export cannot write them. `hbasemk blob put` keeps any content.
+
+    With --format json, SOURCE is a file that `hbasemk export --format json` wrote (- for standard input), and the tree becomes
+    the same to the last digit. The whole file is looked through before anything is changed. Nodes that are there already
+    have to be the same. Blobs are referred to, not contained: the exit code is 1 if the repository does not hold one.
+
+    Run again, it goes on where it was interrupted; for a directory it also takes over what changed since, and removes what is
+    gone. At the end a fresh instance compares the tree with SOURCE; the exit code is 1 if anything differs or could not be read.
+    """
+    session: Session = context.obj
+    if form == "json":
+        for name in ("workers", "exclude", "text_limit"):
+            if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+                raise click.UsageError(f"--{name.replace('_', '-')} is for files only")
+        if source.is_dir():
+            raise click.UsageError(f"{source} is a directory; --format json reads a file")
+        return _import_json(session, source, target or "/", batch, patience, verify)
+    if not source.is_dir():
+        raise click.UsageError(f"{source} is no directory; a file that `export -f json` wrote needs --format json")
+    return _import_files(session, source, target, workers, batch, exclude, text_limit, patience, verify)
+
+
+def _import_json(session: Session, source: Path, at: str, batch: int, patience: float, verify: bool) -> int:
+    from hbasemk.transfer.json_importer import JsonImport
+
+    with _progress(f"import to {at}") as progress:
+        job = JsonImport(
+            session.url,
+            sys.stdin.buffer if str(source) == "-" else source,
+            at,
+            name="standard input" if str(source) == "-" else str(source),
+            batch=batch,
+            patience=patience,
+            tell=progress,
+        )
+        try:
+            result = job.run(verify=verify)
+        except (HbasemkError, KeyboardInterrupt):
+            done = job.result
+            if done.last is not None:
+                click.echo(
+                    f"hbasemk: {done.done} of {done.nodes} nodes, the last one {printable(done.last)}, were brought in and stay. "
+                    "Run the same command again to go on.",
+                    err=True,
+                )
+            raise
+    for note in result.notes:
+        click.echo(f"hbasemk: {note}", err=True)
+    missing, different = result.missing, result.differences
+    _tell("missing blob", [printable(blob) for blob in missing.first], missing.count)
+    _tell("differs", [printable(one) for one in different.first], different.count)
+    facts = {
+        "imported to": at,
+        "nodes": result.nodes,
+        "nodes added": result.added,
+        "nodes changed": result.changed,
+        "missing blobs": missing.count,
+        "commits": result.commits,
+        "retries": result.retries,
+        "seconds": round(result.seconds, 2),
+    }
+    if verify:
+        facts["compared at revision"] = result.compared_at
+        facts["differences"] = different.count
+    session.facts(facts)
+    return 1 if missing.count or different.count else 0
+
+
+@contextlib.contextmanager
+def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Shows on a terminal how many nodes of how many are done."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
+        task = progress.add_task(what, total=None)
+
+        def tell(more: int, total: int) -> None:
+            progress.update(task, advance=more, total=total)
+
+        yield tell
+
+
+def _import_files(
     session: Session,
     directory: Path,
     target: str | None,
@@ -52,14 +171,6 @@ def import_(
     patience: float,
     verify: bool,
 ) -> int:
-    """Bring DIRECTORY in: a node for each directory and file, committed by several processes at once.
-
-    The content is kept of files that are UTF-8 text of at most --text-limit bytes. Of all others only name, size, SHA-256,
-    mode and time are kept; the summary tells their number, and an export cannot write them. `hbasemk blob put` keeps any content.
-
-    Run again, it goes on where it was interrupted, takes over what changed since, and removes what is gone. At the end
-    a fresh instance compares the tree with the directory; the exit code is 1 if anything differs or could not be read.
-    """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -158,6 +269,8 @@ def _tell(what: str, lines: Sequence[str], count: int) -> None:
 @click.pass_obj
 def export(session: Session, path: str, target: Path | None, form: str, revision: str | None) -> int:
     """Write the subtree of PATH to the folder TARGET, or as JSON to the file TARGET (standard output without one).
+
+    JSON holds all nodes with all their properties, in one revision; `hbasemk import --format json` makes the same tree of it.
 
     As files, the exit code is 1 if there was anything that could not be written, such as files whose content the
     import did not keep.

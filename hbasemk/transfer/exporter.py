@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import errno
 import json
-import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,9 +12,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from hbasemk.kernel import paths
-from hbasemk.kernel.values import BlobRef, Json, Value
 from hbasemk.repository import Node, Snapshot
 from hbasemk.transfer.entries import DIRECTORY, FILE, LINK
+from hbasemk.transfer.json_values import to_json
 
 
 @dataclass(slots=True)
@@ -151,7 +149,7 @@ def write_json(snapshot: Snapshot, path: str, target: Path) -> None:
 def export_json(snapshot: Snapshot, path: str) -> Iterator[str]:
     """The subtree as JSON text, piece by piece: ``{"properties": {…}, "children": {name: …}}``, names sorted.
 
-    What JSON has no value for is an object with one key: ``$bytes`` (base64), ``$blob`` (an id), ``$float``.
+    Values are those of :mod:`hbasemk.transfer.json_values`; nothing is lost, so that an import makes the same tree of it.
     """
     yield from _node(snapshot[path])
     # One open object per level: its remaining children, and whether one was written before.
@@ -178,18 +176,3 @@ def _children(snapshot: Snapshot, path: str) -> list[Node]:
     """The children, last first."""
     wanted = [paths.join(path, name) for name in reversed(snapshot.children(path))]
     return [node for node in snapshot.nodes(wanted).values() if node is not None]
-
-
-def to_json(value: Value) -> str:
-    """A property value as JSON text."""
-    if isinstance(value, list):
-        return f"[{', '.join(map(to_json, value))}]"
-    if isinstance(value, Json):
-        return value.text
-    if isinstance(value, bytes):
-        return json.dumps({"$bytes": base64.b64encode(value).decode()})
-    if isinstance(value, BlobRef):
-        return json.dumps({"$blob": value.id})
-    if isinstance(value, float) and not math.isfinite(value):
-        return json.dumps({"$float": repr(value)})
-    return json.dumps(value)

@@ -7,29 +7,19 @@ a lost reply, changes nothing the second time.
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Any, Final
 
 from hbasemk.connect import connect
-from hbasemk.errors import (
-    CommitUnknownError,
-    HbasemkError,
-    LeaseLostError,
-    StoreNotAppliedError,
-    StoreUnknownError,
-)
+from hbasemk.errors import HbasemkError
 from hbasemk.kernel import paths
 from hbasemk.kernel.values import PropertyValue
 from hbasemk.repository import Repository
 from hbasemk.transaction import Transaction
 from hbasemk.transfer import entries
 from hbasemk.transfer.entries import TOTALS, Entry, Skipped
-
-FIRST_WAIT: Final = 0.2
-LONGEST_WAIT: Final = 5.0
+from hbasemk.transfer.patience import patiently
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +126,12 @@ class Worker:
                 )
             except OSError as error:
                 skipped.append(entries.unreadable(entry.relative, error))
-        added, changed, removed = self._patiently(
-            lambda tx: self._apply(tx, kept, batch.gone), f"import batch {batch.number}"
+        added, changed, removed = patiently(
+            self.repository,
+            lambda tx: self._apply(tx, kept, batch.gone),
+            f"import batch {batch.number}",
+            self._job.patience,
+            self._done_again,
         )
         notes, self._notes = self._notes, []
         counted = self.repository.statistics
@@ -157,22 +151,9 @@ class Worker:
             notes,
         )
 
-    def _patiently(self, change: Any, message: str) -> tuple[int, int, int]:
-        """Commit, and while the store is away wait for it."""
-        deadline = time.monotonic() + self._job.patience
-        wait = FIRST_WAIT
-        while True:
-            try:
-                result: tuple[int, int, int] = self.repository.run(change, message, self._job.patience)
-                return result
-            except (StoreNotAppliedError, StoreUnknownError, CommitUnknownError, LeaseLostError) as error:
-                # Whatever became of the commit: the batch looks at what is there, so it can simply be done again.
-                if time.monotonic() > deadline:
-                    raise
-                self._notes.append(str(error))
-                self._redone += 1
-                time.sleep(wait)
-                wait = min(wait * 2, LONGEST_WAIT)
+    def _done_again(self, why: str) -> None:
+        self._notes.append(why)
+        self._redone += 1
 
     def _apply(
         self, tx: Transaction, kept: dict[str, tuple[Entry, dict[str, PropertyValue]]], gone: Sequence[str]

@@ -24,8 +24,7 @@ from hbasemk import (
     connect,
 )
 from hbasemk.kernel.settings import Settings
-from hbasemk.transfer import entries
-from hbasemk.transfer import worker as worker_module
+from hbasemk.transfer import entries, patience
 from hbasemk.transfer.entries import Entry
 from hbasemk.transfer.importer import Import, Result
 from hbasemk.transfer.worker import Batch, Job, Report, Worker
@@ -416,7 +415,7 @@ def test_an_interrupted_import_leaves_no_process_and_can_go_on(url: str, tmp_pat
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waits for the store are short."""
-    monkeypatch.setattr(worker_module, "FIRST_WAIT", 0.001)
+    monkeypatch.setattr(patience, "FIRST_WAIT", 0.001)
 
 
 def one_batch(url: str, top: Path, patience: float = 30.0) -> tuple[Worker, Batch]:
