@@ -118,6 +118,7 @@ def test_without_a_repository_usage_is_told(run: Run, monkeypatch: pytest.Monkey
         ("ls", "/a/../c"),
         ("ls", "--at", "yesterday"),
         ("ls", "--url", "ftp://somewhere"),
+        ("ls", "--url", "http://[::1"),
         ("ls", "--url", "sqlite:///x?colour=red"),
         ("rm",),
         ("export", "/a"),

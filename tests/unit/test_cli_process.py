@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ import pytest
 import hbasemk
 from hbasemk import connect
 from hbasemk.cli.main import main
+from tests.support.repositories import problems
 
 DONE, NO, USAGE = range(3)
 INTERRUPTED = 130
@@ -20,8 +21,8 @@ NODES = 3000
 
 
 @pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A repository whose tree, log and blob do not fit a pipe's buffer."""
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A repository whose tree and log do not fit a pipe's buffer; at the end its integrity is checked."""
     made = f"sqlite:///{tmp_path_factory.mktemp('process') / 'content.db'}"
     with connect(made, poll_interval=0) as repository:
         with repository.transaction("x" * 30_000) as tx:
@@ -29,7 +30,9 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
                 tx.add(f"/node-with-a-long-name-{number:08}", {"text": "x" * 30})
         for number in range(3):
             repository.run(lambda tx: tx.set("/", "n", number), "y" * 30_000)  # noqa: B023
-    return made
+    yield made
+    with connect(made, create=False, poll_interval=0) as repository:
+        assert problems(repository) == []
 
 
 def process(arguments: Sequence[str], **options: object) -> subprocess.Popen[bytes]:
