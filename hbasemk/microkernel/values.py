@@ -6,6 +6,7 @@ import base64
 from typing import Final
 
 from hbasemk import jsop
+from hbasemk.errors import InvalidValueError
 from hbasemk.jsop import Number
 from hbasemk.kernel import values
 from hbasemk.kernel.values import BlobRef, Json
@@ -13,6 +14,7 @@ from hbasemk.kernel.values import BlobRef, Json
 BLOB: Final = ":blobId:"
 BYTES: Final = ":bytes:"
 FLOAT: Final = ":float:"
+JSON: Final = ":json:"
 
 
 def to_kernel(value: jsop.Value) -> values.PropertyValue:
@@ -32,7 +34,7 @@ def _scalar_to_kernel(value: jsop.Scalar) -> values.Scalar:
 
 
 def to_json(value: values.Value) -> jsop.Value:
-    """A value as JSON shows it. Bytes and the floats that JSON has no number for become marked strings."""
+    """A value as JSON shows it. Bytes, the floats that JSON has no number for, and JSON that is none become marked strings."""
     if isinstance(value, list):
         return tuple(_scalar_to_json(element) for element in value)
     return _scalar_to_json(value)
@@ -42,12 +44,16 @@ def _scalar_to_json(value: values.Scalar) -> jsop.Scalar:
     if isinstance(value, (bool, str)):
         return value
     if isinstance(value, int):
-        return Number(str(value))
+        return Number(jsop.write_value(value))
     if isinstance(value, float):
         text = repr(value)
         return Number(text) if text[-1].isdigit() else FLOAT + text
     if isinstance(value, BlobRef):
         return BLOB + value.id
     if isinstance(value, Json):
-        return Number(value.text)
+        try:
+            return Number(value.text)
+        except InvalidValueError:
+            # Stored by a version that took any text.
+            return JSON + value.text
     return BYTES + base64.b64encode(value).decode()

@@ -1,0 +1,37 @@
+"""Values that the Pythonic face has set and JSON has no plain form for: they show, and the nodes around them too."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+
+import pytest
+
+from hbasemk.kernel import values
+from hbasemk.kernel.values import Json
+from tests.microkernel.conftest import Cluster
+
+
+def test_whole_numbers_of_any_length_are_shown_and_come_back(mk: Cluster) -> None:
+    digits = "1" + "7" * 5000
+    number = int(Decimal(digits))
+    before = mk.get_head_revision()
+    mk.next.repository.run(lambda tx: tx.add("/big", {"n": number, "all": [-number, 1]}))
+    text = str(mk.get_nodes("/", None, 9))
+    assert f'"n":{digits}' in text
+    assert f'"all":[-{digits},1]' in text
+    told = str(mk.diff(before, None))
+    mk.commit("", '-"/big"')
+    mk.commit("", told)
+    assert str(mk.get_nodes("/", None, 9)) == text
+
+
+def test_stored_json_that_is_no_number_is_shown_as_a_string(mk: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as earlier:
+        # As earlier versions stored it, which took any text.
+        earlier.setattr(values, "_is_number", lambda text: True)
+        mk.next.repository.run(lambda tx: tx.add("/j", {"o": Json('{"a":1}'), "all": [Json("NaN"), Json("1.50")]}))
+    text = str(mk.get_nodes("/", None, 3))
+    assert json.loads(text)["j"] == {"all": [":json:NaN", 1.5], "o": ':json:{"a":1}', ":childNodeCount": 0}
+    assert "1.50" in text
+    assert ":json:" in str(mk.get_journal(mk.get_head_revision(), None))
