@@ -15,7 +15,7 @@ from typing import Final
 from hbasemk.errors import BranchError, CommitUnknownError, StoreError, UnknownRevisionError
 from hbasemk.kernel import changes, changeset, effect, paths, revision, schema
 from hbasemk.kernel.batches import write_nodes
-from hbasemk.kernel.branch_ends import ABANDONED, MERGED, BranchEnds
+from hbasemk.kernel.branch_ends import ABANDONED, BranchEnds, Head
 from hbasemk.kernel.calls import again
 from hbasemk.kernel.changeset import ChangeSet
 from hbasemk.kernel.clock import IdClock
@@ -94,7 +94,7 @@ class Branches:
                 *self._common(message, base.revision),
                 NewCell(*schema.BRANCH, _encode((made, made))),
                 NewCell(*schema.BRANCH_VIEW, zlib.compress(view, 1)),
-                NewCell(*schema.BRANCH_HEAD, schema.revision_key(made)),
+                NewCell(*schema.BRANCH_HEAD, Head(b"", made).encode()),
             ],
         )
         if not again(
@@ -157,11 +157,13 @@ class Branches:
         """A branch revision that must be its branch's newest; raises BranchError when it is not, or is no more."""
         self.settle()
         found = self.find(wanted)
-        head = self._ends.head(found.root)
-        if head == schema.revision_key(wanted):
+        head = self._ends.told(found.root)
+        if head == (b"", wanted, None):
             return found
         text = revision.to_text(wanted)
-        raise BranchError(f"branch revision {text} is not the newest of its branch: {_told(head)}", revision=text)
+        raise BranchError(
+            f"branch revision {text} is not the newest of its branch: {head or 'it has none'}", revision=text
+        )
 
     def lacks(self, state: BranchState, other: Snapshot) -> bool:
         """Whether a trunk snapshot has revisions that the branch's view has not: two may go by the same name."""
@@ -221,10 +223,14 @@ class Branches:
             state = self._read(asked)
         except UnknownRevisionError:
             return Outcome.ABORTED
-        head = self._ends.head(state.root)
-        if head is None or len(head) != 8:
+        head = self._ends.told(state.root)
+        if head is None or head.newest is None:
+            # Ended by a version that did not keep what its newest revision was.
             return Outcome.COMMITTED
-        newest = self.find(int.from_bytes(head, "big"))
+        try:
+            newest = self.find(head.newest)
+        except UnknownRevisionError:
+            return Outcome.ABORTED
         return Outcome.COMMITTED if asked in newest.own else Outcome.ABORTED
 
     def reset(self, on: int, ancestor: int) -> int:
@@ -276,11 +282,11 @@ class Branches:
         made = self._committer.on_base(state.trunk, lambda: changeset.of_nodes(nodes), message)
         # It is merged, whatever becomes of this: a store that goes away just now must not make it look refused.
         if not self._ends.merged(state.root, on, made):
-            head = self._ends.head(state.root)
-            if head is not None and head[:1] != ABANDONED:
+            head = self._ends.told(state.root)
+            if head is not None and head.how != ABANDONED:
                 text = revision.to_text(on)
                 raise BranchError(
-                    f"branch revision {text} is merged into trunk as {revision.to_text(made)}, but meanwhile {_told(head)}, and "
+                    f"branch revision {text} is merged into trunk as {revision.to_text(made)}, but meanwhile {head}, and "
                     "what came to it since is not merged. A merge of that meets this one: rebase it first.",
                     revision=text,
                 )
@@ -344,16 +350,6 @@ def _is_marker(node: StagedNode) -> bool:
     """Whether the branch added a conflict marker, or a kind of conflict to a node of trunk's that has the marker's name."""
     added = node.exists and (node.base is None or node.fresh)
     return added and MARKER in node.path.split("/")[-2:]
-
-
-def _told(head: bytes | None) -> str:
-    """What a branch's head says of it."""
-    if head is None or (head[:1] == ABANDONED and len(head) == 1):
-        return "its branch was abandoned"
-    if len(head) == 9:
-        how = "merged into trunk as" if head[:1] == MERGED else "rebased to"
-        return f"its branch has been {how} {head[1:].hex()}"
-    return f"its branch goes on at {head.hex()}"
 
 
 def _encode(numbers: Sequence[int]) -> bytes:

@@ -6,9 +6,9 @@ A branch ends when it is merged, rebased to another one, abandoned, or given up 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
-from hbasemk.errors import StoreError
+from hbasemk.errors import FormatError, StoreError
 from hbasemk.kernel import changes, revision, schema
 from hbasemk.kernel.batches import journal_rows
 from hbasemk.kernel.calls import again
@@ -22,6 +22,45 @@ from hbasemk.store.abc import Get, NewCell, Put, Scan, Store, scan_all
 MERGED: Final = b"m"
 REBASED: Final = b"r"
 ABANDONED: Final = b"a"
+
+
+class Head(NamedTuple):
+    """What a branch's first row tells of its head: the branch's ``newest`` revision and, once it has ended, how.
+
+    ``how`` is empty before that; ``into`` is what it was merged as or rebased to. ``newest`` is None where an older version
+    of this library ended it, which did not keep that.
+    """
+
+    how: bytes
+    newest: int | None
+    into: int | None = None
+
+    def encode(self) -> bytes:
+        """The bytes of the cell."""
+        told = (one.to_bytes(8, "big") for one in (self.into, self.newest) if one is not None)
+        return self.how + b"".join(told)
+
+    def __str__(self) -> str:
+        """What it says of the branch, in words."""
+        if self.how == ABANDONED:
+            return "its branch was abandoned"
+        if self.into is not None:
+            how = "merged into trunk as" if self.how == MERGED else "rebased to"
+            return f"its branch has been {how} {revision.to_text(self.into)}"
+        return f"its branch goes on at {revision.to_text(self.newest or 0)}"
+
+
+def decode(data: bytes) -> Head | None:
+    """Read the cell of a branch's head; None when it is damaged."""
+    how = b"" if len(data) == 8 else data[:1]
+    told = [int.from_bytes(data[at : at + 8], "big") for at in range(len(how), len(data), 8)]
+    if (len(data) - len(how)) % 8 or any(one >= 1 << 63 for one in told):
+        return None
+    if not how or (how == ABANDONED and len(told) < 2):
+        return Head(how, told[0] if told else None)
+    if how in (MERGED, REBASED) and 1 <= len(told) <= 2:
+        return Head(how, told[1] if len(told) == 2 else None, told[0])
+    return None
 
 
 class BranchEnds:
@@ -55,22 +94,31 @@ class BranchEnds:
             or self.head(root) == wanted
         )
 
+    def told(self, root: int) -> Head | None:
+        """The head, read. One round trip. Raises FormatError when it is damaged."""
+        data = self.head(root)
+        found = None if data is None else decode(data)
+        if data is not None and found is None:
+            text = revision.to_text(root)
+            raise FormatError(f"the head {data[:20].hex()!r} of branch {text} is damaged; hbasemk check tells more")
+        return found
+
     # --- ends --------------------------------------------------------------------------------------------
 
     def abandoned(self, root: int, on: int) -> bool:
         """Let a branch end as it is; whether it has."""
-        return self.move(root, schema.revision_key(on), ABANDONED)
+        return self.move(root, schema.revision_key(on), Head(ABANDONED, on).encode())
 
     def rebased(self, root: int, on: int, into: int) -> bool:
         """Let a branch end because it goes on as another one; whether it has."""
-        return self.move(root, schema.revision_key(on), REBASED + schema.revision_key(into))
+        return self.move(root, schema.revision_key(on), Head(REBASED, on, into).encode())
 
     def merged(self, root: int, on: int, made: int) -> bool:
         """Let a branch end that is merged; False when it could not, for it is no more at ``on``.
 
         Where the store cannot be reached this is no error, and is done later.
         """
-        self._merged[root] = on, MERGED + schema.revision_key(made)
+        self._merged[root] = on, Head(MERGED, on, made).encode()
         try:
             return self._end(root)
         except StoreError:
@@ -120,7 +168,7 @@ class BranchEnds:
             newest = max(revision.ms_of(made) for made in made_all)
             if (retention_ms and newest + retention_ms > now) or root not in old:
                 continue
-            if len(old[root]) == 8 and not self.move(root, old[root], ABANDONED):
+            if len(old[root]) == 8 and not self.move(root, old[root], ABANDONED + old[root]):
                 continue
             self._sweep(made_all)
             swept[root] = made_all

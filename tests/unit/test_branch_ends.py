@@ -6,9 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from hbasemk import BranchError, Repository
+from hbasemk import BranchError, CommitUnknownError, Repository, StoreUnknownError
+from hbasemk.branches import Branch
 from hbasemk.kernel import schema
-from hbasemk.store.abc import Scan, scan_all
+from hbasemk.kernel.outcome import Outcome
+from hbasemk.store.abc import NewCell, Put, Scan, scan_all
 from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support.repositories import Instances, tree
 
@@ -114,3 +116,50 @@ def test_changes_after_an_empty_merge_are_merged(opened: Instances) -> None:
         branch.run(lambda tx: tx.add("/z"))
         branch.merge()
     assert repo.refresh().revision == branch.merged
+
+
+def attempt_that_never_arrived(store: FaultyStore, branch: Branch) -> str:
+    """A commit to a branch whose last step the store never saw; returns its id."""
+    steps: list[Call] = []
+
+    def before(call: Call) -> None:
+        steps.append(call)
+        if call.method == "check_and_write" and len([one for one in steps if one.method == "check_and_write"]) > 1:
+            raise StoreUnknownError("out of reach")
+
+    store.before = before
+    with pytest.raises(CommitUnknownError) as told:
+        branch.run(lambda tx: tx.add("/never"))
+    store.before = None
+    return str(told.value.revision)
+
+
+@pytest.mark.parametrize("end", ["merge", "rebase", "abandon"])
+def test_an_outcome_on_a_branch_stays_what_it_is_when_the_branch_ends(opened: Instances, end: str) -> None:
+    store = FaultyStore(opened.new_store())
+    repo, other = opened(store), opened()
+    branch = repo.branch()
+    branch.run(lambda tx: tx.add("/first"))
+    first = branch.revision
+    branch.run(lambda tx: tx.add("/one"))
+    asked = {attempt_that_never_arrived(store, branch): Outcome.ABORTED, first: Outcome.COMMITTED}
+    asked[branch.revision] = Outcome.COMMITTED
+    assert {made: other.outcome(made) for made in asked} == asked
+    other.run(lambda tx: tx.add("/trunk"))
+    getattr(other.branch(revision=branch.revision), end)()
+    assert {made: other.outcome(made) for made in asked} == asked
+    assert {made: repo.outcome(made) for made in asked} == asked
+
+
+@pytest.mark.parametrize(("form", "why"), [(b"a", "abandoned"), (b"m", "merged into trunk as"), (b"r", "rebased to")])
+def test_heads_as_they_were_written_before_are_still_read(opened: Instances, form: bytes, why: str) -> None:
+    repo = opened()
+    branch = repo.branch()
+    root = branch.revision
+    branch.run(lambda tx: tx.add("/one"))
+    into = {b"a": b"", b"m": bytes.fromhex(repo.head.revision), b"r": bytes.fromhex(repo.branch().revision)}[form]
+    head = NewCell(*schema.BRANCH_HEAD, form + into)
+    repo.store.write(schema.JOURNAL, [Put(bytes.fromhex(root), [head])])
+    with pytest.raises(BranchError, match=f"{why}.*{into.hex()}"):
+        branch.merge()
+    assert repo.outcome(branch.revision) == Outcome.COMMITTED

@@ -5,15 +5,13 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Sequence
 
-from hbasemk.kernel import schema
+from hbasemk.kernel import branch_ends, schema
 from hbasemk.kernel.integrity import problem as kinds
 from hbasemk.kernel.integrity.look import AT_ONCE, Look, told_by
 from hbasemk.kernel.integrity.problem import Problem
 from hbasemk.kernel.integrity.told import compare
 from hbasemk.kernel.outcome import Outcome
 from hbasemk.store.abc import Column, Get, Row
-
-ABANDONED, MERGED, REBASED = b"a", b"m", b"r"
 
 
 class BranchesCheck:
@@ -52,18 +50,18 @@ class BranchesCheck:
             view = b""
         if len(view) < 16 or len(view) % 8:
             yield Problem(kinds.BRANCH, "", at, "its view of trunk is missing or cannot be read")
-        head = found.get(schema.BRANCH_HEAD, b"")
-        how, target = (b"", head) if len(head) == 8 else (head[:1], head[1:])
-        if how == ABANDONED and not target:
-            return
-        if len(target) != 8 or target[0] >= 0x80 or how not in {b"", MERGED, REBASED}:
-            yield Problem(kinds.BRANCH_HEAD, "", at, f"its head {head[:20].hex()!r} cannot be read")
-        elif how == MERGED:
-            outcome = self._look.fate(int.from_bytes(target, "big")).outcome
+        data = found.get(schema.BRANCH_HEAD, b"")
+        head = branch_ends.decode(data) if data else None
+        if head is None:
+            yield Problem(kinds.BRANCH_HEAD, "", at, f"its head {data[:20].hex()!r} cannot be read")
+        elif head.how == branch_ends.MERGED and head.into is not None:
+            outcome = self._look.fate(head.into).outcome
             if outcome is not Outcome.COMMITTED and outcome is not Outcome.ABORTED:
-                yield Problem(kinds.BRANCH_HEAD, "", at, f"it was merged as {target.hex()}, which is {outcome.value}")
-        else:
-            yield from self._check_head(key, found, how, target)
+                into = schema.revision_key(head.into).hex()
+                yield Problem(kinds.BRANCH_HEAD, "", at, f"it was merged as {into}, which is {outcome.value}")
+        elif head.how != branch_ends.ABANDONED:
+            target = head.newest if head.into is None else head.into
+            yield from self._check_head(key, found, head.how, schema.revision_key(target or 0))
 
     def _check_head(self, key: bytes, root: dict[Column, bytes], how: bytes, target: bytes) -> Iterator[Problem]:
         at, name = key.hex(), target.hex()
@@ -71,7 +69,7 @@ class BranchesCheck:
         head = _values(self._look.read(schema.JOURNAL, [Get(target, columns=columns)])[0])
         if schema.BRANCH not in head:
             yield Problem(kinds.BRANCH_HEAD, "", at, f"its head {name} does not exist")
-        elif how == REBASED:
+        elif how == branch_ends.REBASED:
             return
         elif head[schema.BRANCH][:8] != key:
             yield Problem(kinds.BRANCH_HEAD, "", at, f"its head {name} belongs to another branch")
