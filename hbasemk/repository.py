@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from hbasemk import options
 from hbasemk.background import Background, within
@@ -179,6 +179,13 @@ class Snapshot(Mapping[str, Node]):
         return f"<Snapshot {self.revision}>"
 
 
+class _Here(NamedTuple):
+    """What one process's threads share of a repository: after a fork, locks may be held by threads that a child lacks."""
+
+    lock: threading.Lock
+    arrived: threading.Condition
+
+
 class Repository:
     """An opened repository. Safe to be used by many threads, and by a forked child (which becomes an instance of
     its own at its first use). Use it as a context manager, or call :meth:`close`.
@@ -205,7 +212,7 @@ class Repository:
         self._patience = options.seconds("patience", patience, endless=True)
         self._cache_entries = options.count("cache_entries", cache_entries)
         self._closed = False
-        self._lock = threading.Lock()
+        self._processes: dict[int, _Here] = {}
         self._begin(create, settings)
 
     def _begin(self, create: bool, settings: Settings | None) -> None:
@@ -213,14 +220,23 @@ class Repository:
         self._kernel = Instance.open(
             self.store, self._runtime, create=create, wanted=settings, cache_entries=self._cache_entries
         )
-        self._background = Background(self._kernel, self._poll_interval) if self._poll_interval > 0 else None
-        self._pid = os.getpid()
-        self._arrived = threading.Condition()
         self._kernel.journal.watchers.append(self._tell)
+        self._background = Background(self._kernel, self._poll_interval) if self._poll_interval > 0 else None
+        # Last: whoever finds the process told uses the rest without a lock.
+        self._pid = os.getpid()
+
+    @property
+    def _here(self) -> _Here:
+        # Of threads that ask first at the same time one sets it, for all.
+        pid = os.getpid()
+        return self._processes.get(pid) or self._processes.setdefault(
+            pid, _Here(threading.Lock(), threading.Condition())
+        )
 
     def _tell(self) -> None:
-        with self._arrived:
-            self._arrived.notify_all()
+        arrived = self._here.arrived
+        with arrived:
+            arrived.notify_all()
 
     @property
     def instance(self) -> Instance:
@@ -228,9 +244,11 @@ class Repository:
         if self._closed:
             raise ClosedError(f"the repository at {self.store.location} has been closed")
         if self._pid != os.getpid():
-            # Another thread of the parent may have held the lock at the fork; a child starts with one thread.
-            self._lock = threading.Lock()
-            self._begin(create=False, settings=None)
+            with self._here.lock:
+                if self._closed:
+                    raise ClosedError(f"the repository at {self.store.location} has been closed")
+                if self._pid != os.getpid():
+                    self._begin(create=False, settings=None)
         return self._kernel
 
     # --- reading -----------------------------------------------------------------------------------------
@@ -388,23 +406,24 @@ class Repository:
         Without background polling it polls every 0.1 s.
         """
         deadline = time.monotonic() + seconds
-        with self._arrived:
+        arrived = self._here.arrived
+        with arrived:
             while not condition():
                 left = deadline - time.monotonic()
                 if left <= 0 or self._closed:
                     return condition()
                 if self._background is not None:
-                    self._arrived.wait(left)
+                    arrived.wait(left)
                     continue
-                self._arrived.wait(min(left, 0.1))
-                self._arrived.release()
+                arrived.wait(min(left, 0.1))
+                arrived.release()
                 try:
                     self.instance.poll()
                 except ClosedError:
                     if not self._closed:
                         raise
                 finally:
-                    self._arrived.acquire()
+                    arrived.acquire()
         return True
 
     def outcome(self, asked: str) -> Outcome:
@@ -423,12 +442,11 @@ class Repository:
 
         Waits a few seconds at most for a store that does not answer; then its lease runs out by itself.
         """
-        with self._lock:
+        with self._here.lock:
             if self._closed:
                 return
             self._closed = True
-        with self._arrived:
-            self._arrived.notify_all()
+        self._tell()
         try:
             if self._pid == os.getpid():
                 if self._background is not None:

@@ -6,6 +6,7 @@ import contextlib
 import copy
 import os
 import pickle
+import signal
 import threading
 import time
 import traceback
@@ -60,6 +61,67 @@ def test_a_forked_child_is_an_instance_of_its_own(tmp_path: Path) -> None:
         machines = {entry.revision[10:14] for entry in repo.log() if entry.base}
         assert len(machines) >= 2
         assert problems(repo) == []
+
+
+def test_threads_that_use_a_forked_child_first_share_one_instance(tmp_path: Path) -> None:
+    with hbasemk.connect(f"sqlite:///{tmp_path / 'content.db'}", poll_interval=0.05) as repo:
+        repo.run(lambda tx: tx.add("/a", {"n": 0}))
+        parents = repo.instance
+
+        def work() -> None:
+            signal.alarm(60)
+            seen: list[object] = []
+            together = threading.Barrier(6)
+
+            def use() -> None:
+                together.wait()
+                seen.append(repo.instance)
+                repo.run(lambda tx: tx.increment("/a", "n"))
+
+            threads = [threading.Thread(target=use) for _ in range(6)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert len(seen) == 6
+            assert set(map(id, seen)) == {id(repo.instance)}
+            assert repo.instance is not parents
+            assert [thread.name for thread in threading.enumerate()].count("hbasemk-poll") == 1
+            repo.close()
+            assert "hbasemk-poll" not in [thread.name for thread in threading.enumerate()]
+
+        in_a_child(work)
+        assert repo.refresh()["/a"]["n"] == 6
+        assert problems(repo) == []
+
+
+@pytest.mark.parametrize("used", [True, False])
+def test_a_child_is_not_held_up_by_locks_that_a_thread_of_its_parent_held(tmp_path: Path, used: bool) -> None:
+    with hbasemk.connect(f"sqlite:///{tmp_path / 'content.db'}", poll_interval=0) as repo:
+        repo.run(lambda tx: tx.add("/a", {"n": 0}))
+
+        def work() -> None:
+            signal.alarm(30)
+            if used:
+                repo.run(lambda tx: tx.increment("/a", "n"))
+            repo.close()
+
+        held, over = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with repo._here.lock, repo._here.arrived:
+                held.set()
+                over.wait(60)
+
+        holder = threading.Thread(target=hold)
+        holder.start()
+        assert held.wait(60)
+        try:
+            in_a_child(work)
+        finally:
+            over.set()
+            holder.join()
+        assert repo.refresh()["/a"]["n"] == used
 
 
 def test_after_close_every_call_is_a_clear_error_and_no_thread_is_left() -> None:
