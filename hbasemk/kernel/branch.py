@@ -22,6 +22,7 @@ from hbasemk.kernel.clock import IdClock
 from hbasemk.kernel.commit import Committer
 from hbasemk.kernel.journal import EXPLICIT, Journal
 from hbasemk.kernel.lease import Lease
+from hbasemk.kernel.message import encode as encode_message
 from hbasemk.kernel.outcome import Outcome, Outcomes
 from hbasemk.kernel.reader import Reader
 from hbasemk.kernel.runtime import Runtime
@@ -150,7 +151,7 @@ class Branches:
             NewCell(*schema.ABORT, schema.NO),
             NewCell(*schema.NONCE, nonce),
             NewCell(*schema.BASE, schema.revision_key(base)),
-            NewCell(*schema.MESSAGE, paths.encode(message) or b"\x00"),
+            NewCell(*schema.MESSAGE, encode_message(message)),
         ]
 
     def require_head(self, wanted: int) -> BranchState:
@@ -279,7 +280,11 @@ class Branches:
             )
         if effect.none(nodes):
             return self._journal.head.revision
-        made = self._committer.on_base(state.trunk, lambda: changeset.of_nodes(nodes), message)
+        try:
+            made = self._committer.on_base(state.trunk, lambda: changeset.of_nodes(nodes), message)
+        except CommitUnknownError as error:
+            self._ends.in_doubt(state.root, on, revision.from_text(error.revision))
+            raise
         # It is merged, whatever becomes of this: a store that goes away just now must not make it look refused.
         if not self._ends.merged(state.root, on, made):
             head = self._ends.told(state.root)

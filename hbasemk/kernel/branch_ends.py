@@ -14,7 +14,7 @@ from hbasemk.kernel.batches import journal_rows
 from hbasemk.kernel.calls import again
 from hbasemk.kernel.changes import RowChange
 from hbasemk.kernel.lease import FRESH, Lease
-from hbasemk.kernel.outcome import Outcomes
+from hbasemk.kernel.outcome import Outcome, Outcomes
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.settings import Settings
 from hbasemk.store.abc import Get, NewCell, Put, Scan, Store, scan_all
@@ -73,6 +73,7 @@ class BranchEnds:
         self._lease = lease
         self._settings = settings
         self._merged: dict[int, tuple[int, bytes]] = {}
+        self._in_doubt: dict[int, tuple[int, int]] = {}
 
     # --- the head ----------------------------------------------------------------------------------------
 
@@ -124,8 +125,19 @@ class BranchEnds:
         except StoreError:
             return True
 
+    def in_doubt(self, root: int, on: int, made: int) -> None:
+        """The store went away during a merge: should it turn out to be committed, :meth:`settle` lets the branch end."""
+        self._in_doubt[root] = on, made
+
     def settle(self) -> None:
         """Let the branches end that are merged and could not be told so."""
+        for root, (on, made) in list(self._in_doubt.items()):
+            outcome = self._outcomes.settled(made)
+            if outcome is Outcome.PENDING:
+                continue
+            if outcome is Outcome.COMMITTED:
+                self._merged[root] = on, Head(MERGED, on, made).encode()
+            self._in_doubt.pop(root, None)
         for root in list(self._merged):
             self._end(root)
 

@@ -163,3 +163,49 @@ def test_heads_as_they_were_written_before_are_still_read(opened: Instances, for
     with pytest.raises(BranchError, match=f"{why}.*{into.hex()}"):
         branch.merge()
     assert repo.outcome(branch.revision) == Outcome.COMMITTED
+
+
+@pytest.mark.parametrize("arrives", [True, False], ids=["committed", "never arrived"])
+@pytest.mark.parametrize("then", ["asked", "merged again", "tended"])
+def test_a_merge_in_doubt_ends_its_branch_once_it_is_known_to_be_committed(
+    opened: Instances, arrives: bool, then: str
+) -> None:
+    store = FaultyStore(opened.new_store())
+    repo, other = opened(store), opened()
+    branch = repo.branch()
+    branch.run(lambda tx: tx.add("/x"))
+    decides = "write_if" if store.supports_transactions else "check_and_write"
+    written: list[Call] = []
+
+    def away(call: Call) -> None:
+        raise StoreUnknownError("out of reach")
+
+    def at_the_end(call: Call) -> None:
+        if call.method.startswith("write") and call.table == "nodes":
+            written.append(call)
+        if written and call.method == decides:
+            store.before = away
+            away(call)
+
+    if arrives:
+        store.after = at_the_end
+    else:
+        store.before = at_the_end
+    with pytest.raises(CommitUnknownError) as told:
+        branch.merge()
+    store.before = store.after = None
+    made = str(told.value.revision)
+    if then == "asked":
+        assert repo.outcome(made) is (Outcome.COMMITTED if arrives else Outcome.ABORTED)
+    elif then == "tended":
+        repo.instance.tend()
+        assert len(live(other)) == (0 if arrives else 1)
+    if arrives:
+        with pytest.raises(BranchError, match=f"merged into trunk as {made}"):
+            branch.merge()
+        with pytest.raises(BranchError, match=f"merged into trunk as {made}"):
+            other.branch(revision=branch.revision)
+    else:
+        assert branch.merge() != made
+    assert live(other) == []
+    assert tree(other).keys() == {"/", "/x"}
