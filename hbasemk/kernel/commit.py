@@ -23,13 +23,14 @@ from hbasemk.errors import (
     StoreError,
     StoreNotAppliedError,
 )
-from hbasemk.kernel import changes, changeset, paths, revision, schema
+from hbasemk.kernel import changes, changeset, revision, schema
 from hbasemk.kernel.batches import write_nodes
 from hbasemk.kernel.calls import again, pause
 from hbasemk.kernel.changes import RowChange
 from hbasemk.kernel.changeset import ChangeSet
 from hbasemk.kernel.clock import IdClock
 from hbasemk.kernel.journal import Journal
+from hbasemk.kernel.message import encode as encode_message
 from hbasemk.kernel.operations import Operation
 from hbasemk.kernel.outcome import Outcome, Outcomes
 from hbasemk.kernel.readback import Loss, ReadBack
@@ -315,7 +316,7 @@ class Committer:
                 NewCell(*schema.ABORT, schema.NO),
                 NewCell(*schema.NONCE, nonce),
                 NewCell(*schema.BASE, schema.revision_key(snapshot.revision)),
-                NewCell(*schema.MESSAGE, paths.encode(message) or b"\x00"),
+                NewCell(*schema.MESSAGE, encode_message(message)),
                 *changes.encode(touched),
             ],
         )

@@ -10,6 +10,7 @@ from hbasemk.kernel import changes, paths, revision, schema
 from hbasemk.kernel.batches import journal_rows
 from hbasemk.kernel.changes import RowChange
 from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.message import decode as decode_message
 from hbasemk.kernel.outcome import Outcome, outcome_of
 from hbasemk.store.abc import Row, Scan, scan_all
 
@@ -36,12 +37,11 @@ def entry_of(row: Row, epoch_ms: int) -> LogEntry:
     made = int.from_bytes(row.key, "big")
     found = {cell.qualifier: cell.value for cell in row.cells}
     base = found.get(schema.BASE[1])
-    message = found.get(schema.MESSAGE[1], b"\x00")
     return LogEntry(
         revision.to_text(made),
         None if base is None else revision.to_text(int.from_bytes(base, "big")),
         revision.ms_of(made) + epoch_ms,
-        "" if message == b"\x00" else paths.decode(message),
+        decode_message(found.get(schema.MESSAGE[1], b"")),
         changes.of_row(row.cells),
     )
 
