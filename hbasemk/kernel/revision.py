@@ -31,8 +31,8 @@ def pack(ms: int, machine: int, counter: int) -> int:
     if not 0 <= ms <= MAX_MS:
         raise RevisionOverflowError(
             f"{ms} ms since the repository's epoch do not fit a revision id (at most {MAX_MS}). The ids of this "
-            "repository are used up, or a clock is wrong; export the tree and import it into a repository that is "
-            "created with a later epoch."
+            "repository are used up, or a clock is wrong. `hbasemk export -f json` and `hbasemk import -f json` bring the tree "
+            "into a repository made with a later epoch (`hbasemk init --epoch`)."
         )
     if not 0 <= machine <= MAX_MACHINE or not 0 <= counter <= 0xFF:
         raise InvalidRevisionError(f"machine {machine} or counter {counter} is out of range")
