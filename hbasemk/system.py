@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import random
@@ -10,7 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
@@ -27,8 +28,7 @@ class SystemRuntime:
     def __init__(self) -> None:
         self._random = random.Random(os.urandom(16))
         self._closing = threading.Event()
-        self._pool: ThreadPoolExecutor | None = None
-        self._pool_lock = threading.Lock()
+        self._pools: dict[int, ThreadPoolExecutor] = {}
 
     @property
     def random(self) -> random.Random:
@@ -57,11 +57,10 @@ class SystemRuntime:
         return threading.RLock()
 
     def both(self, first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
-        """Run two calls at the same time; if either raises, that is raised after both ended."""
-        with self._pool_lock:
-            if self._pool is None:
-                self._pool = ThreadPoolExecutor(max_workers=8, thread_name_prefix="hbasemk-call")
-            future = self._pool.submit(first)
+        """Run two calls at the same time, when closed one after the other; if either raises, that is raised after both ended."""
+        future = self._started(first)
+        if future is None:
+            return self._in_turn(first, second)
         try:
             result = second()
         except BaseException:
@@ -72,6 +71,31 @@ class SystemRuntime:
             raise
         return future.result(), result
 
+    def _started(self, call: Callable[[], A]) -> Future[A] | None:
+        """The call, being made by another thread; None when the runtime is closed."""
+        pid = os.getpid()
+        # A forked child has none of the threads of its parent's pool. Of threads that ask first one sets it, for all.
+        pool = self._pools.get(pid) or self._pools.setdefault(
+            pid, ThreadPoolExecutor(max_workers=8, thread_name_prefix="hbasemk-call")
+        )
+        try:
+            return None if self.closed else pool.submit(call)
+        except RuntimeError:
+            if not self.closed:
+                raise
+            return None
+
+    @staticmethod
+    def _in_turn(first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
+        try:
+            one = first()
+        except BaseException:
+            # As when both are made at once: the second ends as well, and the first one's error counts.
+            with contextlib.suppress(Exception):
+                second()
+            raise
+        return one, second()
+
     def identity(self) -> tuple[int, str]:
         """A 16-bit hash of the MAC, and host name with process id."""
         mac = uuid.getnode().to_bytes(6, "big")
@@ -81,6 +105,6 @@ class SystemRuntime:
     def close(self) -> None:
         """End all sleeping and the threads; idempotent."""
         self._closing.set()
-        with self._pool_lock:
-            if self._pool is not None:
-                self._pool.shutdown(wait=False, cancel_futures=False)
+        pool = self._pools.get(os.getpid())
+        if pool is not None:
+            pool.shutdown(wait=False, cancel_futures=False)

@@ -22,6 +22,7 @@ from hbasemk import ClosedError, FormatError, InvalidValueError, Repository, Set
 from hbasemk.kernel import schema
 from hbasemk.kernel.operations import AddNode
 from hbasemk.store.memory import MemoryStore
+from hbasemk.system import SystemRuntime
 from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support.repositories import Instances, problems, tree
 
@@ -122,6 +123,68 @@ def test_a_child_is_not_held_up_by_locks_that_a_thread_of_its_parent_held(tmp_pa
             over.set()
             holder.join()
         assert repo.refresh()["/a"]["n"] == used
+
+
+class _SideBySide(MemoryStore):
+    """A store of which the kernel asks two things at a time."""
+
+    supports_parallel_calls = True
+
+
+def test_a_child_walks_its_parents_snapshot_on_a_store_with_parallel_calls() -> None:
+    with Repository(_SideBySide(), poll_interval=0) as repo:
+        repo.run(lambda tx: [tx.add(f"/{number}") for number in range(5)])
+        before = repo.head
+        assert len(list(before.walk())) == 6
+
+        def work() -> None:
+            signal.alarm(30)
+            assert len(list(before.walk())) == 6
+            assert len(list(repo.head.walk())) == 6
+
+        in_a_child(work)
+        assert len(list(before.walk())) == 6
+
+
+def test_two_calls_are_made_one_after_the_other_when_the_runtime_is_closed() -> None:
+    runtime = SystemRuntime()
+    runtime.close()
+    made: list[int] = []
+    assert runtime.both(lambda: made.append(1), lambda: made.append(2)) == (None, None)
+    assert made == [1, 2]
+    with Repository(_SideBySide(), poll_interval=0, owns_store=False) as repo:
+        repo.run(lambda tx: [tx.add(f"/{number}") for number in range(5)])
+        head = repo.head
+    assert len(list(head.walk())) == 6
+    repo.store.close()
+    with pytest.raises(ClosedError):
+        list(head.walk())
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_of_two_calls_that_fail_the_first_ones_error_is_raised_and_both_have_ended(closed: bool) -> None:
+    runtime = SystemRuntime()
+    if closed:
+        runtime.close()
+    made: list[str] = []
+
+    def fail(error: Exception) -> None:
+        made.append(type(error).__name__)
+        raise error
+
+    def succeed() -> None:
+        made.append("none")
+
+    for first, second, wanted in (
+        (lambda: fail(KeyError()), lambda: fail(OSError()), KeyError),
+        (lambda: fail(KeyError()), succeed, KeyError),
+        (succeed, lambda: fail(OSError()), OSError),
+    ):
+        made.clear()
+        with pytest.raises(wanted):
+            runtime.both(first, second)
+        assert len(made) == 2
+    runtime.close()
 
 
 def test_after_close_every_call_is_a_clear_error_and_no_thread_is_left() -> None:
