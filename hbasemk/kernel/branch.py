@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from hbasemk.errors import BranchError, CommitUnknownError, StoreError, UnknownRevisionError
 from hbasemk.kernel import changes, changeset, effect, paths, revision, schema
 from hbasemk.kernel.batches import write_nodes
 from hbasemk.kernel.branch_ends import ABANDONED, BranchEnds, Head
+from hbasemk.kernel.branch_states import BranchState, BranchStates
 from hbasemk.kernel.calls import again
 from hbasemk.kernel.changeset import ChangeSet
 from hbasemk.kernel.clock import IdClock
@@ -31,22 +31,7 @@ from hbasemk.kernel.snapshot import Snapshot
 from hbasemk.kernel.staging import StagedNode
 from hbasemk.store.abc import Get, NewCell, Put, Store
 
-REMEMBERED: Final = 1000
 MARKER: Final = ":conflict"
-
-
-@dataclass(frozen=True, slots=True)
-class BranchState:
-    """One branch revision: the branch's ``root``, trunk's ``base`` under it, its ``own`` revisions so far.
-
-    ``trunk`` is the branch's fixed view of trunk, ``snapshot`` that with the branch's own revisions.
-    """
-
-    root: int
-    base: int
-    own: tuple[int, ...]
-    trunk: Snapshot
-    snapshot: Snapshot
 
 
 class Branches:
@@ -71,7 +56,7 @@ class Branches:
         self._reader = reader
         self._outcomes = outcomes
         self._committer = committer
-        self._known: dict[int, BranchState] = {}
+        self._known = BranchStates(runtime)
         self._ends = BranchEnds(store, runtime, outcomes, lease, settings)
 
     # --- making and finding ------------------------------------------------------------------------------
@@ -105,28 +90,33 @@ class Branches:
         return made
 
     def find(self, wanted: int) -> BranchState:
-        """A branch revision; two round trips when it is not known here yet.
+        """A branch revision; two round trips when it is not known here yet, one now and then to see that it still is there.
 
         Raises UnknownRevisionError when there is no such branch revision, or it has been swept.
         """
         found = self._known.get(wanted)
         if found is None:
+            return self._remembered(wanted)
+        if not self._known.is_sure(wanted):
+            # The newest of a branch are swept first: where this one is not, nothing that it shows is gone.
+            if self._row(wanted, (schema.ABORT,)).get(schema.ABORT) != schema.NO:
+                self._known.drop(wanted)
+                raise self._unknown(wanted)
+            self._known.keep(wanted, found)
+        return found
+
+    def _remembered(self, wanted: int) -> BranchState:
+        found = self._known.get(wanted)
+        if found is None:
             found = self._read(wanted)
-            if len(self._known) >= REMEMBERED:
-                self._known.clear()
-            self._known[wanted] = found
+            self._known.keep(wanted, found)
         return found
 
     def _read(self, wanted: int) -> BranchState:
         columns = (schema.BRANCH, schema.BRANCH_VIEW, schema.BASE, schema.ABORT)
         told = self._row(wanted, columns)
         if schema.BRANCH not in told or told.get(schema.ABORT) == schema.YES:
-            text = revision.to_text(wanted)
-            raise UnknownRevisionError(
-                f"branch revision {text} is not known in the repository at {self._store.location}: it was never made, "
-                "belongs to another repository, or its branch was abandoned and swept",
-                revision=text,
-            )
+            raise self._unknown(wanted)
         root, *own = _decode(told[schema.BRANCH])
         if root != wanted:
             told = {**told, **self._row(root, (schema.BRANCH_VIEW,))}
@@ -138,6 +128,14 @@ class Branches:
         trunk = Snapshot(base, EXPLICIT, floor, upper, frozenset(above), base)
         snapshot = Snapshot(wanted, EXPLICIT, floor, max(upper, *own), frozenset((*above, *own)), base)
         return BranchState(root, base, tuple(own), trunk, snapshot)
+
+    def _unknown(self, wanted: int) -> UnknownRevisionError:
+        text = revision.to_text(wanted)
+        return UnknownRevisionError(
+            f"branch revision {text} is not known in the repository at {self._store.location}: it was never made, "
+            "belongs to another repository, or its branch was abandoned and swept",
+            revision=text,
+        )
 
     def _row(self, which: int, columns: Sequence[tuple[bytes, bytes]]) -> dict[tuple[bytes, bytes], bytes]:
         get = Get(schema.revision_key(which), columns=columns)
@@ -157,7 +155,8 @@ class Branches:
     def require_head(self, wanted: int) -> BranchState:
         """A branch revision that must be its branch's newest; raises BranchError when it is not, or is no more."""
         self.settle()
-        found = self.find(wanted)
+        # Whether it has been swept, the head tells.
+        found = self._remembered(wanted)
         head = self._ends.told(found.root)
         if head == (b"", wanted, None):
             return found
@@ -320,7 +319,7 @@ class Branches:
         swept = self._ends.sweep(retention_ms)
         for made_all in swept.values():
             for made in made_all:
-                self._known.pop(made, None)
+                self._known.drop(made)
         return list(swept)
 
     def net_effect(self, state: BranchState) -> list[StagedNode]:

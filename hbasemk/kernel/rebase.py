@@ -11,7 +11,8 @@ from typing import Final
 
 from hbasemk.errors import BranchError
 from hbasemk.kernel import changeset, operations, paths, revision
-from hbasemk.kernel.branch import MARKER, Branches, BranchState
+from hbasemk.kernel.branch import MARKER, Branches
+from hbasemk.kernel.branch_states import BranchState
 from hbasemk.kernel.changeset import ChangeSet
 from hbasemk.kernel.node import NodeState
 from hbasemk.kernel.reader import Reader

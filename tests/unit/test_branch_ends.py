@@ -6,13 +6,21 @@ from collections.abc import Callable
 
 import pytest
 
-from hbasemk import BranchError, CommitUnknownError, Repository, StoreUnknownError
+from hbasemk import BranchError, CommitUnknownError, Repository, StoreUnknownError, UnknownRevisionError
 from hbasemk.branches import Branch
-from hbasemk.kernel import schema
+from hbasemk.kernel import changeset, schema
+from hbasemk.kernel.branch_states import LONGEST, BranchState, BranchStates
+from hbasemk.kernel.changeset import ChangeSet
+from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.operations import AddNode, Operation
 from hbasemk.kernel.outcome import Outcome
+from hbasemk.kernel.snapshot import Snapshot
+from hbasemk.kernel.staging import Staging
 from hbasemk.store.abc import NewCell, Put, Scan, scan_all
+from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support.repositories import Instances, tree
+from tests.support.runtime import World, open_instance
 
 READING = ("read", "nodes")
 WRITING = ("write", "nodes")
@@ -209,3 +217,45 @@ def test_a_merge_in_doubt_ends_its_branch_once_it_is_known_to_be_committed(
         assert branch.merge() != made
     assert live(other) == []
     assert tree(other).keys() == {"/", "/x"}
+
+
+def test_a_swept_branch_is_no_more_found_where_it_was_known() -> None:
+    world = World()
+    store = MemoryStore(world.clock)
+    mine, other = open_instance(store, world, mac=1), open_instance(store, world, mac=2)
+    root = mine.branches.begin(mine.head())
+    made = mine.branches.commit(root, lambda at: staged(mine, at, AddNode("/x", {"p": 1})), "")
+    assert mine.reader.require(mine.at(made), "/x").properties == {"p": 1}
+    assert other.branches.sweep(0) == [root]
+    world.advance(6)
+    for which in (made, root):
+        with pytest.raises(UnknownRevisionError, match="swept"):
+            mine.at(which)
+    with pytest.raises(UnknownRevisionError):
+        mine.branches.find(made)
+
+
+def test_the_memory_of_a_long_branch_does_not_grow_with_the_square_of_its_length() -> None:
+    world = World()
+    instance = open_instance(MemoryStore(world.clock), world)
+    states = BranchStates(instance.runtime)
+    own: list[int] = []
+    for made in range(1, 2001):
+        own.append(made)
+        view = Snapshot(1, 0, 0, 1)
+        states.keep(made, BranchState(1, 1, tuple(own), view, view._replace(own=frozenset(own))))
+        assert states.get(made) is not None
+    assert states.ids <= LONGEST
+    assert states.get(1) is None
+    # One that is longer than all that is kept is kept alone.
+    states.keep(1, BranchState(1, 1, tuple(range(2 * LONGEST)), view, view))
+    assert states.get(1) is not None
+    assert states.get(2000) is None
+    states.drop(1)
+    assert states.ids == 0
+
+
+def staged(instance: Instance, at: Snapshot, operation: Operation) -> ChangeSet:
+    staging = Staging(instance.reader, at)
+    staging.apply([operation])
+    return changeset.build(staging)
