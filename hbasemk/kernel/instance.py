@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from hbasemk.errors import StoreError, StoreUnusableError
+from hbasemk.errors import ClosedError, StoreError, StoreUnusableError
 from hbasemk.kernel import revision, schema, settings
 from hbasemk.kernel.blobs import Blobs
 from hbasemk.kernel.branch import Branches
@@ -173,14 +173,14 @@ class Instance:
             self.recovery.advance()
 
     def close(self) -> None:
-        """End what can be ended and give the machine id back; a store out of reach is no error here, since a lease
-        ends by itself and others then recover what this instance left."""
+        """End what can be ended and give the machine id back; a store out of reach, or closed before, is no error here,
+        since a lease ends by itself and others then recover what this instance left."""
         try:
             self.outcomes.settle()
             self.branches.settle()
             self.lease.release(self.clock.issued_ms)
             self._advance()
-        except StoreError:
+        except (StoreError, ClosedError):
             self.lease.forget()
 
     def ids_end_ms(self) -> int:

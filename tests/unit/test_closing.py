@@ -96,3 +96,17 @@ atexit.register(lambda: (repo.close(), print(machine, end)))
         found = record_of(row)
         assert found is not None
         assert found.end < end
+
+
+def test_a_store_that_was_closed_before_is_no_error_when_closing() -> None:
+    for poll_interval in (0, 0.01):
+        for owns_store in (True, False):
+            store = MemoryStore()
+            repo = Repository(store, poll_interval=poll_interval, owns_store=owns_store)
+            repo.run(lambda tx: tx.add("/a"))
+            kernel = repo.instance
+            store.close()
+            repo.close()
+            assert not kernel.lease.held
+            with pytest.raises(ClosedError):
+                repo.refresh()
