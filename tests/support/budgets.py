@@ -52,7 +52,7 @@ BUDGETS: Final[dict[str, dict[str, Budget]]] = {
         "read a subtree of 12 nodes, pyramid, again": Budget(3, 12, 60, 2_200),
         "set one property": Budget(2, 1, 5, 100, 3, 9, 240),
         "add one node": Budget(3, 1, 1, 40, 4, 14, 450),
-        "add 100 nodes, flat": Budget(3, 2, 2, 60, 103, 608, 22_000),
+        "add 100 nodes, flat": Budget(3, 3, 5, 120, 103, 608, 22_000),
         "add 100 nodes, pyramid": Budget(3, 1, 1, 40, 103, 605, 20_500),
         "add 30 nodes, flat": Budget(3, 1, 1, 40, 33, 188, 6_800),
         "add 30 nodes, pyramid": Budget(3, 1, 1, 40, 33, 185, 6_300),

@@ -257,6 +257,8 @@ def test_late_cells_of_a_recovered_writer_stay_invisible_below_the_watermark() -
     other = open_instance(place.inner, place.world, mac=8)
     other.clock.next(0)
     other.tend()
+    other.commit(lambda _: [AddNode("/later", {})], "", patience=1, fresh=0)
+    other.poll()
     place.world.advance(10)
     other.poll()
     moved = other.recovery.advance()
