@@ -280,7 +280,7 @@ class Branches:
         if effect.none(nodes):
             return self._journal.head.revision
         try:
-            made = self._committer.on_base(state.trunk, lambda: changeset.of_nodes(nodes), message)
+            made = self._committer.on_base(state.trunk, lambda: changeset.of_nodes(nodes), message, REBASE)
         except CommitUnknownError as error:
             self._ends.in_doubt(state.root, on, revision.from_text(error.revision))
             raise

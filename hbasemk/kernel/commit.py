@@ -44,6 +44,7 @@ from hbasemk.store.abc import Decision, Get, NewCell, Put, Store
 FIRST_BACK_OFF: Final = 0.002
 LONGEST_BACK_OFF: Final = 0.25
 TRIES_IN_TIME: Final = 5
+REPEAT: Final = "Read again and repeat the change, or use Repository.run, which does so."
 LONGEST_MESSAGE: Final = 1_000_000
 """In characters; every poll that meets a revision for the first time may read its message."""
 
@@ -128,8 +129,8 @@ class Committer:
             again(self._runtime, self._journal.poll)
             current = True
 
-    def on_base(self, snapshot: Snapshot, source: Source, message: str) -> int:
-        """Commit operations, or what was built of them, on ``snapshot``, once.
+    def on_base(self, snapshot: Snapshot, source: Source, message: str, advice: str = REPEAT) -> int:
+        """Commit operations, or what was built of them, on ``snapshot``, once. ``advice``: what to do after a conflict.
 
         Returns the new revision, or the snapshot's when nothing changes. Raises ConflictError when anything that
         became visible after the snapshot, or is being committed now, touched what the change set writes or relies
@@ -146,16 +147,15 @@ class Committer:
         lost = self._attempt(snapshot, source, message)
         if isinstance(lost, int):
             return lost
-        raise self._conflict(*lost)
+        raise self._conflict(*lost, advice)
 
-    def _conflict(self, made: int, loss: Loss) -> ConflictError:
+    def _conflict(self, made: int, loss: Loss, advice: str = REPEAT) -> ConflictError:
         what = schema.describe(loss.column)
         mine, other = revision.to_text(made), revision.to_text(loss.other)
         winner = other if loss.other != made else "another that came before it"
         who = f"revision {mine}" if made else "a transaction that only read"
         return ConflictError(
-            f"{who} lost to {winner} over {what} of {loss.path}; nothing of it remains. Read again and "
-            "repeat the change, or use Repository.run, which does so.",
+            f"{who} lost to {winner} over {what} of {loss.path}; nothing of it remains. {advice}",
             path=loss.path,
             column=what,
             revision=mine if made else None,
