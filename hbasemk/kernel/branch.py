@@ -32,6 +32,7 @@ from hbasemk.kernel.staging import StagedNode
 from hbasemk.store.abc import Get, NewCell, Put, Store
 
 MARKER: Final = ":conflict"
+REBASE: Final = "Rebase the branch, which tells where both sides changed the same, and merge it again."
 
 
 class Branches:
