@@ -1,6 +1,7 @@
-"""The one thread of an opened repository, which polls, renews the lease and ends loose ends; and the end of it.
+"""What goes on besides the calls that users make: polling, renewing the lease, ending loose ends; and the end of it.
 
-Errors do not end it: it tries again, more slowly, and says so once; the calls that users make raise them.
+One thread of an opened repository does it, or, where there shall be none, a call now and then. Errors do not end it: it
+tries again, more slowly, and says so once; the calls that users make raise them.
 """
 
 from __future__ import annotations
@@ -49,6 +50,49 @@ def within(seconds: float, call: Callable[[], object]) -> None:
         raise raised[0]
 
 
+class _Trouble:
+    """Tells once that work failed, and once that it goes on."""
+
+    def __init__(self, location: str) -> None:
+        self._location = location
+        self._told = False
+
+    def met(self, error: HbasemkError) -> None:
+        """The work failed."""
+        if not self._told:
+            _log.warning("background work on %s failed, trying again: %s", self._location, error)
+        self._told = True
+
+    def over(self) -> None:
+        """The work was done."""
+        if self._told:
+            _log.warning("%s is in reach again", self._location)
+        self._told = False
+
+
+class OnDemand:
+    """Tends one instance each time that it is called, in the caller's thread and one thread at a time."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+        self._lock = threading.Lock()
+        self._trouble = _Trouble(instance.store.location)
+
+    def __call__(self) -> None:
+        """Tend now, unless another thread does. What fails is for the next time; the call that came by has succeeded."""
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            self._instance.tend()
+            self._trouble.over()
+        except ClosedError:
+            return
+        except HbasemkError as error:
+            self._trouble.met(error)
+        finally:
+            self._lock.release()
+
+
 class Background:
     """Polls one instance every ``interval`` seconds until it is stopped. Started by its first use."""
 
@@ -56,7 +100,7 @@ class Background:
         self._instance = instance
         self._interval = interval
         self._stopping = threading.Event()
-        self._failing = False
+        self._trouble = _Trouble(instance.store.location)
         self._thread = threading.Thread(target=self._work, name="hbasemk-poll", daemon=True)
         self._thread.start()
 
@@ -73,14 +117,10 @@ class Background:
             try:
                 self._instance.poll()
                 self._instance.tend()
-                if self._failing:
-                    _log.warning("%s is in reach again", self._instance.store.location)
-                self._failing = False
+                self._trouble.over()
                 pause = max(self._interval, SHARE_OF_TIME * (time.monotonic() - began))
             except ClosedError:
                 return
             except HbasemkError as error:
-                if not self._failing:
-                    _log.warning("background work on %s failed, trying again: %s", self._instance.store.location, error)
-                self._failing = True
+                self._trouble.met(error)
                 pause = min(max(pause, 0.1) * 2, LONGEST_PAUSE)

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from hbasemk import options
-from hbasemk.background import Background, within
+from hbasemk.background import Background, OnDemand, within
 from hbasemk.errors import ClosedError, PropertyNotFoundError
 from hbasemk.kernel import history, paths, revision
 from hbasemk.kernel.cache import DEFAULT_ENTRIES
@@ -190,9 +190,9 @@ class Repository:
     """An opened repository. Safe to be used by many threads, and by a forked child (which becomes an instance of
     its own at its first use). Use it as a context manager, or call :meth:`close`.
 
-    ``poll_interval`` is in seconds; 0 polls on demand only. ``patience`` is how many seconds :meth:`run` goes on
-    retrying after conflicts. ``cache_entries`` bounds the node cache. ``settings`` count only where a repository is
-    created.
+    ``poll_interval`` is in seconds; 0 polls on demand only, and then a call of which on some hundred more revisions are
+    known ends loose ends and moves the watermark. ``patience`` is how many seconds :meth:`run` goes on retrying after
+    conflicts. ``cache_entries`` bounds the node cache. ``settings`` count only where a repository is created.
     """
 
     def __init__(
@@ -221,7 +221,11 @@ class Repository:
             self.store, self._runtime, create=create, wanted=settings, cache_entries=self._cache_entries
         )
         self._kernel.journal.watchers.append(self._tell)
-        self._background = Background(self._kernel, self._poll_interval) if self._poll_interval > 0 else None
+        self._background: Background | None = None
+        if self._poll_interval > 0:
+            self._background = Background(self._kernel, self._poll_interval)
+        else:
+            self._kernel.when_many = OnDemand(self._kernel)
         # Last: whoever finds the process told uses the rest without a lock.
         self._pid = os.getpid()
 

@@ -73,6 +73,9 @@ class Instance:
         )
         self.blobs = Blobs(store, runtime)
         self._advanced_at = 0
+        self._tended_at = 0
+        self.when_many: Callable[[], None] | None = None
+        """Called after a call of which on :data:`ADVANCE_AFTER` more revisions are known; where nothing else tends it."""
 
     @classmethod
     def open(
@@ -105,7 +108,9 @@ class Instance:
 
     def poll(self) -> list[int]:
         """See what others committed; the revisions that became visible by this call. One round trip if none."""
-        return again(self.runtime, self.journal.poll)
+        new = again(self.runtime, self.journal.poll)
+        self._look_how_many()
+        return new
 
     def head(self) -> Snapshot:
         """What is visible now; no round trip."""
@@ -126,11 +131,15 @@ class Instance:
 
     def commit(self, make: Callable[[Snapshot], Source], message: str, *, patience: float, fresh: float) -> int:
         """Commit on the head, again after conflicts; see :meth:`Committer.on_head`."""
-        return self._committer.on_head(make, message, patience, fresh)
+        made = self._committer.on_head(make, message, patience, fresh)
+        self._look_how_many()
+        return made
 
     def commit_on(self, snapshot: Snapshot, source: Source, message: str) -> int:
         """Commit once on a given base; see :meth:`Committer.on_base`."""
-        return self._committer.on_base(snapshot, source, message)
+        made = self._committer.on_base(snapshot, source, message)
+        self._look_how_many()
+        return made
 
     def outcome(self, asked: int) -> Outcome:
         """How a revision turned out, ending it first if this instance had to leave it."""
@@ -156,6 +165,11 @@ class Instance:
             self.branches.sweep(BRANCH_RETENTION_MS)
             self.recovery.recover_late()
         self._advance()
+
+    def _look_how_many(self) -> None:
+        if self.when_many is not None and len(self.journal) - self._tended_at >= ADVANCE_AFTER:
+            self._tended_at = len(self.journal)
+            self.when_many()
 
     def _watch_the_stores_clock(self) -> None:
         server = self.lease.server
