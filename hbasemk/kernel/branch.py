@@ -170,6 +170,14 @@ class Branches:
         """Whether a trunk snapshot has revisions that the branch's view has not: two may go by the same name."""
         return any(self._journal.sees(other, made) for made in self._journal.since(state.trunk))
 
+    def _moved_on(self, on: int) -> BranchError:
+        """The error for a head that was not at ``on`` any more when it was to be moved."""
+        self.require_head(on)
+        text = revision.to_text(on)
+        return BranchError(
+            f"branch revision {text} was not the newest of its branch for a moment; try again", revision=text
+        )
+
     # --- commits on a branch -----------------------------------------------------------------------------
 
     def commit(self, on: int, build: Callable[[Snapshot], ChangeSet], message: str) -> int:
@@ -206,6 +214,8 @@ class Branches:
             raise
         try:
             moved = self._ends.move(state.root, schema.revision_key(on), schema.revision_key(made))
+            # After a lost reply others may have seen it and gone on: then it is of the branch all the same.
+            moved = moved or self.outcome(made) is Outcome.COMMITTED
         except StoreError as error:
             text = revision.to_text(made)
             raise CommitUnknownError(
@@ -215,7 +225,7 @@ class Branches:
             ) from error
         if not moved:
             self._outcomes.abort_own(made, plan.changes)
-            self.require_head(on)
+            raise self._moved_on(on)
         return made
 
     def outcome(self, asked: int) -> Outcome:
@@ -246,7 +256,7 @@ class Branches:
                 revision=revision.to_text(ancestor),
             )
         if ancestor != on and not self._ends.move(state.root, schema.revision_key(on), schema.revision_key(ancestor)):
-            self.require_head(on)
+            raise self._moved_on(on)
         return ancestor
 
     def abandon(self, on: int) -> None:
@@ -256,7 +266,7 @@ class Branches:
         """
         state = self.require_head(on)
         if not self._ends.abandoned(state.root, on):
-            self.require_head(on)
+            raise self._moved_on(on)
 
     # --- merge -------------------------------------------------------------------------------------------
 
@@ -301,9 +311,11 @@ class Branches:
         """Let the branches end that are merged and could not be told so."""
         self._ends.settle()
 
-    def close_rebased(self, state: BranchState, on: int, into: int) -> bool:
-        """Let the branch end because it goes on as another one; whether it has: it may have gone on otherwise."""
-        return self._ends.rebased(state.root, on, into)
+    def close_rebased(self, state: BranchState, on: int, into: int) -> None:
+        """Let the branch end because it goes on as another one; else that is given up, and BranchError tells why."""
+        if not self._ends.rebased(state.root, on, into):
+            self.give_up(self.find(into).root, into)
+            raise self._moved_on(on)
 
     def give_up(self, root: int, on: int) -> None:
         """Let a branch that nobody has been told of end, if the store can be reached; a later sweep would find it too."""

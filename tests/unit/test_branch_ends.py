@@ -18,7 +18,7 @@ from hbasemk.kernel.snapshot import Snapshot
 from hbasemk.kernel.staging import Staging
 from hbasemk.store.abc import NewCell, Put, Scan, scan_all
 from hbasemk.store.memory import MemoryStore
-from hbasemk.testing.wrapped import Call, FaultyStore
+from hbasemk.testing.wrapped import Call, FaultyStore, lost_reply
 from tests.support.repositories import Instances, tree
 from tests.support.runtime import World, open_instance
 
@@ -217,6 +217,42 @@ def test_a_merge_in_doubt_ends_its_branch_once_it_is_known_to_be_committed(
         assert branch.merge() != made
     assert live(other) == []
     assert tree(other).keys() == {"/", "/x"}
+
+
+@pytest.mark.parametrize("then", ["goes on", "merged", "back"])
+def test_a_commit_to_a_branch_whose_reply_is_lost_is_not_taken_back_when_others_went_on(
+    opened: Instances, then: str
+) -> None:
+    store = FaultyStore(opened.new_store())
+    repo, other = opened(store), opened()
+    branch = repo.branch()
+    branch.run(lambda tx: tx.add("/one"))
+    before = branch.revision
+    steps: list[Call] = []
+
+    def after(call: Call) -> None:
+        if call.method == "check_and_write":
+            steps.append(call)
+        if len(steps) == 2:
+            # The head is moved; others see it and go on before the reply would come.
+            store.after = None
+            others = other.branch(revision=live(other)[0])
+            if then == "back":
+                others.run(lambda tx: tx.add("/two"))
+                others.reset(before)
+            elif then == "merged":
+                others.merge()
+            else:
+                others.run(lambda tx: tx.add("/two"))
+            raise lost_reply(call)
+
+    store.after = after
+    made = branch.run(lambda tx: tx.add("/mine"))
+    assert len(steps) == 2
+    assert repo.outcome(made) is Outcome.COMMITTED
+    if then != "merged":
+        other.branch(revision=live(other)[0]).merge()
+    assert tree(other).keys() == {"/", "/one", "/mine"} | ({"/two"} if then == "goes on" else set())
 
 
 def test_a_swept_branch_is_no_more_found_where_it_was_known() -> None:
