@@ -114,9 +114,7 @@ class Branch:
         target = (self._repository.refresh() if base is None else self._repository.own(base)).prefix
         self._at = rebase.rebase(instance.branches, instance.reader, self._at, target, self._message)
         self._merged = None
-        state = instance.branches.find(self._at)
-        nodes = instance.branches.net_effect(state)
-        return sorted(node.path for node in nodes if node.exists and paths.name(node.path) == ":conflict")
+        return instance.branches.markers(instance.branches.find(self._at))
 
     def reset(self, to: str) -> None:
         """Take the branch back to an earlier revision of its own."""

@@ -335,6 +335,11 @@ class Branches:
                 self._known.drop(made)
         return list(swept)
 
+    def markers(self, state: BranchState) -> list[str]:
+        """The paths of the conflict markers that the branch carries, for which it cannot be merged."""
+        found = [node.path for node in self.net_effect(state) if _is_marker(node)]
+        return sorted({path if paths.name(path) == MARKER else paths.parent(path) for path in found})
+
     def net_effect(self, state: BranchState) -> list[StagedNode]:
         """The nodes that differ between the branch and its view of trunk, as changes on the latter."""
         touched: dict[str, tuple[set[str], set[str]]] = {}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hbasemk import ConflictError
+from hbasemk import BranchError, ConflictError
 from hbasemk.branches import Branch
 from hbasemk.testing.wrapped import Call, CountingStore, FaultyStore
 from tests.microkernel.conftest import Cluster
@@ -162,3 +162,20 @@ def test_a_branch_is_rebased_to_a_view_of_the_same_name_with_more_in_it(opened: 
     branch.run(lambda tx: (tx.remove("/c/:conflict"), tx.set("/c", "n", 7)))
     branch.merge()
     assert dict(first.refresh()["/c"]) == {"n": 7, "m": 1}
+
+
+def test_a_rebase_tells_the_markers_that_a_merge_would_refuse_and_no_others(opened: Instances) -> None:
+    repo = opened()
+    repo.run(lambda tx: (tx.add("/a", {"n": 0}), tx.add("/a/:conflict", {"trunk's": 1})))
+    branch = repo.branch()
+    branch.run(lambda tx: tx.set("/a/:conflict", "trunk's", 2))
+    repo.run(lambda tx: tx.add("/b"))
+    assert branch.rebase() == []
+    branch.run(lambda tx: tx.set("/a", "n", 1))
+    repo.run(lambda tx: tx.set("/a", "n", 2))
+    assert branch.rebase() == ["/a/:conflict"]
+    with pytest.raises(BranchError, match="conflict markers"):
+        branch.merge()
+    branch.run(lambda tx: tx.remove("/a/:conflict/changeChangedProperty"))
+    branch.merge()
+    assert dict(repo.refresh()["/a/:conflict"]) == {"trunk's": 2}
