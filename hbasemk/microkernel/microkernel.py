@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import BinaryIO, Final
 
@@ -15,11 +14,10 @@ from hbasemk.microkernel import arguments, changes, journal, reading
 from hbasemk.microkernel.arguments import text, text_or_none, whole
 from hbasemk.microkernel.filters import Filter
 from hbasemk.microkernel.gone import without_gone
+from hbasemk.microkernel.hashes import Hashes
 from hbasemk.microkernel.telling import tell
 from hbasemk.repository import Repository
 
-HASHES: Final = 10_000
-"""How many ``:hash`` values are remembered to be looked up as paths; those of the last call that showed any always are."""
 LONGEST_WAIT: Final = 4_000_000
 """Seconds (46 days): platforms do not wait for any longer at once."""
 
@@ -33,8 +31,7 @@ class MicroKernel:
 
     def __init__(self, repository: Repository) -> None:
         self.repository = repository
-        self._hashes: OrderedDict[str, tuple[int, str]] = OrderedDict()
-        self._lock = repository.instance.runtime.lock()
+        self._hashes = Hashes(repository.instance)
 
     # --- revisions ---------------------------------------------------------------------------------------
 
@@ -139,7 +136,6 @@ class MicroKernel:
             return None
         snapshot, top = found
         instance = self.repository.instance
-
         hashes: dict[str, tuple[int, str]] = {}
 
         def remember(value: str, at: str) -> None:
@@ -148,24 +144,16 @@ class MicroKernel:
         shown = reading.tree(
             instance.reader, instance.counts, snapshot, top, depth, offset, max_child_nodes, chosen, remember
         )
-        if hashes:
-            self._remember(hashes)
+        self._hashes = self._hashes.of(instance)
+        self._hashes.remember(hashes)
         return shown
-
-    def _remember(self, shown: dict[str, tuple[int, str]]) -> None:
-        with self._lock:
-            for value, where in shown.items():
-                self._hashes[value] = where
-                self._hashes.move_to_end(value)
-            while len(self._hashes) > max(HASHES, len(shown)):
-                self._hashes.popitem(last=False)
 
     def _locate(self, path: str, revision_id: str | None) -> tuple[Snapshot, NodeState] | None:
         instance = self.repository.instance
         if path.startswith("/"):
             snapshot = self._snapshot(revision_id)
             paths.check_path(path)
-        elif (known := self._hashes.get(path)) is not None:
+        elif (known := self._hashes.find(path)) is not None:
             at, path = known
             snapshot = instance.at(at)
         else:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import threading
 from typing import Any
 
 import pytest
 
 from hbasemk import InvalidPathError, MicroKernel, UnknownRevisionError
-from hbasemk.microkernel import microkernel
+from hbasemk.microkernel import hashes
 from tests.microkernel.conftest import Cluster
 from tests.support.repositories import Instances
 
@@ -24,7 +26,7 @@ def shown(kernel: MicroKernel, path: str, depth: int) -> dict[str, Any]:
 def test_a_hash_that_was_shown_last_is_found_however_large_the_tree_is(
     opened: Instances, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(microkernel, "HASHES", 5)
+    monkeypatch.setattr(hashes, "LIMIT", 5)
     kernel = MicroKernel(opened())
     kernel.commit("", '+"/a":{"v":-1,' + ",".join(f'"n{n}":{{"v":{n},"c":{{"w":{n}}}}}' for n in range(30)) + "}")
     for depth in (0, 1, 2):
@@ -44,7 +46,7 @@ def test_a_hash_that_was_shown_last_is_found_however_large_the_tree_is(
 
 
 def test_hashes_may_be_asked_for_by_many_threads(opened: Instances, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(microkernel, "HASHES", 1)
+    monkeypatch.setattr(hashes, "LIMIT", 1)
     kernel = MicroKernel(opened())
     kernel.commit("", "".join(f'+"/n{number}":{{"v":{number}}}' for number in range(4)))
     trouble: list[BaseException] = []
@@ -62,6 +64,44 @@ def test_hashes_may_be_asked_for_by_many_threads(opened: Instances, monkeypatch:
     for thread in threads:
         thread.join()
     assert trouble == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_fork_while_another_thread_shows_hashes_leaves_the_child_usable(opened: Instances) -> None:
+    kernel = MicroKernel(opened())
+    kernel.commit("", '+"/a":{"b":{"v":1}}')
+    old = shown(kernel, "/a/b", 0)[":hash"]
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        # The moment at which another thread takes down what it shows, made long.
+        with kernel._hashes._lock:
+            held.set()
+            done.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            signal.alarm(20)
+            new = shown(kernel, "/a", 0)[":hash"]
+            texts = [str(kernel.get_nodes(one, None, 1)) for one in (old, new)]
+            os.write(writer, json.dumps([json.loads(text).get("v") for text in texts]).encode())
+        except BaseException as error:
+            os.write(writer, repr(error).encode()[:4000])
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as said:
+        answer = said.read()
+    os.waitpid(child, 0)
+    done.set()
+    thread.join()
+    assert answer == b"[1, null]"
 
 
 def test_an_id_whose_path_is_none_is_told(mk: Cluster) -> None:
