@@ -274,3 +274,20 @@ def test_opening_reads_settings_and_polls_once(counted: Counted, tmp_path: Path)
     assert calls[POLL] == 1
     assert calls["read", "cluster"] == 1
     other.close()
+
+
+def test_a_merge_reads_the_effect_between_two_looks_at_the_head_and_is_one_commit(counted: Counted) -> None:
+    branch = counted.repository.branch()
+    branch.run(lambda tx: tx.set("/a", "p", 1))
+    assert branch.head["/a"]["p"] == 1
+    counted.store.take()
+    branch.merge()
+    # A poll. The head, the journal rows of the effect, the head again, the end of the branch. The nodes on both sides. Then
+    # the commit, whose reading back meets the branch's own cells and tells by their ids that they are none of trunk's.
+    assert counted.store.take() == {
+        POLL: 1,
+        ("read", "journal"): 3,
+        READ: 3,
+        CREATE: 3,
+        WRITE: 1,
+    }
