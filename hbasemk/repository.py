@@ -23,7 +23,7 @@ from hbasemk.kernel.settings import Settings
 from hbasemk.kernel.snapshot import Snapshot as Prefix
 from hbasemk.kernel.values import Value
 from hbasemk.store.abc import Store
-from hbasemk.system import SystemRuntime
+from hbasemk.system import PerProcess, SystemRuntime
 from hbasemk.transaction import Isolation, Transaction
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ class Snapshot(Mapping[str, Node]):
 
 
 class _Here(NamedTuple):
-    """What one process's threads share of a repository: after a fork, locks may be held by threads that a child lacks."""
+    """What one process's threads share of a repository."""
 
     lock: threading.Lock
     arrived: threading.Condition
@@ -212,7 +212,8 @@ class Repository:
         self._patience = options.seconds("patience", patience, endless=True)
         self._cache_entries = options.count("cache_entries", cache_entries)
         self._closed = False
-        self._processes: dict[int, _Here] = {}
+        # After a fork, locks may be held by threads that the child lacks.
+        self._here = PerProcess(lambda: _Here(threading.Lock(), threading.Condition()))
         self._begin(create, settings)
 
     def _begin(self, create: bool, settings: Settings | None) -> None:
@@ -229,16 +230,8 @@ class Repository:
         # Last: whoever finds the process told uses the rest without a lock.
         self._pid = os.getpid()
 
-    @property
-    def _here(self) -> _Here:
-        # Of threads that ask first at the same time one sets it, for all.
-        pid = os.getpid()
-        return self._processes.get(pid) or self._processes.setdefault(
-            pid, _Here(threading.Lock(), threading.Condition())
-        )
-
     def _tell(self) -> None:
-        arrived = self._here.arrived
+        arrived = self._here.get().arrived
         with arrived:
             arrived.notify_all()
 
@@ -248,7 +241,7 @@ class Repository:
         if self._closed:
             raise ClosedError(f"the repository at {self.store.location} has been closed")
         if self._pid != os.getpid():
-            with self._here.lock:
+            with self._here.get().lock:
                 if self._closed:
                     raise ClosedError(f"the repository at {self.store.location} has been closed")
                 if self._pid != os.getpid():
@@ -410,7 +403,7 @@ class Repository:
         Without background polling it polls every 0.1 s.
         """
         deadline = time.monotonic() + seconds
-        arrived = self._here.arrived
+        arrived = self._here.get().arrived
         with arrived:
             while not condition():
                 left = deadline - time.monotonic()
@@ -446,7 +439,7 @@ class Repository:
 
         Waits a few seconds at most for a store that does not answer; then its lease runs out by itself.
         """
-        with self._here.lock:
+        with self._here.get().lock:
             if self._closed:
                 return
             self._closed = True

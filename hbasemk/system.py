@@ -13,10 +13,54 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from typing import TypeVar
+from types import TracebackType
+from typing import Generic, TypeVar
 
 A = TypeVar("A")
 B = TypeVar("B")
+T = TypeVar("T")
+
+
+class PerProcess(Generic[T]):
+    """A thing that each process makes for itself when it first asks: locks, threads.
+
+    After a fork a child would wait for ever for what threads of its parent hold or do, since it has none of them.
+    """
+
+    __slots__ = ("_made", "_make")
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self._made: dict[int, T] = {}
+
+    def get(self) -> T:
+        """This process's own; of threads that ask first at the same time one makes it for all."""
+        found = self._made.get(os.getpid())
+        return self._made.setdefault(os.getpid(), self._make()) if found is None else found
+
+    def made(self) -> T | None:
+        """This process's own, if it has asked for it."""
+        return self._made.get(os.getpid())
+
+
+class _Lock(PerProcess[AbstractContextManager[object]]):
+    """A re-entrant lock between the threads of one process."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(threading.RLock)
+
+    def __enter__(self) -> object:
+        return (self._made.get(os.getpid()) or self.get()).__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        lock = self._made.get(os.getpid())
+        if lock is not None:
+            # Else it was taken before a fork, and is the parent's to give back.
+            lock.__exit__(kind, error, trace)
 
 
 class SystemRuntime:
@@ -27,8 +71,9 @@ class SystemRuntime:
 
     def __init__(self) -> None:
         self._random = random.Random(os.urandom(16))
-        self._closing = threading.Event()
-        self._pools: dict[int, ThreadPoolExecutor] = {}
+        self._closed = False
+        self._closing = PerProcess(threading.Event)
+        self._pools = PerProcess(lambda: ThreadPoolExecutor(max_workers=8, thread_name_prefix="hbasemk-call"))
 
     @property
     def random(self) -> random.Random:
@@ -45,16 +90,19 @@ class SystemRuntime:
 
     def sleep(self, seconds: float) -> None:
         """Wait; returns at once when the runtime is closed."""
-        self._closing.wait(seconds)
+        # Asked for first: close() sets it after it has told that it is closed.
+        closing = self._closing.get()
+        if not self._closed:
+            closing.wait(seconds)
 
     @property
     def closed(self) -> bool:
         """Whether :meth:`close` has been called."""
-        return self._closing.is_set()
+        return self._closed
 
     def lock(self) -> AbstractContextManager[object]:
         """A new re-entrant lock."""
-        return threading.RLock()
+        return _Lock()
 
     def both(self, first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
         """Run two calls at the same time, when closed one after the other; if either raises, that is raised after both ended."""
@@ -73,13 +121,8 @@ class SystemRuntime:
 
     def _started(self, call: Callable[[], A]) -> Future[A] | None:
         """The call, being made by another thread; None when the runtime is closed."""
-        pid = os.getpid()
-        # A forked child has none of the threads of its parent's pool. Of threads that ask first one sets it, for all.
-        pool = self._pools.get(pid) or self._pools.setdefault(
-            pid, ThreadPoolExecutor(max_workers=8, thread_name_prefix="hbasemk-call")
-        )
         try:
-            return None if self.closed else pool.submit(call)
+            return None if self.closed else self._pools.get().submit(call)
         except RuntimeError:
             if not self.closed:
                 raise
@@ -104,7 +147,8 @@ class SystemRuntime:
 
     def close(self) -> None:
         """End all sleeping and the threads; idempotent."""
-        self._closing.set()
-        pool = self._pools.get(os.getpid())
+        self._closed = True
+        self._closing.get().set()
+        pool = self._pools.made()
         if pool is not None:
             pool.shutdown(wait=False, cancel_futures=False)

@@ -110,7 +110,7 @@ def test_a_child_is_not_held_up_by_locks_that_a_thread_of_its_parent_held(tmp_pa
         held, over = threading.Event(), threading.Event()
 
         def hold() -> None:
-            with repo._here.lock, repo._here.arrived:
+            with repo._here.get().lock, repo._here.get().arrived:
                 held.set()
                 over.wait(60)
 
@@ -185,6 +185,89 @@ def test_of_two_calls_that_fail_the_first_ones_error_is_raised_and_both_have_end
             runtime.both(first, second)
         assert len(made) == 2
     runtime.close()
+
+
+def test_a_child_reads_its_parents_snapshot_whatever_its_parents_threads_were_doing(tmp_path: Path) -> None:
+    with hbasemk.connect(f"sqlite:///{tmp_path / 'content.db'}", poll_interval=0) as repo:
+        repo.run(lambda tx: [tx.add(f"/{number}") for number in range(5)])
+    with hbasemk.connect(f"sqlite:///{tmp_path / 'content.db'}", poll_interval=0) as repo:
+        before, kernel = repo.head, repo.instance
+
+        def work() -> None:
+            signal.alarm(30)
+            assert [before.child_count(path) for path in before] == [5, 0, 0, 0, 0, 0]
+
+        held, over = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with kernel.cache._lock, kernel.counts._lock, kernel.journal._lock:
+                held.set()
+                over.wait(60)
+
+        holder = threading.Thread(target=hold)
+        holder.start()
+        assert held.wait(60)
+        try:
+            in_a_child(work)
+        finally:
+            over.set()
+            holder.join()
+
+
+def test_a_lock_is_one_of_its_process() -> None:
+    lock = SystemRuntime().lock()
+    turns: list[int] = []
+
+    def take() -> None:
+        with lock, lock:
+            turns.append(len(turns))
+
+    with lock:
+        with lock:
+            other = threading.Thread(target=take)
+            other.start()
+            other.join(0.2)
+            assert turns == []
+            # The thread that forks holds it in the child no more than it has to give it back there.
+            in_a_child(take)
+        assert turns == []
+    other.join(60)
+    assert turns == [0]
+
+
+def test_a_child_that_forks_in_a_lock_leaves_it() -> None:
+    runtime = SystemRuntime()
+    lock = runtime.lock()
+
+    def work() -> None:
+        with lock:
+            pass
+
+    with lock:
+        child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            signal.alarm(30)
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    work()
+
+
+def test_a_closed_runtime_does_not_sleep_in_a_child_either() -> None:
+    runtime = SystemRuntime()
+    runtime.close()
+
+    def work() -> None:
+        signal.alarm(30)
+        runtime.sleep(3600)
+        assert runtime.closed
+
+    work()
+    in_a_child(work)
 
 
 def test_after_close_every_call_is_a_clear_error_and_no_thread_is_left() -> None:
