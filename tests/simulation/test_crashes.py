@@ -160,7 +160,9 @@ class Point:
     def goes_on(self, later: Instance) -> None:
         """Nothing is in the way of further commits, on any instance, nor of one that begins at a new watermark."""
         site = self.site
-        later.commit(lambda _: [AddNode("/then", {"n": 1}), SetProperty("/", "afterwards", True)], "", patience=1, fresh=0)
+        later.commit(
+            lambda _: [AddNode("/then", {"n": 1}), SetProperty("/", "afterwards", True)], "", patience=1, fresh=0
+        )
         if self.kind.name == "sweep of an abandoned branch":
             self.an_hour_later(later)
         later.poll()
