@@ -20,7 +20,7 @@ from hbasemk.testing.history.workloads import SERIAL, WORKLOADS, Workload
 from tests.simulation import sabotages
 from tests.support.histories import serious
 
-FIRST, LAST = (int(part) for part in os.environ.get("HBASEMK_HISTORY_SEEDS", "0:200").split(":"))
+FIRST, LAST = (int(part) for part in os.environ.get("HBASEMK_HISTORY_SEEDS", "0:120").split(":"))
 MIXED = [*WORKLOADS.values()]
 RUNS: dict[str, tuple[Sequence[Workload], int]] = {
     **{name: ((workload,), 5) for name, workload in WORKLOADS.items()},

@@ -20,7 +20,7 @@ from hbasemk.testing.choices import shrink
 from tests.simulation.lease_schedules import LeaseSchedule
 from tests.simulation.schedules import Broken
 
-FIRST, LAST = (int(part) for part in os.environ.get("HBASEMK_LEASE_SEEDS", "0:600").split(":"))
+FIRST, LAST = (int(part) for part in os.environ.get("HBASEMK_LEASE_SEEDS", "0:300").split(":"))
 ENOUGH = 4000
 
 

@@ -14,7 +14,7 @@ from hbasemk.testing.choices import Choices, shrink
 from tests.simulation.sabotages import SABOTAGES, no_read_back
 from tests.simulation.schedules import Broken, Schedule, shortest
 
-FIRST, LAST = (int(part) for part in os.environ.get("HBASEMK_SIM_SEEDS", "0:1000").split(":"))
+FIRST, LAST = (int(part) for part in os.environ.get("HBASEMK_SIM_SEEDS", "0:500").split(":"))
 
 
 @pytest.mark.slow
