@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from hbasemk.errors import BranchError, CommitUnknownError, StoreError, UnknownRevisionError
-from hbasemk.kernel import changes, changeset, effect, paths, revision, schema
+from hbasemk.kernel import changes, changeset, effect, journal_row, paths, revision, schema
 from hbasemk.kernel.batches import write_nodes
 from hbasemk.kernel.branch_ends import ABANDONED, BranchEnds, Head
 from hbasemk.kernel.branch_states import BranchState, BranchStates
@@ -22,11 +22,9 @@ from hbasemk.kernel.clock import IdClock
 from hbasemk.kernel.commit import Committer
 from hbasemk.kernel.journal import EXPLICIT, Journal
 from hbasemk.kernel.lease import Lease
-from hbasemk.kernel.message import encode as encode_message
 from hbasemk.kernel.outcome import Outcome, Outcomes
 from hbasemk.kernel.reader import Reader
 from hbasemk.kernel.runtime import Runtime
-from hbasemk.kernel.settings import Settings
 from hbasemk.kernel.snapshot import Snapshot
 from hbasemk.kernel.staging import StagedNode
 from hbasemk.store.abc import Get, NewCell, Put, Store
@@ -48,7 +46,6 @@ class Branches:
         outcomes: Outcomes,
         committer: Committer,
         lease: Lease,
-        settings: Settings,
     ) -> None:
         self._store = store
         self._runtime = runtime
@@ -58,7 +55,7 @@ class Branches:
         self._outcomes = outcomes
         self._committer = committer
         self._known = BranchStates(runtime)
-        self._ends = BranchEnds(store, runtime, outcomes, lease, settings)
+        self._ends = BranchEnds(store, runtime, outcomes, lease)
 
     # --- making and finding ------------------------------------------------------------------------------
 
@@ -73,7 +70,7 @@ class Branches:
                 revision=revision.to_text(base.revision),
             )
         floor, above = self._journal.told(base)
-        view = b"".join(number.to_bytes(8, "big") for number in (floor, base.upper, *above))
+        view = _encode((floor, base.upper, *above))
         made = self._clock.next(max(base.upper, self._journal.highest_seen), branch=True)
         put = Put(
             schema.revision_key(made),
@@ -145,13 +142,7 @@ class Branches:
 
     def _common(self, message: str, base: int) -> list[NewCell]:
         nonce = self._runtime.random.getrandbits(128).to_bytes(16, "big")
-        return [
-            NewCell(*schema.COMMITTED, schema.NO),
-            NewCell(*schema.ABORT, schema.NO),
-            NewCell(*schema.NONCE, nonce),
-            NewCell(*schema.BASE, schema.revision_key(base)),
-            NewCell(*schema.MESSAGE, encode_message(message)),
-        ]
+        return journal_row.begin(nonce, base, message)
 
     def require_head(self, wanted: int) -> BranchState:
         """A branch revision that must be its branch's newest; raises BranchError when it is not, or is no more."""

@@ -13,10 +13,9 @@ from hbasemk.kernel import changes, revision, schema
 from hbasemk.kernel.batches import journal_rows
 from hbasemk.kernel.calls import again
 from hbasemk.kernel.changes import RowChange
-from hbasemk.kernel.lease import FRESH, Lease
+from hbasemk.kernel.lease import Lease
 from hbasemk.kernel.outcome import Outcome, Outcomes
 from hbasemk.kernel.runtime import Runtime
-from hbasemk.kernel.settings import Settings
 from hbasemk.store.abc import Get, NewCell, Put, Scan, Store, scan_all
 
 MERGED: Final = b"m"
@@ -66,12 +65,11 @@ def decode(data: bytes) -> Head | None:
 class BranchEnds:
     """The heads of branches, for one instance, and its merges that could not be told to their branches yet."""
 
-    def __init__(self, store: Store, runtime: Runtime, outcomes: Outcomes, lease: Lease, settings: Settings) -> None:
+    def __init__(self, store: Store, runtime: Runtime, outcomes: Outcomes, lease: Lease) -> None:
         self._store = store
         self._runtime = runtime
         self._outcomes = outcomes
         self._lease = lease
-        self._settings = settings
         self._merged: dict[int, tuple[int, bytes]] = {}
         self._in_doubt: dict[int, tuple[int, int]] = {}
 
@@ -159,7 +157,7 @@ class BranchEnds:
         Returns what was swept: each branch's first revision with the revisions of it. May be done by several at once, and
         again. Reads the whole journal's branch rows, in batches.
         """
-        now = self._id_time()
+        now = self._lease.time()
         columns = (schema.BRANCH, schema.BRANCH_HEAD, schema.SWEPT)
         of_branch: dict[int, list[int]] = {}
         old: dict[int, bytes] = {}
@@ -185,12 +183,6 @@ class BranchEnds:
             self._sweep(made_all)
             swept[root] = made_all
         return swept
-
-    def _id_time(self) -> int:
-        server = self._lease.server
-        if not server.fresh(FRESH):
-            self._lease.measure()
-        return int(server.at_least(self._runtime.monotonic())) - self._settings.epoch_ms
 
     def _sweep(self, made_all: Sequence[int]) -> None:
         for made in sorted(made_all, reverse=True):

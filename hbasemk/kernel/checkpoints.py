@@ -11,7 +11,6 @@ from typing import Final
 from hbasemk.kernel import schema
 from hbasemk.kernel.calls import again
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.lease import FRESH
 from hbasemk.store.abc import Cell, CellVersion, Delete, Get, NewCell, Put
 
 PREFIX: Final = b"checkpoint:"
@@ -54,13 +53,10 @@ def _which(cell: Cell) -> int:
 
 def _remove(instance: Instance, cells: Sequence[Cell]) -> None:
     """Remove those that are over; exactly the cells that were read, so that what was promised since stays."""
-    server = instance.lease.server
-    perhaps = max(instance.runtime.now_ms(), server.at_most(instance.runtime.monotonic()))
+    perhaps = max(instance.runtime.now_ms(), instance.lease.server.at_most(instance.runtime.monotonic()))
     if not _over(cells, perhaps):
         return
-    if not server.fresh(FRESH):
-        instance.lease.measure()
-    over = _over(cells, server.at_least(instance.runtime.monotonic()))
+    over = _over(cells, instance.lease.time() + instance.settings.epoch_ms)
     if over:
         deletes = [Delete(schema.SETTINGS_ROW, over)]
         again(instance.runtime, lambda: instance.store.delete(schema.CLUSTER, deletes))

@@ -23,14 +23,13 @@ from hbasemk.errors import (
     StoreError,
     StoreNotAppliedError,
 )
-from hbasemk.kernel import changes, changeset, revision, schema
+from hbasemk.kernel import changes, changeset, journal_row, revision, schema
 from hbasemk.kernel.batches import write_nodes
 from hbasemk.kernel.calls import again, pause
 from hbasemk.kernel.changes import RowChange
 from hbasemk.kernel.changeset import ChangeSet
 from hbasemk.kernel.clock import IdClock
 from hbasemk.kernel.journal import Journal
-from hbasemk.kernel.message import encode as encode_message
 from hbasemk.kernel.operations import Operation
 from hbasemk.kernel.outcome import Outcome, Outcomes
 from hbasemk.kernel.readback import Loss, ReadBack
@@ -309,17 +308,8 @@ class Committer:
 
     def _create(self, made: int, snapshot: Snapshot, touched: Sequence[RowChange], message: str) -> None:
         nonce = self._runtime.random.getrandbits(128).to_bytes(16, "big")
-        put = Put(
-            schema.revision_key(made),
-            [
-                NewCell(*schema.COMMITTED, schema.NO),
-                NewCell(*schema.ABORT, schema.NO),
-                NewCell(*schema.NONCE, nonce),
-                NewCell(*schema.BASE, schema.revision_key(snapshot.revision)),
-                NewCell(*schema.MESSAGE, encode_message(message)),
-                *changes.encode(touched),
-            ],
-        )
+        begun = journal_row.begin(nonce, snapshot.revision, message)
+        put = Put(schema.revision_key(made), [*begun, *changes.encode(touched)])
         try:
             # Never sent again by us: it must be acknowledged in time, and no cell is written before. HBase's own client
             # may send it twice, and then "exists" is the answer to the second; the nonce tells whose the row is.

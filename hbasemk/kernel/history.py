@@ -10,7 +10,7 @@ from hbasemk.kernel import changes, paths, revision, schema
 from hbasemk.kernel.batches import journal_rows
 from hbasemk.kernel.changes import RowChange
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.message import decode as decode_message
+from hbasemk.kernel.journal_row import decode_message
 from hbasemk.kernel.outcome import Outcome, outcome_of
 from hbasemk.store.abc import Row, Scan, scan_all
 

@@ -69,7 +69,7 @@ class Instance:
         self._sweep_due = runtime.monotonic() + SWEEP_EVERY
         self._measured_at = runtime.monotonic()
         self.branches = Branches(
-            store, runtime, self.clock, journal, self.reader, self.outcomes, self._committer, self.lease, found
+            store, runtime, self.clock, journal, self.reader, self.outcomes, self._committer, self.lease
         )
         self.blobs = Blobs(store, runtime)
         self._advanced_at = 0

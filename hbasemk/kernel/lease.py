@@ -205,9 +205,17 @@ class Lease:
         record = self._read(revision.machine_of(writer))
         if record is None or record.start > revision.ms_of(writer):
             return True
+        self._measure_if_old()
+        return self._is_over(record)
+
+    def time(self) -> int:
+        """The id time that the store's clock shows now, at least. Two round trips where it was not measured lately."""
+        self._measure_if_old()
+        return self._id_time()
+
+    def _measure_if_old(self) -> None:
         if not self.server.fresh(FRESH):
             self.measure()
-        return self._is_over(record)
 
     def _id_time(self) -> int:
         """The id time that the store's clock shows now, at least; it must have been measured."""

@@ -13,7 +13,6 @@ from hbasemk.kernel import changeset, operations, paths
 from hbasemk.kernel.branch import MARKER, Branches
 from hbasemk.kernel.branch_states import BranchState
 from hbasemk.kernel.changeset import ChangeSet
-from hbasemk.kernel.node import NodeState
 from hbasemk.kernel.reader import Reader
 from hbasemk.kernel.snapshot import Snapshot
 from hbasemk.kernel.staging import StagedNode, Staging
@@ -228,8 +227,7 @@ class _Rebase:
         top = self._reader.node(snapshot, path)
         if top is None:
             return {}
-        states: Iterable[NodeState] = [top]
-        found = {one.path: one.encoded for one in states}
+        found = {top.path: top.encoded}
         for batch in self._reader.levels(snapshot, path):
             found.update({one.path: one.encoded for one in batch})
         return found

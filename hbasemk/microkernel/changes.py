@@ -10,7 +10,7 @@ from hbasemk.kernel import changeset, effect, operations, paths, revision
 from hbasemk.kernel.changeset import ChangeSet
 from hbasemk.kernel.reader import Reader
 from hbasemk.kernel.snapshot import Snapshot
-from hbasemk.kernel.staging import Staging
+from hbasemk.kernel.staging import Staging, both
 from hbasemk.microkernel.names import check_node, check_property
 from hbasemk.microkernel.values import to_kernel
 
@@ -37,10 +37,10 @@ def apply(staging: Staging, told: Sequence[jsop.Operation]) -> None:
         elif isinstance(operation, jsop.Remove):
             _remove(staging, operation.path)
         elif isinstance(operation, jsop.Move):
-            _free(staging, operation.target)
+            check_node(operation.target)
             staging.apply([operations.MoveNode(operation.source, operation.target)])
         elif isinstance(operation, jsop.Copy):
-            _free(staging, operation.target)
+            check_node(operation.target)
             staging.apply([operations.CopyNode(operation.source, operation.target)])
         else:
             raise InvalidChangeError(
@@ -70,7 +70,6 @@ def _needed(told: Iterable[jsop.Operation]) -> list[str]:
 
 
 def _add(staging: Staging, operation: jsop.AddNode) -> None:
-    _free(staging, operation.path)
     added = []
     for path, node in operation.node.walk(operation.path):
         check_node(path)
@@ -80,25 +79,11 @@ def _add(staging: Staging, operation: jsop.AddNode) -> None:
     staging.apply(added)
 
 
-def _free(staging: Staging, path: str) -> None:
-    """A name is a property or a child, never both, and some are the kernel's."""
-    if path == paths.ROOT:
-        return
-    check_node(path)
-    parent = staging.find(paths.parent(path))
-    if parent is not None and parent.encoded(paths.name(path)) is not None:
-        raise InvalidChangeError(f"there cannot be a node at {path}: its parent has a property of that name", path=path)
-
-
 def _set(staging: Staging, operation: jsop.SetProperty) -> None:
     check_property(operation.name, operation.path)
-    if operation.value is not None:
-        child = paths.join(operation.path, operation.name)
-        if staging.find(child) is not None:
-            raise InvalidChangeError(
-                f"{operation.name!r} cannot be a property of {operation.path}: there is a child of that name",
-                path=child,
-            )
+    # Here and not only when it is committed: a later operation of the same text may remove the child.
+    if operation.value is not None and staging.find(paths.join(operation.path, operation.name)) is not None:
+        raise both(operation.path, operation.name)
     value = None if operation.value is None else to_kernel(operation.value)
     staging.apply([operations.SetProperty(operation.path, operation.name, value)])
 
