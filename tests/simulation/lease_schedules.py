@@ -8,15 +8,12 @@ nothing but recover, move the watermark and drop what it settles.
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from greenlet import getcurrent
 
 from hbasemk.errors import LeaseLostError, StoreError, StoreUnknownError
-from hbasemk.kernel import schema
-from hbasemk.kernel.changes import RowChange
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.integrity import IntegrityCheck
 from hbasemk.kernel.journal import Arrival
@@ -162,17 +159,6 @@ class LeaseSchedule(Schedule):
         heir.poll()
         super().check(heir)
 
-    def lost_updates(self, told: dict[int, tuple[int, list[RowChange]]]) -> None:
-        """I4, with the order that was noted."""
-        writers: dict[tuple[str, Any], list[int]] = {}
-        for made, (_, changes) in told.items():
-            for change in changes:
-                for column in change.columns():
-                    if column != schema.LAST_REVISION:
-                        writers.setdefault((change.path, column), []).append(made)
-        for place, all_of in writers.items():
-            for earlier, later in itertools.pairwise(sorted(all_of)):
-                base = told[later][0]
-                seen_before = any(base in came and came.get(earlier, -1) <= came[base] for came in self.came.values())
-                if base < earlier and not seen_before:
-                    raise Broken(f"I4: {earlier:016x} and {later:016x} both write {place} and neither has the other")
+    def came_before(self, earlier: int, base: int) -> bool:
+        """By the order that was noted; journals may have dropped it."""
+        return any(base in came and came.get(earlier, -1) <= came[base] for came in self.came.values())

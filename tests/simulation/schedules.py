@@ -324,16 +324,26 @@ class Schedule:
                     if column != schema.LAST_REVISION:
                         writers.setdefault((change.path, column), []).append(made)
         for place, all_of in writers.items():
-            ordered = sorted(all_of)
-            for earlier, later in itertools.pairwise(ordered):
-                # The base names the snapshot: it may have the earlier one though it is lower only in an instance that
-                # saw them the other way round, and then the base's own position tells.
+            for earlier, later in itertools.pairwise(sorted(all_of)):
                 base = told[later][0]
-                if base < earlier and not any(
-                    instance.journal.knows(base) and instance.journal.order(earlier) <= instance.journal.order(base)
-                    for instance in self.live
-                ):
+                if base < earlier and not self.came_before(earlier, base):
                     raise Broken(f"I4: {earlier:016x} and {later:016x} both write {place} and neither has the other")
+
+    def came_before(self, earlier: int, base: int) -> bool:
+        """Whether an instance saw a revision no later than a lower one, which then names a snapshot that has both."""
+        return any(
+            instance.journal.knows(base) and instance.journal.order(earlier) <= instance.journal.order(base)
+            for instance in self.live
+        )
+
+
+def breaks(schedule: Schedule) -> bool:
+    """Run a schedule; whether that broke something."""
+    try:
+        schedule.run()
+    except Broken:
+        return True
+    return False
 
 
 def shortest(seed: int, **options: Any) -> Schedule:

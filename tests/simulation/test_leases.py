@@ -18,7 +18,7 @@ from hbasemk.kernel.recovery import Recovery
 from hbasemk.kernel.watermark import Watermark
 from hbasemk.testing.choices import shrink
 from tests.simulation.lease_schedules import LeaseSchedule
-from tests.simulation.schedules import Broken
+from tests.simulation.schedules import Broken, breaks
 
 FIRST, LAST = (int(part) for part in os.environ.get("HBASEMK_LEASE_SEEDS", "0:300").split(":"))
 ENOUGH = 4000
@@ -44,19 +44,11 @@ def shortest(seed: int) -> list[str]:
             return False
         return False
 
-    if not fails(list(failed.simulator.chance.made)) and not _made(failed):
+    if not fails(list(failed.simulator.chance.made)) and not breaks(failed):
         return failed.simulator.trace
     short = LeaseSchedule(seed, choices=shrink(failed.simulator.chance.made, fails))
-    _made(short)
+    breaks(short)
     return short.simulator.trace
-
-
-def _made(schedule: LeaseSchedule) -> bool:
-    try:
-        schedule.run()
-    except Broken:
-        return True
-    return False
 
 
 @pytest.mark.slow

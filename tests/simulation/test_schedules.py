@@ -12,7 +12,7 @@ import pytest
 
 from hbasemk.testing.choices import Choices, shrink
 from tests.simulation.sabotages import SABOTAGES, no_read_back
-from tests.simulation.schedules import Broken, Schedule, shortest
+from tests.simulation.schedules import Broken, Schedule, breaks, shortest
 
 FIRST, LAST = (int(part) for part in os.environ.get("HBASEMK_SIM_SEEDS", "0:500").split(":"))
 
@@ -61,21 +61,13 @@ def test_a_list_is_shrunk_to_what_it_takes_to_fail() -> None:
 
 def test_a_run_that_breaks_something_is_made_short(monkeypatch: pytest.MonkeyPatch) -> None:
     no_read_back(monkeypatch)
-    seed = next(seed for seed in range(100) if _breaks(Schedule(seed, faults=False)))
+    seed = next(seed for seed in range(100) if breaks(Schedule(seed, faults=False)))
     short = shortest(seed, faults=False)
     trace = short.simulator.trace
     print("\n".join(trace))
-    assert _breaks(Schedule(seed, faults=False, choices=short.simulator.chance.made))
+    assert breaks(Schedule(seed, faults=False, choices=short.simulator.chance.made))
     assert sum("nodes" in line and "write" in line for line in trace) <= 4
     assert len(trace) < 60
-
-
-def _breaks(schedule: Schedule) -> bool:
-    try:
-        schedule.run()
-    except Broken:
-        return True
-    return False
 
 
 @pytest.mark.slow

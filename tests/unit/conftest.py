@@ -12,6 +12,7 @@ from hbasemk.store.abc import Store
 from hbasemk.store.memory import MemoryStore
 from hbasemk.store.sqlite import SqliteStore
 from tests.support.repositories import Instances, instances
+from tests.support.runtime import World
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -30,3 +31,15 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Instances
 
     with instances(new_store) as made:
         yield made
+
+
+@pytest.fixture
+def world() -> World:
+    """A time that moves only when a test moves it."""
+    return World()
+
+
+@pytest.fixture
+def store(world: World) -> MemoryStore:
+    """A store whose clock shows that time."""
+    return MemoryStore(world.clock)

@@ -12,16 +12,6 @@ from tests.support.runtime import START_MS, World, open_instance
 HOUR = 3_600_000
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
-def store(world: World) -> MemoryStore:
-    return MemoryStore(world.clock)
-
-
 def test_of_two_at_once_the_longer_promise_stands(store: MemoryStore, world: World) -> None:
     faulty = FaultyStore(store)
     mine, other = open_instance(faulty, world, mac=1), open_instance(store, world, mac=2)

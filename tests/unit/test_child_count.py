@@ -39,11 +39,6 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
 def store(kind: str, world: World, tmp_path: Path) -> Store:
     return MemoryStore(world.clock) if kind == "memory" else SqliteStore(str(tmp_path / "c.db"), clock=world.clock)
 

@@ -14,16 +14,6 @@ from hbasemk.testing.wrapped import CountingStore
 from tests.support.runtime import START_MS, TestRuntime, World, open_instance
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
-def store(world: World) -> MemoryStore:
-    return MemoryStore(world.clock)
-
-
 def add(instance, path: str) -> int:  # type: ignore[no-untyped-def]
     return instance.commit(lambda _: [AddNode(path, {})], "", patience=1, fresh=0)
 

@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,28 @@ def in_a_child(work: Callable[[], object]) -> None:
             os._exit(code)
     _, status = os.waitpid(child, 0)
     assert status == 0
+
+
+@contextlib.contextmanager
+def held_by_a_thread(*locks: contextlib.AbstractContextManager[object]) -> Iterator[None]:
+    """As long as the block lasts, another thread holds the locks."""
+    held, over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with contextlib.ExitStack() as stack:
+            for lock in locks:
+                stack.enter_context(lock)
+            held.set()
+            over.wait(60)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    try:
+        assert held.wait(60)
+        yield
+    finally:
+        over.set()
+        holder.join()
 
 
 def test_a_forked_child_is_an_instance_of_its_own(tmp_path: Path) -> None:
@@ -107,21 +129,8 @@ def test_a_child_is_not_held_up_by_locks_that_a_thread_of_its_parent_held(tmp_pa
                 repo.run(lambda tx: tx.increment("/a", "n"))
             repo.close()
 
-        held, over = threading.Event(), threading.Event()
-
-        def hold() -> None:
-            with repo._here.get().lock, repo._here.get().arrived:
-                held.set()
-                over.wait(60)
-
-        holder = threading.Thread(target=hold)
-        holder.start()
-        assert held.wait(60)
-        try:
+        with held_by_a_thread(repo._here.get().lock, repo._here.get().arrived):
             in_a_child(work)
-        finally:
-            over.set()
-            holder.join()
         assert repo.refresh()["/a"]["n"] == used
 
 
@@ -197,21 +206,8 @@ def test_a_child_reads_its_parents_snapshot_whatever_its_parents_threads_were_do
             signal.alarm(30)
             assert [before.child_count(path) for path in before] == [5, 0, 0, 0, 0, 0]
 
-        held, over = threading.Event(), threading.Event()
-
-        def hold() -> None:
-            with kernel.cache._lock, kernel.counts._lock, kernel.journal._lock:
-                held.set()
-                over.wait(60)
-
-        holder = threading.Thread(target=hold)
-        holder.start()
-        assert held.wait(60)
-        try:
+        with held_by_a_thread(kernel.cache._lock, kernel.counts._lock, kernel.journal._lock):
             in_a_child(work)
-        finally:
-            over.set()
-            holder.join()
 
 
 def test_a_lock_is_one_of_its_process() -> None:

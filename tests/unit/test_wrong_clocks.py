@@ -26,16 +26,6 @@ class Died(BaseException):
     """The process is gone."""
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
-
-
-@pytest.fixture
-def store(world: World) -> MemoryStore:
-    return MemoryStore(world.clock)
-
-
 def jump(instance: Instance, ms: int) -> None:
     instance.runtime.skew_ms = ms  # type: ignore[attr-defined]
 
