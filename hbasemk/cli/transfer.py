@@ -7,15 +7,17 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
 from hbasemk.cli.output import Session, printable
 from hbasemk.errors import HbasemkError
+from hbasemk.transfer.found import SHOWN, Found
 
-SHOWN = 20
-"""How many differences or skipped entries are listed."""
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 
 @click.command("import")
@@ -146,18 +148,23 @@ def _import_json(session: Session, source: Path, at: str, batch: int, patience: 
 @contextlib.contextmanager
 def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
     """Shows on a terminal how many nodes of how many are done."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
+    with _bar() as progress:
         task = progress.add_task(what, total=None)
 
         def tell(more: int, total: int) -> None:
             progress.update(task, advance=more, total=total)
 
         yield tell
+
+
+def _bar() -> Progress:
+    """A bar with counts, on a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
 
 
 def _import_files(
@@ -171,9 +178,6 @@ def _import_files(
     patience: float,
     verify: bool,
 ) -> int:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
     from hbasemk.transfer import entries
     from hbasemk.transfer.importer import Import
     from hbasemk.transfer.verify import Verification
@@ -181,9 +185,7 @@ def _import_files(
     from hbasemk.transfer.worker import Report
 
     at = target or entries.default_target(directory)
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
+    with _bar() as progress:
         task = progress.add_task(f"import to {at}", total=None)
         handled = 0
 
@@ -215,13 +217,10 @@ def _import_files(
         progress.update(task, description="compare with the directory", completed=0, total=None)
         began = time.monotonic()
         found = Verification()
-        differences: list[str] = []
-        different = 0
+        different = Found()
         if verify:
             for difference in compare(session.url, str(directory), at, text_limit, exclude, found):
-                different += 1
-                if different <= SHOWN:
-                    differences.append(difference)
+                different.add(difference)
         compared = time.monotonic() - began
 
     for note in result.notes:
@@ -229,7 +228,7 @@ def _import_files(
     # What failed first, so that it is among those shown.
     skipped = sorted(result.skipped, key=lambda one: not one.failed)
     _tell("skipped", [f"{printable(one.relative)}: {one.reason}" for one in skipped[:SHOWN]], len(skipped))
-    _tell("differs", differences, different)
+    _tell("differs", different.first, different.count)
     failed = [one for one in result.skipped if one.failed]
     facts = {
         "imported to": at,
@@ -249,9 +248,9 @@ def _import_files(
     }
     if verify:
         facts["compared"] = f"{found.nodes} nodes at revision {found.revision} in {compared:.2f} s"
-        facts["differences"] = different
+        facts["differences"] = different.count
     session.facts(facts)
-    return 1 if different or failed else 0
+    return 1 if different.count or failed else 0
 
 
 def _tell(what: str, lines: Sequence[str], count: int) -> None:

@@ -17,6 +17,7 @@ from hbasemk.kernel import paths
 from hbasemk.kernel.values import BlobRef, PropertyValue, encode
 from hbasemk.repository import Repository
 from hbasemk.transaction import Transaction
+from hbasemk.transfer.found import Found
 from hbasemk.transfer.json_tree import read_tree
 from hbasemk.transfer.patience import patiently
 
@@ -26,22 +27,6 @@ Batch: TypeAlias = dict[str, dict[str, PropertyValue]]
 
 LARGEST: Final = 4 << 20
 """Bytes of values from which on a batch takes no further node."""
-SHOWN: Final = 20
-"""How many missing blobs and differences are told."""
-
-
-@dataclass(slots=True)
-class Found:
-    """How many there were of something, and the first of them."""
-
-    count: int = 0
-    first: list[str] = field(default_factory=list)
-
-    def add(self, what: str) -> None:
-        """One more."""
-        self.count += 1
-        if len(self.first) < SHOWN:
-            self.first.append(what)
 
 
 @dataclass(slots=True)
