@@ -1,264 +1,162 @@
-"""All interleavings of a few processes, or all with few preemptions, instead of random ones.
+"""All orders of the steps of a few processes, or all with few preemptions, instead of random ones.
 
-:func:`interleavings` runs a scenario again and again, once for each way of ordering the steps that can matter: of two runs
-that differ only in the order of independent steps, one is made (source sets and sleep sets: Abdulla, Aronis, Jonsson and
-Sagonas, "Optimal dynamic partial order reduction", POPL 2014). Time stands still, so that the order of steps is all
-that changes. A process that sleeps goes on after some other process has made a step (a write, if it has only looked since
-it slept last: so two that wait for a third do not wake each other for ever); its steps before and after the sleep count as
-dependent on everything. :func:`few_preemptions` leaves a process only when it ends or waits, but for a given number of
-times (Musuvathi and Qadeer, "Iterative context bounding", PLDI 2007).
+A search through the states of a scenario: of all runs that end in the same state, one is made. A state is left where
+everything that can follow was tried before, with at least as many preemptions to spare. Most steps are made by what is known
+of the processes (:mod:`hbasemk.testing.model`); they themselves run for what is not known yet, and once for each state
+that a run can end in. The bound on preemptions is that of Musuvathi and Qadeer, "Iterative context bounding" (PLDI 2007).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Sequence
 
-from greenlet import getcurrent
-
-from hbasemk.store.abc import Column
-from hbasemk.store.memory import MemoryStore
-from hbasemk.testing.footprint import Footprint, dependent, footprint
-from hbasemk.testing.simulation import Actor, Died, SimulatedLock, Simulator
-from hbasemk.testing.trace import Step
-
-T = TypeVar("T")
+from hbasemk.testing.model import LearningRun, Model, Moment, RowOf, State, Undo, rows_of
+from hbasemk.testing.stepped import SteppedSimulator
 
 
-class SteppedSimulator(Simulator):
-    """A simulator in which nothing fails and no time passes, and each step is somebody's decision.
+class _Point:
+    """Somewhere in a run: who could go on (first who made the step before), who does, how many preemptions are left.
 
-    ``store`` is where the processes meet: usually a clone of one that has been prepared.
+    ``left`` None: as many as there may be.
     """
 
-    scan_rows = 1000
+    __slots__ = ("going_on", "left", "ready", "undo", "which")
 
-    def __init__(self, store: MemoryStore | None = None) -> None:
-        super().__init__(0, choices=())
-        if store is not None:
-            self.store = store
-        self.over = False
-        self.pending: dict[Actor, Footprint] = {}
-        self._asleep: dict[Actor, int] = {}
-        self._made = 0
-        self._written = 0
-        self._writers: set[Actor] = set()
-        self._woken: set[Actor] = set()
+    def __init__(self, ready: list[int], going_on: bool, left: int | None) -> None:
+        self.ready = ready
+        self.going_on = going_on
+        self.left = left
+        self.which = -1
+        self.undo: Undo | None = None
 
-    # --- what the processes do -----------------------------------------------------------------------------
+    @property
+    def chosen(self) -> int:
+        """Who goes on."""
+        return self.ready[self.which]
 
-    def switch(self, seconds: float = 0.0, lock: SimulatedLock | None = None) -> None:
-        """Sleep until somebody else has made a step; one that has only read since it slept last, until one has written."""
-        if getcurrent() is self._main:
-            self.ms += seconds * 1000
-            return
-        if self.over:
-            raise Died
-        if lock is not None:
-            raise AssertionError("one process has one thread here")
-        if seconds <= 0:
-            return
-        actor = self._current
-        assert actor is not None
-        self._asleep[actor] = self._made if actor in self._writers else -1 - self._written
-        self._writers.discard(actor)
-        self._main.switch()
-        if self.over:
-            raise Died
-        self._asleep.pop(actor, None)
-        self._woken.add(actor)
+    @property
+    def left_after(self) -> int | None:
+        """How many preemptions are left then."""
+        return self.left if self.left is None else self.left - (self.going_on and self.which > 0)
 
-    def step(self, actor: Actor, what: Step, do: Callable[[], T]) -> T:
-        """Say what comes next, wait for the turn, do it."""
-        if getcurrent() is self._main:
-            return do()
-        if self.over:
-            raise Died
-        checked: Column | None = actor.checked if what.method == "check_and_write" else None
-        self.pending[actor] = footprint(what, checked, actor in self._woken)
-        self._main.switch()
-        if self.over:
-            raise Died
-        self._woken.discard(actor)
-        result = do()
-        self._made += 1
-        if what.method not in ("read", "scan"):
-            self._written += 1
-            self._writers.add(actor)
-        self._note(actor, what, result)
-        return result
-
-    # --- who goes on ----------------------------------------------------------------------------------------
-
-    def prepare(self) -> None:
-        """Let every process come to its first step."""
-        for actor in self.actors:
-            self.go(actor)
-
-    def enabled(self) -> list[Actor]:
-        """The processes that can make a step; sleepers once somebody has made one, or if there is nobody else."""
-        living = [actor for actor in self.actors if not actor.greenlet.dead]
-        nobody = all(actor in self._asleep for actor in living)
-        for actor, since in list(self._asleep.items()):
-            if nobody or (self._made > since >= 0) or self._written > -1 - since >= 0:
-                # Up to its next step it touches nothing that others see.
-                self.go(actor)
-        return [actor for actor in living if not actor.greenlet.dead and actor not in self._asleep]
-
-    def sleeps(self, actor: Actor) -> bool:
-        """Whether a process waits for somebody else's step."""
-        return actor in self._asleep
-
-    def go(self, actor: Actor) -> None:
-        """Let one process make its step and come to the next."""
-        self._current = actor
-        self.pending.pop(actor, None)
-        actor.greenlet.switch()
-
-    def end(self) -> None:
-        """Stop what still runs."""
-        self.over = True
-        for actor in self.actors:
-            if actor.greenlet and not actor.greenlet.dead:
-                actor.greenlet.throw(Died)
-        self.over = False
+    def choose(self) -> bool:
+        """Choose who was not chosen yet; False if there is nobody."""
+        self.which += 1
+        return self.which < (1 if self.left == 0 and self.going_on else len(self.ready))
 
 
-class _State:
-    """One point of the run that is explored: who could go on, who has been tried, who need not be."""
+class _Explored:
+    """The states that were come to: who had made the last step and could go on (None: nobody), how many preemptions were left."""
 
-    __slots__ = ("backtrack", "chosen", "done", "enabled", "sleep")
+    def __init__(self) -> None:
+        self._known: dict[State, dict[int | None, int | None]] = {}
 
-    def __init__(self, chosen: int, enabled: list[int], sleep: dict[int, Footprint]) -> None:
-        self.chosen = chosen
-        self.enabled = enabled
-        self.backtrack = {chosen}
-        self.done: dict[int, Footprint] = {}
-        self.sleep = sleep
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def covers(self, state: State, going_on: int | None, left: int | None) -> bool:
+        """Whether all that can follow was tried before: by the same process, by nobody, or with one preemption more."""
+        known = self._known.get(state)
+        if known is None:
+            return False
+        if left is None:
+            return True
+        return any(
+            spare is not None and spare >= left + (who is not None and who != going_on) for who, spare in known.items()
+        )
+
+    def add(self, state: State, going_on: int | None, left: int | None) -> None:
+        """All that can follow is about to be tried."""
+        self._known.setdefault(state, {})[going_on] = left
 
 
-def interleavings(start: Callable[[], SteppedSimulator], limit: int | None = None) -> Iterator[SteppedSimulator]:
-    """Every run of a scenario that differs from the others in the order of dependent steps, when it has ended.
+class Exploration:
+    """Iterate over it for the simulators of the runs that have ended, each before it is stopped.
 
-    ``start`` makes a simulator with its processes added, the same each time. Raises RuntimeError after ``limit`` runs.
+    ``start`` makes a simulator with its processes added, the same each time. ``preemptions`` bounds how many times in a run
+    a process is left that could have gone on; None: it may always be. ``runs`` counts what the processes ran, ``steps``
+    what was tried.
+
+    Iterating raises RuntimeError if the processes depend on anything but the answers of the store, ValueError for a store
+    with transactions.
     """
-    stack: list[_State] = []
-    runs = 0
-    while True:
-        simulator = start()
-        done, events = _run(simulator, stack)
-        if done:
-            runs += 1
-            yield simulator
-        simulator.end()
-        if limit is not None and runs > limit:
-            raise RuntimeError(f"there are more than {limit} interleavings")
-        _note_races(stack, events)
+
+    def __init__(self, start: Callable[[], SteppedSimulator], preemptions: int | None = None) -> None:
+        self.runs = 0
+        self.steps = 0
+        self._start = start
+        self._preemptions = preemptions
+        self._model = Model()
+        self._rows: dict[RowOf, int] = {}
+        self._first: list[int] = []
+        """What the processes were answered before the first step: some have slept."""
+        self._explored = _Explored()
+        self._ends: set[State] = set()
+
+    @property
+    def states(self) -> int:
+        """How many states were come to."""
+        return len(self._explored) + len(self._ends)
+
+    def __iter__(self) -> Iterator[SteppedSimulator]:
+        yield from self._end(self._run(()))
+        moment = Moment(self._model, self._rows, self._first)
+        stack: list[_Point] = []
+        self._enter(stack, moment, None, self._preemptions)
         while stack:
-            top = stack[-1]
-            top.done[top.chosen] = events[len(stack) - 1][1]
-            left = [one for one in top.backtrack if one not in top.done and one not in top.sleep]
-            if left:
-                top.chosen = min(left)
-                break
-            stack.pop()
-        if not stack:
-            return
-
-
-def _run(simulator: SteppedSimulator, stack: list[_State]) -> tuple[bool, list[tuple[int, Footprint]]]:
-    """Repeat the stack's choices, then go on with whoever comes first; False if all that follows was seen before."""
-    simulator.prepare()
-    events: list[tuple[int, Footprint]] = []
-    sleep: dict[int, Footprint] = {}
-    while True:
-        ready = simulator.enabled()
-        if not ready:
-            return True, events
-        numbers = [simulator.actors.index(actor) for actor in ready]
-        at = len(events)
-        if at == len(stack):
-            free = [number for number in numbers if number not in sleep]
-            if not free:
-                return False, events
-            stack.append(_State(free[0], numbers, sleep))
-        state = stack[at]
-        actor = simulator.actors[state.chosen]
-        made = simulator.pending[actor]
-        simulator.go(actor)
-        if simulator.sleeps(actor):
-            # From when on others' steps wake it is told by this one.
-            made = made._replace(all=True)
-        events.append((state.chosen, made))
-        sleep = {
-            number: step
-            for number, step in (state.sleep | state.done).items()
-            if number != state.chosen and not dependent(step, made)
-        }
-
-
-def _note_races(stack: list[_State], events: list[tuple[int, Footprint]]) -> None:
-    """For each two steps whose order could have been the other way, see to it that it will be tried."""
-    before: list[int] = []
-    last: dict[int, int] = {}
-    for at, (who, what) in enumerate(events):
-        previous = last.get(who)
-        known = 0 if previous is None else before[previous] | 1 << previous
-        for earlier in range(at - 1, -1, -1):
-            if known >> earlier & 1 or not dependent(events[earlier][1], what):
+            point = stack[-1]
+            if point.undo is not None:
+                moment.take_back(point.undo)
+                point.undo = None
+            if not point.choose():
+                stack.pop()
                 continue
-            _try_the_other_way(stack[earlier], events, before, earlier, at, known)
-            known |= before[earlier] | 1 << earlier
-        before.append(known)
-        last[who] = at
+            self.steps += 1
+            point.undo = moment.make(point.chosen)
+            if point.undo is None:
+                yield from self._end(self._run([one.chosen for one in stack]))
+                point.undo = moment.make(point.chosen)
+            if moment.ready():
+                self._enter(stack, moment, point.chosen, point.left_after)
+            elif moment.state not in self._ends:
+                run = self._run([one.chosen for one in stack])
+                if run.moment.state != moment.state:
+                    raise RuntimeError("the processes came to another state by the same steps")
+                yield from self._end(run)
 
-
-def _try_the_other_way(
-    state: _State, events: list[tuple[int, Footprint]], before: list[int], earlier: int, at: int, known: int
-) -> None:
-    # Those who can begin a run of what does not come after ``earlier``, up to and with the step ``at``.
-    kept = [between for between in range(earlier + 1, at) if not before[between] >> earlier & 1]
-    seen = 0
-    first: list[int] = []
-    for between in kept:
-        if events[between][0] not in first and not before[between] & seen:
-            first.append(events[between][0])
-        seen |= 1 << between
-    if events[at][0] not in first and not known & seen:
-        first.append(events[at][0])
-    able = [one for one in first if one in state.enabled]
-    if not able:
-        # Only a step in between made it possible to go on.
-        state.backtrack.update(state.enabled)
-    elif not state.backtrack.intersection(able):
-        state.backtrack.add(able[0])
-
-
-def few_preemptions(start: Callable[[], SteppedSimulator], preemptions: int) -> Iterator[SteppedSimulator]:
-    """Every run in which at most ``preemptions`` times a process is left that could have gone on."""
-    told: list[int] = []
-    while True:
-        simulator = start()
-        bounds: list[tuple[int, int]] = []
-        left = preemptions
-        current: Actor | None = None
-        simulator.prepare()
-        while ready := simulator.enabled():
-            going_on = current in ready
-            if going_on:
-                assert current is not None
-                ready.remove(current)
-                ready.insert(0, current)
-            bound = len(ready) if left or not going_on else 1
-            given = told[len(bounds)] if len(bounds) < len(told) else 0
-            bounds.append((given, bound))
-            left -= going_on and given > 0
-            current = ready[given]
-            simulator.go(current)
-        yield simulator
-        simulator.end()
-        while bounds and bounds[-1][0] + 1 >= bounds[-1][1]:
-            bounds.pop()
-        if not bounds:
+    def _enter(self, stack: list[_Point], moment: Moment, before: int | None, left: int | None) -> None:
+        """Go on from here, unless that was tried."""
+        ready = moment.ready()
+        going_on = before if before in ready else None
+        state = moment.state
+        if self._explored.covers(state, going_on, left):
             return
-        told = [given for given, _ in bounds[:-1]] + [bounds[-1][0] + 1]
+        self._explored.add(state, going_on, left)
+        ready.sort(key=lambda process: process != going_on)
+        stack.append(_Point(ready, going_on is not None, left))
+
+    def _run(self, chosen: Sequence[int]) -> LearningRun:
+        """The processes make these steps, and go on to their end without preemptions."""
+        simulator = self._start()
+        if not self.runs:
+            self._rows = rows_of(simulator, self._model)
+        began = [self._model.number((process, "began")) for process in range(len(simulator.actors))]
+        run = LearningRun(simulator, Moment(self._model, self._rows, began))
+        if not self.runs:
+            self._first = list(run.moment.answers)
+        self.runs += 1
+        current = -1
+        for current in chosen:
+            run.make(current)
+        while run.ready:
+            current = current if current in run.ready else run.ready[0]
+            run.make(current)
+        return run
+
+    def _end(self, run: LearningRun) -> Iterator[SteppedSimulator]:
+        """The run's simulator, if it came to an end that is new."""
+        state = run.moment.state
+        if state not in self._ends:
+            self._ends.add(state)
+            yield run.simulator
+        run.simulator.end()

@@ -44,7 +44,6 @@ class Actor:
         self.skew_ms = skew_ms
         self.wakes_at = 0.0
         self.waits_for: SimulatedLock | None = None
-        self.checked: Column | None = None
         self.error: BaseException | None = None
         self.runtime = SimulatedRuntime(self, len(simulator.actors))
         self.greenlet = greenlet(lambda: self._run(work))
@@ -170,7 +169,6 @@ class SimulatedStore(WrappedStore):
     ) -> bool:
         """Now and then it is sent twice, as HBase's own client does, and the second answer counts."""
         self._what = put
-        self._actor.checked = column
         answer = super().check_and_write(table, column, expected, put, durable=durable)
         simulator = self._actor.simulator
         if simulator.happens(simulator.twice):

@@ -1,15 +1,14 @@
 """All interleavings of two writers, one commit each, for all pairs of operations; three writers with few preemptions.
 
-``HBASEMK_INTERLEAVINGS=pairs`` runs all of the pairs and some triples with up to two preemptions (about half an hour of CPU),
-``triples`` all triples with one preemption (some ten minutes), ``all`` all of both with up to two (many hours); without it
-the first of each pair are run, and some triples with one preemption.
+Without settings some of the triples are run, with one preemption; ``HBASEMK_INTERLEAVINGS=triples`` runs all of them with up
+to two (an hour and a half of CPU), or as many as ``HBASEMK_PREEMPTIONS`` says.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pytest
@@ -23,18 +22,17 @@ from hbasemk.kernel.settings import Settings
 from hbasemk.kernel.snapshot import Snapshot
 from hbasemk.kernel.staging import Staging
 from hbasemk.store.memory import MemoryStore
-from hbasemk.testing.exploration import SteppedSimulator, few_preemptions, interleavings
+from hbasemk.testing.exploration import Exploration
 from hbasemk.testing.simulation import Actor, Simulator
+from hbasemk.testing.stepped import SteppedSimulator
 from tests.simulation import sabotages
 from tests.simulation.schedules import Broken, tree
 
 FOREVER = 1e9
 WHICH = os.environ.get("HBASEMK_INTERLEAVINGS", "")
-FIRST = 2**31 if WHICH in ("all", "pairs") else 50
-"""So many interleavings of each pair are run."""
-ENOUGH = max(FIRST, 100)
-"""So many of each pair must be enough to find a sabotage."""
-PREEMPTIONS = 2 if WHICH in ("all", "pairs") else 1
+PREEMPTIONS = int(os.environ.get("HBASEMK_PREEMPTIONS", "2" if WHICH == "triples" else "1"))
+ENOUGH = 100
+"""So many ends of each pair must be enough to find a sabotage."""
 Tree = dict[str, Any]
 
 
@@ -225,10 +223,6 @@ class Stale:
         return getattr(self._instance, name)
 
 
-def report(run: Run, error: Broken) -> str:
-    return "\n".join([str(error), *run.simulator.trace])
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("skews", [(0, 1), (1, 0)], ids=["first is lower", "second is lower"])
@@ -239,25 +233,42 @@ def test_two_writers_in_every_interleaving(first: str, skews: tuple[int, int]) -
     for second in others:
         kinds = (first, second)
         allowed = Allowed(prepared, kinds)
-        count = 0
-        for run in itertools.islice(every_run(prepared, kinds, skews), FIRST):
-            count += 1
+        explored = Explored(prepared, kinds, skews)
+        explored.check(allowed)
+        print(f"{first} and {second}: {explored}")
+
+
+class Explored:
+    """The ends that some writers can come to, and what it took to find them."""
+
+    def __init__(
+        self, prepared: Prepared, kinds: Sequence[str], skews: Sequence[int], preemptions: int | None = None
+    ) -> None:
+        self._runs: list[Run] = []
+        self.ends = 0
+
+        def start() -> SteppedSimulator:
+            self._runs[:] = [Run(prepared, kinds, skews)]
+            return self._runs[0].simulator
+
+        self._exploration = Exploration(start, preemptions)
+
+    def __iter__(self) -> Iterator[Run]:
+        for _ in self._exploration:
+            self.ends += 1
+            yield self._runs[0]
+
+    def check(self, allowed: Allowed) -> None:
+        """Fails the test if one of them is not allowed."""
+        for run in self:
             try:
                 run.check(allowed)
             except Broken as error:
-                pytest.fail(report(run, error))
-        print(f"{first} and {second}: {'the first ' if count == FIRST else ''}{count} interleavings")
+                pytest.fail("\n".join([str(error), *run.simulator.trace]))
 
-
-def every_run(prepared: Prepared, kinds: Sequence[str], skews: Sequence[int]) -> Any:
-    runs: list[Run] = []
-
-    def start() -> SteppedSimulator:
-        runs[:] = [Run(prepared, kinds, skews)]
-        return runs[0].simulator
-
-    for _ in interleavings(start):
-        yield runs[0]
+    def __str__(self) -> str:
+        explored = self._exploration
+        return f"{explored.steps} steps to {explored.states} states, {self.ends} of them ends, found by {explored.runs} runs"
 
 
 FOUND_BY_ORDER_ALONE = [
@@ -288,7 +299,7 @@ def test_a_sabotage_is_found_by_the_order_of_steps_alone(
                 allowed((one,))
             allowed((0, 1))
             sabotage(patch)
-            for run in itertools.islice(every_run(prepared, kinds, (0, 1)), ENOUGH):
+            for run in itertools.islice(Explored(prepared, kinds, (0, 1)), ENOUGH):
                 runs += 1
                 try:
                     run.check(allowed)
@@ -305,31 +316,15 @@ TRIPLES = [
     ("move", "add", "remove subtree"),
     ("re-add", "re-add", "re-add"),
     ("set", "set", "increment"),
-    *(ALL_TRIPLES[20::40] if not WHICH else ()),
+    *ALL_TRIPLES[20::40],
 ]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize(
-    "kinds",
-    ALL_TRIPLES if WHICH in ("all", "triples") else TRIPLES,
-    ids=", ".join,
-)
+@pytest.mark.parametrize("kinds", ALL_TRIPLES if WHICH == "triples" else TRIPLES, ids=", ".join)
 def test_three_writers_with_few_preemptions(kinds: tuple[str, ...]) -> None:
     prepared = prepare()
-    allowed = Allowed(prepared, kinds)
-    count = 0
-    runs: list[Run] = []
-
-    def start() -> SteppedSimulator:
-        runs[:] = [Run(prepared, kinds, (0, 1, 0))]
-        return runs[0].simulator
-
-    for _ in few_preemptions(start, PREEMPTIONS):
-        count += 1
-        try:
-            runs[0].check(allowed)
-        except Broken as error:
-            pytest.fail(report(runs[0], error))
-    print(f"{', '.join(kinds)}: {count} interleavings with up to {PREEMPTIONS} preemptions")
+    explored = Explored(prepared, kinds, (0, 1, 0), PREEMPTIONS)
+    explored.check(Allowed(prepared, kinds))
+    print(f"{', '.join(kinds)}, up to {PREEMPTIONS} preemptions: {explored}")

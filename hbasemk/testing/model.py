@@ -1,0 +1,262 @@
+"""What the processes of a stepped scenario do, learned from its runs, so that most orders of their steps need no run.
+
+No time passes in such a run and each process has its own chance, so what a process does next is a function of the answers
+it was given; and an answer is a function of the call and of the rows that it touches. A :class:`Model` remembers both; a
+:class:`Moment` goes from state to state by them alone, some hundred times faster than the processes themselves.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from enum import Enum, auto
+from typing import NamedTuple
+
+from hbasemk.kernel.schema import TABLES
+from hbasemk.store.abc import ALL_VERSIONS, Get, Scan, scan_all
+from hbasemk.testing.simulation import Actor
+from hbasemk.testing.stepped import LOOKS, SteppedSimulator
+from hbasemk.testing.trace import Step
+
+RowOf = tuple[str, bytes]
+"""A table and a row key."""
+
+
+class Does(Enum):
+    """What a process does after some answers."""
+
+    STEPS = auto()
+    SLEEPS = auto()
+    SLEEPS_TILL_WRITTEN = auto()
+    ENDS = auto()
+
+
+class Next(NamedTuple):
+    """What a process does, and the table and row (None: any) that its step touches."""
+
+    does: Does
+    table: str = ""
+    row: bytes | None = None
+    writes: bool = False
+
+
+class Outcome(NamedTuple):
+    """What comes of a step: the number of the answers that its process was given by then, and of the row it wrote."""
+
+    answers: int
+    row: int
+
+
+class State(NamedTuple):
+    """All that decides what can follow: the answers that each process was given, and what the store holds.
+
+    To be woken counts as an answer, so whether a process sleeps is decided by its answers too.
+    """
+
+    answers: tuple[int, ...]
+    content: int
+
+
+class Undo(NamedTuple):
+    """What a moment was before a step: the answers, the row that the step wrote, and its number."""
+
+    answers: list[int]
+    row: RowOf | None = None
+    number: int = 0
+
+
+class Model:
+    """What is known of the processes of one scenario.
+
+    Answers and rows are known by numbers of 128 random bits, so that those of rows can be combined into one for a
+    store (Zobrist, "A new hashing method with application for game playing", 1970).
+    """
+
+    def __init__(self) -> None:
+        self.next: dict[int, Next] = {}
+        """By the answers of a process."""
+        self.outcomes: dict[tuple[int, int], Outcome] = {}
+        """By the answers of a process and what its step touches."""
+        self._numbers: dict[object, int] = {}
+        self._random = random.Random(0)
+
+    def number(self, thing: object) -> int:
+        """The number of anything hashable; equal things have the same."""
+        number = self._numbers.get(thing)
+        if number is None:
+            number = self._numbers[thing] = self._random.getrandbits(128)
+        return number
+
+    def row(self, table: str, key: bytes, cells: tuple[object, ...]) -> int:
+        """The number of a row that holds these cells; 0 if it holds none."""
+        return self.number((table, key, cells)) if cells else 0
+
+    def woken(self, answers: int) -> int:
+        """The number of the answers of a process that slept after these, and was woken."""
+        return self.number((answers, "woken"))
+
+    def learn_next(self, answers: int, what: Next) -> None:
+        """A process does this. Raises RuntimeError if it once did something else after the same answers."""
+        _same(self.next.setdefault(answers, what), what)
+
+    def learn_outcome(self, answers: int, touched: int, outcome: Outcome) -> None:
+        """This came of a step. Raises RuntimeError if something else once came of it."""
+        _same(self.outcomes.setdefault((answers, touched), outcome), outcome)
+
+
+class Moment:
+    """Where a run is, as far as it can be told without its processes: what it began with, and its steps since."""
+
+    def __init__(self, model: Model, rows: dict[RowOf, int], answers: list[int]) -> None:
+        self.model = model
+        self.answers = list(answers)
+        self._rows: dict[RowOf, int] = {}
+        self._tables: defaultdict[str, int] = defaultdict(int)
+        for row, number in rows.items():
+            self.write(row, number)
+
+    @property
+    def state(self) -> State:
+        """What decides all that can follow."""
+        content = 0
+        for number in self._tables.values():
+            content ^= number
+        return State(tuple(self.answers), content)
+
+    def ready(self) -> list[int]:
+        """The processes that can make a step."""
+        known = self.model.next
+        return [process for process, answers in enumerate(self.answers) if known[answers].does is Does.STEPS]
+
+    def touched(self, what: Next) -> int:
+        """The number of the rows that a step touches."""
+        return self._tables[what.table] if what.row is None else self._rows.get((what.table, what.row), 0)
+
+    def write(self, row: RowOf, number: int) -> None:
+        """A row holds something else from now on."""
+        self._tables[row[0]] ^= self._rows.get(row, 0) ^ number
+        self._rows[row] = number
+
+    def make(self, process: int) -> Undo | None:
+        """Let a process make its step; None if it is not known what comes of it."""
+        model = self.model
+        what = model.next[self.answers[process]]
+        outcome = model.outcomes.get((self.answers[process], self.touched(what)))
+        if outcome is None:
+            return None
+        answers = list(self.answers)
+        answers[process] = outcome.answers
+        if not self._wake(answers, process, what.writes):
+            return None
+        undo = Undo(self.answers)
+        if what.writes:
+            assert what.row is not None
+            row = (what.table, what.row)
+            undo = Undo(self.answers, row, self._rows.get(row, 0))
+            self.write(row, outcome.row)
+        self.answers = answers
+        return undo
+
+    def _wake(self, answers: list[int], made: int, wrote: bool) -> bool:
+        """Wake who sleeps until a step like this, all if nobody is awake; False if it is not known what somebody does then."""
+        model = self.model
+        known = []
+        for one in answers:
+            what = model.next.get(one)
+            if what is None:
+                return False
+            known.append(what.does)
+        nobody = Does.STEPS not in known
+        for process, does in enumerate(known):
+            waits = does is Does.SLEEPS or (does is Does.SLEEPS_TILL_WRITTEN and (wrote or nobody))
+            if waits and (process != made or nobody):
+                answers[process] = model.woken(answers[process])
+                if answers[process] not in model.next:
+                    return False
+        return True
+
+    def take_back(self, undo: Undo) -> None:
+        """Be where it was before a step."""
+        self.answers = undo.answers
+        if undo.row is not None:
+            self.write(undo.row, undo.number)
+
+
+class LearningRun:
+    """A run that the processes themselves make, and a model learns from. ``ready``: the processes that can make a step.
+
+    Raises ValueError for a step of many rows (a transaction).
+    """
+
+    def __init__(self, simulator: SteppedSimulator, moment: Moment) -> None:
+        self.simulator = simulator
+        self.moment = moment
+        self._woken = [0] * len(simulator.actors)
+        simulator.prepare()
+        self.ready = self._look()
+
+    def make(self, process: int) -> None:
+        """Let a process make its step."""
+        simulator, moment, model = self.simulator, self.moment, self.moment.model
+        before = moment.answers[process]
+        what = model.next[before]
+        touched = moment.touched(what)
+        simulator.go(simulator.actors[process])
+        _, _, step, answer = simulator.steps[-1]
+        told = tuple((row.key, tuple(row.cells)) for row in answer) if isinstance(answer, list) else answer
+        moment.answers[process] = model.number((before, told))
+        number = 0
+        if what.writes:
+            assert what.row is not None
+            (row,) = simulator.store.read(step.table, (Get(what.row, versions=ALL_VERSIONS),))
+            number = model.row(step.table, row.key, tuple(row.cells))
+            moment.write((step.table, what.row), number)
+        model.learn_outcome(before, touched, Outcome(moment.answers[process], number))
+        self.ready = self._look()
+
+    def _look(self) -> list[int]:
+        simulator, moment = self.simulator, self.moment
+        self._learn()
+        ready = [simulator.actors.index(actor) for actor in simulator.enabled()]
+        for process, actor in enumerate(simulator.actors):
+            if simulator.woken.get(actor, 0) > self._woken[process]:
+                self._woken[process] += 1
+                moment.answers[process] = moment.model.woken(moment.answers[process])
+        self._learn()
+        return ready
+
+    def _learn(self) -> None:
+        for actor, answers in zip(self.simulator.actors, self.moment.answers, strict=True):
+            self.moment.model.learn_next(answers, self._next(actor))
+
+    def _next(self, actor: Actor) -> Next:
+        if actor.greenlet.dead:
+            return Next(Does.ENDS)
+        if self.simulator.sleeps(actor):
+            return Next(Does.SLEEPS_TILL_WRITTEN if self.simulator.sleeps_till_written(actor) else Does.SLEEPS)
+        return _touches(self.simulator.pending[actor])
+
+
+def _same(known: Next | Outcome, found: Next | Outcome) -> None:
+    if known != found:
+        raise RuntimeError(
+            f"a process does not depend on its answers alone: {found} after what led to {known} before; look for chance, "
+            "time, or memory that the runs share"
+        )
+
+
+def _touches(step: Step) -> Next:
+    what = step.what
+    if step.method == "write_if":
+        raise ValueError("a step touches one row or only looks; give the simulator a store without transactions")
+    row = None if isinstance(what, Scan) else what if isinstance(what, bytes) else what.row
+    return Next(Does.STEPS, step.table, row, step.method not in LOOKS)
+
+
+def rows_of(simulator: SteppedSimulator, model: Model) -> dict[RowOf, int]:
+    """The numbers of all rows of a simulator's store."""
+    return {
+        (table.name, row.key): model.row(table.name, row.key, tuple(row.cells))
+        for table in TABLES
+        for row in scan_all(simulator.store, table.name, Scan(None, None, 1000, versions=ALL_VERSIONS))
+    }
