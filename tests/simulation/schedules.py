@@ -167,7 +167,7 @@ class Schedule:
         if chance.happens(0.3):
             with contextlib.suppress(StoreError, LeaseLostError):
                 instance.tend()
-        if instance.lease.held and chance.happens(0.1):
+        if instance.lease.held and chance.happens(0.3):
             with contextlib.suppress(StoreError):
                 instance.recovery.advance()
 
