@@ -28,9 +28,11 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     reason = config.stash.get(_NONE, None)
-    if reason is not None:
-        for item in items:
-            if item.get_closest_marker("integration"):
+    for item in items:
+        if item.get_closest_marker("integration"):
+            # They share one HBase, so one process runs them all.
+            item.add_marker(pytest.mark.xdist_group("hbase"))
+            if reason is not None:
                 item.add_marker(pytest.mark.skip(reason=reason))
 
 
