@@ -193,6 +193,8 @@ class Conductor:
             time.sleep(PAST_THE_LEASE)
             heir.poll()
             heir.tend()
+            # Rows that came too late for any poll: instances look for those only once an hour.
+            heir.recovery.recover_late()
             asked = self._moments()
             heir.poll()
             attempt = Attempt(self._worker("heir", repository), heir.head(), "heir.all", "snapshot")

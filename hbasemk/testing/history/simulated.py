@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from hbasemk.errors import HbasemkError, StoreError
-from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.instance import SWEEP_EVERY, Instance
 from hbasemk.kernel.outcome import Outcome
 from hbasemk.kernel.settings import Settings
 from hbasemk.testing.history.anomalies import Anomaly
@@ -22,6 +22,8 @@ SHORT: Final = Settings(max_clock_skew_ms=500, lease_ms=2000)
 FAULTS: Final[Mapping[str, Any]] = {"lost": 0.02, "refused": 0.01, "deaths": 0.004, "pauses": 0.004, "twice": 0.05}
 LEFT: Final = 60_000
 """Simulated ms after which every lease is over."""
+LATE: Final = int(SWEEP_EVERY * 1000) + 1000
+"""Simulated ms after which an instance has looked for rows that came too late for any poll."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,9 @@ class Run:
         # What a loser left unswept gets its writer's whole lease time before somebody else sweeps it.
         self.simulator.ms += SHORT.lease_ms + SHORT.max_clock_skew_ms + 100
         heir.poll()
+        heir.tend()
+        heir.poll()
+        self.simulator.ms += LATE
         heir.tend()
         heir.poll()
         for _, worker in self.workers:
