@@ -122,7 +122,7 @@ class Branch:
         self._merged = None
 
     def abandon(self) -> None:
-        """Give the branch up: it can no longer be committed to or merged, and is swept after the retention time.
+        """Give the branch up: it can no longer be committed to or merged, and is swept an hour later.
 
         Raises BranchError when it has ended already, or somebody else has committed to it since.
         """

@@ -14,7 +14,7 @@ from typing import Final
 from hbasemk.errors import BranchError, CommitUnknownError, StoreError, UnknownRevisionError
 from hbasemk.kernel import changes, changeset, effect, journal_row, paths, revision, schema
 from hbasemk.kernel.batches import write_nodes
-from hbasemk.kernel.branch_ends import ABANDONED, BranchEnds, Head
+from hbasemk.kernel.branch_ends import ABANDONED, MERGED, REBASED, BranchEnds, Head
 from hbasemk.kernel.branch_states import BranchState, BranchStates
 from hbasemk.kernel.calls import again
 from hbasemk.kernel.changeset import ChangeSet
@@ -220,20 +220,20 @@ class Branches:
         return made
 
     def outcome(self, asked: int) -> Outcome:
-        """Whether a branch revision ever became its branch's head."""
-        try:
-            state = self._read(asked)
-        except UnknownRevisionError:
+        """Whether a branch revision ever became its branch's head; of what was merged or rebased that stays told for ever."""
+        columns = (schema.BRANCH, schema.ABORT)
+        told = self._row(asked, columns)
+        if schema.BRANCH not in told:
             return Outcome.ABORTED
-        head = self._ends.told(state.root)
+        head = self._ends.told(_decode(told[schema.BRANCH])[0])
+        gone = told.get(schema.ABORT) == schema.YES
         if head is None or head.newest is None:
             # Ended by a version that did not keep what its newest revision was.
-            return Outcome.COMMITTED
-        try:
-            newest = self.find(head.newest)
-        except UnknownRevisionError:
+            return Outcome.ABORTED if gone else Outcome.COMMITTED
+        newest = self._row(head.newest, columns)
+        if head.how not in (MERGED, REBASED) and (gone or newest.get(schema.ABORT) == schema.YES):
             return Outcome.ABORTED
-        return Outcome.COMMITTED if asked in newest.own else Outcome.ABORTED
+        return Outcome.COMMITTED if asked in _decode(newest.get(schema.BRANCH, b"")) else Outcome.ABORTED
 
     def reset(self, on: int, ancestor: int) -> int:
         """Take a branch back to an earlier revision of its own; returns the branch's head.

@@ -5,7 +5,7 @@ A branch ends when it is merged, rebased to another one, abandoned, or given up 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from hbasemk.errors import FormatError, StoreError
@@ -16,11 +16,13 @@ from hbasemk.kernel.changes import RowChange
 from hbasemk.kernel.lease import Lease
 from hbasemk.kernel.outcome import Outcome, Outcomes
 from hbasemk.kernel.runtime import Runtime
-from hbasemk.store.abc import Get, NewCell, Put, Scan, Store, scan_all
+from hbasemk.store.abc import Cell, Get, NewCell, Put, Scan, Store, scan_all
 
 MERGED: Final = b"m"
 REBASED: Final = b"r"
 ABANDONED: Final = b"a"
+ENDED_MS: Final = 3600 * 1000
+"""How long a branch that has ended can still be read at least, by whoever knows a revision of it."""
 
 
 class Head(NamedTuple):
@@ -60,6 +62,11 @@ def decode(data: bytes) -> Head | None:
     if how in (MERGED, REBASED) and 1 <= len(told) <= 2:
         return Head(how, told[1] if len(told) == 2 else None, told[0])
     return None
+
+
+def _has_ended(data: bytes) -> bool:
+    head = decode(data)
+    return head is not None and head.how != b""
 
 
 class BranchEnds:
@@ -154,35 +161,79 @@ class BranchEnds:
         """Give up the branches that nobody has touched for the retention time, and delete what ended ones left.
 
         For how long goes by the store's clock, like all that one process ends of another's; 0 takes every branch there is.
-        Returns what was swept: each branch's first revision with the revisions of it. May be done by several at once, and
-        again. Reads the whole journal's branch rows, in batches.
+        An ended branch waits no longer than :data:`ENDED_MS`, and where somebody died while sweeping it, not at all. What
+        is aborted on a branch that goes on, and its dead writer did not live to roll back, is deleted too. Returns what was
+        swept: each branch's first revision with the revisions of it. May be done by several at once, and again. Reads the
+        whole journal's branch rows, in batches, and of those that are to stay once more the flag.
         """
         now = self._lease.time()
-        columns = (schema.BRANCH, schema.BRANCH_HEAD, schema.SWEPT)
-        of_branch: dict[int, list[int]] = {}
-        old: dict[int, bytes] = {}
-        for row in scan_all(self._store, schema.JOURNAL, Scan(None, None, 1000, columns=columns)):
-            made = int.from_bytes(row.key, "big")
-            if not revision.is_branch(made):
-                continue
-            told = {(cell.family, cell.qualifier): cell.value for cell in row.cells}
-            if schema.BRANCH not in told:
-                continue
-            root = int.from_bytes(told[schema.BRANCH][:8], "big")
-            if schema.SWEPT not in told:
-                of_branch.setdefault(root, []).append(made)
-            if made == root:
-                old[root] = told[schema.BRANCH_HEAD]
+        server_ms = self._lease.server.at_least(self._runtime.monotonic())
+        heads, unswept = self._all_unswept()
+        staying: dict[int, list[int]] = {}
         swept = {}
-        for root, made_all in of_branch.items():
-            newest = max(revision.ms_of(made) for made in made_all)
-            if (retention_ms and newest + retention_ms > now) or root not in old:
+        for root, made_all in unswept.items():
+            head = heads.get(root)
+            if head is None:
                 continue
-            if len(old[root]) == 8 and not self.move(root, old[root], ABANDONED + old[root]):
+            newest = max(revision.ms_of(made) for made in made_all)
+            old = not retention_ms or newest + retention_ms <= now
+            if not old and not (_has_ended(head.value) and head.timestamp + min(retention_ms, ENDED_MS) <= server_ms):
+                staying[root] = made_all
+                continue
+            # The decision before anything is deleted: whoever finds what one that dies on the way leaves can go on with it.
+            if len(head.value) == 8 and not self.move(root, head.value, ABANDONED + head.value):
                 continue
             self._sweep(made_all)
             swept[root] = made_all
+        swept.update(self._finish(heads, staying))
         return swept
+
+    def _all_unswept(self) -> tuple[dict[int, Cell], dict[int, list[int]]]:
+        """The cells of all branches' heads, and the revisions of each that are not swept."""
+        columns = (schema.BRANCH, schema.BRANCH_HEAD, schema.SWEPT)
+        heads: dict[int, Cell] = {}
+        unswept: dict[int, list[int]] = {}
+        for row in scan_all(self._store, schema.JOURNAL, Scan(None, None, 1000, columns=columns)):
+            made = int.from_bytes(row.key, "big")
+            told = {(cell.family, cell.qualifier): cell for cell in row.cells}
+            if not revision.is_branch(made) or schema.BRANCH not in told:
+                continue
+            root = int.from_bytes(told[schema.BRANCH].value[:8], "big")
+            if schema.SWEPT not in told:
+                unswept.setdefault(root, []).append(made)
+            if made == root and schema.BRANCH_HEAD in told:
+                heads[root] = told[schema.BRANCH_HEAD]
+        return heads, unswept
+
+    def _finish(self, heads: Mapping[int, Cell], staying: Mapping[int, list[int]]) -> dict[int, list[int]]:
+        """End what somebody began and did not live to end: the sweep of an ended branch, or the roll-back of one revision."""
+        finished = {}
+        aborted = self._aborted([made for made_all in staying.values() for made in made_all])
+        for root, made_all in staying.items():
+            head = decode(heads[root].value)
+            left = [made for made in made_all if made in aborted]
+            if head is None or not head.how:
+                # A writer that lives rolls back itself.
+                for made in left:
+                    self._outcomes.recover_if_over(made)
+            elif head.newest in aborted or (head.newest not in made_all if head.newest is not None else left):
+                # Nobody but a sweep aborts, or sweeps, what was a branch's newest revision.
+                self._sweep(made_all)
+                finished[root] = made_all
+            else:
+                self._sweep(left)
+        return finished
+
+    def _aborted(self, asked: Sequence[int]) -> set[int]:
+        found: set[int] = set()
+        size = self._store.batch_rows
+        for at in range(0, len(asked), size):
+            gets = [Get(schema.revision_key(made), columns=(schema.ABORT,)) for made in asked[at : at + size]]
+            rows = again(self._runtime, lambda gets=gets: self._store.read(schema.JOURNAL, gets))  # type: ignore[misc]
+            found.update(
+                int.from_bytes(row.key, "big") for row in rows if any(cell.value == schema.YES for cell in row.cells)
+            )
+        return found
 
     def _sweep(self, made_all: Sequence[int]) -> None:
         for made in sorted(made_all, reverse=True):

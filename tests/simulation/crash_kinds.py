@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hbasemk import ConflictError
+from hbasemk import BranchError, ConflictError
 from hbasemk.kernel import checkpoints, rebase, schema, settings
 from hbasemk.kernel.changeset import build
 from hbasemk.kernel.operations import AddNode, CopyNode, Increment, MoveNode, Operation, RemoveNode, SetProperty
@@ -30,7 +30,8 @@ class Kind:
     """An action. ``prepare`` makes what it needs and returns what ``act`` and ``look`` are given as ``site.state``.
 
     ``look`` tells what an instance sees of it: before or after, nothing else. ``changes``: whether the two differ.
-    ``again``: whether it can simply be done again when it failed, and then is done.
+    ``again``: whether it can simply be done again when it failed, and then is done. ``hourly``: whether what is left of it may
+    wait until branches are looked after, which is once an hour.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Kind:
     look: Callable[[Site, Any], Any] = lambda _, instance: tree(instance)
     changes: bool = True
     again: bool = False
+    hourly: bool = False
     rows: int = 1000
 
 
@@ -204,6 +206,31 @@ def branch_that_conflicts(site: Site) -> tuple[int, int]:
     return found
 
 
+def branch_that_is_merged(site: Site) -> tuple[int, int]:
+    found = branch_behind(site)
+    one = site.open(1)
+    one.branches.merge(found[1], "")
+    one.close()
+    return found
+
+
+def late_on_branch(site: Site) -> None:
+    """A commit to a branch with which somebody has gone on since its beginning: rolled back and told."""
+    branches = site.acting.branches
+    asked = branches.require_head
+
+    def at_first(on: int) -> Any:
+        branches.require_head = asked  # type: ignore[method-assign]
+        return branches._remembered(on)
+
+    branches.require_head = at_first  # type: ignore[method-assign]
+    try:
+        on_branch(site, site.acting, [SetProperty("/a", "p", "late"), AddNode("/a/late", {})], site.state[1])
+    except BranchError:
+        return
+    raise AssertionError("a branch has become two")
+
+
 # --- others ------------------------------------------------------------------------------------------------------
 
 
@@ -304,6 +331,39 @@ KINDS = [
         abandoned,
         branch_exists,
         again=True,
+        hourly=True,
+    ),
+    Kind(
+        "sweep of a new branch",
+        lambda site: site.acting.branches.sweep(0),
+        long_branch,
+        branch_exists,
+        again=True,
+        hourly=True,
+    ),
+    Kind(
+        "sweep of a merged branch",
+        lambda site: site.acting.branches.sweep(0),
+        branch_that_is_merged,
+        merged,
+        changes=False,
+        again=True,
+        hourly=True,
+    ),
+    Kind(
+        "roll-back of a commit on a branch that went on",
+        late_on_branch,
+        long_branch,
+        branch_head,
+        changes=False,
+        hourly=True,
+    ),
+    Kind(
+        "abandon of a branch",
+        lambda site: site.acting.branches.abandon(site.state[1]),
+        branch,
+        branch_head,
+        hourly=True,
     ),
     Kind("blob", blob, look=blob_seen, again=True),
     Kind("checkpoint", checkpoint, look=checkpoint_seen, again=True),

@@ -163,8 +163,12 @@ class Point:
         later.commit(
             lambda _: [AddNode("/then", {"n": 1}), SetProperty("/", "afterwards", True)], "", patience=1, fresh=0
         )
-        if self.kind.name == "sweep of an abandoned branch":
+        if self.kind.hourly:
             self.an_hour_later(later)
+            assert problems(later) == []
+            self.an_hour_later(later)
+            heads, unswept = later.branches._ends._all_unswept()
+            assert all(len(heads[root].value) == 8 for root in unswept), "an ended branch is not swept"
         later.poll()
         site.world.advance(6)
         later.poll()
@@ -184,7 +188,7 @@ class Point:
 
 def kind_may_be(kind: Kind) -> bool:
     """Whether an action ends with one call of its own whose unknown outcome is the error that is told."""
-    return kind.name in {"merge", "rebase", "reset"}
+    return kind.name in {"merge", "rebase", "reset", "abandon of a branch"}
 
 
 @pytest.mark.slow

@@ -11,14 +11,16 @@ from hbasemk.branches import Branch
 from hbasemk.kernel import changeset, schema
 from hbasemk.kernel.branch_states import LONGEST, BranchState, BranchStates
 from hbasemk.kernel.changeset import ChangeSet
-from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.instance import BRANCH_RETENTION_MS, Instance
 from hbasemk.kernel.operations import AddNode, Operation
 from hbasemk.kernel.outcome import Outcome
+from hbasemk.kernel.rebase import rebase
 from hbasemk.kernel.snapshot import Snapshot
 from hbasemk.kernel.staging import Staging
 from hbasemk.store.abc import NewCell, Put, Scan, scan_all
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore, lost_reply
+from tests.simulation.crashes import DIED, Died, Steps, problems
 from tests.support.repositories import Instances, tree
 from tests.support.runtime import World, open_instance
 
@@ -269,6 +271,68 @@ def test_a_swept_branch_is_no_more_found_where_it_was_known() -> None:
             mine.at(which)
     with pytest.raises(UnknownRevisionError):
         mine.branches.find(made)
+
+
+HOUR = 3600
+
+
+def ended_branch(mine: Instance, how: str) -> tuple[int, int]:
+    """A branch that has ended: its first revision and its newest."""
+    root = mine.branches.begin(mine.head())
+    made = mine.branches.commit(root, lambda at: staged(mine, at, AddNode("/mine", {"p": 1})), "")
+    if how == "merged":
+        mine.branches.merge(made, "")
+    elif how == "rebased":
+        mine.commit(lambda _: [AddNode("/trunk", {})], "", patience=1, fresh=0)
+        rebase(mine.branches, mine.reader, made, mine.head(), "")
+    else:
+        mine.branches.abandon(made)
+    return root, made
+
+
+@pytest.mark.parametrize("how", ["merged", "rebased", "abandoned"])
+def test_an_ended_branch_is_read_for_an_hour_and_swept_at_the_next_look(how: str) -> None:
+    world = World()
+    store = MemoryStore(world.clock)
+    mine, other = open_instance(store, world, mac=1), open_instance(store, world, mac=2)
+    going_on = other.branches.begin(other.head())
+    root, made = ended_branch(mine, how)
+    world.advance(HOUR - 60)
+    assert other.branches.sweep(BRANCH_RETENTION_MS) == []
+    assert other.reader.require(other.at(made), "/mine").properties == {"p": 1}
+    world.advance(120)
+    assert other.branches.sweep(BRANCH_RETENTION_MS) == [root]
+    with pytest.raises(UnknownRevisionError):
+        open_instance(store, world, mac=3).at(made)
+    assert other.branches.require_head(going_on)
+    # What went on somewhere else is told of for ever.
+    ended = Outcome.ABORTED if how == "abandoned" else Outcome.COMMITTED
+    assert mine.outcome(made) is other.outcome(made) is ended
+    assert problems(other) == []
+
+
+@pytest.mark.parametrize("how", ["merged", "rebased", "abandoned"])
+def test_a_sweep_that_was_begun_is_finished_at_the_next_look(how: str) -> None:
+    world = World()
+    for dies_at in range(1, 20):
+        store = MemoryStore(world.clock)
+        steps = Steps(store)
+        mine, other = open_instance(steps, world, mac=1), open_instance(store, world, mac=2)
+        root, _ = ended_branch(mine, how)
+        steps.fail(dies_at, DIED)
+        try:
+            mine.branches.sweep(0)
+        except Died:
+            begun = "check_and_write journal" in steps.log[-dies_at - 1 :]
+            other.branches.sweep(BRANCH_RETENTION_MS)
+            _, unswept = other.branches._ends._all_unswept()
+            assert (root not in unswept) == begun
+            assert problems(other) == []
+            continue
+        assert dies_at > 5
+        break
+    else:
+        raise AssertionError("a sweep of so many steps")
 
 
 def test_the_memory_of_a_long_branch_does_not_grow_with_the_square_of_its_length() -> None:
