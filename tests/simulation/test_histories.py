@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from hbasemk.errors import ConflictError
+from hbasemk.kernel.commit import Committer
 from hbasemk.kernel.integrity import IntegrityCheck
 from hbasemk.kernel.reads import Reads
 from hbasemk.testing.choices import shrink
@@ -26,11 +28,34 @@ RUNS: dict[str, tuple[Sequence[Workload], int]] = {
     **{name: ((workload,), 5) for name, workload in WORKLOADS.items()},
     "all together": (MIXED, 12),
 }
+FLOORS = {
+    "registers": 4.0,
+    "lists": 4.5,
+    "bank": 4.0,
+    "counters": 4.5,
+    "children": 1.7,
+    "subtrees": 2.0,
+    "skew": 4.5,
+    "phantoms": 3.4,
+    "all together": 9.0,
+}
+"""Committed transactions that wrote, for each history: about half of what there are."""
 
 
 def ran(seed: int, workloads: Sequence[Workload], turns: int, **options: Any) -> Simulated:
     """One history; every fourth seed runs without faults, every third on a store with transactions."""
-    return Run(seed, workloads, turns=turns, faults=seed % 4 != 3, transactions=seed % 3 == 2, **options).finish()
+    faults = not without_faults(seed)
+    return Run(seed, workloads, turns=turns, faults=faults, transactions=seed % 3 == 2, **options).finish()
+
+
+def without_faults(seed: int) -> bool:
+    """Whether nothing fails in the histories of a seed."""
+    return seed % 4 == 3
+
+
+def wrote(found: Simulated) -> int:
+    """How many transactions, but for the first one, wrote something and committed."""
+    return sum(one.outcome == "committed" and one.writes and one.instance != "setup" for one in found.history)
 
 
 def shortest(seed: int, workloads: Sequence[Workload], turns: int, found: Simulated) -> Simulated:
@@ -51,20 +76,40 @@ def shortest(seed: int, workloads: Sequence[Workload], turns: int, found: Simula
 @pytest.mark.parametrize("name", RUNS)
 def test_no_history_has_an_anomaly(name: str) -> None:
     workloads, turns = RUNS[name]
-    transactions = 0
+    transactions = written = 0
     for seed in range(FIRST, LAST):
         try:
             found = ran(seed, workloads, turns)
             transactions += len(found.history)
+            written += wrote(found)
             if found.anomalies:
                 short = shortest(seed, workloads, turns, found)
                 print(*short.simulator.trace, sep="\n")
                 pytest.fail(short.explain())
             assert serious(IntegrityCheck(found.heir).run()) == []
+            if without_faults(seed):
+                assert found.refused() == []
         except BaseException:
             print(f"repeat with HBASEMK_HISTORY_SEEDS={seed}:{seed + 1} pytest -k {name.split()[0]!r}")
             raise
-    print(f"{name}: {LAST - FIRST} histories, {transactions} transactions, no anomalies")
+    print(f"{name}: {LAST - FIRST} histories, {transactions} transactions, {written} of them wrote; no anomalies")
+    assert LAST - FIRST < 50 or written >= FLOORS[name] * (LAST - FIRST)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_kernel_that_refuses_commits_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    workloads, turns = RUNS[name]
+
+    def refuse(*_: Any, **__: Any) -> int:
+        raise ConflictError("refused", path="/", column="", revision=None, other="")
+
+    run = Run(3, workloads, faults=False, turns=turns)
+    monkeypatch.setattr(Committer, "on_head", refuse)
+    monkeypatch.setattr(Committer, "on_base", refuse)
+    found = run.finish()
+    assert found.anomalies == []
+    assert wrote(found) == 0
+    assert found.refused()
 
 
 def test_a_seed_gives_the_same_history() -> None:

@@ -255,6 +255,8 @@ class Worker:
         self.weakened = weakened
         self.generation = generation
         self.unknown: list[str] = []
+        self.insisted: list[str] = []
+        """Calls that go on after conflicts until they get through."""
         self._number, self._workers = number, workers
         self._tags = 0
         self._bits: dict[int, int] = {}
@@ -295,6 +297,7 @@ class Worker:
     def _again(self, change: Change, isolation: Isolation, patience: float) -> None:
         attempts: list[Attempt] = []
         call = self.tag()
+        self.insisted.append(call)
         polled = self.moments()
 
         def make(snapshot: Snapshot) -> Source:

@@ -28,16 +28,41 @@ LATE: Final = int(SWEEP_EVERY * 1000) + 1000
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """What came of one run; ``heir`` is the instance that settled it."""
+    """What came of one run; ``heir`` is the instance that settled it, ``insisted`` the calls that went on after conflicts."""
 
     history: History
     anomalies: list[Anomaly]
     simulator: Simulator
     heir: Instance
+    insisted: list[str]
 
     def explain(self) -> str:
         """The counterexamples."""
         return "\n\n".join(anomaly.explain(self.history) for anomaly in self.anomalies)
+
+    def refused(self) -> list[str]:
+        """The calls that should have got through if nothing failed, and did not.
+
+        That is, those that go on after conflicts, and those that met nobody else who wrote what they wrote or read.
+        """
+        through = {one.call for one in self.history if one.outcome == "committed"}
+        alone = [one.call for one in self.history if one.call not in through and not self._rivals(one)]
+        return sorted({*self.insisted, *alone} - through)
+
+    def _rivals(self, one: Transaction) -> bool:
+        """Whether another wrote any of its keys after its instance, which saw what was there then, was opened.
+
+        On an older snapshot it may have lost to one of its own instance, too.
+        """
+        keys = {operation.key for operation in one.operations}
+        opened = min(other.begun for other in self.history if other.instance == one.instance)
+        return any(
+            other.writes
+            and (other.instance != one.instance or (not one.ordered and other.call != one.call))
+            and (other.ended is None or other.ended > opened)
+            and not keys.isdisjoint(operation.key for operation in other.operations)
+            for other in self.history
+        )
 
 
 class Run:
@@ -131,7 +156,8 @@ class Run:
             if not isinstance(actor.error, Died):
                 self._read_all(worker)
         history, anomalies = judge(History(self.lines), heir.instance)
-        return Simulated(history, anomalies, simulator, heir.instance)
+        insisted = [call for _, worker in self.workers for call in worker.insisted]
+        return Simulated(history, anomalies, simulator, heir.instance, insisted)
 
     def _settle(self, heir: Instance) -> None:
         heir.tend()
