@@ -9,6 +9,7 @@ from typing import Any
 
 from hbasemk import BranchError, ConflictError
 from hbasemk.kernel import checkpoints, rebase, schema, settings
+from hbasemk.kernel.branch_ends import ABANDONED, REBASED
 from hbasemk.kernel.changeset import build
 from hbasemk.kernel.operations import AddNode, CopyNode, Increment, MoveNode, Operation, RemoveNode, SetProperty
 from hbasemk.kernel.staging import Staging
@@ -169,10 +170,10 @@ def branch_behind(site: Site) -> tuple[int, int]:
 
 def branch_head(site: Site, instance: Any) -> Any:
     """Trunk and the branch as anybody finds it: what its newest revision shows, or that of the branch it goes on as."""
-    head = instance.branches._ends.head(site.state[0])
-    if head[:1] == b"r" and len(head) == 9:
-        return tree(instance), "rebased", tree(instance, instance.at(int.from_bytes(head[1:], "big")))
-    return tree(instance), head[:1] if len(head) != 8 else tree(instance, instance.at(int.from_bytes(head, "big")))
+    head = instance.branches._ends.told(site.state[0])
+    if head.how == REBASED:
+        return tree(instance), "rebased", tree(instance, instance.at(head.into))
+    return tree(instance), head.how or tree(instance, instance.at(head.newest))
 
 
 def abandoned(site: Site) -> tuple[int, int, int]:
@@ -182,7 +183,7 @@ def abandoned(site: Site) -> tuple[int, int, int]:
 
 
 def branch_exists(site: Site, instance: Any) -> Any:
-    return tree(instance), instance.branches._ends.head(site.state[0])[:1] == b"a"
+    return tree(instance), instance.branches._ends.told(site.state[0]).how == ABANDONED
 
 
 def merged(site: Site, instance: Any) -> Any:

@@ -22,11 +22,12 @@ T = TypeVar("T")
 
 REFUSED = "refused"
 LOST = "reply lost"
+LOST_BEFORE = "reply lost, not applied"
 DIED = "died"
 DIED_BACKWARDS = "died, rows applied from the last on"
 AWAY = "away from then on"
 AWAY_LOST = "away after it was applied"
-WAYS = (REFUSED, LOST, DIED, DIED_BACKWARDS, AWAY, AWAY_LOST)
+WAYS = (REFUSED, LOST, LOST_BEFORE, DIED, DIED_BACKWARDS, AWAY, AWAY_LOST)
 
 SETTLE_SECONDS = 16.0
 """The lease, the allowed skew, and a second."""
@@ -90,6 +91,8 @@ class Steps(WrappedStore):
             self._gone = self.way == AWAY
             # Of a batch of which rows are applied nobody says that it is not applied.
             raise (StoreUnknownError if self._before else StoreNotAppliedError)(f"{call.method} failed on purpose")
+        if self.way == LOST_BEFORE:
+            raise StoreUnknownError(f"{call.method} never arrived, on purpose, and nobody knows")
         do()
         if self.way in (DIED, DIED_BACKWARDS):
             self._dead = True
