@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -12,7 +13,7 @@ GREETING = b"getThriftServerType"
 
 
 class Proxy:
-    """Passes bytes on. ``cut`` names where the next call is cut; ``down`` refuses to pass anything.
+    """Passes bytes on. ``cut`` names where the next call is cut, ``cuts`` counts those; ``down`` refuses to pass anything.
 
     Cut before: the request is swallowed. Cut after: the gateway gets the request and answers it, then the line is cut
     and the answer is lost.
@@ -22,7 +23,7 @@ class Proxy:
         self.port: int = listener.getsockname()[1]
         self.cut: str | None = None
         self.down = False
-        self.cuts = 0
+        self.cuts: Counter[str] = Counter()
         self._listener = listener
         self._target = target
         self._open: list[socket.socket] = []
@@ -65,7 +66,7 @@ class Proxy:
         while request := sock.recv(1 << 20):
             if self.cut is not None and GREETING not in request:
                 cut, self.cut = self.cut, None
-                self.cuts += 1
+                self.cuts[cut] += 1
                 if cut == "before":
                     return
                 swallow.set()

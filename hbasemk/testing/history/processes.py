@@ -32,6 +32,8 @@ from hbasemk.testing.history.workloads import WORKLOADS
 SHORT: Final = Settings(max_clock_skew_ms=500, lease_ms=2000)
 """For repositories whose writers' leases are to end soon."""
 PAST_THE_LEASE: Final = (SHORT.lease_ms + SHORT.max_clock_skew_ms) / 1000 + 0.5
+A_MOMENT: Final = 0.3
+"""Seconds of a pause that nobody notices."""
 ENDING: Final = 60.0
 """Seconds that a worker may take to end when it is told to."""
 
@@ -84,6 +86,7 @@ class Conductor:
         self._paused: list[tuple[float, subprocess.Popen[bytes]]] = []
         self._started = 0
         self._harm: dict[str, int] = {}
+        self._next: list[str] = []
 
     def run(self, seconds: float) -> Told:
         """Make the repository, run the workers, and judge what they did. Raises RuntimeError if one fails by itself."""
@@ -98,7 +101,9 @@ class Conductor:
                 self._do_harm()
                 self._wake(time.monotonic())
                 self._look()
-            self._wake(float("inf"))
+            while self._paused:
+                time.sleep(0.1)
+                self._wake(time.monotonic())
             self._end()
         finally:
             for process in self._running:
@@ -122,9 +127,20 @@ class Conductor:
         return self.directory / f"{name}.history" if "." not in name else self.directory / name
 
     def _do_harm(self) -> None:
-        kinds: dict[str, Harm] = {"killed": self._kill, "paused": self._pause, **self.more}
-        name = self._chance.choice(list(kinds))
-        if kinds[name]() is not False:
+        """The kinds come in a new order each time that all have come, so that a short run has each of them."""
+        kinds: dict[str, Harm] = {
+            "killed": self._kill,
+            "paused": lambda: self._pause(A_MOMENT),
+            "paused past the lease": lambda: self._pause(PAST_THE_LEASE),
+            **self.more,
+        }
+        if not self._next:
+            self._next = self._chance.sample(list(kinds), len(kinds))
+        name = next((one for one in self._next if kinds[one]() is not False), None)
+        if name is None:
+            self._next = []
+        else:
+            self._next.remove(name)
             self._harm[name] = self._harm.get(name, 0) + 1
 
     def _awake(self) -> list[subprocess.Popen[bytes]]:
@@ -142,13 +158,13 @@ class Conductor:
         self._start()
         return True
 
-    def _pause(self) -> bool:
+    def _pause(self, seconds: float) -> bool:
         awake = self._awake()
         if len(awake) < 2:
             return False
         process = self._chance.choice(awake)
         process.send_signal(signal.SIGSTOP)
-        self._paused.append((time.monotonic() + self._chance.choice((0.3, 0.3, PAST_THE_LEASE)), process))
+        self._paused.append((time.monotonic() + seconds, process))
         return True
 
     def _wake(self, now: float) -> None:
