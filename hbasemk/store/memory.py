@@ -178,7 +178,8 @@ class _Table:
 class MemoryStore(Store):
     """A store in memory; gone with the object.
 
-    ``clock`` gives the server's time in ms since 1970. With ``transactions`` it offers :meth:`write_if`.
+    ``clock`` gives the server's time in ms since 1970. With ``transactions`` it offers :meth:`write_if`; with ``parallel``
+    it has callers believe that they gain by calls at the same time, which tests want.
 
     It does what HBase does, where the contract is silent too: a compare-and-set whose put takes the server's time is
     stamped with the checked cell's time when that is later; an empty value of the checked column counts as absent.
@@ -187,9 +188,12 @@ class MemoryStore(Store):
     nothing may rely on either.
     """
 
-    def __init__(self, clock: Callable[[], int] = real_clock, *, transactions: bool = False) -> None:
+    def __init__(
+        self, clock: Callable[[], int] = real_clock, *, transactions: bool = False, parallel: bool = False
+    ) -> None:
         self._clock = clock
         self._transactions = transactions
+        self._parallel = parallel
         self._lock = Lock()
         self._tables: dict[str, _Table] = {}
         self._closed = False
@@ -201,7 +205,8 @@ class MemoryStore(Store):
 
     def clone(self, clock: Callable[[], int] | None = None) -> MemoryStore:
         """Another store that holds the same, on its own from now on; ``clock`` None keeps the clock."""
-        other = MemoryStore(self._clock if clock is None else clock, transactions=self._transactions)
+        clock = self._clock if clock is None else clock
+        other = MemoryStore(clock, transactions=self._transactions, parallel=self._parallel)
         with self._lock:
             self._check_open()
             other._tables = {name: table.clone() for name, table in self._tables.items()}
@@ -209,7 +214,7 @@ class MemoryStore(Store):
 
     def _share(self, other: MemoryStore) -> None:
         """Hold the same cells as another store from now on; each is closed for itself."""
-        self._clock, self._transactions = other._clock, other._transactions
+        self._clock, self._transactions, self._parallel = other._clock, other._transactions, other._parallel
         self._lock, self._tables = other._lock, other._tables
 
     def create_tables(self, tables: Sequence[Table]) -> None:
@@ -308,6 +313,11 @@ class MemoryStore(Store):
     def supports_transactions(self) -> bool:
         """As the constructor was told."""
         return self._transactions
+
+    @property
+    def supports_parallel_calls(self) -> bool:
+        """As the constructor was told."""
+        return self._parallel
 
     def write_if(
         self,

@@ -9,20 +9,20 @@ that a run can end in. The bound on preemptions is that of Musuvathi and Qadeer,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from math import inf
 
 from hbasemk.testing.model import LearningRun, Model, Moment, RowOf, State, Undo, rows_of
 from hbasemk.testing.stepped import SteppedSimulator
 
 
 class _Point:
-    """Somewhere in a run: who could go on (first who made the step before), who does, how many preemptions are left.
-
-    ``left`` None: as many as there may be.
+    """A choice in a run: the processes that can make the next step (first the one that made the last), which of them does,
+    and how many preemptions are left.
     """
 
     __slots__ = ("going_on", "left", "ready", "undo", "which")
 
-    def __init__(self, ready: list[int], going_on: bool, left: int | None) -> None:
+    def __init__(self, ready: list[int], going_on: bool, left: float) -> None:
         self.ready = ready
         self.going_on = going_on
         self.left = left
@@ -35,72 +35,77 @@ class _Point:
         return self.ready[self.which]
 
     @property
-    def left_after(self) -> int | None:
+    def left_after(self) -> float:
         """How many preemptions are left then."""
-        return self.left if self.left is None else self.left - (self.going_on and self.which > 0)
+        return self.left - (self.going_on and self.which > 0)
 
     def choose(self) -> bool:
         """Choose who was not chosen yet; False if there is nobody."""
         self.which += 1
-        return self.which < (1 if self.left == 0 and self.going_on else len(self.ready))
+        return self.which < (len(self.ready) if self.left or not self.going_on else 1)
 
 
 class _Explored:
-    """The states that were come to: who had made the last step and could go on (None: nobody), how many preemptions were left."""
+    """For each state that was come to: who had made the last step and could go on (None: that one could not), and with how
+    many preemptions to spare.
+    """
 
     def __init__(self) -> None:
-        self._known: dict[State, dict[int | None, int | None]] = {}
+        self._known: dict[State, dict[int | None, float]] = {}
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def covers(self, state: State, going_on: int | None, left: int | None) -> bool:
-        """Whether all that can follow was tried before: by the same process, by nobody, or with one preemption more."""
+    def covers(self, state: State, going_on: int | None, left: float) -> bool:
+        """Whether all that can follow was tried before.
+
+        From the same process, or from nobody, as many to spare are enough; from another it takes one more, since leaving
+        that one costs it.
+        """
         known = self._known.get(state)
-        if known is None:
-            return False
-        if left is None:
-            return True
-        return any(
-            spare is not None and spare >= left + (who is not None and who != going_on) for who, spare in known.items()
+        return known is not None and any(
+            spare >= left + (who is not None and who != going_on) for who, spare in known.items()
         )
 
-    def add(self, state: State, going_on: int | None, left: int | None) -> None:
+    def add(self, state: State, going_on: int | None, left: float) -> None:
         """All that can follow is about to be tried."""
         self._known.setdefault(state, {})[going_on] = left
 
 
 class Exploration:
-    """Iterate over it for the simulators of the runs that have ended, each before it is stopped.
+    """Iterate over it, once, for the simulators of the runs that have ended, each before it is stopped.
 
     ``start`` makes a simulator with its processes added, the same each time. ``preemptions`` bounds how many times in a run
-    a process is left that could have gone on; None: it may always be. ``runs`` counts what the processes ran, ``steps``
-    what was tried.
+    a process is left that could have gone on (one that was woken because all slept counts among these); None: there is
+    no bound. ``runs`` counts what the processes ran, ``steps`` what was tried.
 
-    Iterating raises RuntimeError if the processes depend on anything but the answers of the store, ValueError for a store
-    with transactions.
+    Raises ValueError for a bound below 0. Iterating raises RuntimeError if the processes are seen to depend on anything but
+    the answers of the store, or to write past it, and ValueError for a step that writes several rows.
     """
 
     def __init__(self, start: Callable[[], SteppedSimulator], preemptions: int | None = None) -> None:
+        if preemptions is not None and preemptions < 0:
+            raise ValueError(f"{preemptions} preemptions are less than none")
         self.runs = 0
         self.steps = 0
         self._start = start
-        self._preemptions = preemptions
+        self._preemptions = inf if preemptions is None else preemptions
         self._model = Model()
         self._rows: dict[RowOf, int] = {}
-        self._first: list[int] = []
-        """What the processes were answered before the first step: some have slept."""
         self._explored = _Explored()
         self._ends: set[State] = set()
 
     @property
     def states(self) -> int:
-        """How many states were come to."""
+        """How many states were come to, ends included."""
         return len(self._explored) + len(self._ends)
 
     def __iter__(self) -> Iterator[SteppedSimulator]:
-        yield from self._end(self._run(()))
-        moment = Moment(self._model, self._rows, self._first)
+        simulator = self._start()
+        self._rows = rows_of(simulator, self._model)
+        first = self._began(simulator)
+        moment = Moment(self._model, self._rows, first.moment.answers)
+        yield from self._finish(first, ())
         stack: list[_Point] = []
         self._enter(stack, moment, None, self._preemptions)
         while stack:
@@ -114,49 +119,53 @@ class Exploration:
             self.steps += 1
             point.undo = moment.make(point.chosen)
             if point.undo is None:
-                yield from self._end(self._run([one.chosen for one in stack]))
+                yield from self._run(stack, None)
                 point.undo = moment.make(point.chosen)
+                if point.undo is None:
+                    raise RuntimeError("a step was made, and what comes of it is not known")
             if moment.ready():
                 self._enter(stack, moment, point.chosen, point.left_after)
             elif moment.state not in self._ends:
-                run = self._run([one.chosen for one in stack])
-                if run.moment.state != moment.state:
-                    raise RuntimeError("the processes came to another state by the same steps")
-                yield from self._end(run)
+                yield from self._run(stack, moment.state)
 
-    def _enter(self, stack: list[_Point], moment: Moment, before: int | None, left: int | None) -> None:
-        """Go on from here, unless that was tried."""
+    def _enter(self, stack: list[_Point], moment: Moment, before: int | None, left: float) -> None:
+        """Go on from here, unless that was tried or there is nothing to be tried."""
         ready = moment.ready()
         going_on = before if before in ready else None
         state = moment.state
-        if self._explored.covers(state, going_on, left):
+        if not ready or self._explored.covers(state, going_on, left):
             return
         self._explored.add(state, going_on, left)
         ready.sort(key=lambda process: process != going_on)
         stack.append(_Point(ready, going_on is not None, left))
 
-    def _run(self, chosen: Sequence[int]) -> LearningRun:
-        """The processes make these steps, and go on to their end without preemptions."""
-        simulator = self._start()
-        if not self.runs:
-            self._rows = rows_of(simulator, self._model)
-        began = [self._model.number((process, "began")) for process in range(len(simulator.actors))]
-        run = LearningRun(simulator, Moment(self._model, self._rows, began))
-        if not self.runs:
-            self._first = list(run.moment.answers)
+    def _began(self, simulator: SteppedSimulator) -> LearningRun:
+        """The processes come to their first steps."""
         self.runs += 1
-        current = -1
-        for current in chosen:
-            run.make(current)
-        while run.ready:
-            current = current if current in run.ready else run.ready[0]
-            run.make(current)
-        return run
+        began = [self._model.number((process, "began")) for process in range(len(simulator.actors))]
+        return LearningRun(simulator, Moment(self._model, self._rows, began))
 
-    def _end(self, run: LearningRun) -> Iterator[SteppedSimulator]:
-        """The run's simulator, if it came to an end that is new."""
-        state = run.moment.state
-        if state not in self._ends:
-            self._ends.add(state)
-            yield run.simulator
-        run.simulator.end()
+    def _run(self, stack: Sequence[_Point], expected: State | None) -> Iterator[SteppedSimulator]:
+        """The processes make the steps that were chosen, and go on to their end, which may be known."""
+        return self._finish(self._began(self._start()), [point.chosen for point in stack], expected)
+
+    def _finish(
+        self, run: LearningRun, chosen: Sequence[int], expected: State | None = None
+    ) -> Iterator[SteppedSimulator]:
+        """Make these steps, go on without preemptions, give the simulator if the end is new, and stop it."""
+        try:
+            current = -1
+            for current in chosen:
+                run.make(current)
+            while run.ready:
+                current = current if current in run.ready else run.ready[0]
+                run.make(current)
+            run.check_end()
+            state = run.moment.state
+            if expected not in (None, state):
+                raise RuntimeError("the processes came to another state by the same steps")
+            if state not in self._ends:
+                self._ends.add(state)
+                yield run.simulator
+        finally:
+            run.simulator.end()

@@ -32,12 +32,16 @@ class Does(Enum):
 
 
 class Next(NamedTuple):
-    """What a process does, and the table and row (None: any) that its step touches."""
+    """What a process does, the table and row (None: any) that its step touches, and whether it may change that row.
+
+    ``step`` is the whole call, so that a process that asks for something else after the same answers is found out.
+    """
 
     does: Does
     table: str = ""
     row: bytes | None = None
     writes: bool = False
+    step: Step | None = None
 
 
 class Outcome(NamedTuple):
@@ -73,7 +77,7 @@ class Model:
     """
 
     def __init__(self) -> None:
-        self.next: dict[int, Next] = {}
+        self.nexts: dict[int, Next] = {}
         """By the answers of a process."""
         self.outcomes: dict[tuple[int, int], Outcome] = {}
         """By the answers of a process and what its step touches."""
@@ -97,7 +101,7 @@ class Model:
 
     def learn_next(self, answers: int, what: Next) -> None:
         """A process does this. Raises RuntimeError if it once did something else after the same answers."""
-        _same(self.next.setdefault(answers, what), what)
+        _same(self.nexts.setdefault(answers, what), what)
 
     def learn_outcome(self, answers: int, touched: int, outcome: Outcome) -> None:
         """This came of a step. Raises RuntimeError if something else once came of it."""
@@ -123,10 +127,15 @@ class Moment:
             content ^= number
         return State(tuple(self.answers), content)
 
+    @property
+    def rows(self) -> dict[RowOf, int]:
+        """The rows that hold something."""
+        return {row: number for row, number in self._rows.items() if number}
+
     def ready(self) -> list[int]:
         """The processes that can make a step."""
-        known = self.model.next
-        return [process for process, answers in enumerate(self.answers) if known[answers].does is Does.STEPS]
+        nexts = self.model.nexts
+        return [process for process, answers in enumerate(self.answers) if nexts[answers].does is Does.STEPS]
 
     def touched(self, what: Next) -> int:
         """The number of the rows that a step touches."""
@@ -140,7 +149,7 @@ class Moment:
     def make(self, process: int) -> Undo | None:
         """Let a process make its step; None if it is not known what comes of it."""
         model = self.model
-        what = model.next[self.answers[process]]
+        what = model.nexts[self.answers[process]]
         outcome = model.outcomes.get((self.answers[process], self.touched(what)))
         if outcome is None:
             return None
@@ -160,18 +169,18 @@ class Moment:
     def _wake(self, answers: list[int], made: int, wrote: bool) -> bool:
         """Wake who sleeps until a step like this, all if nobody is awake; False if it is not known what somebody does then."""
         model = self.model
-        known = []
+        all_do = []
         for one in answers:
-            what = model.next.get(one)
+            what = model.nexts.get(one)
             if what is None:
                 return False
-            known.append(what.does)
-        nobody = Does.STEPS not in known
-        for process, does in enumerate(known):
+            all_do.append(what.does)
+        nobody = Does.STEPS not in all_do
+        for process, does in enumerate(all_do):
             waits = does is Does.SLEEPS or (does is Does.SLEEPS_TILL_WRITTEN and (wrote or nobody))
             if waits and (process != made or nobody):
                 answers[process] = model.woken(answers[process])
-                if answers[process] not in model.next:
+                if answers[process] not in model.nexts:
                     return False
         return True
 
@@ -185,21 +194,21 @@ class Moment:
 class LearningRun:
     """A run that the processes themselves make, and a model learns from. ``ready``: the processes that can make a step.
 
-    Raises ValueError for a step of many rows (a transaction).
+    Raises ValueError for a step of many rows (:meth:`~hbasemk.store.abc.Store.write_if`).
     """
 
     def __init__(self, simulator: SteppedSimulator, moment: Moment) -> None:
         self.simulator = simulator
         self.moment = moment
-        self._woken = [0] * len(simulator.actors)
+        self._wakings = [0] * len(simulator.actors)
         simulator.prepare()
-        self.ready = self._look()
+        self.ready = self._settle()
 
     def make(self, process: int) -> None:
         """Let a process make its step."""
         simulator, moment, model = self.simulator, self.moment, self.moment.model
         before = moment.answers[process]
-        what = model.next[before]
+        what = model.nexts[before]
         touched = moment.touched(what)
         simulator.go(simulator.actors[process])
         _, _, step, answer = simulator.steps[-1]
@@ -212,15 +221,23 @@ class LearningRun:
             number = model.row(step.table, row.key, tuple(row.cells))
             moment.write((step.table, what.row), number)
         model.learn_outcome(before, touched, Outcome(moment.answers[process], number))
-        self.ready = self._look()
+        self.ready = self._settle()
 
-    def _look(self) -> list[int]:
+    def check_end(self) -> None:
+        """Raises RuntimeError if the run did not come to an end that can be compared with others."""
+        if any(not actor.greenlet.dead for actor in self.simulator.actors):
+            raise RuntimeError("a process sleeps twice without a step between, and there is nobody left to wake it")
+        if rows_of(self.simulator, self.moment.model) != self.moment.rows:
+            raise RuntimeError("a process wrote something past its steps: the store holds what no step has written")
+
+    def _settle(self) -> list[int]:
+        """Learn what all do, wake who is to be woken, learn again; returns who can make a step."""
         simulator, moment = self.simulator, self.moment
         self._learn()
         ready = [simulator.actors.index(actor) for actor in simulator.enabled()]
         for process, actor in enumerate(simulator.actors):
-            if simulator.woken.get(actor, 0) > self._woken[process]:
-                self._woken[process] += 1
+            if simulator.wakings.get(actor, 0) > self._wakings[process]:
+                self._wakings[process] += 1
                 moment.answers[process] = moment.model.woken(moment.answers[process])
         self._learn()
         return ready
@@ -250,7 +267,7 @@ def _touches(step: Step) -> Next:
     if step.method == "write_if":
         raise ValueError("a step touches one row or only looks; give the simulator a store without transactions")
     row = None if isinstance(what, Scan) else what if isinstance(what, bytes) else what.row
-    return Next(Does.STEPS, step.table, row, step.method not in LOOKS)
+    return Next(Does.STEPS, step.table, row, step.method not in LOOKS, step)
 
 
 def rows_of(simulator: SteppedSimulator, model: Model) -> dict[RowOf, int]:

@@ -35,24 +35,40 @@ class Died(BaseException):
     """A simulated process ended, in the middle of whatever it did."""
 
 
-class Actor:
-    """One process: a greenlet, its clock's offset in ms, and when it may go on."""
+class Thread:
+    """What goes on by itself: a greenlet, when it may go on, and the ``error`` it ended with."""
 
-    def __init__(self, simulator: Simulator, name: str, work: Callable[[Actor], Any], skew_ms: int) -> None:
-        self.simulator = simulator
-        self.name = name
-        self.skew_ms = skew_ms
+    def __init__(self, simulator: Simulator, work: Callable[[], object]) -> None:
         self.wakes_at = 0.0
         self.waits_for: SimulatedLock | None = None
         self.error: BaseException | None = None
-        self.runtime = SimulatedRuntime(self, len(simulator.actors))
-        self.greenlet = greenlet(lambda: self._run(work))
+        self._work = work
+        # Whoever begins it, it ends to the simulator.
+        self.greenlet = greenlet(self._run, simulator.main)
 
-    def _run(self, work: Callable[[Actor], Any]) -> None:
+    def _run(self) -> None:
         try:
-            work(self)
+            self._work()
         except BaseException as error:
             self.error = error
+
+
+class Actor(Thread):
+    """One process: its main thread, its clock's offset in ms, and whether it has died."""
+
+    def __init__(self, simulator: Simulator, name: str, work: Callable[[Actor], Any], skew_ms: int) -> None:
+        super().__init__(simulator, lambda: work(self))
+        self.simulator = simulator
+        self.name = name
+        self.skew_ms = skew_ms
+        self.died = False
+        self.runtime = SimulatedRuntime(self, len(simulator.actors))
+
+    def spawn(self, work: Callable[[], object]) -> Thread:
+        """One more thread of this process; whoever spawns it looks after its error."""
+        thread = Thread(self.simulator, work)
+        self.simulator.threads.append(thread)
+        return thread
 
     def open(self, **options: Any) -> Instance:
         """An instance of the kernel in this process."""
@@ -66,6 +82,13 @@ class SimulatedLock(AbstractContextManager[object]):
         self._simulator = simulator
         self.owner: Any = None
         self._depth = 0
+
+    @classmethod
+    def ended(cls, simulator: Simulator, thread: Thread) -> SimulatedLock:
+        """What is free once a thread has ended."""
+        lock = cls(simulator)
+        lock.owner = thread.greenlet
+        return lock
 
     def __enter__(self) -> SimulatedLock:
         current = getcurrent()
@@ -118,8 +141,8 @@ class SimulatedRuntime:
         return SimulatedLock(self._simulator)
 
     def both(self, first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
-        """One after the other."""
-        return first(), second()
+        """At the same time, as threads do."""
+        return self._simulator.both(self._actor, first, second)
 
     def identity(self) -> tuple[int, str]:
         """All simulated processes have the same MAC."""
@@ -133,10 +156,12 @@ class SimulatedStore(WrappedStore):
         super().__init__(actor.simulator.store)
         self._actor = actor
         self._what: Any = None
+        self._condition: tuple[Column, bytes | None] | None = None
 
     def around(self, call: Call, do: Callable[[], T]) -> T:
         """One atomic step, with what the simulator makes of it."""
-        return self._actor.simulator.step(self._actor, Step(call.method, call.table, self._what), do)
+        condition = self._condition if call.method == "check_and_write" else None
+        return self._actor.simulator.step(self._actor, Step(call.method, call.table, self._what, condition), do)
 
     def read(self, table: str, gets: Sequence[Get]) -> list[Row]:
         """Row by row: a batch is no snapshot."""
@@ -168,10 +193,11 @@ class SimulatedStore(WrappedStore):
         self, table: str, column: Column, expected: bytes | None, put: Put, *, durable: bool = True
     ) -> bool:
         """Now and then it is sent twice, as HBase's own client does, and the second answer counts."""
-        self._what = put
+        self._what, self._condition = put, (column, expected)
         answer = super().check_and_write(table, column, expected, put, durable=durable)
         simulator = self._actor.simulator
         if simulator.happens(simulator.twice):
+            self._what, self._condition = put, (column, expected)
             answer = super().check_and_write(table, column, expected, put, durable=durable)
         return answer
 
@@ -219,7 +245,7 @@ class Simulator:
     ``twice``, and ``jumps`` of the calling process's clock by ``jump_ms`` either way (:meth:`fails`).
 
     ``choices`` repeats a run, whole or made shorter, instead of drawing from the seed. With ``transactions`` the store
-    can do several calls at one moment.
+    can do several calls at one moment, as SQLite; with ``parallel`` it gains by calls at the same time, as HBase.
     """
 
     scan_rows = 3
@@ -231,16 +257,19 @@ class Simulator:
         *,
         choices: Sequence[int] | None = None,
         transactions: bool = False,
+        parallel: bool = False,
         **chances: float,
     ) -> None:
         self.chance = Choices(seed, choices)
         self.ms = float(START_MS)
-        self.store = MemoryStore(lambda: int(self.ms), transactions=transactions)
+        self.store = MemoryStore(lambda: int(self.ms), transactions=transactions, parallel=parallel)
+        self.main = getcurrent()
         self.actors: list[Actor] = []
+        self.threads: list[Thread] = []
+        """Those of the processes besides their main ones."""
         self.steps: list[tuple[float, str, Step, object]] = []
         self.jump_ms = 200
-        self._main = getcurrent()
-        self._current: Actor | None = None
+        self._current: Thread | None = None
         self.fails(**chances)
 
     def fails(
@@ -286,10 +315,10 @@ class Simulator:
     def run(self) -> None:
         """Until every process has ended."""
         while True:
-            ready: list[Actor] = []
+            ready: list[Thread] = []
             waking: list[float] = []
             now = self.ms
-            for actor in self.actors:
+            for actor in (*self.actors, *self.threads):
                 if actor.greenlet.dead:
                     continue
                 if actor.wakes_at > now:
@@ -306,7 +335,7 @@ class Simulator:
             self._current = actor
             actor.greenlet.switch()
 
-    def decide(self, ready: list[Actor]) -> Actor:
+    def decide(self, ready: list[Thread]) -> Thread:
         """Who goes on; the one that went on last comes first among those that can."""
         if len(ready) == 1:
             return ready[0]
@@ -317,40 +346,73 @@ class Simulator:
 
     def switch(self, seconds: float = 0.0, lock: SimulatedLock | None = None) -> None:
         """Give the turn back; called by whoever has it."""
-        if getcurrent() is self._main:
+        if getcurrent() is self.main:
             self.ms += seconds * 1000
             return
         actor = self._current
         assert actor is not None
         actor.wakes_at = self.ms + seconds * 1000
         actor.waits_for = lock
-        self._main.switch()
+        self.main.switch()
+
+    def both(self, actor: Actor, first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
+        """Two calls of one process at the same time; if either raises, that is raised after both ended, the first one's first."""
+        if getcurrent() is self.main:
+            return first(), second()
+        results: list[A] = []
+        other = actor.spawn(lambda: results.append(first()))
+        own: BaseException | None = None
+        try:
+            result = second()
+        except BaseException as error:
+            own = error
+        if not other.greenlet.dead:
+            self.switch(lock=SimulatedLock.ended(self, other))
+        self.threads.remove(other)
+        if actor.died:
+            raise Died
+        for failed in (other.error, own):
+            if failed is not None:
+                raise failed from None
+        return results[0], result
 
     def step(self, actor: Actor, what: Step, do: Callable[[], T]) -> T:
-        """One store call on one row."""
-        if getcurrent() is self._main:
+        """One store call on one row; none of a process that has died."""
+        if getcurrent() is self.main:
             return do()
+        self._check_alive(actor)
         self.switch(self.chance.choice((0.0, 0.0, 0.0005, 0.003)))
         if self.happens(self.pauses):
             self.switch(self.chance.choice((0.5, 4.0, 30.0)))
         if self.happens(self.jumps):
             actor.skew_ms = self.chance.choice((0, self.jump_ms, -self.jump_ms))
+        self._check_alive(actor)
         note = self._note
         if self.happens(self.refused):
             note(actor, what, "refused")
             raise StoreNotAppliedError(f"{what.method} was refused by the simulator")
         if self.happens(self.deaths):
             note(actor, what, "died before")
+            actor.died = True
             raise Died
+        if self.happens(self.lost / 4):
+            note(actor, what, "lost on its way")
+            raise StoreUnknownError(f"{what.method} was lost by the simulator before it was applied")
         result = do()
         if self.happens(self.deaths):
             note(actor, what, "died after")
+            actor.died = True
             raise Died
         if self.happens(self.lost):
             note(actor, what, "reply lost")
             raise StoreUnknownError(f"the reply to {what.method} was lost by the simulator")
         note(actor, what, result)
         return result
+
+    @staticmethod
+    def _check_alive(actor: Actor) -> None:
+        if actor.died:
+            raise Died
 
     def _note(self, actor: Actor, what: Step, result: object) -> None:
         self.steps.append((self.ms - START_MS, actor.name, what, result))

@@ -7,36 +7,50 @@ since it slept last: so two that wait for a third do not wake each other for eve
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
 
 from greenlet import getcurrent
 
+from hbasemk.errors import HbasemkError
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.simulation import Actor, Died, SimulatedLock, Simulator
 from hbasemk.testing.trace import Step
 
+A = TypeVar("A")
+B = TypeVar("B")
 T = TypeVar("T")
 
 LOOKS = ("read", "scan")
 """The calls that write nothing."""
 
 
+class _Sleep(NamedTuple):
+    """How many steps (``till_written``: writes) had been made when a process fell asleep; one more wakes it."""
+
+    since: int
+    till_written: bool
+
+
 class SteppedSimulator(Simulator):
-    """``store`` is where the processes meet: usually a clone of one that has been prepared."""
+    """``store`` is where the processes meet: usually a clone of one that has been prepared.
+
+    With ``backwards`` the rows of a batch are written from the last to the first.
+    """
 
     scan_rows = 1000
 
-    def __init__(self, store: MemoryStore | None = None) -> None:
+    def __init__(self, store: MemoryStore | None = None, *, backwards: bool = False) -> None:
         super().__init__(0, choices=())
         if store is not None:
             self.store = store
         self.over = False
         self.pending: dict[Actor, Step] = {}
         """What each process that is awake is about to do."""
-        self.woken: dict[Actor, int] = {}
+        self.wakings: dict[Actor, int] = {}
         """How many times each has slept and was woken."""
-        self._asleep: dict[Actor, int] = {}
+        self._backwards = backwards
+        self._asleep: dict[Actor, _Sleep] = {}
         self._made = 0
         self._written = 0
         self._writers: set[Actor] = set()
@@ -45,7 +59,7 @@ class SteppedSimulator(Simulator):
 
     def switch(self, seconds: float = 0.0, lock: SimulatedLock | None = None) -> None:
         """Sleep until somebody else has made a step; one that has only read since it slept last, until one has written."""
-        if getcurrent() is self._main:
+        if getcurrent() is self.main:
             self.ms += seconds * 1000
             return
         if self.over:
@@ -55,32 +69,46 @@ class SteppedSimulator(Simulator):
         if seconds <= 0:
             return
         actor = self._current
-        assert actor is not None
-        self._asleep[actor] = self._made if actor in self._writers else -1 - self._written
+        assert isinstance(actor, Actor)
+        till_written = actor not in self._writers
+        self._asleep[actor] = _Sleep(self._written if till_written else self._made, till_written)
         self._writers.discard(actor)
-        self._main.switch()
+        self.main.switch()
         if self.over:
             raise Died
         self._asleep.pop(actor, None)
-        self.woken[actor] = self.woken.get(actor, 0) + 1
+        self.wakings[actor] = self.wakings.get(actor, 0) + 1
 
     def step(self, actor: Actor, what: Step, do: Callable[[], T]) -> T:
         """Say what comes next, wait for the turn, do it."""
-        if getcurrent() is self._main:
+        if getcurrent() is self.main:
             return do()
         if self.over:
             raise Died
         self.pending[actor] = what
-        self._main.switch()
+        self.main.switch()
         if self.over:
             raise Died
-        result = do()
         self._made += 1
         if what.method not in LOOKS:
             self._written += 1
             self._writers.add(actor)
+        try:
+            result = do()
+        except HbasemkError as error:
+            # The store refuses what was asked: an answer like any other.
+            self._note(actor, what, repr(error))
+            raise
         self._note(actor, what, result)
         return result
+
+    def shuffled(self, things: Sequence[T]) -> Sequence[T]:
+        """The rows of a batch in the one order that this simulator has."""
+        return things[::-1] if self._backwards else things
+
+    def both(self, _: Actor, first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
+        """One after the other: a process is one sequence of steps here."""
+        return first(), second()
 
     # --- who goes on ----------------------------------------------------------------------------------------
 
@@ -90,11 +118,11 @@ class SteppedSimulator(Simulator):
             self.go(actor)
 
     def enabled(self) -> list[Actor]:
-        """The processes that can make a step; sleepers once somebody has made one, or if there is nobody else."""
+        """Wake those that sleep and whose turn has come, or all if there is nobody else; returns who can make a step."""
         living = [actor for actor in self.actors if not actor.greenlet.dead]
         nobody = all(actor in self._asleep for actor in living)
-        for actor, since in list(self._asleep.items()):
-            if nobody or (self._made > since >= 0) or self._written > -1 - since >= 0:
+        for actor, sleep in list(self._asleep.items()):
+            if nobody or (self._written if sleep.till_written else self._made) > sleep.since:
                 # Up to its next step it touches nothing that others see.
                 self.go(actor)
         return [actor for actor in living if not actor.greenlet.dead and actor not in self._asleep]
@@ -105,7 +133,7 @@ class SteppedSimulator(Simulator):
 
     def sleeps_till_written(self, actor: Actor) -> bool:
         """Whether a process waits for somebody else's write."""
-        return self._asleep.get(actor, 0) < 0
+        return actor in self._asleep and self._asleep[actor].till_written
 
     def go(self, actor: Actor) -> None:
         """Let one process make its step and come to the next."""

@@ -6,15 +6,18 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from hbasemk.kernel import paths, schema
-from hbasemk.store.abc import Delete, Get, Put, Row, Scan
+from hbasemk.store.abc import Column, Delete, Get, Put, Row, Scan
 
 
 class Step(NamedTuple):
-    """One call on one row: the store's method, the table, and what was asked (a Get, Scan, Put, Delete or row key)."""
+    """One call on one row: the store's method, the table, what was asked (a Get, Scan, Put, Delete or row key), and for a
+    compare-and-set the column and the value that it expects there.
+    """
 
     method: str
     table: str
     what: Any
+    condition: tuple[Column, bytes | None] | None = None
 
 
 class _Names:

@@ -43,7 +43,7 @@ class HoldingSimulator(Simulator):
         self.held = 0.0
 
     def __init__(self, seed: int, *, choices: Sequence[int] | None = None) -> None:
-        super().__init__(seed, choices=choices, transactions=seed % 3 == 2)
+        super().__init__(seed, choices=choices, transactions=seed % 3 == 2, parallel=seed % 3 == 1)
         self.late: list[tuple[float, Callable[[], object]]] = []
         self.let_through = 0
 
@@ -59,7 +59,7 @@ class HoldingSimulator(Simulator):
         """One store call on one row, after what was held and is due."""
         self.let(self.ms)
         changes = what.method not in ("read", "scan")
-        if getcurrent() is not self._main and changes and self.happens(self.held):
+        if getcurrent() is not self.main and changes and self.happens(self.held):
             self.late.append((self.ms + self.chance.choice(LATE), do))
             self._note(actor, what, "held by the gateway")
             raise StoreUnknownError(f"the gateway holds {what.method} back")
@@ -71,6 +71,8 @@ class LeaseSchedule(Schedule):
 
     def __init__(self, seed: int, *, writers: int = 3, commits: int = 4, choices: Sequence[int] | None = None) -> None:
         self.simulator = simulator = HoldingSimulator(seed, choices=choices)
+        self.faults = True
+        self.merged = set()
         self.acknowledged = {}
         self.unknown = {}
         self.contains = {}
@@ -150,14 +152,6 @@ class LeaseSchedule(Schedule):
         problems = [str(problem) for problem in IntegrityCheck(fresh).run()]
         if problems:
             raise Broken(f"tables, after what was held came: {problems}")
-
-    def check(self, heir: Instance) -> None:
-        """After an hour: only then somebody looks for rows that came too late for any poll."""
-        self.simulator.ms += 3_601_000
-        heir.poll()
-        heir.tend()
-        heir.poll()
-        super().check(heir)
 
     def came_before(self, earlier: int, base: int) -> bool:
         """By the order that was noted; journals may have dropped it."""

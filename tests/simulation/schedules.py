@@ -15,14 +15,16 @@ from hbasemk.errors import (
     LeaseLostError,
     StoreError,
 )
-from hbasemk.kernel import history, paths, revision, schema, values
+from hbasemk.kernel import changeset, history, paths, revision, schema, values
 from hbasemk.kernel.changes import CHANGED, RowChange
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.integrity import IntegrityCheck
 from hbasemk.kernel.operations import AddNode, CopyNode, Increment, MoveNode, Operation, RemoveNode, SetProperty
 from hbasemk.kernel.outcome import Outcome, outcome_of
+from hbasemk.kernel.rebase import rebase
 from hbasemk.kernel.settings import Settings
-from hbasemk.store.abc import Scan, scan_all
+from hbasemk.kernel.staging import Staging
+from hbasemk.store.abc import Get, Scan, scan_all
 from hbasemk.testing.choices import shrink
 from hbasemk.testing.simulation import Actor, Died, Simulator
 
@@ -96,8 +98,10 @@ class Schedule:
         looks: int = 6,
         choices: Sequence[int] | None = None,
     ) -> None:
-        # A third of the seeds have a store with transactions, as SQLite is.
-        self.simulator = Simulator(seed, choices=choices, transactions=seed % 3 == 2)
+        # A third of the seeds have a store with transactions, as SQLite is; a third one that gains by parallel calls, as HBase.
+        self.simulator = Simulator(seed, choices=choices, transactions=seed % 3 == 2, parallel=seed % 3 == 1)
+        self.faults = faults
+        self.merged: set[int] = set()
         self.acknowledged: dict[int, list[Operation]] = {}
         self.unknown: dict[int, list[Operation]] = {}
         self.contains: dict[int, frozenset[int]] = {}
@@ -127,8 +131,14 @@ class Schedule:
                 instance = None
                 for turn in turns:
                     if chance.below(16):
-                        instance = instance or self.opened(actor)
-                        self.turn(actor, instance, number * 10 + turn)
+                        if instance is None:
+                            instance = self.opened(actor)
+                            if chance.happens(0.3):
+                                self.in_background(actor, instance)
+                        if chance.happens(0.1):
+                            self.branch(actor, instance, number * 10 + turn)
+                        else:
+                            self.turn(actor, instance, number * 10 + turn)
             except Died:
                 left = [later for later in turns if later > turn]
                 if left and chance.happens(0.5):
@@ -137,12 +147,58 @@ class Schedule:
 
         return work
 
+    def in_background(self, actor: Actor, instance: Instance) -> None:
+        """What a process's own thread does while it commits and reads."""
+
+        def work() -> None:
+            for _ in range(4):
+                actor.runtime.sleep(self.simulator.chance.choice((0.003, 0.0, 0.1, 2.0)))
+                with contextlib.suppress(StoreError, LeaseLostError):
+                    instance.poll()
+                    instance.tend()
+                    if instance.lease.held:
+                        instance.recovery.advance()
+
+        actor.spawn(work)
+
+    def branch(self, actor: Actor, instance: Instance, number: int) -> None:
+        """One or two commits on a branch, and an end of it."""
+        chance, branches = self.simulator.chance, instance.branches
+
+        def commit(at: int, operations: list[Operation]) -> int:
+            def on_branch(snapshot: Any) -> Any:
+                staging = Staging(instance.reader, snapshot)
+                staging.apply(operations)
+                return changeset.build(staging)
+
+            return branches.commit(at, on_branch, "")
+
+        with contextlib.suppress(StoreError, HbasemkError):
+            base = instance.head()
+            began = at = branches.begin(base)
+            at = commit(at, chance.choice(FEW)(number))
+            actor.runtime.sleep(chance.choice((0, 0.01, 1)))
+            if chance.happens(0.5):
+                at = commit(at, [SetProperty("/a", "p", number)])
+            if chance.happens(0.3):
+                instance.poll()
+                at = rebase(branches, instance.reader, at, instance.head(), "")
+            elif chance.happens(0.2):
+                at = branches.reset(at, began)
+            if chance.happens(0.7):
+                made = branches.merge(at, "")
+                if instance.journal.knows(made):
+                    self.merged.add(made)
+            elif chance.happens(0.5):
+                branches.abandon(at)
+
     def turn(self, actor: Actor, instance: Instance, number: int) -> None:
         """One commit, on the head or on a base, and now and then what an instance does in the background."""
         chance = self.simulator.chance
         operations = chance.choice(FEW)(number)
+        head = chance.below(10) < 7
         try:
-            if chance.happens(0.3):
+            if not head:
                 base = instance.head()
                 actor.runtime.sleep(chance.choice((0, 0.01, 1)))
                 if chance.happens(0.5):
@@ -157,8 +213,9 @@ class Schedule:
                 self.acknowledged[made] = operations
         except CommitUnknownError as error:
             self.unknown[int(error.revision, 16)] = operations
-        except (ConflictError, StoreError):
-            pass
+        except (ConflictError, StoreError) as error:
+            if head and not self.faults:
+                raise Broken(f"I10: a commit on the head has not got through: {error}") from error
         except InvalidRevisionError as error:
             raise Broken(f"I1: {error}") from error
         except HbasemkError:
@@ -203,6 +260,9 @@ class Schedule:
         for actor in self.simulator.actors:
             if actor.error is not None and not isinstance(actor.error, Died):
                 raise Broken(f"{actor.name} ended with {actor.error!r}") from actor.error
+        for thread in self.simulator.threads:
+            if thread.error is not None and not isinstance(thread.error, Died):
+                raise Broken(f"a thread ended with {thread.error!r}") from thread.error
         self.simulator.calm()
         self.simulator.ms += 60_000
         heir = self.simulator.add("heir", lambda _: None).open()
@@ -210,6 +270,10 @@ class Schedule:
         heir.tend()
         # What a loser left unswept gets its writer's whole lease time before somebody else sweeps it.
         self.simulator.ms += 2_600
+        heir.poll()
+        heir.tend()
+        # After an hour somebody looks for rows that came too late for any poll.
+        self.simulator.ms += 3_601_000
         heir.poll()
         heir.tend()
         heir.poll()
@@ -220,7 +284,7 @@ class Schedule:
         if heir.journal.pending:
             raise Broken(f"I9: still pending: {heir.journal.pending}")
         head = heir.head()
-        for made in self.acknowledged:
+        for made in (*self.acknowledged, *self.merged):
             if not heir.journal.sees(head, made):
                 raise Broken(f"I7: {made:016x} was acknowledged and is lost")
         problems = [str(problem) for problem in IntegrityCheck(heir).run()]
@@ -283,10 +347,23 @@ class Schedule:
     def told(self, heir: Instance) -> dict[int, tuple[int, list[RowChange]]]:
         """Base and changes of every committed revision."""
         committed = [made for made, outcome in self.outcomes().items() if outcome is Outcome.COMMITTED]
-        return {
-            int(entry.revision, 16): (int(entry.base or "0", 16), list(entry.changes))
-            for entry in history.entries(heir, committed)
-        }
+        found = {}
+        for entry in history.entries(heir, committed):
+            made = int(entry.revision, 16)
+            found[made] = (int(entry.base or "0", 16), [self.written(made, change) for change in entry.changes])
+        return found
+
+    def written(self, made: int, change: RowChange) -> RowChange:
+        """A change as it was written: one that was told before its nodes were read may tell properties that had that value."""
+        store = self.simulator.store
+        if not store.supports_parallel_calls or not change.properties:
+            return change
+        columns = [schema.property_column(name) for name in change.properties]
+        (row,) = store.read(schema.NODES, [Get(paths.key(change.path), columns=columns, since=made, before=made + 1)])
+        there = {(cell.family, cell.qualifier) for cell in row.cells}
+        return change._replace(
+            properties=[name for name, column in zip(change.properties, columns, strict=True) if column in there]
+        )
 
     def compare_with_model(self, told: dict[int, Any], final: dict[str, Any]) -> None:
         """The tree is what the committed operations make of a plain dictionary, one after the other.
