@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.hbase import HBase, missing, running
+from tests.support.repositories import Checked
 
 _NONE = pytest.StashKey[str]()
 
@@ -48,3 +49,11 @@ def hbase(hbase_server: HBase) -> Iterator[HBase]:
     """The HBase of this run; the tables that a test makes under its prefixes are dropped after it."""
     yield hbase_server
     hbase_server.drop()
+
+
+@pytest.fixture
+def checked(request: pytest.FixtureRequest) -> Iterator[Checked]:
+    """Called with a URL or a store in memory: at the end the repository there is checked."""
+    made = Checked()
+    yield made
+    made.finish(request.node)

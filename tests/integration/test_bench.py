@@ -9,10 +9,13 @@ import pytest
 from hbasemk.bench import runner
 from hbasemk.bench.registry import Entry
 from hbasemk.bench.sizes import TINY
+from tests.support.bench_systems import checked_trees
 from tests.support.budgets import assert_whole, assert_within_budgets
 from tests.support.hbase import HBase
 
-pytestmark = pytest.mark.integration
+__all__ = ["checked_trees"]
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("checked_trees")]
 
 
 def tables(hbase: HBase, prefix: str) -> list[str]:

@@ -11,6 +11,7 @@ import pytest
 import hbasemk
 from hbasemk import BlobRef, Json
 from tests.support.hbase import HBase
+from tests.support.repositories import Checked
 
 pytestmark = pytest.mark.integration
 
@@ -39,8 +40,10 @@ STORED = {
 
 
 @pytest.fixture
-def prefix(hbase: HBase) -> str:
-    return hbase.new_prefix()
+def prefix(hbase: HBase, checked: Checked) -> str:
+    made = hbase.new_prefix()
+    checked(hbase.url(made))
+    return made
 
 
 @pytest.fixture

@@ -18,7 +18,8 @@ import pytest
 from hbasemk import connect
 from hbasemk.kernel.settings import Settings
 from tests.support.hbase import HBase
-from tests.support.imports import damage, in_tree, many_files, on_disk, totals
+from tests.support.imports import in_tree, many_files, on_disk, totals
+from tests.support.repositories import damage
 
 STDLIB = Path(sysconfig.get_path("stdlib"))
 LEFT_OUT = ("__pycache__", "site-packages", "dist-packages")

@@ -17,6 +17,7 @@ from hbasemk.connect import open_store
 from hbasemk.kernel.instance import ADVANCE_AFTER
 from hbasemk.testing.wrapped import CountingStore, Traffic
 from tests.support.hbase import HBase
+from tests.support.repositories import Checked
 
 SECONDS = float(os.environ.get("HBASEMK_TEST_WRITE_SECONDS", "5"))
 PATIENCE = 60.0
@@ -64,11 +65,13 @@ def compare(young: str, old: str) -> None:
 
 
 @pytest.mark.slow
-def test_on_one_sqlite_file(tmp_path: Path) -> None:
-    compare(f"sqlite:///{tmp_path / 'young.db'}?durable=no", f"sqlite:///{tmp_path / 'old.db'}?durable=no")
+def test_on_one_sqlite_file(tmp_path: Path, checked: Checked) -> None:
+    young, old = (checked(f"sqlite:///{tmp_path / name}.db?durable=no") for name in ("young", "old"))
+    compare(young, old)
 
 
 @pytest.mark.integration
 @pytest.mark.slow
-def test_on_hbase(hbase: HBase) -> None:
-    compare(hbase.url(hbase.new_prefix()), hbase.url(hbase.new_prefix()))
+def test_on_hbase(hbase: HBase, checked: Checked) -> None:
+    young, old = (checked(hbase.url(hbase.new_prefix())) for _ in range(2))
+    compare(young, old)

@@ -11,7 +11,10 @@ from typing import ClassVar
 
 import pytest
 
+from hbasemk.bench.harness import Harness
 from hbasemk.bench.system import System
+from hbasemk.bench.systems.ours import DistributedHbasemk, EmbeddedHbasemk
+from tests.support.repositories import damage
 
 PROCESSES, INCREMENTS = 2, 40
 
@@ -24,6 +27,27 @@ def load(target: str) -> type[System]:
     except ModuleNotFoundError as error:
         pytest.skip(f"{name} needs {error.name}, which is not installed")
     return found
+
+
+def damage_in(system: System) -> list[str]:
+    """What the integrity check finds in hbasemk's tree, which is gone when the system is closed; others have none."""
+    return damage(system.connect()) if isinstance(system, (EmbeddedHbasemk, DistributedHbasemk)) else []
+
+
+@pytest.fixture
+def checked_trees(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The trees of all scenarios are checked before they are removed."""
+    found: list[str] = []
+    drop = Harness.drop
+
+    def check_and_drop(harness: Harness, name: str) -> None:
+        for contender in harness._trees.get(name, ()):
+            found.extend(damage_in(contender.system))
+        drop(harness, name)
+
+    monkeypatch.setattr(Harness, "drop", check_and_drop)
+    yield
+    assert not found, "\n".join(found)
 
 
 def increment(target: str, address: str, times: int) -> int:
@@ -63,6 +87,8 @@ class SystemContract:
     def system(self, place: str) -> Iterator[System]:
         made = load(self.target).create(place)
         yield made
+        found = damage_in(made)
+        assert not found, "\n".join(found)
         made.close()
 
     def test_added_nodes_are_read_with_their_properties(self, system: System) -> None:
@@ -223,6 +249,7 @@ class SystemContract:
         threads, children = set(threading.enumerate()), me.children(recursive=True)
         system = load(self.target).create(place)
         system.add([("/a", {})])
+        assert damage_in(system) == []
         if self.several_processes:
             other = type(system).join(system.connect())
             assert other.read("/a") == {}

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-import time
 from pathlib import Path
 from typing import Any
 
 from hbasemk import connect
 from hbasemk.transfer.verify import Verification, verify
-from tests.support.repositories import problems
 
 SMALL = {
     "readme.txt": b"Trees\n",
@@ -75,19 +73,3 @@ def totals(url: str, at: str) -> dict[str, Any]:
 def differences(url: str, top: Path, at: str, **options: Any) -> list[str]:
     """What the verification says."""
     return list(verify(url, str(top), at, options.get("text_limit", 65536), options.get("exclude", ()), Verification()))
-
-
-def damage(url: str) -> list[str]:
-    """What the integrity check says, by an instance of its own, after what killed writers left has been cleaned up.
-
-    That takes until their leases are over; what is still wrong after half a minute is damage.
-    """
-    deadline = time.monotonic() + 30
-    with connect(url, create=False, poll_interval=0) as repository:
-        while True:
-            found = problems(repository)
-            if not found or time.monotonic() > deadline:
-                return found
-            time.sleep(0.1)
-            repository.instance.recovery.recover()
-            repository.instance.recovery.advance()

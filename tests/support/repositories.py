@@ -1,19 +1,82 @@
-"""Repositories for tests: several instances on one store, all closed and checked at the end."""
+"""Repositories for tests, and the integrity check that runs at the end of every test that wrote.
+
+Fixtures hand out repositories through :class:`Instances` or :class:`Checked`, or instances in a :class:`World`.
+"""
 
 from __future__ import annotations
 
+import copy
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
-from hbasemk import Repository
-from hbasemk.kernel.integrity import IntegrityCheck
+import pytest
+
+from hbasemk import Repository, StoreUnusableError, connect
+from hbasemk.kernel.integrity import DAMAGE, IntegrityCheck
 from hbasemk.store.abc import Store
+from hbasemk.store.memory import MemoryStore
+
+Where = TypeVar("Where", str, MemoryStore)
 
 
 def problems(repository: Repository) -> list[str]:
     """What the integrity check finds in a repository, in words."""
     return [str(problem) for problem in IntegrityCheck(repository.instance).run()]
+
+
+def damage(where: str | MemoryStore) -> list[str]:
+    """What an instance of its own finds at a URL or in a store, after what dead writers left has been cleaned up.
+
+    That takes until their leases are over; what is still left after half a minute is damage as well. Nothing where no
+    repository was made.
+    """
+    try:
+        if isinstance(where, str):
+            opened = connect(where, create=False, poll_interval=0)
+        else:
+            opened = Repository(where, create=False, poll_interval=0)
+    except StoreUnusableError as error:
+        # Of a place where nothing was made, and of no other, every store tells that it is to be created.
+        if "create" not in str(error):
+            raise
+        return []
+    deadline = time.monotonic() + 30
+    with opened as repository:
+        while True:
+            found = list(IntegrityCheck(repository.instance).run())
+            if all(problem.severity == DAMAGE for problem in found) or time.monotonic() > deadline:
+                return [str(problem) for problem in found]
+            time.sleep(0.1)
+            repository.instance.recovery.recover()
+            repository.instance.recovery.advance()
+
+
+def judge(test: pytest.Item, found: list[str]) -> None:
+    """Fail a test that left damage; or left none, although it is marked to do so on purpose."""
+    marker = test.get_closest_marker("damages")
+    if marker is None:
+        assert not found, "\n".join(found)
+    else:
+        (reason,) = marker.args
+        assert found, f"marked as leaving damage ({reason}), but nothing is found"
+
+
+class Checked:
+    """Called with a URL, or a store in memory, it returns that; ``finish`` checks what was made there."""
+
+    def __init__(self) -> None:
+        self._given: list[str | MemoryStore] = []
+
+    def __call__(self, where: Where) -> Where:
+        """Remember where; a test may close the store."""
+        self._given.append(where if isinstance(where, str) else copy.copy(where))
+        return where
+
+    def finish(self, test: pytest.Item) -> None:
+        """Check all."""
+        judge(test, [problem for where in self._given for problem in damage(where)])
 
 
 def tree(repository: Repository) -> dict[str, dict[str, Any]]:

@@ -9,13 +9,17 @@ from contextlib import AbstractContextManager
 from typing import TypeVar
 
 from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.integrity import IntegrityCheck
 from hbasemk.kernel.settings import Settings
 from hbasemk.store.abc import Store
+from hbasemk.testing.wrapped import WrappedStore
 
 A = TypeVar("A")
 B = TypeVar("B")
 
 START_MS = 1_800_000_000_000
+HEIR = 0xFFFE
+"""The MAC of who looks when everybody else is gone."""
 
 
 class World:
@@ -23,6 +27,7 @@ class World:
 
     def __init__(self, start_ms: int = START_MS) -> None:
         self.ms = float(start_ms)
+        self._stores: list[Store] = []
 
     def clock(self) -> int:
         """The store's clock."""
@@ -31,6 +36,29 @@ class World:
     def advance(self, seconds: float) -> None:
         """Let time pass."""
         self.ms += seconds * 1000
+
+    def was_opened(self, store: Store) -> None:
+        """There is a repository in a store."""
+        while isinstance(store, WrappedStore):
+            store = store.inner
+        if not any(store is other for other in self._stores):
+            self._stores.append(store)
+
+    def problems(self) -> list[str]:
+        """What is wrong in any repository that was opened, once all leases are over and one more instance has tended it."""
+        found: list[str] = []
+        for store in self._stores:
+            instance = open_instance(store, self, mac=HEIR)
+            self.advance((instance.settings.lease_ms + instance.settings.max_clock_skew_ms) / 1000 + 1)
+            instance.poll()
+            instance.tend()
+            found += map(str, IntegrityCheck(instance).run())
+        return found
+
+    def close(self) -> None:
+        """Close all stores."""
+        for store in self._stores:
+            store.close()
 
 
 class TestRuntime:
@@ -73,4 +101,6 @@ class TestRuntime:
 
 def open_instance(store: Store, world: World, settings: Settings | None = None, **options: int) -> Instance:
     """One more instance in a world."""
-    return Instance.open(store, TestRuntime(world, **options), wanted=settings)
+    instance = Instance.open(store, TestRuntime(world, **options), wanted=settings)
+    world.was_opened(store)
+    return instance

@@ -11,7 +11,7 @@ import pytest
 from hbasemk.store.abc import Store
 from hbasemk.store.memory import MemoryStore
 from hbasemk.store.sqlite import SqliteStore
-from tests.support.repositories import Instances, instances
+from tests.support.repositories import Checked, Instances, instances, judge
 from tests.support.runtime import World
 
 
@@ -34,12 +34,29 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Instances
 
 
 @pytest.fixture
-def world() -> World:
-    """A time that moves only when a test moves it."""
-    return World()
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    """A time that moves only when a test moves it; at the end the repositories opened in it are checked and closed."""
+    made = World()
+    yield made
+    try:
+        judge(request.node, made.problems())
+    finally:
+        made.close()
 
 
 @pytest.fixture
 def store(world: World) -> MemoryStore:
     """A store whose clock shows that time."""
     return MemoryStore(world.clock)
+
+
+@pytest.fixture
+def real_store(checked: Checked) -> MemoryStore:
+    """A store whose clock is this machine's; the repository in it is checked at the end."""
+    return checked(MemoryStore())
+
+
+@pytest.fixture
+def url(checked: Checked, tmp_path: Path) -> str:
+    """Where there is no repository yet; it is checked at the end if there is one then."""
+    return checked(f"sqlite:///{tmp_path / 'content.db'}")

@@ -15,8 +15,13 @@ from hbasemk.bench.results import Run, read
 from hbasemk.bench.scenarios import SCENARIOS
 from hbasemk.bench.sizes import FULL, TINY
 from hbasemk.cli.main import main
+from tests.support.bench_systems import checked_trees, damage_in
 from tests.support.budgets import assert_whole, assert_within_budgets
 from tests.support.counted import CountedEmbedded
+
+__all__ = ["checked_trees"]
+
+pytestmark = pytest.mark.usefixtures("checked_trees")
 
 
 def test_no_operation_asks_more_of_the_store_than_its_budget(tmp_path: Path) -> None:
@@ -40,6 +45,7 @@ def test_opening_takes_as_many_calls_among_few_revisions_as_among_many(tmp_path:
         calls.append(used.calls)
         other.close()
     assert calls[0] == calls[1] <= 5
+    assert damage_in(system) == []
     system.close()
 
 

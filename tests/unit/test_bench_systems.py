@@ -9,7 +9,7 @@ import pytest
 from hbasemk import Settings, connect
 from hbasemk.bench.system import System
 from hbasemk.bench.systems.ours import EmbeddedHbasemk
-from tests.support.bench_systems import SystemContract
+from tests.support.bench_systems import SystemContract, damage_in
 from tests.support.repositories import problems
 
 
@@ -76,4 +76,5 @@ def test_a_history_ends_where_patience_does(tmp_path: Path) -> None:
     system.add([("/a", {"n": -1})])
     assert system.age("/a", "n", 5000, lambda: True) == 0
     assert dict(system.read("/a") or {}) == {"n": -1}
+    assert damage_in(system) == []
     system.close()

@@ -38,11 +38,6 @@ Run = Callable[..., Ran]
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'content.db'}"
-
-
-@pytest.fixture
 def run(url: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs the command line in this process, on a repository that is not there yet."""
     monkeypatch.setenv("HBASEMK_URL", url)
@@ -189,14 +184,15 @@ def test_a_store_that_is_not_there_ends_with_4(run: Run) -> None:
 
 
 def test_a_file_that_is_no_repository_is_left_alone(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "content.db").write_bytes(b"something else entirely, and of some length" * 100)
-    before = (tmp_path / "content.db").read_bytes()
+    other = tmp_path / "other.db"
+    other.write_bytes(b"something else entirely, and of some length" * 100)
+    before = other.read_bytes()
 
-    for command in (("ls",), ("init",)):
-        ran = run(*command)
-        assert_one_line(ran, ran.code, str(tmp_path / "content.db"))
+    for command in ("ls", "init"):
+        ran = run(command, "--url", f"sqlite:///{other}")
+        assert_one_line(ran, ran.code, str(other))
         assert ran.code in {NO, UNREACHABLE}
-    assert (tmp_path / "content.db").read_bytes() == before
+    assert other.read_bytes() == before
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,8 @@ class Tool:
 
 
 @pytest.fixture
-def tool(tmp_path: Path) -> Tool:
-    made = Tool(f"sqlite:///{tmp_path / 'content.db'}")
+def tool(url: str) -> Tool:
+    made = Tool(url)
     made("init")
     return made
 

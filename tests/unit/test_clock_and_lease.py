@@ -168,9 +168,8 @@ def test_a_clock_within_the_allowed_skew_works(store: MemoryStore, world: World,
     assert len(good.reader.children(good.head(), "/")) == 20
 
 
-def test_ids_end_with_an_error_that_names_the_epoch_and_the_way_out() -> None:
-    world = World(revision.last_moment_ms(revision.DEFAULT_EPOCH_MS) - 1000)
-    store = MemoryStore(world.clock)
+def test_ids_end_with_an_error_that_names_the_epoch_and_the_way_out(store: MemoryStore, world: World) -> None:
+    world.ms = float(revision.last_moment_ms(revision.DEFAULT_EPOCH_MS) - 1000)
     instance = open_instance(store, world)
     add(instance, "/a")
     world.advance(2)

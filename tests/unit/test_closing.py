@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -16,22 +15,24 @@ from hbasemk.kernel.lease import record_of
 from hbasemk.store.abc import Get
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore
+from tests.support.repositories import Checked
 
 
-def test_closing_gives_the_lease_back() -> None:
-    store = MemoryStore()
-    repo = Repository(store, poll_interval=0, owns_store=False)
+def test_closing_gives_the_lease_back(real_store: MemoryStore) -> None:
+    repo = Repository(real_store, poll_interval=0, owns_store=False)
     repo.run(lambda tx: tx.add("/a"))
     lease = repo.instance.lease
     end, machine = lease.end, lease.machine
     repo.close()
-    found = record_of(store.read(schema.CLUSTER, [Get(schema.machine_key(machine))])[0])
+    found = record_of(real_store.read(schema.CLUSTER, [Get(schema.machine_key(machine))])[0])
     assert found is not None
     assert found.end < end
 
 
-def test_closing_does_not_wait_for_a_store_that_hangs_when_it_takes_the_lease_back() -> None:
-    store = FaultyStore(MemoryStore())
+def test_closing_does_not_wait_for_a_store_that_hangs_when_it_takes_the_lease_back(
+    real_store: MemoryStore,
+) -> None:
+    store = FaultyStore(real_store)
     repo = Repository(store, poll_interval=0)
     repo.run(lambda tx: tx.add("/a"))
     let_go = threading.Event()
@@ -51,8 +52,8 @@ def test_closing_does_not_wait_for_a_store_that_hangs_when_it_takes_the_lease_ba
         store.inner.read(schema.CLUSTER, [])
 
 
-def test_what_closing_finds_wrong_is_raised_and_the_store_is_closed() -> None:
-    store = FaultyStore(MemoryStore())
+def test_what_closing_finds_wrong_is_raised_and_the_store_is_closed(real_store: MemoryStore) -> None:
+    store = FaultyStore(real_store)
     repo = Repository(store, poll_interval=0)
     repo.run(lambda tx: tx.add("/a"))
 
@@ -67,8 +68,8 @@ def test_what_closing_finds_wrong_is_raised_and_the_store_is_closed() -> None:
         store.inner.read(schema.CLUSTER, [])
 
 
-def test_a_store_that_cannot_be_used_any_more_is_no_error_when_closing() -> None:
-    store = FaultyStore(MemoryStore())
+def test_a_store_that_cannot_be_used_any_more_is_no_error_when_closing(real_store: MemoryStore) -> None:
+    store = FaultyStore(real_store)
     repo = Repository(store, poll_interval=0)
     repo.run(lambda tx: tx.add("/a"))
 
@@ -79,7 +80,7 @@ def test_a_store_that_cannot_be_used_any_more_is_no_error_when_closing() -> None
     repo.close()
 
 
-def test_a_repository_can_be_closed_when_the_interpreter_ends(tmp_path: Path) -> None:
+def test_a_repository_can_be_closed_when_the_interpreter_ends(url: str) -> None:
     script = """
 import atexit, sys, hbasemk
 repo = hbasemk.connect(sys.argv[1], poll_interval=0)
@@ -87,7 +88,6 @@ repo.run(lambda tx: tx.add("/a"))
 machine, end = repo.instance.lease.machine, repo.instance.lease.end
 atexit.register(lambda: (repo.close(), print(machine, end)))
 """
-    url = f"sqlite:///{tmp_path / 'content.db'}"
     ran = subprocess.run([sys.executable, "-c", script, url], capture_output=True, text=True, timeout=60, check=False)
     assert ran.returncode == 0, ran.stderr
     machine, end = map(int, ran.stdout.split())
@@ -98,10 +98,10 @@ atexit.register(lambda: (repo.close(), print(machine, end)))
         assert found.end < end
 
 
-def test_a_store_that_was_closed_before_is_no_error_when_closing() -> None:
+def test_a_store_that_was_closed_before_is_no_error_when_closing(checked: Checked) -> None:
     for poll_interval in (0, 0.01):
         for owns_store in (True, False):
-            store = MemoryStore()
+            store = checked(MemoryStore())
             repo = Repository(store, poll_interval=poll_interval, owns_store=owns_store)
             repo.run(lambda tx: tx.add("/a"))
             kernel = repo.instance

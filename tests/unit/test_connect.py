@@ -12,7 +12,7 @@ import pytest
 
 from hbasemk import InvalidValueError, Settings, StoreUnusableError, connect
 from hbasemk.errors import ClosedError
-from tests.support.repositories import problems
+from tests.support.repositories import Checked, problems
 
 
 @pytest.mark.parametrize(
@@ -38,8 +38,8 @@ def test_a_url_of_which_something_would_get_lost_is_refused(url: str, said: str,
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_may_have_any_name(tmp_path: Path) -> None:
-    with connect(f"sqlite:///{tmp_path}/my%23file%3F%0A%25.db", poll_interval=0) as repo:
+def test_a_file_may_have_any_name(tmp_path: Path, checked: Checked) -> None:
+    with connect(checked(f"sqlite:///{tmp_path}/my%23file%3F%0A%25.db"), poll_interval=0) as repo:
         repo.run(lambda tx: tx.add("/a"))
     assert [path.name for path in tmp_path.iterdir()] == ["my#file?\n%.db"]
 
@@ -73,6 +73,7 @@ class TestMemory:
         try:
             kept = connect("memory://last", poll_interval=0)
             kept.run(lambda tx: tx.add("/a"))
+            assert problems(kept) == []
             kept.close()
             with pytest.raises(StoreUnusableError):
                 connect("memory://last", create=False, poll_interval=0)
@@ -86,6 +87,7 @@ class TestMemory:
         gc.collect()
         with connect("memory://forgotten", create=False, poll_interval=0) as repo:
             assert "/a" in repo.head
+            assert problems(repo) == []
 
     def test_an_opening_that_fails_does_not_count(self) -> None:
         for settings, poll_interval in ((Settings(lease_ms=-1), 0), (None, -1)):
@@ -99,6 +101,7 @@ class TestMemory:
         with connect("memory://a", poll_interval=0) as one, connect("memory://b", poll_interval=0) as two:
             one.run(lambda tx: tx.add("/a"))
             assert "/a" not in two.refresh()
+            assert problems(one) == problems(two) == []
 
     def test_threads_may_open_and_close_at_once(self) -> None:
         failed: list[BaseException] = []

@@ -28,7 +28,8 @@ from hbasemk.transfer import entries, patience
 from hbasemk.transfer.entries import Entry
 from hbasemk.transfer.importer import Import, Result
 from hbasemk.transfer.worker import Batch, Job, Report, Worker
-from tests.support.imports import SMALL, damage, differences, in_tree, many_files, on_disk, totals, write_files
+from tests.support.imports import SMALL, differences, in_tree, many_files, on_disk, totals, write_files
+from tests.support.repositories import damage
 
 AT = "/docs"
 

@@ -23,10 +23,9 @@ def top(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def url(tmp_path: Path, top: Path) -> str:
-    made = f"sqlite:///{tmp_path / 'content.db'}"
-    Import(made, str(top), AT, workers=1, exclude=EXCLUDED).run()
-    return made
+def url(url: str, top: Path) -> str:
+    Import(url, str(top), AT, workers=1, exclude=EXCLUDED).run()
+    return url
 
 
 def tampered(url: str, change: Callable[[Transaction], None]) -> None:

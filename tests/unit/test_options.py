@@ -27,10 +27,10 @@ def test_an_interval_of_polls_is_a_time(value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [value for value in NO_TIMES if value not in (math.inf, 1e300, 10**400)], ids=repr)
-def test_patience_is_a_time_and_may_be_endless(value: Any) -> None:
+def test_patience_is_a_time_and_may_be_endless(value: Any, url: str) -> None:
     with pytest.raises(InvalidValueError, match="patience"):
         connect("memory://", patience=value)
-    with connect("memory://", poll_interval=0, patience=math.inf) as repo:
+    with connect(url, poll_interval=0, patience=math.inf) as repo:
         repo.run(lambda tx: tx.add("/a"))
 
 
@@ -72,8 +72,7 @@ def test_what_stands_in_the_url_is_checked_too(query: str, tmp_path: Path) -> No
     assert not (tmp_path / "content.db").exists()
 
 
-def test_zero_is_a_number(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'content.db'}?poll_interval=0&patience=0&cache_entries=0&busy_timeout=0"
-    with connect(url) as repo:
+def test_zero_is_a_number(url: str) -> None:
+    with connect(f"{url}?poll_interval=0&patience=0&cache_entries=0&busy_timeout=0") as repo:
         repo.run(lambda tx: tx.add("/a"))
         assert "/a" in repo.head

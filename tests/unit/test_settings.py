@@ -32,7 +32,7 @@ def test_times_that_no_repository_can_live_with_are_refused_and_nothing_is_made(
     assert not path.exists()
 
 
-def test_the_shortest_times_are_those_of_the_command_line_and_can_be_used(tmp_path: Path) -> None:
+def test_the_shortest_times_are_those_of_the_command_line_and_can_be_used(store: MemoryStore, world: World) -> None:
     shortest = {
         "max_clock_skew": kernel_settings.SHORTEST_SKEW_MS,
         "max_lag": kernel_settings.SHORTEST_LAG_MS,
@@ -40,39 +40,34 @@ def test_the_shortest_times_are_those_of_the_command_line_and_can_be_used(tmp_pa
     }
     assert {one.name: one.type.min for one in init.params if one.name in shortest} == shortest  # type: ignore[attr-defined]
     settings = Settings(**{f"{name}_ms": value for name, value in shortest.items()})
-    world = World()
-    instance = open_instance(MemoryStore(world.clock), world, settings)
+    instance = open_instance(store, world, settings)
     assert instance.settings.lease_ms == 1000
 
 
 @pytest.mark.parametrize(
     "epoch_ms", [START_MS + 1, START_MS + 10**12, START_MS - revision.MAX_MS - 1, -(10**15)], ids=str
 )
-def test_an_epoch_that_leaves_no_ids_is_told_as_such_and_another_one_can_be_taken(epoch_ms: int) -> None:
-    world = World()
-    store = MemoryStore(world.clock)
+def test_an_epoch_that_leaves_no_ids_is_told_as_such_and_another_one_can_be_taken(
+    store: MemoryStore, world: World, epoch_ms: int
+) -> None:
     with pytest.raises(InvalidValueError, match=r"the epoch must lie in the past, at most 17\.4 years ago"):
         open_instance(store, world, Settings(epoch_ms=epoch_ms))
     assert open_instance(store, world, Settings(epoch_ms=START_MS)).settings.epoch_ms == START_MS
 
 
 @pytest.mark.parametrize("epoch_ms", [1.4e12, "2013", None], ids=repr)
-def test_an_epoch_is_a_whole_number(epoch_ms: Any) -> None:
-    world = World()
+def test_an_epoch_is_a_whole_number(store: MemoryStore, world: World, epoch_ms: Any) -> None:
     with pytest.raises(InvalidValueError, match="epoch_ms"):
-        open_instance(MemoryStore(world.clock), world, Settings(epoch_ms=epoch_ms))
+        open_instance(store, world, Settings(epoch_ms=epoch_ms))
 
 
-def test_the_oldest_epoch_that_is_possible_can_be_taken() -> None:
-    world = World()
-    instance = open_instance(MemoryStore(world.clock), world, Settings(epoch_ms=START_MS - revision.MAX_MS))
+def test_the_oldest_epoch_that_is_possible_can_be_taken(store: MemoryStore, world: World) -> None:
+    instance = open_instance(store, world, Settings(epoch_ms=START_MS - revision.MAX_MS))
     assert revision.ms_of(instance.settings.root_revision) == revision.MAX_MS
 
 
-def test_settings_that_hold_are_read_whatever_is_allowed_now() -> None:
-    world = World()
-    store = MemoryStore(world.clock)
-    open_instance(store, world)
-    kept = Settings(lease_ms=50, max_clock_skew_ms=50, root_revision=revision.pack(1, 0, 0))
+def test_settings_that_hold_are_read_whatever_is_allowed_now(store: MemoryStore, world: World) -> None:
+    first = open_instance(store, world).settings.root_revision
+    kept = Settings(lease_ms=50, max_clock_skew_ms=50, root_revision=first)
     store.write(schema.CLUSTER, [Put(schema.SETTINGS_ROW, [NewCell(*schema.SETTINGS, kept.encode())])])
     assert open_instance(store, world).settings == kept
