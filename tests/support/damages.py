@@ -272,6 +272,37 @@ def a_node_that_its_parent_does_not_list(tables: Tables, path: str) -> Where:
     return f"{path}/x", text(made)
 
 
+@case(kinds.NAME_TWICE)
+def a_property_with_the_name_of_a_child(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {}))
+    tables.commit(AddNode(f"{path}/x", {}))
+    made = tables.forge(RowChange(path, "c", ["x"]))
+    return path, text(made)
+
+
+@case(kinds.NAME_TWICE)
+def a_child_with_the_name_of_a_property(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {"x": 1}))
+    made = tables.forge(RowChange(path, "c", (), ["x"]), RowChange(f"{path}/x", "a"))
+    return path, text(made)
+
+
+@case(kinds.NAME_TWICE)
+def a_child_with_the_name_of_a_property_that_lies_deep(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {"x": 1, "n": 0}), AddNode(f"{path}/y", {}))
+    for number in range(40):
+        tables.commit(SetProperty(path, "n", number + 1))
+    made = tables.forge(RowChange(path, "c", (), ["x"]), RowChange(f"{path}/x", "a"))
+    return path, text(made)
+
+
+@case(kinds.UNLISTED)
+def an_unlisted_node_with_the_name_of_a_property(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {"x": 1}))
+    made = tables.forge(RowChange(f"{path}/x", "a", ["p"]))
+    return f"{path}/x", text(made)
+
+
 @case(kinds.BLOB_REFERENCE)
 def a_reference_to_a_blob_that_is_not_there(tables: Tables, path: str) -> Where:
     return path, text(tables.commit(AddNode(path, {"p": BlobRef("ab" * 32)})))

@@ -175,6 +175,29 @@ def test_repair_of_what_was_mended_by_hand_meanwhile_changes_nothing() -> None:
     assert instance.reader.require(instance.head(), "/a/ghost").properties == {"by": "hand"}
 
 
+def test_repair_lists_nothing_under_the_name_of_a_property() -> None:
+    place = Place()
+    orphan = place.tables.forge(RowChange("/a/p/none/x", "a", ["q"]))
+    unlisted = place.tables.forge(RowChange("/b/p", "a", ["q"]))
+    place.world.advance(20)
+    wanted = {("orphan node", "/a/p/none/x", orphan), ("unlisted node", "/b/p", unlisted)}
+    for _ in range(2):
+        found = place.tables.found()
+        assert {(kind, path, revision.from_text(made)) for kind, path, made in found} >= wanted
+        assert {kind for kind, _, _ in found} <= {"orphan node", "unlisted node"} | {
+            "pending revision of an ended writer",
+            "aborted revision that is not swept",
+            "cell of an aborted revision",
+        }
+        done = place.tables.repair()
+        assert done.count(None) == 2
+        place.world.advance(20)
+    # Once the property is gone, it can be listed.
+    place.tables.commit(SetProperty("/a", "p", None), SetProperty("/b", "p", None))
+    place.tables.repair()
+    assert place.tables.problems() == []
+
+
 def test_what_is_damaged_does_not_keep_the_rest_from_being_ended() -> None:
     place = Place()
     place.tables.journal(place.pending, (schema.DATA, schema.CHANGES), b"\x01[[")

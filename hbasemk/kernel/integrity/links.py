@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from hbasemk.errors import InvalidPathError
-from hbasemk.kernel import paths, schema
+from hbasemk.kernel import paths, schema, values
 from hbasemk.kernel.blobs import LENGTH
 from hbasemk.kernel.integrity import problem as kinds
 from hbasemk.kernel.integrity.look import Look, text
@@ -65,9 +65,16 @@ class Links:
             if parent is None or parent.value != schema.ALIVE:
                 yield Problem(kinds.ORPHAN, path, text(life), "it exists, but its parent does not", repairable=True)
             elif listed is None or listed.value != schema.PRESENT or listed.timestamp < parent.timestamp:
-                detail = "it exists, but its parent does not list it"
-                yield Problem(kinds.UNLISTED, path, text(life), detail, repairable=True)
+                yield self._unlisted(path, life, parent.timestamp)
         yield from self._check_blobs()
+
+    def _unlisted(self, path: str, life: int, born: int) -> Problem:
+        """A node that its parent, which is there since ``born``, does not list; it cannot where it has a property so named."""
+        column = schema.property_column(paths.name(path))
+        cells = self._cells([Get(paths.key(paths.parent(path)), columns=(column,))])[0]
+        taken = any(cell.value != values.TOMBSTONE and cell.timestamp >= born for cell in cells)
+        detail = "it exists, but its parent does not list it" + (", and has a property of its name" if taken else "")
+        return Problem(kinds.UNLISTED, path, text(life), detail, repairable=not taken)
 
     def _read(self, gets: Sequence[Get]) -> list[list[Cell]]:
         size = self._look.store.batch_rows

@@ -7,11 +7,11 @@ no commit makes, are not met.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from hbasemk.errors import InvalidPathError
-from hbasemk.kernel import paths, schema
+from hbasemk.kernel import paths, schema, values
 from hbasemk.kernel.integrity import problem as kinds
 from hbasemk.kernel.integrity.links import Links, Listed
 from hbasemk.kernel.integrity.look import Fate, Look, text
@@ -29,6 +29,15 @@ CHILDREN: Final = 4000
 """Child columns that are looked at together."""
 LARGE: Final = 4 * 1024 * 1024
 """Bytes of values in one read, beyond which fewer versions are read at once."""
+
+
+class _Node(NamedTuple):
+    """A row whose key is a path: since when the node is there (0: it is not), and the visible cells of its properties."""
+
+    path: str
+    key: bytes
+    life: int = 0
+    properties: Mapping[bytes, Cell] = {}
 
 
 class NodesCheck:
@@ -67,22 +76,22 @@ class NodesCheck:
 
     def _check(self, rows: Sequence[Row]) -> Iterator[Problem]:
         self._look.look_up({cell.timestamp for row in rows for cell in row.cells})
-        lives: list[tuple[str, bytes, int]] = []
+        nodes: list[_Node] = []
         for row in rows:
             path, wrong = _path_of(row.key)
             if wrong is not None:
                 yield wrong
-            life = yield from self._check_data(path, row, known=wrong is None)
+            node = yield from self._check_data(path, row, known=wrong is None)
             if wrong is None:
-                lives.append((path, row.key, life))
-        yield from self._links.check_parents([(path, life) for path, _, life in lives if life])
-        yield from self._check_children(lives)
+                nodes.append(node)
+        yield from self._links.check_parents([(node.path, node.life) for node in nodes if node.life])
+        yield from self._check_children(nodes)
 
-    def _check_data(self, path: str, row: Row, *, known: bool) -> Generator[Problem, None, int]:
-        """Check a row's data family; returns the revision that began the life the node is in, 0 if it is in none."""
+    def _check_data(self, path: str, row: Row, *, known: bool) -> Generator[Problem, None, _Node]:
+        """Check a row's data family; returns what it tells of the node."""
         life: int | None = None
         waits = 0
-        blobs: dict[bytes, Cell | None] = {}
+        newest: dict[bytes, Cell] = {}
         for window in self._windows(row.cells, Get(row.key, families=(schema.DATA,))):
             yield from self._judge(path, row.key, window, known=known)
             seen = [cell for cell in window if self._look.sees(cell.timestamp)]
@@ -96,44 +105,50 @@ class NodesCheck:
                 waits = 0 if begins else version if version in deleted else waits or version
             for cell in seen:
                 if cell.qualifier[:1] == b"\x01":
-                    blobs.setdefault(cell.qualifier, cell if blobs_of(cell.value) else None)
+                    newest.setdefault(cell.qualifier, cell)
         if waits:
             yield _lifeless(path, waits, "no revision before it began the node's life")
-        if life and known:
-            for qualifier, found in blobs.items():
-                if found is not None and found.timestamp >= life:
-                    self._links.refers(path, qualifier, found)
-        return life or 0
+        if not life or not known:
+            return _Node(path, row.key)
+        for qualifier, cell in newest.items():
+            if blobs_of(cell.value) and cell.timestamp >= life:
+                self._links.refers(path, qualifier, cell)
+        return _Node(path, row.key, life, newest)
 
     # --- children ----------------------------------------------------------------------------------------
 
-    def _check_children(self, lives: Sequence[tuple[str, bytes, int]]) -> Iterator[Problem]:
-        pending: list[tuple[str, bytes, int, bytes | None]] = [(*one, None) for one in lives]
+    def _check_children(self, nodes: Sequence[_Node]) -> Iterator[Problem]:
+        pending: list[tuple[_Node, bytes | None]] = [(node, None) for node in nodes]
         while pending:
             share = max(CHILDREN // len(pending), 8)
-            pages = [Get(key, page=Page(schema.CHILDREN, after, share)) for _, key, _, after in pending]
-            wide: list[tuple[str, bytes, int, bytes | None]] = []
-            full: list[tuple[str, int, Get]] = []
-            for (path, key, life, _), row in zip(pending, self._look.read(schema.NODES, pages), strict=True):
+            pages = [Get(node.key, page=Page(schema.CHILDREN, after, share)) for node, after in pending]
+            wide: list[tuple[_Node, bytes | None]] = []
+            full: list[tuple[_Node, Get]] = []
+            for (node, _), row in zip(pending, self._look.read(schema.NODES, pages), strict=True):
                 if row.cells:
                     columns = [(cell.family, cell.qualifier) for cell in row.cells]
-                    full.append((path, life, Get(key, columns=columns, versions=VERSIONS)))
+                    full.append((node, Get(node.key, columns=columns, versions=VERSIONS)))
                 if len(row.cells) == share:
-                    wide.append((path, key, life, row.cells[-1].qualifier))
-            rows = self._look.read(schema.NODES, [get for _, _, get in full])
+                    wide.append((node, row.cells[-1].qualifier))
+            rows = self._look.read(schema.NODES, [get for _, get in full])
             self._look.look_up({cell.timestamp for row in rows for cell in row.cells})
             listed: list[Listed] = []
-            for (path, life, get), row in zip(full, rows, strict=True):
+            for (node, get), row in zip(full, rows, strict=True):
                 newest: dict[bytes, Cell] = {}
                 for window in self._windows(row.cells, get):
-                    yield from self._judge(path, row.key, window, known=True)
+                    yield from self._judge(node.path, row.key, window, known=True)
                     for cell in window:
                         if cell.qualifier not in newest and self._look.sees(cell.timestamp):
                             newest[cell.qualifier] = cell
                 for cell in newest.values():
-                    if life and cell.value == schema.PRESENT and cell.timestamp >= life and is_name(cell.qualifier):
-                        child = paths.join(path, paths.decode(cell.qualifier))
-                        listed.append(Listed(path, child, cell.timestamp))
+                    if not node.life or cell.value != schema.PRESENT or cell.timestamp < node.life:
+                        continue
+                    if is_name(cell.qualifier):
+                        child = paths.join(node.path, paths.decode(cell.qualifier))
+                        listed.append(Listed(node.path, child, cell.timestamp))
+                    same = node.properties.get(b"\x01" + cell.qualifier)
+                    if same is not None and same.timestamp >= node.life and same.value != values.TOMBSTONE:
+                        yield _used_twice(node, cell, same)
             yield from self._links.check_listed(listed)
             pending = wide
 
@@ -234,6 +249,13 @@ def _path_of(key: bytes) -> tuple[str, Problem | None]:
         detail = f"the depth in the row key {shown!r} is not that of the path"
         return path, Problem(kinds.ROW_KEY, path, "", detail)
     return path, None
+
+
+def _used_twice(node: _Node, child: Cell, same: Cell) -> Problem:
+    detail = (
+        f"{describe(child)} is there since {text(child.timestamp)}, and {describe(same)} since {text(same.timestamp)}"
+    )
+    return Problem(kinds.NAME_TWICE, node.path, text(max(child.timestamp, same.timestamp)), detail)
 
 
 def _lifeless(path: str, version: int, why: str) -> Problem:

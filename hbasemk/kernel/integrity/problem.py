@@ -30,6 +30,7 @@ LATE: Final = "late cell"
 DANGLING: Final = "dangling child"
 ORPHAN: Final = "orphan node"
 UNLISTED: Final = "unlisted node"
+NAME_TWICE: Final = "name used twice"
 BLOB_REFERENCE: Final = "reference to a missing blob"
 
 # journal

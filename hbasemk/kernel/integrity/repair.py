@@ -183,19 +183,26 @@ class Repair:
         """A node that is there and hangs nowhere: it is listed, below ancestors that are brought back if need be."""
         path = problem.path
         done = ""
+        refused = False
 
         def make(snapshot: Snapshot) -> Source:
-            nonlocal done
-            done = ""
+            nonlocal done, refused
+            done, refused = "", False
             if self._instance.reader.node(snapshot, path) is None:
                 return ()
             nodes = self._ancestors(snapshot, path, itself=False)
+            if any(name in node.base.encoded for node in nodes if node.base for name in node.children):
+                # There is a property of that name: which of the two is to go, only their owner can say.
+                refused = True
+                return ()
             back = [node.path for node in nodes if node.fresh]
             if nodes:
                 done = f"brought back {', '.join(sorted(back))}, without properties" if back else "its parent lists it"
             return lambda: changeset.of_nodes(nodes)
 
         made = self._commit(make)
+        if refused:
+            return None
         return f"{done} (revision {revision.to_text(made)})" if done else RIGHT
 
     def _ancestors(self, snapshot: Snapshot, path: str, *, itself: bool) -> list[StagedNode]:
