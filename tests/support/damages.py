@@ -200,6 +200,30 @@ def cells_without_a_journal_row(tables: Tables, path: str) -> Where:
     return path, text(made)
 
 
+@case(kinds.NO_ROW, mended=True)
+def a_row_of_child_cells_only(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {}))
+    made = tables.stranger()
+    tables.put(schema.NODES, paths.key(f"{path}/x/y"), (schema.child_column("z"), schema.PRESENT, made))
+    return f"{path}/x/y", text(made)
+
+
+@case(kinds.ABORTED, mended=True)
+def a_row_of_child_cells_only_of_an_aborted_revision(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {}))
+    made = tables.dead_writer(aborted=True)
+    tables.put(schema.NODES, paths.key(f"{path}/x"), (schema.child_column("y"), schema.GONE, made))
+    return f"{path}/x", text(made)
+
+
+@case(kinds.ROW_KEY)
+def a_row_of_child_cells_only_that_is_no_path(tables: Tables, path: str) -> Where:
+    made = tables.commit(AddNode(path, {}))
+    key = (9).to_bytes(2, "big") + paths.encode(path) + b"/x"
+    tables.put(schema.NODES, key, (schema.child_column("y"), schema.PRESENT, made))
+    return f"{path}/x", ""
+
+
 @case(kinds.NO_ROW, settles=True)
 def cells_without_a_journal_row_below_the_watermark(tables: Tables, path: str) -> Where:
     made = tables.stranger()

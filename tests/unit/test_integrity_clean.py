@@ -131,6 +131,30 @@ def test_what_lies_deep_in_a_history_and_in_a_wide_node_is_met(tables: Tables) -
     assert [problem.kind for problem in IntegrityCheck(tables.instance, path="/wide/00001").run()] == []
 
 
+def test_rows_of_children_only_are_met_wherever_they_lie(tables: Tables) -> None:
+    wide = [AddNode("/m", {})] + [AddNode(f"/m/{number:05}", {}) for number in range(4500)]
+    folders = [AddNode(f"/f{number:02}", {}) for number in range(60)]
+    tables.commit(*wide, *folders, *(AddNode(f"/f{number // 100:02}/{number}", {}) for number in range(6000)))
+    ghosts = ["/a", "/f30x", "/m\0", "/m+", "/m0", "/z", "/f00/0/x", "/m/02000x", "/p/q/r/s"]
+    for path in ghosts:
+        made = tables.stranger()
+        cells = [(schema.child_column(f"{number}"), schema.PRESENT, made) for number in range(5)]
+        tables.put(schema.NODES, paths.key(path), *cells)
+    for key in (b"\x00\x00", b"\xff\xff"):
+        tables.put(schema.NODES, key, (schema.child_column("x"), schema.PRESENT, tables.stranger()))
+    huge = tables.stranger()
+    cells = [(schema.child_column(f"{number}"), schema.GONE, huge) for number in range(9000)]
+    tables.put(schema.NODES, paths.key("/huge"), *cells)
+    found = tables.found()
+    ownerless = [path for kind, path, _ in found if kind == "cell without journal row"]
+    # A wide row is told page by page.
+    assert sorted(ownerless) == sorted([*ghosts, *["/huge"] * 3])
+    assert [kind for kind, _, _ in found if kind != "cell without journal row"] == ["row key"] * 2
+    below = {"/m": ["/m/02000x"], "/f00": ["/f00/0/x"], "/p/q/r": ["/p/q/r/s"], "/z": ["/z"], "/a": ["/a"]}
+    for top, expected in below.items():
+        assert [problem.path for problem in IntegrityCheck(tables.instance, path=top).run()] == expected
+
+
 @pytest.fixture
 def big(tmp_path: Path) -> dict[int, str]:
     """SQLite files with so many nodes."""

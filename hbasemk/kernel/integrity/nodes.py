@@ -2,12 +2,13 @@
 
 A row is read in pieces: a few versions of each column first, deeper ones and child columns in windows, so that memory
 depends neither on a node's history nor on how many children it has. Rows that hold nothing but child columns, which
-no commit makes, are not met.
+no commit makes, are looked for between the others; finding one reads its columns, one version each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
 from hbasemk.errors import InvalidPathError
@@ -40,6 +41,14 @@ class _Node(NamedTuple):
     properties: Mapping[bytes, Cell] = {}
 
 
+class _Batch(NamedTuple):
+    """Rows with cells in the data family: all there are from ``start`` (inclusive) to ``stop`` (exclusive; None: no end)."""
+
+    start: bytes | None
+    stop: bytes | None
+    rows: Sequence[Row]
+
+
 class NodesCheck:
     """One run over the table, or over one subtree. ``tell`` is called with the rows of each batch."""
 
@@ -50,34 +59,42 @@ class NodesCheck:
 
     def run(self, top: str | None) -> Iterator[Problem]:
         """Everything that is wrong, at or below ``top`` (None: anywhere)."""
-        for rows in self._rows(top):
-            yield from self._check(rows)
-            self._tell(len(rows))
+        for batch in self._batches(top):
+            yield from self._check(batch)
+            self._tell(len(batch.rows))
 
-    def _rows(self, top: str | None) -> Iterator[list[Row]]:
-        scan = Scan(None, None, ROWS, families=(schema.DATA,), versions=VERSIONS)
+    def _batches(self, top: str | None) -> Iterator[_Batch]:
         if top is None:
-            yield from self._look.pages(schema.NODES, scan)
+            yield from self._range(None, None)
             return
-        get = Get(paths.key(top), families=scan.families, versions=scan.versions)
-        rows = self._look.read(schema.NODES, [get])
-        level = 0
-        while rows:
-            yield rows
+        key = paths.key(top)
+        get = Get(key, families=(schema.DATA,), versions=VERSIONS)
+        yield _Batch(key, key, self._look.read(schema.NODES, [get]))
+        level, deeper = 0, True
+        while deeper:
             level += 1
-            start, stop = paths.level_range(top, level)
-            rows = []
-            for page in self._look.pages(schema.NODES, scan._replace(start=start, stop=stop)):
-                if rows:
-                    yield rows
-                rows = page
+            deeper = False
+            for batch in self._range(*paths.level_range(top, level)):
+                deeper = deeper or bool(batch.rows)
+                yield batch
+
+    def _range(self, start: bytes | None, stop: bytes | None) -> Iterator[_Batch]:
+        scan = Scan(start, stop, ROWS, families=(schema.DATA,), versions=VERSIONS)
+        while True:
+            rows = self._look.page(schema.NODES, scan)
+            if len(rows) < ROWS:
+                yield _Batch(scan.start, stop, rows)
+                return
+            after = rows[-1].key + b"\0"
+            yield _Batch(scan.start, after, rows)
+            scan = scan._replace(start=after)
 
     # --- one batch of rows -------------------------------------------------------------------------------
 
-    def _check(self, rows: Sequence[Row]) -> Iterator[Problem]:
-        self._look.look_up({cell.timestamp for row in rows for cell in row.cells})
+    def _check(self, batch: _Batch) -> Iterator[Problem]:
+        self._look.look_up({cell.timestamp for row in batch.rows for cell in row.cells})
         nodes: list[_Node] = []
-        for row in rows:
+        for row in batch.rows:
             path, wrong = _path_of(row.key)
             if wrong is not None:
                 yield wrong
@@ -85,7 +102,42 @@ class NodesCheck:
             if wrong is None:
                 nodes.append(node)
         yield from self._links.check_parents([(node.path, node.life) for node in nodes if node.life])
-        yield from self._check_children(nodes)
+        widths = yield from self._check_children(nodes)
+        yield from self._check_between(batch, widths)
+
+    def _check_between(self, batch: _Batch, widths: Mapping[bytes, int]) -> Iterator[Problem]:
+        """The rows of a batch's range that have child columns only.
+
+        A scan tells them only together with the child columns of all rows, so it covers no more rows at once than have
+        CHILDREN of these (``widths``), and leaves out wider ones.
+        """
+        known = {row.key for row in batch.rows}
+        start, room = batch.start, CHILDREN
+        for row in batch.rows:
+            width = widths.get(row.key, CHILDREN + 1)
+            if width > room:
+                yield from self._check_bare(start, row.key, known)
+                start, room = row.key, CHILDREN
+            if width > room:
+                start = row.key + b"\0"
+            else:
+                room -= width
+        yield from self._check_bare(start, batch.stop, known)
+
+    def _check_bare(self, start: bytes | None, stop: bytes | None, known: AbstractSet[bytes]) -> Iterator[Problem]:
+        if start is not None and stop is not None and start >= stop:
+            return
+        for rows in self._look.pages(schema.NODES, Scan(start, stop, ROWS, families=(schema.CHILDREN,))):
+            # One that a commit has made meanwhile is looked at in the same way, which does no harm.
+            bare = [row.key for row in rows if row.key not in known]
+            nodes: list[_Node] = []
+            for key in bare:
+                path, wrong = _path_of(key)
+                if wrong is None:
+                    nodes.append(_Node(path, key))
+                else:
+                    yield wrong
+            yield from self._check_children(nodes)
 
     def _check_data(self, path: str, row: Row, *, known: bool) -> Generator[Problem, None, _Node]:
         """Check a row's data family; returns what it tells of the node."""
@@ -117,7 +169,9 @@ class NodesCheck:
 
     # --- children ----------------------------------------------------------------------------------------
 
-    def _check_children(self, nodes: Sequence[_Node]) -> Iterator[Problem]:
+    def _check_children(self, nodes: Sequence[_Node]) -> Generator[Problem, None, Mapping[bytes, int]]:
+        """Check the child columns of rows; returns how many each has."""
+        widths = dict.fromkeys((node.key for node in nodes), 0)
         pending: list[tuple[_Node, bytes | None]] = [(node, None) for node in nodes]
         while pending:
             share = max(CHILDREN // len(pending), 8)
@@ -126,6 +180,7 @@ class NodesCheck:
             full: list[tuple[_Node, Get]] = []
             for (node, _), row in zip(pending, self._look.read(schema.NODES, pages), strict=True):
                 if row.cells:
+                    widths[node.key] += len(row.cells)
                     columns = [(cell.family, cell.qualifier) for cell in row.cells]
                     full.append((node, Get(node.key, columns=columns, versions=VERSIONS)))
                 if len(row.cells) == share:
@@ -151,6 +206,7 @@ class NodesCheck:
                         yield _used_twice(node, cell, same)
             yield from self._links.check_listed(listed)
             pending = wide
+        return widths
 
     # --- cells -------------------------------------------------------------------------------------------
 
