@@ -257,9 +257,7 @@ def test_a_commit_to_a_branch_whose_reply_is_lost_is_not_taken_back_when_others_
     assert tree(other).keys() == {"/", "/one", "/mine"} | ({"/two"} if then == "goes on" else set())
 
 
-def test_a_swept_branch_is_no_more_found_where_it_was_known() -> None:
-    world = World()
-    store = MemoryStore(world.clock)
+def test_a_swept_branch_is_no_more_found_where_it_was_known(store: MemoryStore, world: World) -> None:
     mine, other = open_instance(store, world, mac=1), open_instance(store, world, mac=2)
     root = mine.branches.begin(mine.head())
     made = mine.branches.commit(root, lambda at: staged(mine, at, AddNode("/x", {"p": 1})), "")
@@ -291,9 +289,9 @@ def ended_branch(mine: Instance, how: str) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("how", ["merged", "rebased", "abandoned"])
-def test_an_ended_branch_is_read_for_an_hour_and_swept_at_the_next_look(how: str) -> None:
-    world = World()
-    store = MemoryStore(world.clock)
+def test_an_ended_branch_is_read_for_an_hour_and_swept_at_the_next_look(
+    store: MemoryStore, world: World, how: str
+) -> None:
     mine, other = open_instance(store, world, mac=1), open_instance(store, world, mac=2)
     going_on = other.branches.begin(other.head())
     root, made = ended_branch(mine, how)
@@ -312,8 +310,7 @@ def test_an_ended_branch_is_read_for_an_hour_and_swept_at_the_next_look(how: str
 
 
 @pytest.mark.parametrize("how", ["merged", "rebased", "abandoned"])
-def test_a_sweep_that_was_begun_is_finished_at_the_next_look(how: str) -> None:
-    world = World()
+def test_a_sweep_that_was_begun_is_finished_at_the_next_look(world: World, how: str) -> None:
     for dies_at in range(1, 20):
         store = MemoryStore(world.clock)
         steps = Steps(store)
