@@ -57,24 +57,30 @@ class Recovery:
         A writer, or a gateway, may have held such a request longer than its lease; there are no cells, and nobody waits
         for it. Looks at the journal's rows that were written since the last call, at the first call at all of them.
         """
-        began = self._looked_ms
+        began = looked = self._looked_ms
         flags = (schema.COMMITTED, schema.ABORT, schema.SWEPT)
         end = schema.revision_key(self._journal.low_bound)
         found: list[int] = []
+        in_doubt: list[int] = []
         for row in scan_all(self._store, schema.JOURNAL, Scan(None, end, ADVANCE_BATCH, columns=flags, since=began)):
-            self._looked_ms = max(self._looked_ms, *(cell.timestamp for cell in row.cells))
+            looked = max(looked, *(cell.timestamp for cell in row.cells))
             made = int.from_bytes(row.key, "big")
-            told = {cell.qualifier for cell in row.cells}
+            if revision.is_branch(made):
+                continue
+            told = {cell.qualifier: cell.value for cell in row.cells}
             # Of a revision that was decided, only what decided it may be new enough to be read here.
-            undecided = outcome_of(row) is Outcome.PENDING and {schema.COMMITTED[1], schema.ABORT[1]} <= told
+            undecided = outcome_of(row) is Outcome.PENDING and {schema.COMMITTED[1], schema.ABORT[1]} <= told.keys()
             unswept = outcome_of(row) is Outcome.ABORTED and schema.SWEPT[1] not in told
-            if (undecided or unswept) and not revision.is_branch(made):
+            if undecided or unswept:
                 found.append(made)
+            elif told.get(schema.SWEPT[1]) == schema.SWEPT_IN_DOUBT:
+                in_doubt.append(made)
         dead = [which for which in found if self._outcomes.recover_if_over(which)]
-        if dead:
-            self._hide(dead)
-        if len(dead) < len(found):
-            self._looked_ms = began
+        if dead or in_doubt:
+            # Also what somebody swept who did not live to hide it.
+            self._hide([*dead, *in_doubt])
+        if len(dead) == len(found):
+            self._looked_ms = looked
         return dead
 
     def _hide(self, which: list[int]) -> None:
@@ -85,6 +91,8 @@ class Recovery:
                 return
             passed = [one for one in which if one <= current.revision and one not in current.hidden]
             passed = [one for one in passed if self._outcomes.is_swept(one, in_doubt=True)]
+            decided = self._outcomes.of_many(passed)
+            passed = [one for one in passed if decided[one] is Outcome.ABORTED]
             if not passed:
                 return
             # Another moves it each time that this fails, so somebody gets on.

@@ -15,6 +15,7 @@ from hbasemk.kernel.operations import AddNode, CopyNode, Increment, MoveNode, Op
 from hbasemk.kernel.staging import Staging
 from hbasemk.store.abc import Get
 from hbasemk.transaction import Transaction
+from tests.simulation import crash_mending as mending
 from tests.simulation.crashes import Died, Site, Steps, tree
 from tests.support.runtime import open_instance
 
@@ -31,8 +32,9 @@ class Kind:
     """An action. ``prepare`` makes what it needs and returns what ``act`` and ``look`` are given as ``site.state``.
 
     ``look`` tells what an instance sees of it: before or after, nothing else. ``changes``: whether the two differ.
-    ``again``: whether it can simply be done again when it failed, and then is done. ``hourly``: whether what is left of it may
-    wait until branches are looked after, which is once an hour.
+    ``again``: whether it can simply be done again when it failed, and then is done. ``hourly``: whether what is left of it
+    may wait until branches and rows that came late are looked after, which is once an hour. ``finish`` is called with an
+    instance at the end of all, to do and to see what nobody does by itself; ``shown`` is what all instances then see alike.
     """
 
     name: str
@@ -42,6 +44,8 @@ class Kind:
     changes: bool = True
     again: bool = False
     hourly: bool = False
+    finish: Callable[[Site, Any], None] = lambda _, __: None
+    shown: Callable[[Any], Any] = tree
     rows: int = 1000
 
 
@@ -215,6 +219,40 @@ def branch_that_is_merged(site: Site) -> tuple[int, int]:
     return found
 
 
+def left_on_branch(site: Site) -> tuple[int, int]:
+    """A branch, behind, on which somebody died just before its commit would have become the head."""
+    found = branch_behind(site)
+    steps = Steps(site.store)
+    one = open_instance(steps, site.world, mac=0x21, seed=77)
+    one.clock.next(0)
+    steps.log.clear()
+    steps.fail(11, "died")
+    try:
+        on_branch(site, one, [SetProperty("/a", "p", "left"), AddNode("/a/left", {}), RemoveNode("/a/b")], found[1])
+    except Died:
+        # All is there but for the last step.
+        assert steps.log[-4:] == ["write nodes"] * 4, steps.log
+    site.world.advance(16)
+    return found
+
+
+def branch_with_markers(site: Site) -> tuple[int, int]:
+    """A branch that was rebased, which left markers, and then worked on; trunk has changed the same again."""
+    found = branch_that_conflicts(site)
+    one = site.open(1)
+    head = rebase.rebase(one.branches, one.reader, found[1], one.head(), "")
+    state = one.branches.find(head)
+    assert one.branches.markers(state) == ["/a/:conflict"]
+    head = on_branch(site, one, [SetProperty("/a", "p", "mine again"), SetProperty("/a", "n", 7)], head)
+    one.commit(lambda _: [SetProperty("/a", "p", "won again"), SetProperty("/a", "n", 8)], "", patience=1, fresh=0)
+    one.close()
+    return state.root, head
+
+
+def rebase_on_head(site: Site) -> None:
+    rebase.rebase(site.acting.branches, site.acting.reader, site.state[1], site.acting.head(), "")
+
+
 def late_on_branch(site: Site) -> None:
     """A commit to a branch with which somebody has gone on since its beginning: rolled back and told."""
     branches = site.acting.branches
@@ -241,6 +279,31 @@ def serializable(site: Site) -> None:
     tx.set("/a/b", "q", tx.get("/a", "n"))
     tx.add("/a/s", {})
     tx.commit()
+
+
+def listed(site: Site) -> int:
+    """Since the base only the list of children has changed of what a transaction reads."""
+    one = site.open(1)
+    base = one.head().revision
+    one.commit(lambda _: [AddNode("/a/since", {})], "", patience=1, fresh=0)
+    one.close()
+    return base
+
+
+def list_and_set(site: Site, base: int | None = None) -> None:
+    """Write elsewhere what was found by listing children."""
+    tx = Transaction(site.acting, site.acting.head() if base is None else site.acting.at(base), "", "serializable")
+    tx.set("/other", "kids", len(tx.children("/a")))
+    tx.commit()
+
+
+def lose_by_a_list(site: Site) -> None:
+    try:
+        list_and_set(site, site.state)
+    except ConflictError as error:
+        assert (error.path, error.column) == ("/a", "child 'since'"), error
+        return
+    raise AssertionError("a transaction that missed a child got through")
 
 
 def blob(site: Site) -> str:
@@ -303,6 +366,9 @@ KINDS = [
     Kind("several batches", commit([AddNode(f"/a/new{number}", {"x": 1}) for number in range(8)]), rows=3),
     Kind("on an old base", on_base([SetProperty("/a", "p", "new"), AddNode("/a/new", {})]), after_others),
     Kind("serializable", serializable),
+    Kind("serializable, with a list", list_and_set),
+    Kind("serializable, lost by a list", lose_by_a_list, listed, changes=False),
+    Kind("serializable, a dead writer's child in a list", list_and_set, lambda site: leave(site, 16)),
     Kind("conflict, lost and rolled back", lose, after_a_winner, changes=False),
     Kind("meets a dead writer's cells", commit([SetProperty("/a", "p", "new")]), lambda site: leave(site, 16)),
     Kind("meets a writer that is about to die", commit([SetProperty("/a", "n", 5)]), lambda site: leave(site, 1)),
@@ -320,11 +386,27 @@ KINDS = [
     Kind("merge", lambda site: site.acting.branches.merge(site.state[1], ""), branch_behind, merged),
     Kind("merge that conflicts", conflicting_merge, branch_that_conflicts, branch_head, changes=False),
     Kind(
-        "rebase",
-        lambda site: rebase.rebase(site.acting.branches, site.acting.reader, site.state[1], site.acting.head(), ""),
-        branch_behind,
+        "commit on a branch with a dead writer's",
+        lambda site: on_branch(site, site.acting, [SetProperty("/a", "p", "2"), RemoveNode("/a/b")], site.state[1]),
+        left_on_branch,
         branch_head,
     ),
+    Kind(
+        "merge of a branch with a dead writer's commit",
+        lambda site: site.acting.branches.merge(site.state[1], ""),
+        left_on_branch,
+        merged,
+    ),
+    Kind(
+        "sweep of a branch with a dead writer's commit",
+        lambda site: site.acting.branches.sweep(0),
+        left_on_branch,
+        branch_exists,
+        again=True,
+        hourly=True,
+    ),
+    Kind("rebase", rebase_on_head, branch_behind, branch_head),
+    Kind("rebase of a branch with markers", rebase_on_head, branch_with_markers, branch_head),
     Kind("reset", lambda site: site.acting.branches.reset(site.state[2], site.state[1]), long_branch, branch_head),
     Kind(
         "sweep of an abandoned branch",
@@ -375,4 +457,31 @@ KINDS = [
     Kind("recovery of a dead writer", recover, lambda site: leave(site, 16), changes=False, again=True),
     Kind("sweep of what nobody rolled back", recover, left_undone, changes=False, again=True),
     Kind("move of the watermark", advance, many_revisions, changes=False, again=True),
+    *(
+        Kind(name, mending.recover_late, late, changes=False, again=True, hourly=True, finish=mending.hidden)
+        for name, late in (
+            ("recovery of rows that came late", mending.late_rows),
+            ("sweep of a row that came late and aborted", mending.late_burial),
+        )
+    ),
+    *(
+        Kind(name, mending.count_children, wide, changes=False, finish=mending.counted)
+        for name, wide in (
+            ("count of a wide node's children", mending.wide_node),
+            ("count of a wide node's children anew", mending.wide_node_with_a_memo),
+        )
+    ),
+    *(
+        Kind(
+            f"repair of {name.replace('_', ' ')}",
+            mending.repair,
+            mending.damaged(name),
+            mending.not_damaged,
+            changes=False,
+            again=True,
+            finish=mending.repaired,
+            shown=mending.seen_alike(name),
+        )
+        for name in mending.MENDED
+    ),
 ]

@@ -1,0 +1,187 @@
+"""Actions that mend what others left, or what is damaged, as actions that can be stopped anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hbasemk.kernel import changes, journal_row, paths, schema, settings
+from hbasemk.kernel.changes import RowChange
+from hbasemk.kernel.child_count import Memo
+from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.integrity import IntegrityCheck, Repair
+from hbasemk.kernel.integrity.problem import DANGLING, HIDDEN, ORPHAN, UNLISTED, UPLOAD
+from hbasemk.kernel.operations import AddNode, RemoveNode, SetProperty
+from hbasemk.kernel.outcome import Outcome
+from hbasemk.store.abc import Get, NewCell, Put
+from tests.simulation.crashes import Site, problems, tree
+from tests.support.damages import CASES
+from tests.support.tables import Tables
+
+DAMAGED = "/damaged"
+
+MENDED = (
+    "cells_without_a_journal_row",
+    "visible_cells_of_an_aborted_revision",
+    "cells_of_a_revision_that_says_they_are_deleted",
+    "a_child_that_is_not_there",
+    "a_node_whose_parent_is_not_there",
+    "a_node_whose_parent_was_removed",
+    "a_node_that_its_parent_does_not_list",
+    "a_revision_that_its_writer_left_pending",
+    "a_revision_that_its_writer_left_unswept",
+    "a_pending_revision_below_the_watermark",
+    "a_revision_in_doubt_that_is_not_hidden",
+    "a_committed_revision_that_is_hidden",
+    "a_memo_of_another_number_of_children",
+    "an_upload_that_ended_days_ago",
+)
+"""The damages whose repair is stopped: one for each thing that a repair does."""
+
+
+# --- rows that come late -----------------------------------------------------------------------------------------
+
+
+def _late(site: Site, count: int, **flags: bytes) -> list[int]:
+    """Journal rows that arrive when their writer's lease is over, nobody looks there any more, and the watermark is above."""
+    gone = site.open(0x21)
+    base = gone.head().revision
+    made = [gone.clock.next(0) for _ in range(count)]
+    site.world.advance(16)
+    one = site.open(1)
+    one.commit(lambda _: [SetProperty("/a", "p", "since")], "", patience=1, fresh=0)
+    one.poll()
+    site.world.advance(6)
+    one.poll()
+    one.recovery.advance()
+    _, mark = settings.read(site.store)
+    assert mark is not None
+    assert mark.revision > max(made)
+    one.close()
+    for which in made:
+        cells = [*journal_row.begin(bytes(16), base, ""), *changes.encode([RowChange("/a", changes.CHANGED, ["p"])])]
+        kept = [cell for cell in cells if cell.qualifier.decode() not in flags]
+        told = [NewCell(schema.DATA, name.encode(), value) for name, value in flags.items()]
+        site.store.write(schema.JOURNAL, [Put(schema.revision_key(which), [*kept, *told])])
+        site.world.advance(1)
+    return made
+
+
+def late_rows(site: Site) -> list[int]:
+    """Two that would begin a revision."""
+    return _late(site, 2)
+
+
+def late_burial(site: Site) -> list[int]:
+    """One that is aborted and not swept."""
+    return _late(site, 1, abort=schema.YES)
+
+
+def recover_late(site: Site) -> None:
+    site.acting.recovery.recover_late()
+
+
+def hidden(site: Site, instance: Instance) -> None:
+    """What came late is hidden from whoever begins at the watermark, and can never commit."""
+    _, mark = settings.read(instance.store)
+    assert mark is not None
+    assert mark.hidden.issuperset(site.state)
+    assert set(instance.outcomes.of_many(site.state).values()) == {Outcome.ABORTED}
+
+
+# --- repair ------------------------------------------------------------------------------------------------------
+
+
+def damaged(name: str) -> Callable[[Site], Any]:
+    def prepare(site: Site) -> dict[str, dict[str, object]]:
+        tables = Tables(site.store, site.open, site.world.advance, lambda: int(site.world.ms))
+        CASES[name].damage(tables, DAMAGED)
+        site.world.advance(30)
+        looking = site.open(0x60)
+        assert problems(looking) or CASES[name].kind == UPLOAD
+        # What hangs wrongly in the tree is all kept; elsewhere what must not be seen goes.
+        return tree(looking) if CASES[name].kind in {DANGLING, ORPHAN, UNLISTED} else {}
+
+    return prepare
+
+
+def repair(site: Site) -> None:
+    """Mend all that another found just now."""
+    mend_with(site.acting, site.watcher)
+
+
+def mend_with(acting: Instance, looking: Instance) -> None:
+    acting.poll()
+    repairing = Repair(acting)
+    for problem in list(IntegrityCheck(looking, notes=True).run()):
+        repairing.mend(problem)
+
+
+def not_damaged(_: Site, instance: Instance) -> dict[str, dict[str, object]]:
+    """What a repair has nothing to do with."""
+    return {path: state for path, state in tree(instance).items() if not path.startswith(DAMAGED)}
+
+
+def seen_alike(name: str) -> Callable[[Instance], Any]:
+    """What instances that began before the repair and after it show; a revision that was hidden stays so for who began then."""
+    if CASES[name].kind == HIDDEN:
+        return lambda instance: {path: kept for path, kept in tree(instance).items() if not path.startswith(DAMAGED)}
+    return tree
+
+
+def repaired(site: Site, instance: Instance) -> None:
+    """Whoever comes later mends the rest; then a check finds nothing, and a second repair nothing to do."""
+    for _ in range(2):
+        mend_with(instance, instance)
+    left = [str(problem) for problem in IntegrityCheck(instance, notes=True).run()]
+    assert left == []
+    found = tree(instance)
+    assert {path: found.get(path) for path in site.state if path != "/"} == {
+        path: properties for path, properties in site.state.items() if path != "/"
+    }
+
+
+# --- the memo of a wide node -------------------------------------------------------------------------------------
+
+
+def wide_node(site: Site) -> None:
+    one = site.open(1)
+    kids = [AddNode(f"/wide/{number}", {}) for number in range(8)]
+    one.commit(lambda _: [AddNode("/wide", {}), *kids], "", patience=1, fresh=0)
+    one.close()
+
+
+def wide_node_with_a_memo(site: Site) -> None:
+    """A memo is there, and so much has changed since that whoever counts leaves another."""
+    wide_node(site)
+    one = site.open(1)
+    count(one)
+    assert memo(site) is not None
+    changed = [RemoveNode("/wide/0"), *(AddNode(f"/wide/{number}", {}) for number in range(8, 14))]
+    one.commit(lambda _: changed, "", patience=1, fresh=0)
+    one.close()
+
+
+def memo(site: Site) -> Memo | None:
+    cells = site.store.read(schema.CLUSTER, [Get(schema.child_count_key(paths.key("/wide")))])[0].cells
+    return Memo.decode(cells[0].value, "/wide") if cells else None
+
+
+def count(instance: Instance) -> int:
+    head = instance.head()
+    found = instance.counts.of(head, instance.reader.require(head, "/wide"))
+    assert found == len(instance.reader.children(head, "/wide"))
+    return found
+
+
+def count_children(site: Site) -> None:
+    site.acting.poll()
+    before = memo(site)
+    count(site.acting)
+    # A memo is for others; that the store would not take it is no error.
+    assert memo(site) != before or site.steps.fails_at >= 0 or site.steps.steps < 2
+
+
+def counted(_: Site, instance: Instance) -> None:
+    """Whatever memo is there, the number is right."""
+    count(instance)

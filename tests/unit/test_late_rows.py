@@ -1,0 +1,71 @@
+"""Journal rows that come when nobody looks where they stand any more: ended and hidden, whatever interrupts that."""
+
+from __future__ import annotations
+
+import pytest
+
+from hbasemk import StoreError
+from hbasemk.kernel import schema, settings
+from hbasemk.kernel.operations import AddNode
+from hbasemk.kernel.outcome import Outcome
+from hbasemk.store.abc import NewCell, Put
+from hbasemk.store.memory import MemoryStore
+from tests.simulation.crash_mending import late_rows
+from tests.simulation.crashes import AWAY, DIED, Died, Site, problems
+from tests.support.runtime import World
+
+
+@pytest.fixture
+def site() -> Site:
+    """Two such rows, in a small repository."""
+    world = World()
+    site = Site(MemoryStore(world.clock), world)
+    first = site.open(1)
+    first.commit(lambda _: [AddNode("/a", {"p": 1})], "", patience=1, fresh=0)
+    first.close()
+    site.state = late_rows(site)
+    return site
+
+
+def hidden(site: Site) -> frozenset[int]:
+    _, mark = settings.read(site.store)
+    assert mark is not None
+    return mark.hidden
+
+
+@pytest.mark.parametrize("way", [AWAY, DIED])
+def test_an_interrupted_look_for_late_rows_misses_none_the_next_time(site: Site, way: str) -> None:
+    points = 0
+    while True:
+        here = site.copy()
+        here.begin()
+        here.steps.fail(points, way)
+        try:
+            here.acting.recovery.recover_late()
+        except (StoreError, Died):
+            points += 1
+        else:
+            break
+        here.steps.heal()
+        # Who was interrupted looks again; where that one is gone, another.
+        again = here.acting if way == AWAY else here.open(0x40)
+        again.recovery.recover_late()
+        assert hidden(here).issuperset(site.state)
+        assert set(again.outcomes.of_many(site.state).values()) == {Outcome.ABORTED}
+        assert problems(again) == []
+    assert points > 10
+
+
+def test_what_is_committed_is_not_hidden_because_it_says_that_it_is_swept(site: Site) -> None:
+    one = site.open(0x40)
+    one.recovery.recover_late()
+    before = hidden(site)
+    made = one.commit(lambda _: [AddNode("/kept", {})], "", patience=1, fresh=0)
+    site.store.write(schema.JOURNAL, [Put(schema.revision_key(made), [NewCell(*schema.SWEPT, schema.SWEPT_IN_DOUBT)])])
+    one.poll()
+    site.world.advance(6)
+    one.poll()
+    one.recovery.advance()
+    assert one.recovery.recover_late() == []
+    assert hidden(site) == before
+    assert site.open(0x41).reader.node(site.open(0x42).head(), "/kept") is not None
