@@ -272,6 +272,7 @@ def test_late_cells_of_a_recovered_writer_stay_invisible_below_the_watermark() -
     # And it is no conflict for those who change the same column now.
     fresh.commit(lambda _: [SetProperty("/a", "p", "after")], "", patience=5, fresh=0)
     assert place.tree(fresh)["/a"]["p"] == "after"
+    place.check()
 
 
 @pytest.mark.parametrize("kind", COMMITS)

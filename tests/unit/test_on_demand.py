@@ -75,8 +75,10 @@ def test_what_a_dead_writer_left_is_recovered(opened: Instances) -> None:
     assert repo.instance.outcomes.of(made) is Outcome.ABORTED
 
 
-def test_a_commit_that_was_made_does_not_fail_because_tending_does(caplog: pytest.LogCaptureFixture) -> None:
-    store = FaultyStore(MemoryStore())
+def test_a_commit_that_was_made_does_not_fail_because_tending_does(
+    real_store: MemoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = FaultyStore(real_store)
 
     def refuse(call: Call) -> None:
         if (call.method, call.table) == ("read", schema.CLUSTER):
@@ -95,8 +97,8 @@ def test_a_commit_that_was_made_does_not_fail_because_tending_does(caplog: pytes
     assert "in reach again" in told[1]
 
 
-def test_who_polls_in_the_background_is_not_tended_by_its_calls() -> None:
-    with Repository(MemoryStore(), poll_interval=3600, settings=SHORT) as repo:
+def test_who_polls_in_the_background_is_not_tended_by_its_calls(real_store: MemoryStore) -> None:
+    with Repository(real_store, poll_interval=3600, settings=SHORT) as repo:
         before = watermark(repo).revision
         commits(repo, 10 * EVERY)
         assert watermark(repo).revision == before

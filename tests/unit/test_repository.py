@@ -24,7 +24,7 @@ from hbasemk.kernel.operations import AddNode
 from hbasemk.store.memory import MemoryStore
 from hbasemk.system import SystemRuntime
 from hbasemk.testing.wrapped import Call, FaultyStore
-from tests.support.repositories import Instances, problems, tree
+from tests.support.repositories import Checked, Instances, problems, tree
 
 
 def in_a_child(work: Callable[[], object]) -> None:
@@ -119,8 +119,10 @@ def test_threads_that_use_a_forked_child_first_share_one_instance(tmp_path: Path
 
 
 @pytest.mark.parametrize("used", [True, False])
-def test_a_child_is_not_held_up_by_locks_that_a_thread_of_its_parent_held(tmp_path: Path, used: bool) -> None:
-    with hbasemk.connect(f"sqlite:///{tmp_path / 'content.db'}", poll_interval=0) as repo:
+def test_a_child_is_not_held_up_by_locks_that_a_thread_of_its_parent_held(
+    checked: Checked, tmp_path: Path, used: bool
+) -> None:
+    with hbasemk.connect(checked(f"sqlite:///{tmp_path / 'content.db'}"), poll_interval=0) as repo:
         repo.run(lambda tx: tx.add("/a", {"n": 0}))
 
         def work() -> None:
@@ -140,8 +142,8 @@ class _SideBySide(MemoryStore):
     supports_parallel_calls = True
 
 
-def test_a_child_walks_its_parents_snapshot_on_a_store_with_parallel_calls() -> None:
-    with Repository(_SideBySide(), poll_interval=0) as repo:
+def test_a_child_walks_its_parents_snapshot_on_a_store_with_parallel_calls(checked: Checked) -> None:
+    with Repository(checked(_SideBySide()), poll_interval=0) as repo:
         repo.run(lambda tx: [tx.add(f"/{number}") for number in range(5)])
         before = repo.head
         assert len(list(before.walk())) == 6
@@ -155,13 +157,13 @@ def test_a_child_walks_its_parents_snapshot_on_a_store_with_parallel_calls() -> 
         assert len(list(before.walk())) == 6
 
 
-def test_two_calls_are_made_one_after_the_other_when_the_runtime_is_closed() -> None:
+def test_two_calls_are_made_one_after_the_other_when_the_runtime_is_closed(checked: Checked) -> None:
     runtime = SystemRuntime()
     runtime.close()
     made: list[int] = []
     assert runtime.both(lambda: made.append(1), lambda: made.append(2)) == (None, None)
     assert made == [1, 2]
-    with Repository(_SideBySide(), poll_interval=0, owns_store=False) as repo:
+    with Repository(checked(_SideBySide()), poll_interval=0, owns_store=False) as repo:
         repo.run(lambda tx: [tx.add(f"/{number}") for number in range(5)])
         head = repo.head
     assert len(list(head.walk())) == 6
@@ -196,10 +198,13 @@ def test_of_two_calls_that_fail_the_first_ones_error_is_raised_and_both_have_end
     runtime.close()
 
 
-def test_a_child_reads_its_parents_snapshot_whatever_its_parents_threads_were_doing(tmp_path: Path) -> None:
-    with hbasemk.connect(f"sqlite:///{tmp_path / 'content.db'}", poll_interval=0) as repo:
+def test_a_child_reads_its_parents_snapshot_whatever_its_parents_threads_were_doing(
+    checked: Checked, tmp_path: Path
+) -> None:
+    url = checked(f"sqlite:///{tmp_path / 'content.db'}")
+    with hbasemk.connect(url, poll_interval=0) as repo:
         repo.run(lambda tx: [tx.add(f"/{number}") for number in range(5)])
-    with hbasemk.connect(f"sqlite:///{tmp_path / 'content.db'}", poll_interval=0) as repo:
+    with hbasemk.connect(url, poll_interval=0) as repo:
         before, kernel = repo.head, repo.instance
 
         def work() -> None:
@@ -266,9 +271,9 @@ def test_a_closed_runtime_does_not_sleep_in_a_child_either() -> None:
     in_a_child(work)
 
 
-def test_after_close_every_call_is_a_clear_error_and_no_thread_is_left() -> None:
+def test_after_close_every_call_is_a_clear_error_and_no_thread_is_left(real_store: MemoryStore) -> None:
     before = set(threading.enumerate())
-    repo = hbasemk.connect("memory://", poll_interval=0.01)
+    repo = Repository(real_store, poll_interval=0.01)
     head = repo.head
     with repo.transaction() as tx:
         tx.add("/a")
@@ -314,11 +319,10 @@ def test_a_wait_ends_when_the_repository_is_closed() -> None:
     assert not waiting.is_alive()
 
 
-def test_a_commit_that_waits_ends_when_the_repository_is_closed() -> None:
-    store = MemoryStore()
-    other = Repository(copy.copy(store), poll_interval=0)
+def test_a_commit_that_waits_ends_when_the_repository_is_closed(real_store: MemoryStore) -> None:
+    other = Repository(copy.copy(real_store), poll_interval=0)
     other.run(lambda tx: tx.add("/a"))
-    counted = FaultyStore(store)
+    counted = FaultyStore(real_store)
     repo = Repository(counted, poll_interval=0, patience=3600, owns_store=False)
     waits, deciding, go = threading.Event(), threading.Event(), threading.Event()
     decide = other.instance.outcomes.decide
@@ -384,10 +388,13 @@ def test_the_background_sees_what_others_commit() -> None:
     with one, two:
         one.run(lambda tx: tx.add("/a"))
         assert two.wait(lambda: "/a" in two.head, 60)
+        assert problems(two) == []
 
 
-def test_the_background_goes_on_after_the_store_was_away(caplog: pytest.LogCaptureFixture) -> None:
-    store = FaultyStore(MemoryStore())
+def test_the_background_goes_on_after_the_store_was_away(
+    real_store: MemoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = FaultyStore(real_store)
     calls: list[Call] = []
 
     def away(call: Call) -> None:
@@ -505,6 +512,7 @@ def test_snapshots_are_mappings() -> None:
             node["none"]
         assert [one.path for one in head.walk("/", depth=1)] == ["/", "/a", "/c"]
         assert head.children("/", after="a", limit=1) == ["c"]
+        assert problems(repo) == []
 
 
 def test_errors_travel_between_processes() -> None:

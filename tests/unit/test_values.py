@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hbasemk import BlobRef, FormatError, InvalidValueError, Json, MicroKernel, Repository, connect
+from hbasemk import BlobRef, FormatError, InvalidValueError, Json, MicroKernel, Repository
 from hbasemk.jsop.model import NUMBER
 from hbasemk.kernel import values
 from hbasemk.store.memory import MemoryStore
@@ -102,8 +102,8 @@ NO_NUMBERS = [
 
 
 @pytest.mark.parametrize("text", [*NO_NUMBERS, None, 1, b"1"], ids=repr)
-def test_json_that_is_no_number_is_refused_before_anything_is_written(text: Any) -> None:
-    store = CountingStore(MemoryStore())
+def test_json_that_is_no_number_is_refused_before_anything_is_written(text: Any, real_store: MemoryStore) -> None:
+    store = CountingStore(real_store)
     with Repository(store, poll_interval=0) as repo:
         repo.run(lambda tx: tx.add("/a"))
         store.take()
@@ -115,8 +115,8 @@ def test_json_that_is_no_number_is_refused_before_anything_is_written(text: Any)
         assert {method for method, _ in store.take()} <= {"read", "scan"}
 
 
-def test_json_numbers_can_be_read_through_every_face() -> None:
-    with connect("memory://", poll_interval=0) as repo:
+def test_json_numbers_can_be_read_through_every_face(real_store: MemoryStore) -> None:
+    with Repository(real_store, poll_interval=0) as repo:
         before = repo.head
         repo.run(lambda tx: tx.add("/a", {"p": Json("1.10"), "q": [Json("1e3"), Json("-0")]}))
         assert dict(repo.head["/a"]) == {"p": Json("1.10"), "q": [Json("1e3"), Json("-0")]}
