@@ -1,0 +1,146 @@
+"""What is done to branches, as actions that can be stopped anywhere, and what prepares and shows it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hbasemk import BranchError, ConflictError
+from hbasemk.kernel import rebase
+from hbasemk.kernel.branch_ends import ABANDONED, REBASED
+from hbasemk.kernel.changeset import build
+from hbasemk.kernel.operations import AddNode, Operation, RemoveNode, SetProperty
+from hbasemk.kernel.staging import Staging
+from tests.simulation.crashes import Died, Site, Steps, tree
+from tests.support.runtime import open_instance
+
+
+def on_branch(site: Site, instance: Any, operations: list[Operation], at: int) -> int:
+    def staged(snapshot: Any) -> Any:
+        staging = Staging(instance.reader, snapshot)
+        staging.apply(operations)
+        return build(staging)
+
+    return instance.branches.commit(at, staged, "")  # type: ignore[no-any-return]
+
+
+def branch(site: Site) -> tuple[int, int]:
+    """A branch with one commit: its first revision and its newest."""
+    one = site.open(1)
+    root = one.branches.begin(one.head())
+    head = on_branch(site, one, [SetProperty("/a", "p", "branch"), AddNode("/a/branch", {})], root)
+    one.close()
+    return root, head
+
+
+def long_branch(site: Site) -> tuple[int, int, int]:
+    root, first = branch(site)
+    one = site.open(1)
+    head = on_branch(site, one, [RemoveNode("/a/b")], first)
+    one.close()
+    return root, first, head
+
+
+def branch_behind(site: Site) -> tuple[int, int]:
+    found = branch(site)
+    one = site.open(1)
+    one.commit(lambda _: [SetProperty("/other", "x", 1)], "", patience=1, fresh=0)
+    one.close()
+    return found
+
+
+def branch_head(site: Site, instance: Any) -> Any:
+    """Trunk and the branch as anybody finds it: what its newest revision shows, or that of the branch it goes on as."""
+    head = instance.branches._ends.told(site.state[0])
+    if head.how == REBASED:
+        return tree(instance), "rebased", tree(instance, instance.at(head.into))
+    return tree(instance), head.how or tree(instance, instance.at(head.newest))
+
+
+def abandoned(site: Site) -> tuple[int, int, int]:
+    found = long_branch(site)
+    site.world.advance(24 * 3600 + 60)
+    return found
+
+
+def branch_exists(site: Site, instance: Any) -> Any:
+    return tree(instance), instance.branches._ends.told(site.state[0]).how == ABANDONED
+
+
+def merged(site: Site, instance: Any) -> Any:
+    """A merge is a commit on trunk; whether the branch says so too comes after."""
+    return tree(instance)
+
+
+def conflicting_merge(site: Site) -> None:
+    try:
+        site.acting.branches.merge(site.state[1], "")
+    except ConflictError:
+        return
+    raise AssertionError("a merge that conflicts got through")
+
+
+def branch_that_conflicts(site: Site) -> tuple[int, int]:
+    found = branch(site)
+    one = site.open(1)
+    one.commit(lambda _: [SetProperty("/a", "p", "won")], "", patience=1, fresh=0)
+    one.close()
+    return found
+
+
+def branch_that_is_merged(site: Site) -> tuple[int, int]:
+    found = branch_behind(site)
+    one = site.open(1)
+    one.branches.merge(found[1], "")
+    one.close()
+    return found
+
+
+def left_on_branch(site: Site) -> tuple[int, int]:
+    """A branch, behind, on which somebody died just before its commit would have become the head."""
+    found = branch_behind(site)
+    steps = Steps(site.store)
+    one = open_instance(steps, site.world, mac=0x21, seed=77)
+    one.clock.next(0)
+    steps.log.clear()
+    steps.fail(11, "died")
+    try:
+        on_branch(site, one, [SetProperty("/a", "p", "left"), AddNode("/a/left", {}), RemoveNode("/a/b")], found[1])
+    except Died:
+        # All is there but for the last step.
+        assert steps.log[-4:] == ["write nodes"] * 4, steps.log
+    site.world.advance(16)
+    return found
+
+
+def branch_with_markers(site: Site) -> tuple[int, int]:
+    """A branch that was rebased, which left markers, and then worked on; trunk has changed the same again."""
+    found = branch_that_conflicts(site)
+    one = site.open(1)
+    head = rebase.rebase(one.branches, one.reader, found[1], one.head(), "")
+    state = one.branches.find(head)
+    assert one.branches.markers(state) == ["/a/:conflict"]
+    head = on_branch(site, one, [SetProperty("/a", "p", "mine again"), SetProperty("/a", "n", 7)], head)
+    one.commit(lambda _: [SetProperty("/a", "p", "won again"), SetProperty("/a", "n", 8)], "", patience=1, fresh=0)
+    one.close()
+    return state.root, head
+
+
+def rebase_on_head(site: Site) -> None:
+    rebase.rebase(site.acting.branches, site.acting.reader, site.state[1], site.acting.head(), "")
+
+
+def late_on_branch(site: Site) -> None:
+    """A commit to a branch with which somebody has gone on since its beginning: rolled back and told."""
+    branches = site.acting.branches
+    asked = branches.require_head
+
+    def at_first(on: int) -> Any:
+        branches.require_head = asked  # type: ignore[method-assign]
+        return branches._remembered(on)
+
+    branches.require_head = at_first  # type: ignore[method-assign]
+    try:
+        on_branch(site, site.acting, [SetProperty("/a", "p", "late"), AddNode("/a/late", {})], site.state[1])
+    except BranchError:
+        return
+    raise AssertionError("a branch has become two")
