@@ -37,7 +37,7 @@ from hbasemk.transfer.exporter import export_json, write_json
 from hbasemk.transfer.json_importer import JsonImport, JsonResult
 from hbasemk.transfer.json_tree import read_tree
 from hbasemk.transfer.json_values import decoder, from_json, to_json
-from tests.support.repositories import damage
+from tests.support.repositories import Checked, damage
 
 VALUES: dict[str, Any] = {
     "integer": 2**70,
@@ -420,8 +420,8 @@ def hbasemk(*arguments: str, **options: Any) -> subprocess.CompletedProcess[byte
     return subprocess.run([sys.executable, "-m", "hbasemk", *arguments], capture_output=True, check=False, **options)
 
 
-def test_the_command_moves_a_repository_to_a_later_epoch(tmp_path: Path) -> None:
-    old, new = url_of(tmp_path / "old.db"), url_of(tmp_path / "new.db")
+def test_the_command_moves_a_repository_to_a_later_epoch(tmp_path: Path, checked: Checked) -> None:
+    old, new = checked(url_of(tmp_path / "old.db")), checked(url_of(tmp_path / "new.db"))
     with connect(old, poll_interval=0) as repository:
         repository.run(tree)
         repository.run(lambda tx: [tx.unset("/types", "blob"), tx.unset("/types", "list")])
@@ -438,8 +438,8 @@ def test_the_command_moves_a_repository_to_a_later_epoch(tmp_path: Path) -> None
     assert hbasemk("--url", new, "export", "-f", "json", "/").stdout == whole
 
 
-def test_the_command_tells_blobs_that_are_missing_and_takes_them(tmp_path: Path) -> None:
-    old, new = url_of(tmp_path / "old.db"), url_of(tmp_path / "new.db")
+def test_the_command_tells_blobs_that_are_missing_and_takes_them(tmp_path: Path, checked: Checked) -> None:
+    old, new = checked(url_of(tmp_path / "old.db")), checked(url_of(tmp_path / "new.db"))
     with connect(old, poll_interval=0) as repository:
         ref = repository.blobs.write(io.BytesIO(b"content"))
         repository.run(lambda tx: tx.add("/a", {"x": ref}))
@@ -455,8 +455,8 @@ def test_the_command_tells_blobs_that_are_missing_and_takes_them(tmp_path: Path)
     assert hbasemk("--url", new, "check", "--blobs").returncode == 0
 
 
-def test_the_command_tells_how_far_it_came(tmp_path: Path) -> None:
-    url = url_of(tmp_path / "new.db")
+def test_the_command_tells_how_far_it_came(tmp_path: Path, checked: Checked) -> None:
+    url = checked(url_of(tmp_path / "new.db"))
     with connect(url, poll_interval=0) as repository:
         repository.run(lambda tx: tx.add("/c", {"by": "hand"}))
     text = b'{"children": {"a": {}, "b": {}, "c": {"properties": {"n": 1}}, "d": {}}}'
