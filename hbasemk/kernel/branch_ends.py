@@ -22,7 +22,7 @@ MERGED: Final = b"m"
 REBASED: Final = b"r"
 ABANDONED: Final = b"a"
 ENDED_MS: Final = 3600 * 1000
-"""How long a branch that has ended can still be read at least, by whoever knows a revision of it."""
+"""How long an ended branch can still be read by whoever knows a revision of it, unless a sweep is told a shorter time."""
 
 
 class Head(NamedTuple):
