@@ -242,6 +242,8 @@ def test_opening_a_repository_costs_the_same_however_old_it_is() -> None:
     assert other.rows <= one.rows + instance.ADVANCE_AFTER + 200
     assert other.kept <= one.kept + 400 * (instance.ADVANCE_AFTER + 200)
     assert other.peak <= one.peak + 3000 * (instance.ADVANCE_AFTER + 200)
+    young.whole()
+    old.whole()
 
 
 def test_many_short_lives_leave_no_long_journal_to_those_who_come_later() -> None:
@@ -262,3 +264,4 @@ def test_opening_reads_nothing_of_what_the_revisions_above_the_watermark_changed
         lambda _: [AddNode(f"/wide{number}", {"text": "x" * 50}) for number in range(3000)], "", patience=1, fresh=0
     )
     assert Cost(site).cells < 20
+    site.whole()
