@@ -153,6 +153,11 @@ class LeaseSchedule(Schedule):
         if problems:
             raise Broken(f"tables, after what was held came: {problems}")
 
+    def check(self, heir: Instance, but: Sequence[str] = ()) -> None:  # noqa: ARG002 - nothing may be there any more
+        """After an hour: requests may have been held that long."""
+        self.an_hour_later(heir)
+        super().check(heir)
+
     def came_before(self, earlier: int, base: int) -> bool:
         """By the order that was noted; journals may have dropped it."""
         return any(base in came and came.get(earlier, -1) <= came[base] for came in self.came.values())

@@ -15,6 +15,7 @@ import pytest
 
 from hbasemk.errors import HbasemkError
 from hbasemk.kernel import changeset, revision
+from hbasemk.kernel.commit import Source
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.integrity import IntegrityCheck
 from hbasemk.kernel.operations import AddNode, CopyNode, Increment, MoveNode, Operation, RemoveNode, SetProperty
@@ -25,6 +26,7 @@ from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.exploration import Exploration
 from hbasemk.testing.simulation import Actor, Simulator
 from hbasemk.testing.stepped import SteppedSimulator
+from hbasemk.transaction import Transaction
 from tests.simulation import sabotages
 from tests.simulation.schedules import Broken, tree
 
@@ -44,9 +46,9 @@ class Prepared(NamedTuple):
     branch: int
 
 
-def prepare() -> Prepared:
+def prepare(parallel: bool = False) -> Prepared:
     """A small tree, a revision after its base, a branch with one commit."""
-    simulator = Simulator(0)
+    simulator = Simulator(0, parallel=parallel)
     instance = simulator.add("first", lambda _: None).open(wanted=Settings(max_clock_skew_ms=500, lease_ms=2000))
 
     def commit(*operations: Operation) -> int:
@@ -85,6 +87,18 @@ def on_old_base(*operations: Operation) -> Callable[[Instance, Prepared], int]:
     return commit
 
 
+def serializable(change: Callable[[Transaction], object]) -> Callable[[Instance, Prepared], int]:
+    def commit(instance: Instance, _: Prepared) -> int:
+        def make(snapshot: Snapshot) -> Source:
+            tx = Transaction(instance, snapshot, "", "serializable")
+            change(tx)
+            return tx.source()
+
+        return instance.commit(make, "", patience=FOREVER, fresh=0)
+
+    return commit
+
+
 KINDS: dict[str, Callable[[Instance, Prepared], int]] = {
     "set": on_head(SetProperty("/a", "p", "set")),
     "unset": on_head(SetProperty("/a", "p", None)),
@@ -101,16 +115,30 @@ KINDS: dict[str, Callable[[Instance, Prepared], int]] = {
     "old base": on_old_base(SetProperty("/a/b", "r", 2), Increment("/a", "count", 10)),
     "old base below": on_old_base(AddNode("/a/b/c/old", {}), SetProperty("/a/leaf", "x", 1)),
     "merge": lambda instance, prepared: instance.branches.merge(prepared.branch, ""),
+    # Each writes what the other reads.
+    "serializable list": serializable(lambda tx: tx.set("/a", "children", len(tx.children("/a/b")))),
+    "serializable add": serializable(lambda tx: tx.add("/a/b/new", {"n": tx.get("/a", "children") or 0})),
 }
+
+
+WAYS: dict[str, tuple[tuple[int, int], bool, bool]] = {
+    "first is lower": ((0, 1), False, False),
+    "second is lower": ((1, 0), False, False),
+    "ids before reads as on HBase, rows backwards": ((0, 1), True, True),
+}
+"""The clocks of the two, which decide whose id is lower; whether calls gain by being made at the same time, so that the journal
+row comes before what the commit reads; whether the rows of a batch are written from the last to the first."""
 
 
 class Run:
     """Some writers in one interleaving, and what came of each."""
 
-    def __init__(self, prepared: Prepared, kinds: Sequence[str], skews: Sequence[int]) -> None:
+    def __init__(
+        self, prepared: Prepared, kinds: Sequence[str], skews: Sequence[int], *, backwards: bool = False
+    ) -> None:
         self.prepared = prepared
         self.kinds = kinds
-        self.simulator = SteppedSimulator()
+        self.simulator = SteppedSimulator(backwards=backwards)
         self.simulator.store = prepared.store.clone(lambda: int(self.simulator.ms))
         self.simulator.ms += 5
         self.ended: list[int | HbasemkError | None] = [None] * len(kinds)
@@ -225,15 +253,16 @@ class Stale:
 
 @pytest.mark.slow
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize("skews", [(0, 1), (1, 0)], ids=["first is lower", "second is lower"])
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("first", KINDS)
-def test_two_writers_in_every_interleaving(first: str, skews: tuple[int, int]) -> None:
-    prepared = prepare()
+def test_two_writers_in_every_interleaving(first: str, way: str) -> None:
+    skews, as_on_hbase, backwards = WAYS[way]
+    prepared = prepare(as_on_hbase)
     others = list(KINDS)[list(KINDS).index(first) :]
     for second in others:
         kinds = (first, second)
         allowed = Allowed(prepared, kinds)
-        explored = Explored(prepared, kinds, skews)
+        explored = Explored(prepared, kinds, skews, backwards=backwards)
         explored.check(allowed)
         print(f"{first} and {second}: {explored}")
 
@@ -242,13 +271,19 @@ class Explored:
     """The ends that some writers can come to, and what it took to find them."""
 
     def __init__(
-        self, prepared: Prepared, kinds: Sequence[str], skews: Sequence[int], preemptions: int | None = None
+        self,
+        prepared: Prepared,
+        kinds: Sequence[str],
+        skews: Sequence[int],
+        preemptions: int | None = None,
+        *,
+        backwards: bool = False,
     ) -> None:
         self._runs: list[Run] = []
         self.ends = 0
 
         def start() -> SteppedSimulator:
-            self._runs[:] = [Run(prepared, kinds, skews)]
+            self._runs[:] = [Run(prepared, kinds, skews, backwards=backwards)]
             return self._runs[0].simulator
 
         self._exploration = Exploration(start, preemptions)
