@@ -153,7 +153,7 @@ class LeaseSchedule(Schedule):
         if problems:
             raise Broken(f"tables, after what was held came: {problems}")
 
-    def check(self, heir: Instance, but: Sequence[str] = ()) -> None:  # noqa: ARG002 - nothing may be there any more
+    def check(self, heir: Instance, but: Sequence[str] = ()) -> None:
         """After an hour: requests may have been held that long."""
         self.an_hour_later(heir)
         super().check(heir)
