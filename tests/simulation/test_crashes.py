@@ -41,10 +41,10 @@ def counted() -> Iterator[list[int]]:
     print(f"{sum(points)} crash points of {len(points)} kinds of actions and stores")
 
 
-def prepared(kind: Kind, transactions: bool) -> Site:
+def prepared(kind: Kind, offers: dict[str, bool]) -> Site:
     """The place as it is before the action."""
     world = World()
-    site = Site(MemoryStore(world.clock, transactions=transactions), world, rows=kind.rows)
+    site = Site(MemoryStore(world.clock, **offers), world, rows=kind.rows)
     if kind.name == "creation of a repository":
         return site
     first = site.open(1)
@@ -197,10 +197,14 @@ def kind_may_be(kind: Kind) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("transactions", [False, True], ids=["one by one", "at one moment"])
+@pytest.mark.parametrize(
+    "offers",
+    [{}, {"transactions": True}, {"parallel": True}],
+    ids=["one by one", "at one moment", "ids before reads as on HBase"],
+)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_stopped_anywhere_it_is_all_or_nothing(kind: Kind, transactions: bool, counted: list[int]) -> None:
-    site = prepared(kind, transactions)
+def test_stopped_anywhere_it_is_all_or_nothing(kind: Kind, offers: dict[str, bool], counted: list[int]) -> None:
+    site = prepared(kind, offers)
     before, after, steps = outcomes(site, kind)
     assert steps >= 1
     points = 0
