@@ -327,6 +327,38 @@ def an_unlisted_node_with_the_name_of_a_property(tables: Tables, path: str) -> W
     return f"{path}/x", text(made)
 
 
+@case(kinds.LOST_UPDATE)
+def two_revisions_of_one_base_that_set_one_property(tables: Tables, path: str) -> Where:
+    base = tables.commit(AddNode(path, {"p": 1}))
+    tables.commit(SetProperty(path, "p", 2))
+    made = tables.forge(RowChange(path, "c", ["p"]), base=base)
+    return path, text(made)
+
+
+@case(kinds.LOST_UPDATE)
+def a_property_that_is_set_upon_a_base_of_long_ago(tables: Tables, path: str) -> Where:
+    base = tables.commit(AddNode(path, {"p": 1}))
+    for number in range(30):
+        tables.commit(SetProperty(path, "p" if number == 20 else "q", number))
+    made = tables.forge(RowChange(path, "c", ["p"]), base=base)
+    for number in range(40):
+        tables.commit(SetProperty(path, "p", number))
+    return path, text(made)
+
+
+@case(kinds.LOST_UPDATE)
+def two_revisions_of_one_base_that_add_one_child(tables: Tables, path: str) -> Where:
+    base = tables.commit(AddNode(path, {}))
+    tables.commit(AddNode(f"{path}/x", {"p": 1}))
+    made = tables.forge(RowChange(path, "c", (), ["x"]), RowChange(f"{path}/x", "a", ["q"]), base=base)
+    return path, text(made)
+
+
+@case(kinds.LOST_UPDATE)
+def two_revisions_of_one_base_that_begin_one_life(tables: Tables, path: str) -> Where:
+    return f"{path}/x", two_revisions_of_one_base_that_add_one_child(tables, path)[1]
+
+
 @case(kinds.BLOB_REFERENCE)
 def a_reference_to_a_blob_that_is_not_there(tables: Tables, path: str) -> Where:
     return path, text(tables.commit(AddNode(path, {"p": BlobRef("ab" * 32)})))

@@ -114,11 +114,12 @@ class Tables:
             cells.append(NewCell(*schema.SWEPT, swept))
         self.store.write(schema.JOURNAL, [Put(schema.revision_key(made), cells)])
 
-    def forge(self, *told: RowChange) -> int:
-        """A revision that is committed without anybody having looked whether that is possible."""
-        made = self.instance.clock.next(0)
+    def forge(self, *told: RowChange, base: int | None = None) -> int:
+        """A revision that is committed without anybody having looked whether that is possible; ``base`` None: on the head."""
+        self.instance.poll()
+        made = self.instance.clock.next(self.instance.head().upper)
         self.cells(made, told)
-        self.row(made, told, committed=True)
+        self.row(made, told, committed=True, base=self.instance.head().revision if base is None else base)
         return made
 
     def cells(self, made: int, told: Sequence[RowChange]) -> None:

@@ -68,6 +68,27 @@ def test_what_is_rolled_back_between_two_looks_is_no_problem(tables: Tables) -> 
     assert [problem.kind for problem in IntegrityCheck(looking, notes=True).run()] == []
 
 
+def test_a_base_below_what_was_seen_before_it_is_no_lost_update(tables: Tables) -> None:
+    tables.commit(AddNode("/a", {"p": 0}), AddNode("/b", {}))
+    slow = tables.other().clock.next(0)
+    told = RowChange("/b", "c", ["q"])
+    tables.row(slow, [told], base=tables.instance.head().revision)
+    tables.cells(slow, [told])
+    tables.wait(0.01)
+    earlier = tables.other().commit(lambda _: [SetProperty("/a", "p", 1)], "", patience=5, fresh=0)
+    tables.instance.poll()
+    tables.journal(slow, schema.COMMITTED, schema.YES)
+    tables.wait(0.01)
+    # Its base is named by the slow one, which came last, and has the other, whose id is higher.
+    later = tables.commit(SetProperty("/a", "p", 2))
+    base = int.from_bytes(tables.cell(schema.JOURNAL, schema.revision_key(later), schema.BASE).value, "big")
+    assert slow == base < earlier < later
+    assert tables.problems() == []
+    # Nobody has met in that order what is itself built on the slow one.
+    lost = tables.forge(RowChange("/a", "c", ["p"]), base=slow)
+    assert tables.found() == [("lost update", "/a", revision.to_text(lost))]
+
+
 def test_commits_go_on_while_it_looks(tmp_path: Path) -> None:
     path = str(tmp_path / "content.db")
     with (

@@ -59,7 +59,7 @@ class JournalCheck:
                     entries.append(_Entry(int.from_bytes(row.key, "big"), row, cells, self._look.learn(row)))
                 else:
                     yield Problem(kinds.JOURNAL_KEY, "", row.key[:40].hex(), "no revision has this row key")
-            self._look.look_up(base for base in map(_base, entries) if base is not None)
+            self._look.look_up([entry.fate.base for entry in entries if entry.fate.base is not None])
             for entry in entries:
                 yield from self._check(entry)
             yield from self._compare(entries)
@@ -108,7 +108,7 @@ class JournalCheck:
             yield Problem(kinds.OFF_CLOCK, "", at, f"{detail}; {settings.lag_ms} are allowed")
 
     def _check_base(self, entry: _Entry) -> Iterator[Problem]:
-        base = _base(entry)
+        base = entry.fate.base
         if base is None:
             return
         at, name = text(entry.made), text(base)
@@ -140,7 +140,7 @@ class JournalCheck:
 
     def _check_end(self, entry: _Entry) -> Iterator[Problem]:
         """A trunk revision that nobody has decided, or swept, although its writer is gone or the watermark above it."""
-        outcome, swept, _ = entry.fate
+        outcome, swept = entry.fate.outcome, entry.fate.swept
         if outcome is Outcome.COMMITTED or entry.made in self._look.left():
             return
         if len(entry.cells) == 0 or outcome is Outcome.ABSENT:
@@ -203,11 +203,6 @@ class JournalCheck:
                     yield from compare(self._look, part, exact=self._exact)
                     part = []
         yield from compare(self._look, part, exact=self._exact)
-
-
-def _base(entry: _Entry) -> int | None:
-    data = entry.value(schema.BASE)
-    return None if data is None or len(data) != 8 or data[0] >= 0x80 else int.from_bytes(data, "big")
 
 
 def _check_shape(entry: _Entry, *, root: bool) -> Iterator[Problem]:

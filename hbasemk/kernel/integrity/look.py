@@ -28,11 +28,15 @@ REMEMBERED_CELLS: Final = 250_000
 
 
 class Fate(NamedTuple):
-    """How a revision turned out: its outcome, its swept mark, and hashes of the cells it told, sorted (None: unknown)."""
+    """How a revision turned out: its outcome, its swept mark, and hashes of the cells it told, sorted (None: unknown).
+
+    ``base`` names the snapshot that it was built on (None: there is none, or it cannot be read).
+    """
 
     outcome: Outcome
     swept: bytes | None
     told: array[int] | None
+    base: int | None
 
     def tells(self, path: str, column: Column) -> bool:
         """Whether the revision told that it writes this cell; True as well when what it told cannot be read."""
@@ -156,7 +160,7 @@ class Look:
         swept = next((cell.value for cell in row.cells if (cell.family, cell.qualifier) == schema.SWEPT), None)
         outcome = outcome_of(row)
         told = None if outcome in {Outcome.ABORTED, Outcome.ABSENT} else self._told(which, row)
-        found = Fate(outcome, swept, told)
+        found = Fate(outcome, swept, told, base_of(row))
         self._cells += _weight(found) - _weight(self._fates.get(which))
         self._fates[which] = found
         return found
@@ -181,6 +185,12 @@ class Look:
 
 def _weight(fate: Fate | None) -> int:
     return 0 if fate is None or fate.told is None else len(fate.told)
+
+
+def base_of(row: Row) -> int | None:
+    """The base that a journal row tells; None without one, or when it cannot be read."""
+    data = next((cell.value for cell in row.cells if (cell.family, cell.qualifier) == schema.BASE), None)
+    return None if data is None or len(data) != 8 or data[0] >= 0x80 else int.from_bytes(data, "big")
 
 
 def told_by(row: Row) -> list[RowChange] | None:

@@ -16,6 +16,7 @@ from hbasemk.kernel import paths, schema, values
 from hbasemk.kernel.integrity import problem as kinds
 from hbasemk.kernel.integrity.links import Links, Listed
 from hbasemk.kernel.integrity.look import Fate, Look, text
+from hbasemk.kernel.integrity.lost_updates import Later, LostUpdates
 from hbasemk.kernel.integrity.problem import Problem
 from hbasemk.kernel.integrity.stored import blobs_of, describe, is_name, wrong_value
 from hbasemk.kernel.outcome import Outcome
@@ -55,6 +56,7 @@ class NodesCheck:
     def __init__(self, look: Look, links: Links, tell: Callable[[int], None]) -> None:
         self._look = look
         self._links = links
+        self._lost = LostUpdates(look)
         self._tell = tell
 
     def run(self, top: str | None) -> Iterator[Problem]:
@@ -144,8 +146,11 @@ class NodesCheck:
         life: int | None = None
         waits = 0
         newest: dict[bytes, Cell] = {}
-        for window in self._windows(row.cells, Get(row.key, families=(schema.DATA,))):
+        later: Later = {}
+        for window, several in self._windows(row.cells, Get(row.key, families=(schema.DATA,))):
             yield from self._judge(path, row.key, window, known=known)
+            if several:
+                yield from self._lost.check(path, window, later)
             seen = [cell for cell in window if self._look.sees(cell.timestamp)]
             deleted = {cell.timestamp: cell.value for cell in seen if cell.qualifier == schema.DELETED[1]}
             for version in sorted({cell.timestamp for cell in seen}, reverse=True):
@@ -190,8 +195,11 @@ class NodesCheck:
             listed: list[Listed] = []
             for (node, get), row in zip(full, rows, strict=True):
                 newest: dict[bytes, Cell] = {}
-                for window in self._windows(row.cells, get):
+                later: Later = {}
+                for window, several in self._windows(row.cells, get):
                     yield from self._judge(node.path, row.key, window, known=True)
+                    if several:
+                        yield from self._lost.check(node.path, window, later)
                     for cell in window:
                         if cell.qualifier not in newest and self._look.sees(cell.timestamp):
                             newest[cell.qualifier] = cell
@@ -210,12 +218,14 @@ class NodesCheck:
 
     # --- cells -------------------------------------------------------------------------------------------
 
-    def _windows(self, cells: Sequence[Cell], get: Get) -> Iterator[Sequence[Cell]]:
+    def _windows(self, cells: Sequence[Cell], get: Get) -> Iterator[tuple[Sequence[Cell], bool]]:
         """The cells of a row, newest first, in windows that are each complete for the time that they span.
 
+        With each: whether there are several versions of any column, in this window or in all of them together.
         ``cells`` are the newest VERSIONS of each column; ``get`` tells what to read for the older ones.
         """
         depth = VERSIONS
+        deeper = False
         while True:
             count: dict[Column, int] = {}
             cut = 0
@@ -225,9 +235,10 @@ class NodesCheck:
                 if count[column] == depth:
                     cut = max(cut, cell.timestamp)
             if not cut:
-                yield cells
+                yield cells, deeper or len(count) < len(cells)
                 return
-            yield [cell for cell in cells if cell.timestamp >= cut]
+            deeper = True
+            yield [cell for cell in cells if cell.timestamp >= cut], True
             size = sum(len(cell.value) for cell in cells)
             depth = min(depth * 4, DEEPEST) if size * 4 < LARGE else max(depth // 4, 2) if size > LARGE else depth
             cells = self._look.read(schema.NODES, [get._replace(before=cut, versions=depth)])[0].cells

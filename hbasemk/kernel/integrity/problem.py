@@ -31,6 +31,7 @@ DANGLING: Final = "dangling child"
 ORPHAN: Final = "orphan node"
 UNLISTED: Final = "unlisted node"
 NAME_TWICE: Final = "name used twice"
+LOST_UPDATE: Final = "lost update"
 BLOB_REFERENCE: Final = "reference to a missing blob"
 
 # journal
