@@ -207,3 +207,40 @@ def test_memory_is_bounded(big: dict[int, str]) -> None:
     print({count: f"{peak:.0f} KiB" for count, peak in peaks.items()})
     few, many = peaks.values()
     assert many < 1.5 * few
+
+
+def revisions(count: int) -> Tables:
+    """A repository of 500 nodes that so many revisions changed in turn, written at once; all but the last is settled."""
+    world = World()
+    store = MemoryStore(world.clock)
+    tables = Tables(store, lambda mac: open_instance(store, world, mac=mac, seed=mac), world.advance, world.clock)
+    nodes = [f"/{number:03}" for number in range(500)]
+    base = tables.commit(*(AddNode(path, {"n": 0}) for path in nodes))
+    ms, machine = revision.ms_of(base) + 1, revision.machine_of(base)
+    for number in range(count):
+        made = revision.pack(ms + number // 128, machine, number % 128)
+        told = [RowChange(nodes[number % 500], "c", ["n"])]
+        tables.row(made, told, committed=True, base=base)
+        tables.cells(made, told)
+        base = made
+    tables.put(schema.CLUSTER, schema.SETTINGS_ROW, (schema.WATERMARK, schema.revision_key(base), None))
+    return tables
+
+
+@pytest.mark.slow
+def test_memory_is_bounded_however_many_revisions_there_are() -> None:
+    peaks = {}
+    for count in (30_000, 60_000):
+        instance = revisions(count).open_instance(2)
+        check = IntegrityCheck(instance)
+        tracemalloc.start()
+        try:
+            assert list(check.run()) == []
+            peaks[count] = tracemalloc.get_traced_memory()[1] / 1024
+        finally:
+            tracemalloc.stop()
+        assert check.counted[schema.JOURNAL] == count + 2
+        assert check.rows == 501
+    print({count: f"{peak:.0f} KiB" for count, peak in peaks.items()})
+    few, many = peaks.values()
+    assert many < 1.2 * few
