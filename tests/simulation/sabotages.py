@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 
-from hbasemk.kernel import changes, changeset, node, reader, schema
+from hbasemk.errors import HbasemkError
+from hbasemk.kernel import changes, changeset, node, reader, recovery, schema
 from hbasemk.kernel.batches import write_nodes
 from hbasemk.kernel.cache import NodeCache
 from hbasemk.kernel.changeset import ChangeSet
@@ -15,11 +16,11 @@ from hbasemk.kernel.clock import IdClock
 from hbasemk.kernel.commit import Committer
 from hbasemk.kernel.journal import Journal
 from hbasemk.kernel.lease import Lease
-from hbasemk.kernel.outcome import Outcome, Outcomes
+from hbasemk.kernel.outcome import Outcome, Outcomes, outcome_of
 from hbasemk.kernel.readback import ReadBack
 from hbasemk.kernel.reader import Reader
-from hbasemk.kernel.recovery import Recovery
 from hbasemk.store.abc import NewCell, Put
+from tests.simulation.schedules import Broken, Schedule
 
 SABOTAGES: list[Callable[[pytest.MonkeyPatch], None]] = []
 
@@ -28,6 +29,34 @@ def sabotage(function: Callable[[pytest.MonkeyPatch], None]) -> Callable[[pytest
     """Note down one more."""
     SABOTAGES.append(function)
     return function
+
+
+def must_be_found(name: str, schedules: Iterable[Schedule]) -> None:
+    """Run schedules until an invariant is broken, and fail if none is.
+
+    A process that ends with an error of Python's own breaks none: so does a sabotage that no longer fits what it replaces.
+    """
+    number, other = -1, None
+    for number, schedule in enumerate(schedules):
+        try:
+            schedule.run()
+        except Broken as error:
+            if not _merely_ended(schedule, error):
+                print(f"{name} was found by schedule {number}: {str(error)[:100]}")
+                return
+            other = error
+        except Exception as error:
+            other = error
+    pytest.fail(
+        f"{name} was not found in {number + 1} schedules" + (f"; the last error was {other!r}" if other else "")
+    )
+
+
+def _merely_ended(schedule: Schedule, error: Broken) -> bool:
+    simulator = schedule.simulator
+    ends = [one.error for one in (*simulator.actors, *simulator.threads)]
+    cause = error.__cause__
+    return any(end is cause for end in ends if end is not None) and not isinstance(cause, (Broken, HbasemkError))
 
 
 # --- the read-back and who wins ------------------------------------------------------------------------------
@@ -302,19 +331,17 @@ def watermark_past_what_may_still_come(patch: pytest.MonkeyPatch) -> None:
 
 @sabotage
 def watermark_past_what_is_not_swept(patch: pytest.MonkeyPatch) -> None:
-    advance = Recovery.advance
+    original = recovery.scan_all
 
-    def rash(self: Recovery) -> Any:
-        over = self._outcomes.recover_if_over
-        self._outcomes.recover_if_over = lambda _: True  # type: ignore[method-assign]
-        self._outcomes.sweep_again, again = lambda _: None, self._outcomes.sweep_again  # type: ignore[method-assign]
-        try:
-            return advance(self)
-        finally:
-            self._outcomes.recover_if_over = over  # type: ignore[method-assign]
-            self._outcomes.sweep_again = again  # type: ignore[method-assign]
+    def scan_all(store: Any, table: str, scan: Any) -> Any:
+        rows = original(store, table, scan)
+        # The look for late rows has no start; it still sees them.
+        return rows if scan.start is None else (row for row in rows if not unswept(row))
 
-    patch.setattr(Recovery, "advance", rash)
+    def unswept(row: Any) -> bool:
+        return outcome_of(row) is Outcome.ABORTED and all(cell.qualifier != schema.SWEPT[1] for cell in row.cells)
+
+    patch.setattr(recovery, "scan_all", scan_all)
 
 
 @sabotage
