@@ -14,7 +14,6 @@ import pytest
 from hbasemk.kernel import instance, journal
 from hbasemk.kernel.clock import IdClock
 from hbasemk.kernel.order import Order, Told
-from hbasemk.kernel.readback import ReadBack
 from hbasemk.kernel.recovery import Recovery
 from hbasemk.kernel.watermark import Watermark
 from hbasemk.testing.choices import shrink
@@ -169,6 +168,6 @@ def test_a_sabotage_is_found(sabotage: Callable[[pytest.MonkeyPatch], None], mon
 
 
 def test_a_sabotage_that_no_longer_fits_the_kernel_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ReadBack, "look", lambda _, it, has, other, arguments, now: None)
+    monkeypatch.setattr(Recovery, "advance", lambda _, another_argument: None)
     with pytest.raises(pytest.fail.Exception, match="outdated was not found in 30 schedules.*TypeError"):
         sabotages.must_be_found("outdated", map(LeaseSchedule, range(30)))
