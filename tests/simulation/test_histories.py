@@ -43,9 +43,9 @@ FLOORS = {
 
 
 def ran(seed: int, workloads: Sequence[Workload], turns: int, **options: Any) -> Simulated:
-    """One history; every fourth seed runs without faults, every third on a store with transactions."""
-    faults = not without_faults(seed)
-    return Run(seed, workloads, turns=turns, faults=faults, transactions=seed % 3 == 2, **options).finish()
+    """One history; every fourth seed runs without faults, every third on a store like SQLite, another third on one like HBase."""
+    store = {"transactions": seed % 3 == 2, "parallel": seed % 3 == 1}
+    return Run(seed, workloads, turns=turns, faults=not without_faults(seed), **store, **options).finish()
 
 
 def without_faults(seed: int) -> bool:

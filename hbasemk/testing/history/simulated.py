@@ -19,7 +19,14 @@ from hbasemk.testing.simulation import START_MS, Actor, Died, Simulator
 from hbasemk.transaction import Isolation
 
 SHORT: Final = Settings(max_clock_skew_ms=500, lease_ms=2000)
-FAULTS: Final[Mapping[str, Any]] = {"lost": 0.02, "refused": 0.01, "deaths": 0.004, "pauses": 0.004, "twice": 0.05}
+FAULTS: Final[Mapping[str, Any]] = {
+    "lost": 0.02,
+    "refused": 0.01,
+    "deaths": 0.004,
+    "pauses": 0.004,
+    "twice": 0.05,
+    "jumps": 0.004,
+}
 LEFT: Final = 60_000
 """Simulated ms after which every lease is over."""
 LATE: Final = int(SWEEP_EVERY * 1000) + 1000
@@ -68,8 +75,8 @@ class Simulated:
 class Run:
     """One run of some workloads: ``writers`` processes with ``turns`` transactions each, and one that comes later.
 
-    ``choices`` repeats a run, whole or made shorter (:func:`hbasemk.testing.choices.shrink`). With ``transactions`` the
-    store can do several calls at one moment, as SQLite can.
+    ``choices`` repeats a run, whole or made shorter (:func:`hbasemk.testing.choices.shrink`). ``transactions`` and ``parallel``
+    are those of :class:`~hbasemk.testing.simulation.Simulator`.
     """
 
     def __init__(
@@ -83,8 +90,10 @@ class Run:
         weakened: Isolation | None = None,
         choices: Sequence[int] | None = None,
         transactions: bool = False,
+        parallel: bool = False,
     ) -> None:
-        self.simulator = Simulator(seed, choices=choices, transactions=transactions, **(FAULTS if faults else {}))
+        chances = FAULTS if faults else {}
+        self.simulator = Simulator(seed, choices=choices, transactions=transactions, parallel=parallel, **chances)
         self.workloads = workloads
         self.turns = turns
         self.weakened = weakened
