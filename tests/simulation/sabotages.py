@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from hbasemk.errors import HbasemkError
-from hbasemk.kernel import changes, changeset, node, reader, recovery, schema
+from hbasemk.kernel import branch, changes, changeset, node, reader, recovery, schema
 from hbasemk.kernel.batches import write_nodes
+from hbasemk.kernel.branch_ends import BranchEnds
 from hbasemk.kernel.cache import NodeCache
 from hbasemk.kernel.changeset import ChangeSet
 from hbasemk.kernel.clock import IdClock
@@ -19,6 +20,7 @@ from hbasemk.kernel.lease import Lease
 from hbasemk.kernel.outcome import Outcome, Outcomes, outcome_of
 from hbasemk.kernel.readback import ReadBack
 from hbasemk.kernel.reader import Reader
+from hbasemk.kernel.reads import Reads
 from hbasemk.store.abc import NewCell, Put
 from tests.simulation.schedules import Broken, Schedule
 
@@ -197,6 +199,11 @@ def child_not_read_back(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(changeset, "_plan", plan)
 
 
+def child_lists_not_read_back(patch: pytest.MonkeyPatch) -> None:
+    """For the interleavings: who lists in a history looks at each child, too, and the schedules list nothing."""
+    patch.setattr(Reads, "children", lambda *_: None)
+
+
 def names_not_kept_apart(patch: pytest.MonkeyPatch) -> None:
     """For the interleavings: no workload of the schedules names a property like a child."""
     patch.setattr(changeset, "_keep_names_apart", lambda node, plan: None)
@@ -319,6 +326,29 @@ def own_states_cached_whatever_came_between(patch: pytest.MonkeyPatch) -> None:
         arrived(self, arrival._replace(built_on=arrival.position))
 
     patch.setattr(NodeCache, "arrived", keep)
+
+
+# --- branches ------------------------------------------------------------------------------------------------
+
+
+@sabotage
+def merge_that_does_not_meet_what_came_since_its_base(patch: pytest.MonkeyPatch) -> None:
+    original = Committer.on_base
+
+    def on_base(self: Committer, snapshot: Any, source: Any, message: str, advice: str = "") -> int:
+        return original(self, self._journal.head if advice == branch.REBASE else snapshot, source, message, advice)
+
+    patch.setattr(Committer, "on_base", on_base)
+
+
+def branch_heads_without_compare_and_set(patch: pytest.MonkeyPatch) -> None:
+    """For two processes on one branch, which the schedules do not have."""
+
+    def move(self: BranchEnds, root: int, _: bytes, wanted: bytes) -> bool:
+        self._store.write(schema.JOURNAL, [Put(schema.revision_key(root), [NewCell(*schema.BRANCH_HEAD, wanted)])])
+        return True
+
+    patch.setattr(BranchEnds, "move", move)
 
 
 # --- the watermark and the leases ----------------------------------------------------------------------------
