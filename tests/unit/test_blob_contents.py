@@ -25,7 +25,11 @@ def repo() -> Iterator[Repository]:
         assert problems(made) == []
 
 
-@pytest.mark.parametrize("content", [b"", b"content", bytearray(b"content"), memoryview(b"xcontentx")[1:-1]], ids=repr)
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"content", bytearray(b"content"), memoryview(b"xcontentx")[1:-1]],
+    ids=["nothing", "bytes", "array", "view"],
+)
 def test_bytes_are_content(repo: Repository, content: bytes) -> None:
     ref = repo.blobs.write(content)
     assert repo.blobs.read(ref) == bytes(content)
@@ -39,7 +43,9 @@ def test_a_view_of_numbers_is_the_bytes_of_them(repo: Repository) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", ["text", 5, None, [b"x"], Path("file"), io.StringIO("text"), io.StringIO()], ids=repr
+    "content",
+    ["text", 5, None, [b"x"], Path("file"), io.StringIO("text"), io.StringIO()],
+    ids=["text", "number", "None", "list", "path", "text file", "empty text file"],
 )
 def test_what_yields_no_bytes_is_told(repo: Repository, content: Any) -> None:
     for write in (repo.blobs.write, repo.instance.blobs.write):
