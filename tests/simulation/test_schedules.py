@@ -12,8 +12,8 @@ from collections.abc import Callable
 import pytest
 
 from hbasemk.testing.choices import Choices, shrink
-from tests.simulation.sabotages import SABOTAGES, no_read_back
-from tests.simulation.schedules import Broken, Schedule, breaks, shortest
+from tests.simulation.sabotages import SABOTAGES, must_be_found, no_read_back
+from tests.simulation.schedules import Schedule, breaks, shortest
 
 FIRST, LAST = (int(part) for part in os.environ.get("HBASEMK_SIM_SEEDS", "0:500").split(":"))
 
@@ -86,10 +86,4 @@ def test_a_sabotage_of_the_kernel_is_found(
     sabotage: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sabotage(monkeypatch)
-    for seed in range(10_000):
-        try:
-            Schedule(seed, faults=seed % 2 == 1).run()
-        except Broken as error:
-            print(f"{sabotage.__name__} was found by schedule {seed}: {str(error)[:100]}")
-            return
-    pytest.fail(f"{sabotage.__name__} was not found in 10,000 schedules")
+    must_be_found(sabotage.__name__, (Schedule(seed, faults=seed % 2 == 1) for seed in range(10_000)))
