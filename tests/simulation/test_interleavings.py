@@ -1,7 +1,7 @@
 """All interleavings of two writers, one commit each, for all pairs of operations; three writers with few preemptions.
 
 Without settings some of the triples are run, with one preemption; ``HBASEMK_INTERLEAVINGS=triples`` runs all of them with up
-to two (an hour and a half of CPU), or as many as ``HBASEMK_PREEMPTIONS`` says.
+to two (an hour of CPU), or as many as ``HBASEMK_PREEMPTIONS`` says.
 """
 
 from __future__ import annotations
