@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,9 @@ import pytest
 from hbasemk import Settings, connect
 from hbasemk.bench.system import System
 from hbasemk.bench.systems.ours import EmbeddedHbasemk
+from hbasemk.kernel import schema
+from hbasemk.store.abc import Store
+from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support.bench_systems import SystemContract, damage_in
 from tests.support.repositories import problems
 
@@ -69,6 +73,35 @@ def test_a_history_made_in_batches_is_one_that_commits_could_have_made(tmp_path:
         assert above <= 2 if commits >= 500 else above == commits + 2
     system.close()
     assert not list(tmp_path.iterdir())
+
+
+class SlowAtFirst(EmbeddedHbasemk):
+    """On a machine that stands still for a while when batches of the journal are written, the first two times."""
+
+    stood_still = 0
+
+    def _store(self) -> Store:
+        store = FaultyStore(super()._store())
+        store.before = self._stand_still
+        return store
+
+    def _stand_still(self, call: Call) -> None:
+        if call.method == "write" and call.table == schema.JOURNAL and call.rows > 1 and self.stood_still < 2:
+            self.stood_still += 1
+            time.sleep(0.25)
+
+
+def test_a_history_whose_revisions_come_too_late_is_made_again(tmp_path: Path) -> None:
+    connect(f"sqlite:///{tmp_path / SlowAtFirst.file}", settings=Settings(max_clock_skew_ms=200)).close()
+    system = SlowAtFirst.create(str(tmp_path))
+    assert isinstance(system, SlowAtFirst)
+    system.add([("/a", {"n": -1})])
+    assert system.age("/a", "n", 50, lambda: False) == 50
+    assert dict(system.read("/a") or {}) == {"n": 49}
+    assert len(list(system.repository.log("/a"))) == 51
+    assert system.stood_still == 2
+    assert damage_in(system) == []
+    system.close()
 
 
 def test_a_history_ends_where_patience_does(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,18 +11,13 @@ from typing import ClassVar, cast
 from urllib.parse import urlsplit
 
 from hbasemk.bench.system import Properties, System
+from hbasemk.bench.systems.aging import age
 from hbasemk.connect import open_store
 from hbasemk.errors import NodeExistsError, NodeNotFoundError
-from hbasemk.kernel import changes, paths, schema, values
-from hbasemk.kernel.changes import CHANGED, RowChange
-from hbasemk.kernel.instance import ADVANCE_AFTER
+from hbasemk.kernel import schema
 from hbasemk.repository import DEFAULT_POLL_INTERVAL, Repository
-from hbasemk.store.abc import NewCell, Put, Scan, Store, scan_all
+from hbasemk.store.abc import Scan, Store, scan_all
 from hbasemk.transaction import Transaction
-
-HISTORY_BATCH = 1000
-SETTLED_WITHIN = 120.0
-"""Seconds; it takes the allowed clock skew, and as long as a poll of the whole history takes."""
 
 
 class _Hbasemk(System):
@@ -144,41 +138,8 @@ class _Hbasemk(System):
     # --- a long history ----------------------------------------------------------------------------------
 
     def age(self, path: str, name: str, commits: int, stop: Callable[[], bool]) -> int:
-        """Write what so many commits would leave, a thousand a batch, and move the watermark as time would have."""
-        instance = self.repository.instance
-        made, number = instance.head().revision, 0
-        told = changes.encode([RowChange(path, CHANGED, [name])])
-        while number < commits and not stop():
-            journal: list[Put] = []
-            cells: list[NewCell] = []
-            for value in range(number, min(commits, number + HISTORY_BATCH)):
-                base, made = made, instance.clock.next(max(made, instance.journal.highest_seen))
-                first = [
-                    NewCell(*schema.COMMITTED, schema.YES),
-                    NewCell(*schema.ABORT, schema.NO),
-                    NewCell(*schema.NONCE, os.urandom(16)),
-                    NewCell(*schema.BASE, schema.revision_key(base)),
-                    NewCell(*schema.MESSAGE, b"\x00"),
-                ]
-                journal.append(Put(schema.revision_key(made), [*first, *told]))
-                cells.append(NewCell(*schema.property_column(name), values.encode(value), made))
-                cells.append(NewCell(*schema.LAST_REVISION, schema.TOUCHED, made))
-            # The cells first, so that no poll meets a revision without them.
-            instance.store.write(schema.NODES, [Put(paths.key(path), cells)])
-            instance.store.write(schema.JOURNAL, journal)
-            number += len(journal)
-        if number < ADVANCE_AFTER:
-            instance.poll()
-            return number
-        # The watermark follows when the allowed clock skew is over.
-        deadline = time.monotonic() + SETTLED_WITHIN
-        while instance.journal.low_bound <= made:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"a history of {number} revisions was not settled within {SETTLED_WITHIN:g} s")
-            time.sleep(0.2)
-            instance.poll()
-        instance.recovery.advance()
-        return number
+        """See :func:`~hbasemk.bench.systems.aging.age`."""
+        return age(self.repository.instance, path, name, commits, stop)
 
     def close(self) -> None:
         """Close; the creator removes the tree."""
