@@ -164,7 +164,7 @@ class BranchEnds:
         An ended branch waits no longer than :data:`ENDED_MS`, and where somebody died while sweeping it, not at all. What
         is aborted on a branch that goes on, and its dead writer did not live to roll back, is deleted too. Returns what was
         swept: each branch's first revision with the revisions of it. May be done by several at once, and again. Reads the
-        whole journal's branch rows, in batches, and of those that are to stay once more the flag.
+        whole journal's branch rows, in batches, and of those that are to stay once more the flags.
         """
         now = self._lease.time()
         server_ms = self._lease.server.at_least(self._runtime.monotonic())
@@ -208,7 +208,8 @@ class BranchEnds:
     def _finish(self, heads: Mapping[int, Cell], staying: Mapping[int, list[int]]) -> dict[int, list[int]]:
         """End what somebody began and did not live to end: the sweep of an ended branch, or the roll-back of one revision."""
         finished = {}
-        aborted = self._aborted([made for made_all in staying.values() for made in made_all])
+        outcomes = self._outcomes.of_many([made for made_all in staying.values() for made in made_all])
+        aborted = {made for made, outcome in outcomes.items() if outcome is Outcome.ABORTED}
         for root, made_all in staying.items():
             head = decode(heads[root].value)
             left = [made for made in made_all if made in aborted]
@@ -223,17 +224,6 @@ class BranchEnds:
             else:
                 self._sweep(left)
         return finished
-
-    def _aborted(self, asked: Sequence[int]) -> set[int]:
-        found: set[int] = set()
-        size = self._store.batch_rows
-        for at in range(0, len(asked), size):
-            gets = [Get(schema.revision_key(made), columns=(schema.ABORT,)) for made in asked[at : at + size]]
-            rows = again(self._runtime, lambda gets=gets: self._store.read(schema.JOURNAL, gets))  # type: ignore[misc]
-            found.update(
-                int.from_bytes(row.key, "big") for row in rows if any(cell.value == schema.YES for cell in row.cells)
-            )
-        return found
 
     def _sweep(self, made_all: Sequence[int]) -> None:
         for made in sorted(made_all, reverse=True):

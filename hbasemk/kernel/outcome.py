@@ -57,12 +57,15 @@ class Outcomes:
         return self.of_many((asked,))[asked]
 
     def of_many(self, asked: Sequence[int]) -> dict[int, Outcome]:
-        """The outcomes of many revisions, in one round trip (none for no revision)."""
-        if not asked:
-            return {}
-        gets = [Get(schema.revision_key(one), columns=(schema.COMMITTED, schema.ABORT)) for one in asked]
-        rows = again(self._runtime, lambda: self._store.read(schema.JOURNAL, gets))
-        return dict(zip(asked, map(outcome_of, rows), strict=True))
+        """The outcomes of many revisions, in one round trip for each batch (none for no revision)."""
+        found: dict[int, Outcome] = {}
+        size = self._store.batch_rows
+        for at in range(0, len(asked), size):
+            part = asked[at : at + size]
+            gets = [Get(schema.revision_key(one), columns=(schema.COMMITTED, schema.ABORT)) for one in part]
+            rows = again(self._runtime, lambda gets=gets: self._store.read(schema.JOURNAL, gets))  # type: ignore[misc]
+            found.update(zip(part, map(outcome_of, rows), strict=True))
+        return found
 
     # --- deciding ----------------------------------------------------------------------------------------
 
