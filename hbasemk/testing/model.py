@@ -15,7 +15,7 @@ from typing import NamedTuple
 from hbasemk.kernel.schema import TABLES
 from hbasemk.store.abc import ALL_VERSIONS, Get, Scan, scan_all
 from hbasemk.testing.simulation import Actor
-from hbasemk.testing.stepped import LOOKS, SteppedSimulator
+from hbasemk.testing.stepped import SteppedSimulator
 from hbasemk.testing.trace import Step
 
 RowOf = tuple[str, bytes]
@@ -267,7 +267,7 @@ def _touches(step: Step) -> Next:
     if step.method == "write_if":
         raise ValueError("a step touches one row or only looks; give the simulator a store without transactions")
     row = None if isinstance(what, Scan) else what if isinstance(what, bytes) else what.row
-    return Next(Does.STEPS, step.table, row, step.method not in LOOKS, step)
+    return Next(Does.STEPS, step.table, row, step.writes, step)
 
 
 def rows_of(simulator: SteppedSimulator, model: Model) -> dict[RowOf, int]:

@@ -9,10 +9,10 @@ may jump. The same seed gives the same run, call by call, and so does the list o
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from greenlet import getcurrent, greenlet
 
@@ -29,6 +29,15 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 START_MS = 1_800_000_000_000
+FAULTS: Final[Mapping[str, float]] = {
+    "lost": 0.02,
+    "refused": 0.01,
+    "deaths": 0.004,
+    "pauses": 0.004,
+    "twice": 0.05,
+    "jumps": 0.004,
+}
+"""Chances with which much fails, and most still gets through."""
 
 
 class Died(BaseException):

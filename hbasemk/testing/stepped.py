@@ -21,9 +21,6 @@ A = TypeVar("A")
 B = TypeVar("B")
 T = TypeVar("T")
 
-LOOKS = ("read", "scan")
-"""The calls that write nothing."""
-
 
 class _Sleep(NamedTuple):
     """How many steps (``till_written``: writes) had been made when a process fell asleep; one more wakes it."""
@@ -90,7 +87,7 @@ class SteppedSimulator(Simulator):
         if self.over:
             raise Died
         self._made += 1
-        if what.method not in LOOKS:
+        if what.writes:
             self._written += 1
             self._writers.add(actor)
         try:

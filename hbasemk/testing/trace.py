@@ -19,6 +19,11 @@ class Step(NamedTuple):
     what: Any
     condition: tuple[Column, bytes | None] | None = None
 
+    @property
+    def writes(self) -> bool:
+        """Whether it may change something."""
+        return self.method not in ("read", "scan")
+
 
 class _Names:
     """Short names of revisions, in the order in which they are met."""

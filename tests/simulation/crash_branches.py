@@ -7,27 +7,17 @@ from typing import Any
 from hbasemk import BranchError, ConflictError
 from hbasemk.kernel import rebase
 from hbasemk.kernel.branch_ends import ABANDONED, REBASED
-from hbasemk.kernel.changeset import build
-from hbasemk.kernel.operations import AddNode, Operation, RemoveNode, SetProperty
-from hbasemk.kernel.staging import Staging
+from hbasemk.kernel.operations import AddNode, RemoveNode, SetProperty
 from tests.simulation.crashes import Died, Site, Steps, tree
+from tests.support.branches import commit_on_branch
 from tests.support.runtime import open_instance
-
-
-def on_branch(site: Site, instance: Any, operations: list[Operation], at: int) -> int:
-    def staged(snapshot: Any) -> Any:
-        staging = Staging(instance.reader, snapshot)
-        staging.apply(operations)
-        return build(staging)
-
-    return instance.branches.commit(at, staged, "")  # type: ignore[no-any-return]
 
 
 def branch(site: Site) -> tuple[int, int]:
     """A branch with one commit: its first revision and its newest."""
     one = site.open(1)
     root = one.branches.begin(one.head())
-    head = on_branch(site, one, [SetProperty("/a", "p", "branch"), AddNode("/a/branch", {})], root)
+    head = commit_on_branch(one, root, [SetProperty("/a", "p", "branch"), AddNode("/a/branch", {})])
     one.close()
     return root, head
 
@@ -35,7 +25,7 @@ def branch(site: Site) -> tuple[int, int]:
 def long_branch(site: Site) -> tuple[int, int, int]:
     root, first = branch(site)
     one = site.open(1)
-    head = on_branch(site, one, [RemoveNode("/a/b")], first)
+    head = commit_on_branch(one, first, [RemoveNode("/a/b")])
     one.close()
     return root, first, head
 
@@ -104,7 +94,7 @@ def left_on_branch(site: Site) -> tuple[int, int]:
     steps.log.clear()
     steps.fail(11, "died")
     try:
-        on_branch(site, one, [SetProperty("/a", "p", "left"), AddNode("/a/left", {}), RemoveNode("/a/b")], found[1])
+        commit_on_branch(one, found[1], [SetProperty("/a", "p", "left"), AddNode("/a/left", {}), RemoveNode("/a/b")])
     except Died:
         # All is there but for the last step.
         assert steps.log[-4:] == ["write nodes"] * 4, steps.log
@@ -119,10 +109,14 @@ def branch_with_markers(site: Site) -> tuple[int, int]:
     head = rebase.rebase(one.branches, one.reader, found[1], one.head(), "")
     state = one.branches.find(head)
     assert one.branches.markers(state) == ["/a/:conflict"]
-    head = on_branch(site, one, [SetProperty("/a", "p", "mine again"), SetProperty("/a", "n", 7)], head)
+    head = commit_on_branch(one, head, [SetProperty("/a", "p", "mine again"), SetProperty("/a", "n", 7)])
     one.commit(lambda _: [SetProperty("/a", "p", "won again"), SetProperty("/a", "n", 8)], "", patience=1, fresh=0)
     one.close()
     return state.root, head
+
+
+def sweep_all(site: Site) -> None:
+    site.acting.branches.sweep(0)
 
 
 def rebase_on_head(site: Site) -> None:
@@ -140,7 +134,7 @@ def late_on_branch(site: Site) -> None:
 
     branches.require_head = at_first  # type: ignore[method-assign]
     try:
-        on_branch(site, site.acting, [SetProperty("/a", "p", "late"), AddNode("/a/late", {})], site.state[1])
+        commit_on_branch(site.acting, site.state[1], [SetProperty("/a", "p", "late"), AddNode("/a/late", {})])
     except BranchError:
         return
     raise AssertionError("a branch has become two")

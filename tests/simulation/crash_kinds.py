@@ -27,10 +27,11 @@ from tests.simulation.crash_branches import (
     left_on_branch,
     long_branch,
     merged,
-    on_branch,
     rebase_on_head,
+    sweep_all,
 )
 from tests.simulation.crashes import Died, Site, Steps, tree
+from tests.support.branches import commit_on_branch
 from tests.support.runtime import open_instance
 
 TREE: list[Operation] = [
@@ -258,7 +259,7 @@ KINDS = [
     ),
     Kind(
         "commit on a branch",
-        lambda site: on_branch(site, site.acting, [SetProperty("/a", "p", "2"), RemoveNode("/a/b")], site.state[1]),
+        lambda site: commit_on_branch(site.acting, site.state[1], [SetProperty("/a", "p", "2"), RemoveNode("/a/b")]),
         branch,
         branch_head,
     ),
@@ -266,7 +267,7 @@ KINDS = [
     Kind("merge that conflicts", conflicting_merge, branch_that_conflicts, branch_head, changes=False),
     Kind(
         "commit on a branch with a dead writer's",
-        lambda site: on_branch(site, site.acting, [SetProperty("/a", "p", "2"), RemoveNode("/a/b")], site.state[1]),
+        lambda site: commit_on_branch(site.acting, site.state[1], [SetProperty("/a", "p", "2"), RemoveNode("/a/b")]),
         left_on_branch,
         branch_head,
     ),
@@ -275,14 +276,6 @@ KINDS = [
         lambda site: site.acting.branches.merge(site.state[1], ""),
         left_on_branch,
         merged,
-    ),
-    Kind(
-        "sweep of a branch with a dead writer's commit",
-        lambda site: site.acting.branches.sweep(0),
-        left_on_branch,
-        branch_exists,
-        again=True,
-        hourly=True,
     ),
     Kind("rebase", rebase_on_head, branch_behind, branch_head),
     Kind("rebase of a branch with markers", rebase_on_head, branch_with_markers, branch_head),
@@ -295,17 +288,16 @@ KINDS = [
         again=True,
         hourly=True,
     ),
-    Kind(
-        "sweep of a new branch",
-        lambda site: site.acting.branches.sweep(0),
-        long_branch,
-        branch_exists,
-        again=True,
-        hourly=True,
+    *(
+        Kind(name, sweep_all, prepare, branch_exists, again=True, hourly=True)
+        for name, prepare in (
+            ("sweep of a new branch", long_branch),
+            ("sweep of a branch with a dead writer's commit", left_on_branch),
+        )
     ),
     Kind(
         "sweep of a merged branch",
-        lambda site: site.acting.branches.sweep(0),
+        sweep_all,
         branch_that_is_merged,
         merged,
         changes=False,

@@ -119,13 +119,17 @@ def mend_with(acting: Instance, looking: Instance) -> None:
 
 def not_damaged(_: Site, instance: Instance) -> dict[str, dict[str, object]]:
     """What a repair has nothing to do with."""
+    return beside_damage(instance)
+
+
+def beside_damage(instance: Instance) -> dict[str, dict[str, object]]:
     return {path: state for path, state in tree(instance).items() if not path.startswith(DAMAGED)}
 
 
 def seen_alike(name: str) -> Callable[[Instance], Any]:
     """What instances that began before the repair and after it show; a revision that was hidden stays so for who began then."""
     if CASES[name].kind == HIDDEN:
-        return lambda instance: {path: kept for path, kept in tree(instance).items() if not path.startswith(DAMAGED)}
+        return beside_damage
     return tree
 
 

@@ -15,13 +15,13 @@ from greenlet import getcurrent
 
 from hbasemk.errors import LeaseLostError, StoreError, StoreUnknownError
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.integrity import IntegrityCheck
 from hbasemk.kernel.journal import Arrival
 from hbasemk.kernel.operations import AddNode
 from hbasemk.kernel.settings import Settings
+from hbasemk.testing.history.simulated import LATE_LOOK
 from hbasemk.testing.simulation import Actor, Simulator
 from hbasemk.testing.trace import Step
-from tests.simulation.schedules import Broken, Schedule, tree
+from tests.simulation.schedules import Broken, Schedule, check_tables, store_like, tree
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ class HoldingSimulator(Simulator):
         self.held = 0.0
 
     def __init__(self, seed: int, *, choices: Sequence[int] | None = None) -> None:
-        super().__init__(seed, choices=choices, transactions=seed % 3 == 2, parallel=seed % 3 == 1)
+        super().__init__(seed, choices=choices, **store_like(seed))
         self.late: list[tuple[float, Callable[[], object]]] = []
         self.let_through = 0
 
@@ -58,8 +58,7 @@ class HoldingSimulator(Simulator):
     def step(self, actor: Actor, what: Step, do: Callable[[], T]) -> T:
         """One store call on one row, after what was held and is due."""
         self.let(self.ms)
-        changes = what.method not in ("read", "scan")
-        if getcurrent() is not self.main and changes and self.happens(self.held):
+        if getcurrent() is not self.main and what.writes and self.happens(self.held):
             self.late.append((self.ms + self.chance.choice(LATE), do))
             self._note(actor, what, "held by the gateway")
             raise StoreUnknownError(f"the gateway holds {what.method} back")
@@ -70,23 +69,9 @@ class LeaseSchedule(Schedule):
     """One run of a seed."""
 
     def __init__(self, seed: int, *, writers: int = 3, commits: int = 4, choices: Sequence[int] | None = None) -> None:
-        self.simulator = simulator = HoldingSimulator(seed, choices=choices)
-        self.faults = True
-        self.merged = set()
-        self.acknowledged = {}
-        self.unknown = {}
-        self.contains = {}
-        self.live = []
-        self.kept = []
+        simulator = HoldingSimulator(seed, choices=choices)
         self.came: dict[int, dict[int, int]] = {}
-        first = simulator.add("first", lambda _: None)
-        opened = first.open(wanted=Settings(max_clock_skew_ms=500, lease_ms=2000))
-        self.setup = opened.commit(
-            lambda _: [AddNode("/a", {"count": 0}), AddNode("/a/b", {})], "", patience=9, fresh=0
-        )
-        self.watch(opened)
-        self.live.append(opened)
-        simulator.fails(**FAULTS)
+        self.watch(self.begin(simulator, Settings(max_clock_skew_ms=500, lease_ms=2000), FAULTS))
         simulator.held = HELD
         simulator.jump_ms = MINUTES
         for number in range(writers):
@@ -143,15 +128,13 @@ class LeaseSchedule(Schedule):
             raise Broken("I8: late cells show to who begins then")
         # Nor are they in anybody's way.
         fresh.commit(lambda _: [AddNode("/at-the-end", {})], "", patience=20, fresh=0)
-        self.simulator.ms += 3_601_000
+        self.simulator.ms += LATE_LOOK
         for one in (fresh, *self.live[:2]):
             one.poll()
             with contextlib.suppress(LeaseLostError):
                 one.tend()
             one.recovery.advance()
-        problems = [str(problem) for problem in IntegrityCheck(fresh).run()]
-        if problems:
-            raise Broken(f"tables, after what was held came: {problems}")
+        check_tables(fresh, "tables, after what was held came")
 
     def check(self, heir: Instance, but: Sequence[str] = ()) -> None:
         """After an hour: requests may have been held that long."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from hbasemk.errors import (
@@ -15,7 +15,7 @@ from hbasemk.errors import (
     LeaseLostError,
     StoreError,
 )
-from hbasemk.kernel import changeset, history, paths, revision, schema, values
+from hbasemk.kernel import history, paths, revision, schema, values
 from hbasemk.kernel.changes import CHANGED, RowChange
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.integrity import IntegrityCheck
@@ -24,10 +24,11 @@ from hbasemk.kernel.operations import AddNode, CopyNode, Increment, MoveNode, Op
 from hbasemk.kernel.outcome import Outcome, outcome_of
 from hbasemk.kernel.rebase import rebase
 from hbasemk.kernel.settings import Settings
-from hbasemk.kernel.staging import Staging
 from hbasemk.store.abc import Get, Scan, scan_all
 from hbasemk.testing.choices import shrink
-from hbasemk.testing.simulation import Actor, Died, Simulator
+from hbasemk.testing.history.simulated import LATE_LOOK
+from hbasemk.testing.simulation import FAULTS, Actor, Died, Simulator
+from tests.support.branches import commit_on_branch
 
 FEW: list[Callable[[int], list[Operation]]] = [
     lambda n: [SetProperty("/a", "p", n)],
@@ -45,15 +46,24 @@ FEW: list[Callable[[int], list[Operation]]] = [
 ]
 
 
-FAULTS: Final = {"lost": 0.02, "refused": 0.01, "deaths": 0.004, "pauses": 0.004, "twice": 0.05, "jumps": 0.004}
-
-
 AN_HOUR_LATER: Final = (BELOW_WATERMARK, NOT_HIDDEN)
 """What rows that came too late for any poll leave until somebody looks for them."""
 
 
 class Broken(AssertionError):
     """An invariant does not hold; the trace says how that came about."""
+
+
+def check_tables(instance: Instance, when: str = "tables", but: Sequence[str] = ()) -> None:
+    """Raises Broken if the integrity check finds anything but these kinds of problems."""
+    problems = [str(problem) for problem in IntegrityCheck(instance).run() if problem.kind not in but]
+    if problems:
+        raise Broken(f"{when}: {problems}")
+
+
+def store_like(seed: int) -> dict[str, bool]:
+    """What a seed's store offers: a third do several calls at one moment, as SQLite, a third gain by parallel ones, as HBase."""
+    return {"transactions": seed % 3 == 2, "parallel": seed % 3 == 1}
 
 
 def tree(instance: Instance, snapshot: Any) -> dict[str, tuple[tuple[str, bytes], ...]]:
@@ -103,28 +113,30 @@ class Schedule:
         looks: int = 6,
         choices: Sequence[int] | None = None,
     ) -> None:
-        # A third of the seeds have a store with transactions, as SQLite is; a third one that gains by parallel calls, as HBase.
-        self.simulator = Simulator(seed, choices=choices, transactions=seed % 3 == 2, parallel=seed % 3 == 1)
+        simulator = Simulator(seed, choices=choices, **store_like(seed))
+        settings = Settings(max_clock_skew_ms=500, lease_ms=2000, max_lag_ms=100)
+        self.begin(simulator, settings, FAULTS if faults else {})
+        for number in range(writers):
+            skew = simulator.chance.choice((0, 0, -200, 200))
+            simulator.add(f"writer{number}", self.writer(number, range(commits)), skew_ms=skew)
+        if looks:
+            simulator.add("reader", lambda actor: self.reader(actor, looks))
+
+    def begin(self, simulator: Simulator, settings: Settings, faults: Mapping[str, float]) -> Instance:
+        """Make the repository and a small tree, without faults; returns the instance that did."""
+        self.simulator = simulator
         self.faults = faults
         self.merged: set[int] = set()
         self.acknowledged: dict[int, list[Operation]] = {}
         self.unknown: dict[int, list[Operation]] = {}
-        self.contains: dict[int, frozenset[int]] = {}
-        self.live: list[Instance] = []
         self.kept: list[tuple[Instance, Any, dict[str, Any], frozenset[int]]] = []
-        first = self.simulator.add("first", lambda _: None)
-        opened = first.open(wanted=Settings(max_clock_skew_ms=500, lease_ms=2000, max_lag_ms=100))
+        opened = simulator.add("first", lambda _: None).open(wanted=settings)
+        self.live = [opened]
         self.setup = opened.commit(
             lambda _: [AddNode("/a", {"count": 0}), AddNode("/a/b", {})], "", patience=9, fresh=0
         )
-        self.live.append(opened)
-        if faults:
-            self.simulator.fails(**FAULTS)
-        for number in range(writers):
-            skew = self.simulator.chance.choice((0, 0, -200, 200))
-            self.simulator.add(f"writer{number}", self.writer(number, range(commits)), skew_ms=skew)
-        if looks:
-            self.simulator.add("reader", lambda actor: self.reader(actor, looks))
+        simulator.fails(**faults)
+        return opened
 
     def writer(self, number: int, turns: Sequence[int]) -> Callable[[Actor], None]:
         """A process that makes commits; after its death another may go on where it was."""
@@ -170,21 +182,13 @@ class Schedule:
         """One or two commits on a branch, and an end of it."""
         chance, branches = self.simulator.chance, instance.branches
 
-        def commit(at: int, operations: list[Operation]) -> int:
-            def on_branch(snapshot: Any) -> Any:
-                staging = Staging(instance.reader, snapshot)
-                staging.apply(operations)
-                return changeset.build(staging)
-
-            return branches.commit(at, on_branch, "")
-
         with contextlib.suppress(StoreError, HbasemkError):
             base = instance.head()
             began = at = branches.begin(base)
-            at = commit(at, chance.choice(FEW)(number))
+            at = commit_on_branch(instance, at, chance.choice(FEW)(number))
             actor.runtime.sleep(chance.choice((0, 0.01, 1)))
             if chance.happens(0.5):
-                at = commit(at, [SetProperty("/a", "p", number)])
+                at = commit_on_branch(instance, at, [SetProperty("/a", "p", number)])
             if chance.happens(0.3):
                 instance.poll()
                 at = rebase(branches, instance.reader, at, instance.head(), "")
@@ -281,15 +285,13 @@ class Schedule:
         self.check(heir, AN_HOUR_LATER)
         final = tree(heir, heir.head())
         self.an_hour_later(heir)
-        problems = [str(problem) for problem in IntegrityCheck(heir).run()]
-        if problems:
-            raise Broken(f"tables, after somebody looked for late rows: {problems}")
+        check_tables(heir, "tables, after somebody looked for late rows")
         if tree(heir, heir.head()) != final:
             raise Broken("I8: looking for late rows has changed the tree")
 
     def an_hour_later(self, heir: Instance) -> None:
         """Only then somebody looks for rows that came too late for any poll."""
-        self.simulator.ms += 3_601_000
+        self.simulator.ms += LATE_LOOK
         heir.poll()
         heir.tend()
         heir.poll()
@@ -302,9 +304,7 @@ class Schedule:
         for made in (*self.acknowledged, *self.merged):
             if not heir.journal.sees(head, made):
                 raise Broken(f"I7: {made:016x} was acknowledged and is lost")
-        problems = [str(problem) for problem in IntegrityCheck(heir).run() if problem.kind not in but]
-        if problems:
-            raise Broken(f"tables: {problems}")
+        check_tables(heir, but=but)
         final = tree(heir, head)
         counted = self.increments(heir)
         stored = dict(final["/a"]).get("count") if "/a" in final else None

@@ -9,15 +9,13 @@ from collections.abc import Callable
 import pytest
 
 from hbasemk.errors import HbasemkError
-from hbasemk.kernel import changeset
 from hbasemk.kernel.operations import AddNode, SetProperty
 from hbasemk.kernel.rebase import rebase
-from hbasemk.kernel.snapshot import Snapshot
-from hbasemk.kernel.staging import Staging
 from hbasemk.testing.simulation import Actor, Simulator
 from tests.simulation import sabotages
 from tests.simulation.schedules import Broken
 from tests.simulation.test_interleavings import ENOUGH, Allowed, Explored, prepare
+from tests.support.branches import commit_on_branch
 
 SEEDS = 200
 
@@ -45,13 +43,7 @@ class Race:
 
     def _commits(self, actor: Actor) -> int:
         instance = actor.open()
-
-        def change(snapshot: Snapshot) -> changeset.ChangeSet:
-            staging = Staging(instance.reader, snapshot)
-            staging.apply([SetProperty("/a", "p", actor.name)])
-            return changeset.build(staging)
-
-        return instance.branches.commit(self.root, change, "")
+        return commit_on_branch(instance, self.root, [SetProperty("/a", "p", actor.name)])
 
     def _rebases(self, actor: Actor) -> int:
         instance = actor.open()

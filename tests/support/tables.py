@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from hbasemk.kernel import changes, changeset, paths, revision, schema
+from hbasemk.kernel import changes, paths, revision, schema
 from hbasemk.kernel.changes import RowChange
-from hbasemk.kernel.changeset import ChangeSet
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.integrity import IntegrityCheck, Problem, Repair
 from hbasemk.kernel.operations import Operation
-from hbasemk.kernel.snapshot import Snapshot
-from hbasemk.kernel.staging import Staging
 from hbasemk.kernel.watermark import Watermark
 from hbasemk.store.abc import Cell, CellVersion, Column, Delete, Get, NewCell, Put, Store
+from tests.support.branches import commit_on_branch
 
 Found = tuple[str, str, str]
 """Kind, path and revision of a problem."""
@@ -51,13 +49,7 @@ class Tables:
 
     def commit_on_branch(self, on: int, *operations: Operation) -> int:
         """A commit on a branch's newest revision."""
-
-        def build(snapshot: Snapshot) -> ChangeSet:
-            staging = Staging(self.instance.reader, snapshot)
-            staging.apply(operations)
-            return changeset.build(staging)
-
-        return self.instance.branches.commit(on, build, "")
+        return commit_on_branch(self.instance, on, operations)
 
     def other(self) -> Instance:
         """One more instance, which holds a lease."""

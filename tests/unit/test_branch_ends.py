@@ -8,19 +8,18 @@ import pytest
 
 from hbasemk import BranchError, CommitUnknownError, Repository, StoreUnknownError, UnknownRevisionError
 from hbasemk.branches import Branch
-from hbasemk.kernel import changeset, schema
+from hbasemk.kernel import schema
 from hbasemk.kernel.branch_states import LONGEST, BranchState, BranchStates
-from hbasemk.kernel.changeset import ChangeSet
 from hbasemk.kernel.instance import BRANCH_RETENTION_MS, Instance
-from hbasemk.kernel.operations import AddNode, Operation
+from hbasemk.kernel.operations import AddNode
 from hbasemk.kernel.outcome import Outcome
 from hbasemk.kernel.rebase import rebase
 from hbasemk.kernel.snapshot import Snapshot
-from hbasemk.kernel.staging import Staging
 from hbasemk.store.abc import NewCell, Put, Scan, scan_all
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore, lost_reply
 from tests.simulation.crashes import DIED, Died, Steps, problems
+from tests.support.branches import commit_on_branch
 from tests.support.repositories import Instances, tree
 from tests.support.runtime import World, open_instance
 
@@ -260,7 +259,7 @@ def test_a_commit_to_a_branch_whose_reply_is_lost_is_not_taken_back_when_others_
 def test_a_swept_branch_is_no_more_found_where_it_was_known(store: MemoryStore, world: World) -> None:
     mine, other = open_instance(store, world, mac=1), open_instance(store, world, mac=2)
     root = mine.branches.begin(mine.head())
-    made = mine.branches.commit(root, lambda at: staged(mine, at, AddNode("/x", {"p": 1})), "")
+    made = commit_on_branch(mine, root, [AddNode("/x", {"p": 1})])
     assert mine.reader.require(mine.at(made), "/x").properties == {"p": 1}
     assert other.branches.sweep(0) == [root]
     world.advance(6)
@@ -277,7 +276,7 @@ HOUR = 3600
 def ended_branch(mine: Instance, how: str) -> tuple[int, int]:
     """A branch that has ended: its first revision and its newest."""
     root = mine.branches.begin(mine.head())
-    made = mine.branches.commit(root, lambda at: staged(mine, at, AddNode("/mine", {"p": 1})), "")
+    made = commit_on_branch(mine, root, [AddNode("/mine", {"p": 1})])
     if how == "merged":
         mine.branches.merge(made, "")
     elif how == "rebased":
@@ -350,9 +349,3 @@ def test_the_memory_of_a_long_branch_does_not_grow_with_the_square_of_its_length
     assert states.get(2000) is None
     states.drop(1)
     assert states.ids == 0
-
-
-def staged(instance: Instance, at: Snapshot, operation: Operation) -> ChangeSet:
-    staging = Staging(instance.reader, at)
-    staging.apply([operation])
-    return changeset.build(staging)

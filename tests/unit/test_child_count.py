@@ -14,18 +14,17 @@ from pathlib import Path
 import pytest
 
 from hbasemk import ConflictError, FormatError, Settings
-from hbasemk.kernel import changeset as kernel_changeset
 from hbasemk.kernel import child_count, journal, paths, reader, schema
 from hbasemk.kernel.changeset import ChangeSet
 from hbasemk.kernel.child_count import Memo
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.operations import AddNode, MoveNode, Operation, RemoveNode, SetProperty
 from hbasemk.kernel.snapshot import Snapshot
-from hbasemk.kernel.staging import Staging
 from hbasemk.store.abc import Get, NewCell, Put, Store
 from hbasemk.store.memory import MemoryStore
 from hbasemk.store.sqlite import SqliteStore
 from hbasemk.testing.wrapped import Call, FaultyStore
+from tests.support.branches import staged
 from tests.support.runtime import World, open_instance
 
 STEPS = {"memory": 2_000, "sqlite": 500}
@@ -214,9 +213,7 @@ class Walk:
             instance = self.any
 
             def build(snapshot: Snapshot) -> ChangeSet:
-                staging = Staging(instance.reader, snapshot)
-                staging.apply(self.operations(instance, snapshot))
-                return kernel_changeset.build(staging)
+                return staged(instance, snapshot, self.operations(instance, snapshot))
 
             self.branches[at] = instance.branches.commit(self.branches[at], build, "")
 

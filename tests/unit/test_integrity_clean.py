@@ -191,18 +191,23 @@ def big(tmp_path: Path) -> dict[int, str]:
     return made
 
 
+def peak_of(check: IntegrityCheck) -> float:
+    """The KiB that a check takes that finds nothing."""
+    tracemalloc.start()
+    try:
+        assert list(check.run()) == []
+        return tracemalloc.get_traced_memory()[1] / 1024
+    finally:
+        tracemalloc.stop()
+
+
 @pytest.mark.slow
 def test_memory_is_bounded(big: dict[int, str]) -> None:
     peaks = {}
     for count, path in big.items():
         with Repository(SqliteStore(path), poll_interval=0) as repo:
             check = IntegrityCheck(repo.instance)
-            tracemalloc.start()
-            try:
-                assert list(check.run()) == []
-                peaks[count] = tracemalloc.get_traced_memory()[1] / 1024
-            finally:
-                tracemalloc.stop()
+            peaks[count] = peak_of(check)
             assert check.rows == count + 1
     print({count: f"{peak:.0f} KiB" for count, peak in peaks.items()})
     few, many = peaks.values()
@@ -233,12 +238,7 @@ def test_memory_is_bounded_however_many_revisions_there_are() -> None:
     for count in (30_000, 60_000):
         instance = revisions(count).open_instance(2)
         check = IntegrityCheck(instance)
-        tracemalloc.start()
-        try:
-            assert list(check.run()) == []
-            peaks[count] = tracemalloc.get_traced_memory()[1] / 1024
-        finally:
-            tracemalloc.stop()
+        peaks[count] = peak_of(check)
         assert check.counted[schema.JOURNAL] == count + 2
         assert check.rows == 501
     print({count: f"{peak:.0f} KiB" for count, peak in peaks.items()})

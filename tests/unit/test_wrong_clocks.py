@@ -5,18 +5,16 @@ from __future__ import annotations
 import pytest
 
 from hbasemk import ClockSkewError, StoreUnknownError, UnknownRevisionError
-from hbasemk.kernel import changeset, revision, schema
-from hbasemk.kernel.changeset import ChangeSet
+from hbasemk.kernel import revision, schema
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.integrity import IntegrityCheck
 from hbasemk.kernel.lease import record_of
-from hbasemk.kernel.operations import AddNode, Increment, Operation, SetProperty
+from hbasemk.kernel.operations import AddNode, Increment, SetProperty
 from hbasemk.kernel.outcome import Outcome
-from hbasemk.kernel.snapshot import Snapshot
-from hbasemk.kernel.staging import Staging
 from hbasemk.store.abc import Get
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore, lost_reply
+from tests.support.branches import commit_on_branch
 from tests.support.runtime import START_MS, World, open_instance
 
 MINUTES = 600_000
@@ -315,16 +313,10 @@ def test_a_clock_that_is_a_day_ahead_ends_nobodys_branch(store: MemoryStore, wor
         add(bad, "/b")
     jump(bad, 25 * 3600 * 1000)
     assert bad.branches.sweep(24 * 3600 * 1000) == []
-    branch = good.branches.commit(branch, lambda at: build(good, at, [AddNode("/a/x", {})]), "")
+    branch = commit_on_branch(good, branch, [AddNode("/a/x", {})])
     # And one that is behind sweeps in time.
     jump(bad, -25 * 3600 * 1000)
     world.advance(24 * 3600 + 10)
     assert len(bad.branches.sweep(24 * 3600 * 1000)) == 1
     with pytest.raises(UnknownRevisionError):
         open_instance(store, world, mac=3).branches.find(branch)
-
-
-def build(instance: Instance, at: Snapshot, operations: list[Operation]) -> ChangeSet:
-    staging = Staging(instance.reader, at)
-    staging.apply(operations)
-    return changeset.build(staging)

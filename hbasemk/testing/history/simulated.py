@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from hbasemk.errors import HbasemkError, StoreError
 from hbasemk.kernel.instance import SWEEP_EVERY, Instance
@@ -15,21 +15,13 @@ from hbasemk.testing.history.recorder import Attempt, Moments, Worker
 from hbasemk.testing.history.records import History, Transaction
 from hbasemk.testing.history.settle import judge
 from hbasemk.testing.history.workloads import Workload
-from hbasemk.testing.simulation import START_MS, Actor, Died, Simulator
+from hbasemk.testing.simulation import FAULTS, START_MS, Actor, Died, Simulator
 from hbasemk.transaction import Isolation
 
 SHORT: Final = Settings(max_clock_skew_ms=500, lease_ms=2000)
-FAULTS: Final[Mapping[str, Any]] = {
-    "lost": 0.02,
-    "refused": 0.01,
-    "deaths": 0.004,
-    "pauses": 0.004,
-    "twice": 0.05,
-    "jumps": 0.004,
-}
 LEFT: Final = 60_000
 """Simulated ms after which every lease is over."""
-LATE: Final = int(SWEEP_EVERY * 1000) + 1000
+LATE_LOOK: Final = int(SWEEP_EVERY * 1000) + 1000
 """Simulated ms after which an instance has looked for rows that came too late for any poll."""
 
 
@@ -175,7 +167,7 @@ class Run:
         heir.poll()
         heir.tend()
         heir.poll()
-        self.simulator.ms += LATE
+        self.simulator.ms += LATE_LOOK
         heir.tend()
         heir.poll()
         for _, worker in self.workers:
