@@ -45,7 +45,7 @@ class Tool:
 def tool(tmp_path: Path) -> Tool:
     made = Tool(tmp_path / "content.db")
     with hbasemk.connect(
-        made.url, poll_interval=0, settings=hbasemk.Settings(lease_ms=1000, max_clock_skew_ms=100)
+        made.url, poll_interval=0, settings=hbasemk.Settings(lease_ms=1000, max_clock_skew_ms=1000)
     ) as repo:
         repo.run(lambda tx: [tx.add("/a", {"n": 1}), tx.add("/a/b"), tx.add("/c")])
     return made
@@ -157,7 +157,7 @@ def test_a_repository_that_cannot_be_opened_tells_why(tool: Tool, tables: Tables
 def test_recover_tells_what_it_ended(tool: Tool, tables: Tables) -> None:
     pending = tables.dead_writer(RowChange("/a", "c", ["p"]))
     unswept = tables.dead_writer(RowChange("/a", "c", ["q"]), aborted=True)
-    tables.wait(1.5)
+    tables.wait(2.5)
     told = tool.lines("check", code=1)
     assert {line.get("kind") for line in told[:-1]} >= {"pending revision of an ended writer"}
     *ended, last = tool.lines("recover")
