@@ -231,7 +231,7 @@ def test_a_request_that_could_not_be_sent_whole_was_not_applied() -> None:
 def test_silence_ends_reads_as_not_applied_and_writes_as_unknown(
     gateway: FakeGateway, open_store: Callable[..., HBaseStore]
 ) -> None:
-    store = open_store(timeout=0.3)
+    store = open_store(timeout=1.5)
     silent_for(gateway, "get", "put", "checkAndPut")
     with pytest.raises(StoreNotAppliedError, match="no answer within"):
         read(store)
@@ -246,7 +246,7 @@ def test_silence_ends_reads_as_not_applied_and_writes_as_unknown(
 def test_an_answer_that_comes_too_late_is_never_the_next_calls(
     gateway: FakeGateway, open_store: Callable[..., HBaseStore]
 ) -> None:
-    store = open_store(timeout=0.3)
+    store = open_store(timeout=1.5)
     late = threading.Event()
 
     def script(asked: Asked) -> None:
@@ -264,7 +264,7 @@ def test_an_answer_that_comes_too_late_is_never_the_next_calls(
 def test_the_deadline_is_for_the_whole_answer_not_for_each_byte(
     gateway: FakeGateway, open_store: Callable[..., HBaseStore]
 ) -> None:
-    store = open_store(timeout=0.5)
+    store = open_store(timeout=1.5)
 
     def script(asked: Asked) -> None:
         # A text of a megabyte, byte by byte.

@@ -95,7 +95,7 @@ def test_a_host_that_has_no_address_is_worth_another_try() -> None:
 def test_silence_is_told_from_refusal_and_was_not_applied() -> None:
     stop = threading.Event()
     with speaker(lambda sock: (stop.wait(30), None)[1]) as port:
-        error = error_at(port, timeout=0.3)
+        error = error_at(port, timeout=1.5)
         stop.set()
     assert isinstance(error, StoreNotAppliedError)
     assert "no answer" in error.message
