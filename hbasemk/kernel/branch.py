@@ -315,8 +315,8 @@ class Branches:
         except StoreError:
             return
 
-    def sweep(self, retention_ms: int) -> list[int]:
-        """Give up the branches that nobody has touched for the retention time, and delete what ended ones left.
+    def sweep(self, retention_ms: int | None) -> list[int]:
+        """Give up the branches that nobody has touched for the retention time (None: none), and delete what ended ones left.
 
         Returns the first revisions of the branches that were swept.
         """

@@ -5,7 +5,8 @@ A branch ends when it is merged, rebased to another one, abandoned, or given up 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from hbasemk.errors import FormatError, StoreError
@@ -67,6 +68,16 @@ def decode(data: bytes) -> Head | None:
 def _has_ended(data: bytes) -> bool:
     head = decode(data)
     return head is not None and head.how != b""
+
+
+@contextmanager
+def _noted(made: int, damaged: list[FormatError]) -> Iterator[None]:
+    """Lets the rest go on where a revision's changes cannot be read, and keeps the error for the end."""
+    try:
+        yield
+    except FormatError as error:
+        text = revision.to_text(made)
+        damaged.append(FormatError(f"the cells of the branch revision {text} stay: {error}; hbasemk check tells more"))
 
 
 class BranchEnds:
@@ -157,35 +168,41 @@ class BranchEnds:
 
     # --- the sweep ---------------------------------------------------------------------------------------
 
-    def sweep(self, retention_ms: int) -> dict[int, list[int]]:
+    def sweep(self, retention_ms: int | None) -> dict[int, list[int]]:
         """Give up the branches that nobody has touched for the retention time, and delete what ended ones left.
 
-        For how long goes by the store's clock, like all that one process ends of another's; 0 takes every branch there is.
+        For how long goes by the store's clock, like all that one process ends of another's; 0 takes every branch there is,
+        None gives up none.
         An ended branch waits no longer than :data:`ENDED_MS`, and where somebody died while sweeping it, not at all. What
         is aborted on a branch that goes on, and its dead writer did not live to roll back, is deleted too. Returns what was
         swept: each branch's first revision with the revisions of it. May be done by several at once, and again. Reads the
-        whole journal's branch rows, in batches, and of those that are to stay once more the flags.
+        whole journal's branch rows, in batches, and of those that are to stay once more the flags. Raises FormatError, after
+        all the rest is done, where what a revision touched is damaged.
         """
         now = self._lease.time()
         server_ms = self._lease.server.at_least(self._runtime.monotonic())
+        ended_ms = ENDED_MS if retention_ms is None else min(retention_ms, ENDED_MS)
         heads, unswept = self._all_unswept()
         staying: dict[int, list[int]] = {}
         swept = {}
+        damaged: list[FormatError] = []
         for root, made_all in unswept.items():
             head = heads.get(root)
             if head is None:
                 continue
             newest = max(revision.ms_of(made) for made in made_all)
-            old = not retention_ms or newest + retention_ms <= now
-            if not old and not (_has_ended(head.value) and head.timestamp + min(retention_ms, ENDED_MS) <= server_ms):
+            old = retention_ms is not None and (not retention_ms or newest + retention_ms <= now)
+            if not old and not (_has_ended(head.value) and head.timestamp + ended_ms <= server_ms):
                 staying[root] = made_all
                 continue
             # The decision before anything is deleted: whoever finds what one that dies on the way leaves can go on with it.
             if len(head.value) == 8 and not self.move(root, head.value, ABANDONED + head.value):
                 continue
-            self._sweep(made_all)
+            self._sweep(made_all, damaged)
             swept[root] = made_all
-        swept.update(self._finish(heads, staying))
+        swept.update(self._finish(heads, staying, damaged))
+        if damaged:
+            raise damaged[0]
         return swept
 
     def _all_unswept(self) -> tuple[dict[int, Cell], dict[int, list[int]]]:
@@ -205,7 +222,9 @@ class BranchEnds:
                 heads[root] = told[schema.BRANCH_HEAD]
         return heads, unswept
 
-    def _finish(self, heads: Mapping[int, Cell], staying: Mapping[int, list[int]]) -> dict[int, list[int]]:
+    def _finish(
+        self, heads: Mapping[int, Cell], staying: Mapping[int, list[int]], damaged: list[FormatError]
+    ) -> dict[int, list[int]]:
         """End what somebody began and did not live to end: the sweep of an ended branch, or the roll-back of one revision."""
         finished = {}
         outcomes = self._outcomes.of_many([made for made_all in staying.values() for made in made_all])
@@ -216,18 +235,20 @@ class BranchEnds:
             if head is None or not head.how:
                 # A writer that lives rolls back itself.
                 for made in left:
-                    self._outcomes.recover_if_over(made)
+                    with _noted(made, damaged):
+                        self._outcomes.recover_if_over(made)
             elif head.newest in aborted or (head.newest not in made_all if head.newest is not None else left):
                 # Nobody but a sweep aborts, or sweeps, what was a branch's newest revision.
-                self._sweep(made_all)
+                self._sweep(made_all, damaged)
                 finished[root] = made_all
             else:
-                self._sweep(left)
+                self._sweep(left, damaged)
         return finished
 
-    def _sweep(self, made_all: Sequence[int]) -> None:
+    def _sweep(self, made_all: Sequence[int], damaged: list[FormatError]) -> None:
         for made in sorted(made_all, reverse=True):
-            self._outcomes.abort_own(made, self.changes_of((made,)), clean=False)
+            with _noted(made, damaged):
+                self._outcomes.abort_own(made, self.changes_of((made,)), clean=False)
 
     def changes_of(self, own: Sequence[int]) -> list[RowChange]:
         """What branch revisions touched, in their order."""

@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from hbasemk import BranchError, CommitUnknownError, Repository, StoreUnknownError, UnknownRevisionError
+from hbasemk import BranchError, CommitUnknownError, FormatError, Repository, StoreUnknownError, UnknownRevisionError
 from hbasemk.branches import Branch
-from hbasemk.kernel import schema
+from hbasemk.kernel import revision, schema
 from hbasemk.kernel.branch_states import LONGEST, BranchState, BranchStates
 from hbasemk.kernel.instance import BRANCH_RETENTION_MS, Instance
+from hbasemk.kernel.integrity import IntegrityCheck, recover
 from hbasemk.kernel.operations import AddNode
 from hbasemk.kernel.outcome import Outcome
 from hbasemk.kernel.rebase import rebase
@@ -308,8 +309,15 @@ def test_an_ended_branch_is_read_for_an_hour_and_swept_at_the_next_look(
     assert problems(other) == []
 
 
+LOOKS: dict[str, Callable[[Instance], object]] = {
+    "at the next look": lambda other: other.branches.sweep(BRANCH_RETENTION_MS),
+    "when asked to recover": lambda other: list(recover(other)),
+}
+
+
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
 @pytest.mark.parametrize("how", ["merged", "rebased", "abandoned"])
-def test_a_sweep_that_was_begun_is_finished_at_the_next_look(world: World, how: str) -> None:
+def test_a_sweep_that_was_begun_is_finished(world: World, how: str, look: Callable[[Instance], object]) -> None:
     for dies_at in range(1, 20):
         store = MemoryStore(world.clock)
         steps = Steps(store)
@@ -320,7 +328,7 @@ def test_a_sweep_that_was_begun_is_finished_at_the_next_look(world: World, how: 
             mine.branches.sweep(0)
         except Died:
             begun = "check_and_write journal" in steps.log[-dies_at - 1 :]
-            other.branches.sweep(BRANCH_RETENTION_MS)
+            look(other)
             _, unswept = other.branches._ends._all_unswept()
             assert (root not in unswept) == begun
             assert problems(other) == []
@@ -329,6 +337,21 @@ def test_a_sweep_that_was_begun_is_finished_at_the_next_look(world: World, how: 
         break
     else:
         raise AssertionError("a sweep of so many steps")
+
+
+@pytest.mark.damages("what a branch revision touched cannot be read")
+def test_a_branch_that_cannot_be_read_keeps_none_of_the_others_from_being_swept(world: World) -> None:
+    store = MemoryStore(world.clock)
+    mine, other = open_instance(store, world, mac=1), open_instance(store, world, mac=2)
+    (bad, damaged), (good, _) = (ended_branch(mine, "abandoned") for _ in range(2))
+    store.write(schema.JOURNAL, [Put(schema.revision_key(damaged), [NewCell(schema.DATA, schema.CHANGES, b"\x01[[")])])
+    world.advance(HOUR + 1)
+    with pytest.raises(FormatError, match=revision.to_text(damaged)):
+        list(recover(other))
+    _, unswept = other.branches._ends._all_unswept()
+    assert unswept == {bad: [damaged]}
+    assert good not in unswept
+    assert [problem.kind for problem in IntegrityCheck(other).run()] == ["undecodable changes"]
 
 
 def test_the_memory_of_a_long_branch_does_not_grow_with_the_square_of_its_length() -> None:

@@ -42,24 +42,24 @@ class Ended(NamedTuple):
 
 
 def recover(instance: Instance, branches_ms: int | None = None) -> Iterator[Ended]:
-    """End what ended writers left, telling each revision; then the watermark moves as far as it can.
+    """End what ended writers left, telling each revision; the watermark moves as far as it can.
 
-    ``branches_ms``: give up branches, too, that nobody has touched for so many ms. Raises StoreError; what was done until
-    then stays done.
+    Last, what ended branches left is deleted an hour after their end, or at once where somebody died while doing that;
+    ``branches_ms``: branches are given up, too, that nobody has touched for so many ms. Raises StoreError, and FormatError
+    where what a branch touched is damaged; what was done until then stays done.
     """
     instance.poll()
     damaged = False
     for which, what in _looked_after(instance):
         damaged = damaged or what == DAMAGED
         yield Ended(revision.to_text(which), what, _holder(instance, which))
-    if branches_ms is not None:
-        for root in instance.branches.sweep(branches_ms):
-            yield Ended(revision.to_text(root), BRANCH, _holder(instance, root))
     try:
         for which in instance.recovery.recover_late():
             yield Ended(revision.to_text(which), ENDED, _holder(instance, which))
         instance.poll()
         instance.recovery.advance()
+        for root in instance.branches.sweep(branches_ms):
+            yield Ended(revision.to_text(root), BRANCH, _holder(instance, root))
     except FormatError:
         # The watermark cannot pass what nobody can roll back.
         if not damaged:
