@@ -27,6 +27,7 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"hbase: none, tests marked 'integration' are skipped ({reason})"
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     reason = config.stash.get(_NONE, None)
     for item in items:
@@ -35,6 +36,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xdist_group("hbase"))
             if reason is not None:
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    if getattr(session.config.option, "loadgroup", False):
+        apart = [
+            one.nodeid for one in session.items if one.get_closest_marker("integration") and "@hbase" not in one.nodeid
+        ]
+        assert not apart, f"each process that runs one of these would start an HBase of its own: {apart[:3]}"
 
 
 @pytest.fixture(scope="session")
