@@ -12,7 +12,7 @@ from hbasemk.kernel.outcome import Outcome
 from hbasemk.kernel.settings import Settings
 from hbasemk.testing.history.anomalies import Anomaly
 from hbasemk.testing.history.recorder import Attempt, Moments, Worker
-from hbasemk.testing.history.records import History, Transaction
+from hbasemk.testing.history.records import SERIALIZABLE, History, Transaction
 from hbasemk.testing.history.settle import judge
 from hbasemk.testing.history.workloads import Workload
 from hbasemk.testing.simulation import FAULTS, START_MS, Actor, Died, Simulator
@@ -51,17 +51,24 @@ class Simulated:
     def _rivals(self, one: Transaction) -> bool:
         """Whether another wrote any of its keys after its instance, which saw what was there then, was opened.
 
-        On an older snapshot it may have lost to one of its own instance, too.
+        On an older snapshot it may have lost to one of its own instance, too. A serializable one relies on whole nodes, and
+        may have lost to who wrote another property of one (``docs/decisions/0012-serializable.md``).
         """
-        keys = {operation.key for operation in one.operations}
+        part: Callable[[str], str] = _node if one.isolation == SERIALIZABLE else str
+        keys = {part(operation.key) for operation in one.operations}
         opened = min(other.begun for other in self.history if other.instance == one.instance)
         return any(
             other.writes
             and (other.instance != one.instance or (not one.ordered and other.call != one.call))
             and (other.ended is None or other.ended > opened)
-            and not keys.isdisjoint(operation.key for operation in other.operations)
+            and not keys.isdisjoint(part(operation.key) for operation in other.operations)
             for other in self.history
         )
+
+
+def _node(key: str) -> str:
+    """The path of the node that a key belongs to."""
+    return key.partition("#")[0]
 
 
 class Run:
