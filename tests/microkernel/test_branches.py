@@ -194,7 +194,7 @@ def test_watching_tells_what_anyone_commits(opened: Instances) -> None:
     started = threading.Event()
 
     def follow() -> None:
-        entries: Iterator[hbasemk.LogEntry] = watcher.watch("/a", timeout=10)
+        entries: Iterator[hbasemk.LogEntry] = watcher.watch("/a", timeout=60)
         started.set()
         for entry in entries:
             found.append(entry.message)
@@ -212,6 +212,8 @@ def test_watching_tells_what_anyone_commits(opened: Instances) -> None:
         number += 1
         thread.join(0.05)
     assert found == ["here", "here"]
+    # What was committed after the second one is nothing new.
+    watcher.refresh()
     assert list(watcher.watch(timeout=0.01)) == []
 
 

@@ -111,7 +111,10 @@ def _diagnose(host: str, port: int, at: str, deadline: float, clock: Callable[[]
             return StoreUnusableError(
                 f"{at} is a Thrift gateway that runs with {setting} on, which hbasemk does not speak; turn it off"
             )
-    return StoreUnusableError(f"{at} closed the connection when it was greeted: it is no HBase Thrift2 gateway")
+    # A gateway that is just being killed, behind a proxy that is not, looks the same as somebody else who says nothing.
+    return StoreNotAppliedError(
+        f"{at} closed the connection when it was greeted: it is being stopped or started, or it is no HBase Thrift2 gateway"
+    )
 
 
 def _framed(greeting: bytes) -> bytes:
