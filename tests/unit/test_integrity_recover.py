@@ -218,3 +218,13 @@ def test_recovery_tells_what_is_damaged_and_goes_on() -> None:
     place.tables.journal(place.pending, (schema.DATA, schema.CHANGES), b"\x01[[")
     place.world.advance(20)
     assert sorted(place.ended()) == sorted([(place.pending, DAMAGED), (place.unswept, SWEPT), (place.empty, ENDED)])
+
+
+def test_branches_are_given_up_although_something_else_is_damaged() -> None:
+    place = Place()
+    place.tables.journal(place.pending, (schema.DATA, schema.CHANGES), b"\x01[[")
+    root = place.tables.branch()
+    place.world.advance(30)
+    told = [(revision.from_text(one.revision), one.what) for one in recover(place.tables.open_instance(41), 10_000)]
+    assert (place.pending, DAMAGED) in told
+    assert (root, BRANCH) in told

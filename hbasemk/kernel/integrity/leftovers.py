@@ -58,12 +58,12 @@ def recover(instance: Instance, branches_ms: int | None = None) -> Iterator[Ende
             yield Ended(revision.to_text(which), ENDED, _holder(instance, which))
         instance.poll()
         instance.recovery.advance()
-        for root in instance.branches.sweep(branches_ms):
-            yield Ended(revision.to_text(root), BRANCH, _holder(instance, root))
     except FormatError:
         # The watermark cannot pass what nobody can roll back.
         if not damaged:
             raise
+    for root in instance.branches.sweep(branches_ms):
+        yield Ended(revision.to_text(root), BRANCH, _holder(instance, root))
 
 
 def _looked_after(instance: Instance) -> Iterator[tuple[int, str]]:
