@@ -8,16 +8,22 @@ from typing import Final
 from hbasemk.kernel import schema
 from hbasemk.kernel.calls import again
 from hbasemk.kernel.runtime import Runtime
-from hbasemk.store.abc import Get, Put, Row, Store
+from hbasemk.store.abc import Column, Get, Put, Row, Store
 
 JOURNAL_BATCH: Final = 200
 """Journal rows carry what a revision touches, so they are read in smaller batches than nodes."""
 
 
-def journal_rows(store: Store, runtime: Runtime, made: Sequence[int]) -> Iterator[Row]:
-    """The whole journal rows of some revisions, in their order; one round trip for each 200."""
-    for at in range(0, len(made), JOURNAL_BATCH):
-        gets = [Get(schema.revision_key(one), families=(schema.DATA,)) for one in made[at : at + JOURNAL_BATCH]]
+def journal_rows(
+    store: Store, runtime: Runtime, made: Sequence[int], columns: Sequence[Column] | None = None
+) -> Iterator[Row]:
+    """The journal rows of some revisions, in their order; one round trip for each 200, for as many as the store likes where
+    only a few small ``columns`` of them are asked for.
+    """
+    size = JOURNAL_BATCH if columns is None else store.batch_rows
+    families = (schema.DATA,) if columns is None else None
+    for at in range(0, len(made), size):
+        gets = [Get(schema.revision_key(one), columns, families) for one in made[at : at + size]]
         yield from again(runtime, lambda gets=gets: store.read(schema.JOURNAL, gets))  # type: ignore[misc]
 
 

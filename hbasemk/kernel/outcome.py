@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from hbasemk.errors import StoreError
 from hbasemk.kernel import changes, schema
+from hbasemk.kernel.batches import journal_rows
 from hbasemk.kernel.calls import again
 from hbasemk.kernel.changes import RowChange
 from hbasemk.kernel.journal import Journal
@@ -58,14 +59,8 @@ class Outcomes:
 
     def of_many(self, asked: Sequence[int]) -> dict[int, Outcome]:
         """The outcomes of many revisions, in one round trip for each batch (none for no revision)."""
-        found: dict[int, Outcome] = {}
-        size = self._store.batch_rows
-        for at in range(0, len(asked), size):
-            part = asked[at : at + size]
-            gets = [Get(schema.revision_key(one), columns=(schema.COMMITTED, schema.ABORT)) for one in part]
-            rows = again(self._runtime, lambda gets=gets: self._store.read(schema.JOURNAL, gets))  # type: ignore[misc]
-            found.update(zip(part, map(outcome_of, rows), strict=True))
-        return found
+        rows = journal_rows(self._store, self._runtime, asked, columns=(schema.COMMITTED, schema.ABORT))
+        return dict(zip(asked, map(outcome_of, rows), strict=True))
 
     # --- deciding ----------------------------------------------------------------------------------------
 
