@@ -9,7 +9,7 @@ conformance suite that says the same in tests.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from hbasemk.errors import LimitError
@@ -21,6 +21,9 @@ MAX_TIMESTAMP: Final = 2**63 - 1
 """Exclusive upper end of an open time range; no cell may carry it."""
 
 ALL_VERSIONS: Final = 2**31 - 1
+
+FileIdentity = tuple[int, int]
+"""Device and inode of a file: equal for all its names, hard links included."""
 
 
 class Cell(NamedTuple):
@@ -173,6 +176,15 @@ class Store(ABC):
     def supports_transactions(self) -> bool:
         """Whether there is :meth:`write_if`."""
         return False
+
+    def files(self) -> Mapping[FileIdentity, str]:
+        """Return the local files that hold this store's data now, by device and inode, with their paths.
+
+        Empty for a store without local files. A program that opens or closes one of these files in a process that
+        uses the store can destroy data (docs/operations.md), so code that reads files of users skips them. Ask
+        again for each file: they come and go while others open and close the store. Opens no file.
+        """
+        return {}
 
     @abstractmethod
     def create_tables(self, tables: Sequence[Table]) -> None:

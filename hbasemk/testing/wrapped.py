@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from hbasemk.errors import StoreUnknownError
-from hbasemk.store.abc import Cell, Column, Decision, Delete, Get, Limits, NewCell, Put, Row, Scan, Store, Table
+from hbasemk.store.abc import (
+    Cell,
+    Column,
+    Decision,
+    Delete,
+    FileIdentity,
+    Get,
+    Limits,
+    NewCell,
+    Put,
+    Row,
+    Scan,
+    Store,
+    Table,
+)
 
 T = TypeVar("T")
 
@@ -50,6 +64,10 @@ class WrappedStore(Store):
     def batch_rows(self) -> int:
         """As the inner store."""
         return self.inner.batch_rows
+
+    def files(self) -> Mapping[FileIdentity, str]:
+        """The inner store's."""
+        return self.inner.files()
 
     def create_tables(self, tables: Sequence[Table]) -> None:
         """Passed on, unobserved."""

@@ -11,13 +11,25 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from hbasemk import options
 from hbasemk.errors import FormatError, StoreUnusableError
-from hbasemk.store.abc import MAX_TIMESTAMP, Column, Decision, Delete, Get, Put, Row, Scan, Store, Table
-from hbasemk.store.sqlite import cells, trouble
+from hbasemk.store.abc import (
+    MAX_TIMESTAMP,
+    Column,
+    Decision,
+    Delete,
+    FileIdentity,
+    Get,
+    Put,
+    Row,
+    Scan,
+    Store,
+    Table,
+)
+from hbasemk.store.sqlite import cells, files, trouble
 from hbasemk.store.sqlite.cells import Families
 from hbasemk.store.sqlite.connections import Connection, Connections
 
@@ -60,6 +72,10 @@ class SqliteStore(Store):
     def location(self) -> str:
         """The file."""
         return self._connections.path
+
+    def files(self) -> Mapping[FileIdentity, str]:
+        """The database file and SQLite's files beside it, those that exist."""
+        return files.identities(self._connections.path)
 
     # --- schema ------------------------------------------------------------------------------------------------
 
