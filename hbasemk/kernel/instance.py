@@ -199,4 +199,4 @@ class Instance:
 
     def ids_end_ms(self) -> int:
         """The ms since 1970 at which this repository's revision ids run out."""
-        return revision.last_moment_ms(self.settings.epoch_ms)
+        return self.settings.ids_end_ms

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from typing import Final
 
 from hbasemk.errors import FormatError, InvalidValueError, StoreUnusableError
-from hbasemk.kernel import paths, revision, schema
+from hbasemk.kernel import limits, paths, revision, schema
 from hbasemk.kernel.calls import again
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.watermark import Watermark
@@ -24,7 +25,12 @@ SHORTEST_LAG_MS: Final = 100
 SHORTEST_LEASE_MS: Final = 1_000
 """Instances look after their lease a few times a second; a shorter one would run out in between."""
 LONGEST_MS: Final = revision.MAX_MS
+LEAST_IDS_MS: Final = 365 * 24 * 3600 * 1000
+"""A new repository has revision ids for at least this long."""
+FARTHEST_MS: Final = 10**18
 _YEARS: Final = revision.MAX_MS / (365.25 * 24 * 3600 * 1000)
+_DAY_MS: Final = 24 * 3600 * 1000
+_BEGIN: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +57,18 @@ class Settings:
         ):
             if type(value) is not int or not least <= value <= LONGEST_MS:
                 raise InvalidValueError(
-                    f"{name} is a whole number of ms from {least} to {LONGEST_MS}; {value!r} is none. It holds for the "
-                    "repository's whole life, so nothing was written."
+                    f"{name} must be an int, in ms, from {least} to {LONGEST_MS}; got {limits.shown(value)}. It holds for the "
+                    "repository's whole life. Nothing was written."
                 )
-        if type(self.epoch_ms) is not int:
-            raise InvalidValueError(f"epoch_ms is a whole number of ms since 1970; {self.epoch_ms!r} is none")
+        if type(self.epoch_ms) is not int or abs(self.epoch_ms) > FARTHEST_MS:
+            raise InvalidValueError(
+                f"epoch_ms must be an int, in ms since 1970, of at most 18 digits; got {limits.shown(self.epoch_ms)}"
+            )
+
+    @property
+    def ids_end_ms(self) -> int:
+        """The last ms (since 1970) at which a repository with this epoch can issue revision ids."""
+        return revision.last_moment_ms(self.epoch_ms)
 
     @property
     def lag_ms(self) -> int:
@@ -117,7 +130,8 @@ def create(store: Store, runtime: Runtime, wanted: Settings) -> tuple[Settings, 
 
     ``wanted.root_revision`` is chosen here. Returns the settings that hold, which are not the wanted ones when the
     repository was there before. Raises InvalidValueError for settings with which no repository could be used, since they
-    hold for its whole life: see :meth:`Settings.check`; and the epoch must lie in the past, by the store's clock.
+    hold for its whole life: see :meth:`Settings.check`; and the epoch must lie in the past and leave at least a year of
+    revision ids, by the store's clock: see :func:`possible_epochs_ms`.
     """
     wanted.check()
     again(runtime, lambda: store.create_tables(schema.TABLES))
@@ -142,12 +156,33 @@ def create(store: Store, runtime: Runtime, wanted: Settings) -> tuple[Settings, 
 
 def _root(epoch_ms: int, now_ms: int, location: str) -> int:
     """The id of the first revision."""
-    if not 0 <= now_ms - epoch_ms <= revision.MAX_MS:
-        raise InvalidValueError(
-            f"the epoch must lie in the past, at most {_YEARS:.1f} years ago, because ids count ms from it; by the clock of "
-            f"{location} it is {now_ms} ms since 1970 now, and the epoch is {epoch_ms}. The repository was not created."
+    earliest, latest = possible_epochs_ms(now_ms)
+    if epoch_ms > latest:
+        problem = f"lies in the future: by the clock of {location} it is {_day(now_ms)} now"
+    elif epoch_ms < earliest:
+        problem = (
+            f"leaves revision ids until {_day(revision.last_moment_ms(epoch_ms))} only: by the clock of {location} it is "
+            f"{_day(now_ms)} now, and a new repository needs ids for at least a year"
         )
-    return revision.pack(now_ms - epoch_ms, 0, 0)
+    else:
+        return revision.pack(now_ms - epoch_ms, 0, 0)
+    raise InvalidValueError(
+        f"epoch_ms {epoch_ms} ({_day(epoch_ms)}) {problem}. Ids last {_YEARS:.1f} years from the epoch; choose an epoch from "
+        f"{_day(earliest + _DAY_MS - 1)} to {_day(latest)} (epoch_ms {earliest} to {latest}). The repository was not created."
+    )
+
+
+def possible_epochs_ms(now_ms: int) -> tuple[int, int]:
+    """The earliest and the latest epoch (ms since 1970) that a repository created at ``now_ms`` may have."""
+    return now_ms + LEAST_IDS_MS - revision.MAX_MS, now_ms
+
+
+def _day(ms: int) -> str:
+    """The date of a time in ms since 1970, in UTC; the number itself where no calendar has it."""
+    try:
+        return (_BEGIN + timedelta(milliseconds=ms)).date().isoformat()
+    except OverflowError:
+        return f"{ms} ms since 1970"
 
 
 def _store_ms(store: Store, runtime: Runtime) -> int:

@@ -169,6 +169,7 @@ def test_a_clock_within_the_allowed_skew_works(store: MemoryStore, world: World,
 
 
 def test_ids_end_with_an_error_that_names_the_epoch_and_the_way_out(store: MemoryStore, world: World) -> None:
+    open_instance(store, world)
     world.ms = float(revision.last_moment_ms(revision.DEFAULT_EPOCH_MS) - 1000)
     instance = open_instance(store, world)
     add(instance, "/a")
