@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from pathlib import Path
-from typing import IO
+from typing import BinaryIO
 
 import click
 
@@ -162,12 +163,25 @@ def blob() -> None:
 
 
 @blob.command("put")
-@click.argument("file", type=click.File("rb"), default="-")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True), default="-")
 @click.pass_obj
-def blob_put(session: Session, file: IO[bytes]) -> None:
-    """Keep the content of FILE, or of standard input, and print its id."""
-    with session.open() as repository:
-        session.rows([[repository.blobs.write(file).id]], ["blob"])  # type: ignore[arg-type]
+def blob_put(session: Session, file: str) -> None:
+    """Keep the content of FILE, or of standard input, and print its id.
+
+    A file of the repository itself is refused.
+    """
+    from hbasemk.transfer import own_files
+
+    use = "kept as a blob"
+    with contextlib.ExitStack() as stack:
+        # Opened before the repository is, and closed after it.
+        if file == "-":
+            stream: BinaryIO = sys.stdin.buffer
+            own_files.refuse_open(stream, "standard input", session.url, use)
+        else:
+            stream = stack.enter_context(own_files.open_other(file, session.url, use))
+        repository = stack.enter_context(session.open())
+        session.rows([[repository.blobs.write(stream).id]], ["blob"])
 
 
 @blob.command("get")
@@ -176,6 +190,10 @@ def blob_put(session: Session, file: IO[bytes]) -> None:
 @click.pass_obj
 def blob_get(session: Session, blob_id: str, file: Path | None) -> None:
     """Write the content of the blob ID to FILE, or to standard output."""
+    from hbasemk.transfer import own_files
+
+    if file is not None:
+        own_files.refuse(file, session.url, "overwritten")
     with session.open() as repository:
         pieces = repository.blobs.stream(blob_id)
         if file is None:

@@ -275,8 +275,11 @@ def export(session: Session, path: str, target: Path | None, form: str, revision
     import did not keep.
     """
     from hbasemk.cli.output import at
+    from hbasemk.transfer import own_files
     from hbasemk.transfer.exporter import export_files, export_json, write_json
 
+    if target is not None:
+        own_files.refuse(target, session.url, "overwritten")
     with session.open() as repository:
         snapshot = at(repository, revision)
         if form == "json":

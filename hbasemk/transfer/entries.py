@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import errno
 import fnmatch
-import hashlib
 import os
-import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias, Union
 
 from hbasemk.kernel import paths
 from hbasemk.kernel.values import PropertyValue
+from hbasemk.store.abc import FileIdentity
+from hbasemk.transfer import own_files
+from hbasemk.transfer.own_files import OwnFiles
 
 FILE: Final = "file"
 DIRECTORY: Final = "directory"
 LINK: Final = "link"
 DEFAULT_TEXT_LIMIT: Final = 64 * 1024
 """Bytes up to which a text file's content is kept."""
-_BLOCK: Final = 1024 * 1024
+VANISHED: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESTALE})
+"""Errors that say that an entry, or a directory that it was in, is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,30 +47,64 @@ class Skipped:
     failed: bool
 
 
+class Seen(NamedTuple):
+    """One entry as it is on disk.
+
+    ``target`` is a link's. A file has ``size`` and ``digest`` (SHA-256 in hexadecimal digits). ``content`` is None where it
+    was not asked for, or is above the limit.
+    """
+
+    kind: str
+    mode: int
+    mtime: int
+    target: str | None = None
+    size: int | None = None
+    digest: str | None = None
+    content: bytes | None = None
+
+
+Answer: TypeAlias = Union[Seen, Skipped]  # noqa: UP007 - evaluated at run time
+
+
 def unreadable(relative: str, error: OSError) -> Skipped:
     """The entry that an error was met at; one that is gone meanwhile is not to be imported, so that is no failure."""
-    return Skipped(relative, f"cannot be read: {error.strerror}", not isinstance(error, FileNotFoundError))
+    return Skipped(relative, f"cannot be read: {error.strerror}", error.errno not in VANISHED)
 
 
-def walk(top: str, exclude: Sequence[str], skipped: Callable[[Skipped], None]) -> Iterator[Entry]:
-    """Every entry below ``top``, parents before children; links are not followed.
+def from_disk(name: bytes) -> str:
+    """A name or relative path as text; bytes that are not UTF-8 become lone surrogates, whatever the locale is."""
+    return name.decode("utf-8", "surrogateescape")
 
-    ``exclude`` holds glob patterns for names and for relative paths. What is neither file, directory nor link, and what
-    cannot be read, goes to ``skipped``. Raises OSError if ``top`` itself cannot be listed.
+
+def to_disk(top: str, relative: str) -> bytes:
+    """Where an entry is on disk; raises ValueError for a name that no entry can have."""
+    where = os.path.join(os.fsencode(top), relative.encode("utf-8", "surrogateescape"))
+    if b"\0" in where:
+        raise ValueError(f"{relative!r} contains a zero byte")
+    return where
+
+
+def walk(top: str, exclude: Sequence[str], skipped: Callable[[Skipped], None], own: OwnFiles = dict) -> Iterator[Entry]:
+    """Every entry below ``top``, parents before children; links are not followed, and no file is opened.
+
+    ``exclude`` holds glob patterns for names and for relative paths. The repository's ``own`` files, what is neither file,
+    directory nor link, and what cannot be read, goes to ``skipped``. Raises OSError if ``top`` itself cannot be listed.
     """
     pending = [""]
     while pending:
         relative = pending.pop()
         try:
-            with os.scandir(os.path.join(top, relative)) as found:
+            with os.scandir(to_disk(top, relative)) as found:
                 listed = sorted(found, key=lambda one: one.name)
         except OSError as error:
             if not relative:
                 raise
             skipped(unreadable(relative, error))
             continue
+        ours = own()
         for one in listed:
-            below = f"{relative}/{one.name}" if relative else one.name
+            name = from_disk(one.name)
+            below = f"{relative}/{name}" if relative else name
             if _matches(below, exclude):
                 continue
             if one.is_symlink():
@@ -76,9 +113,20 @@ def walk(top: str, exclude: Sequence[str], skipped: Callable[[Skipped], None]) -
                 yield Entry(below, DIRECTORY)
                 pending.append(below)
             elif one.is_file(follow_symlinks=False):
-                yield Entry(below, FILE)
+                if ours and _is_own(one, ours):
+                    skipped(Skipped(below, own_files.REASON, False))
+                else:
+                    yield Entry(below, FILE)
             else:
                 skipped(Skipped(below, "is neither file, directory nor link", False))
+
+
+def _is_own(one: os.DirEntry[bytes], own: Mapping[FileIdentity, str]) -> bool:
+    try:
+        return own_files.is_own(one.stat(follow_symlinks=False), own)
+    except OSError:
+        # Who reads it looks again.
+        return False
 
 
 def is_excluded(relative: str, exclude: Sequence[str]) -> bool:
@@ -92,42 +140,23 @@ def _matches(relative: str, exclude: Sequence[str]) -> bool:
     return any(fnmatch.fnmatchcase(name, glob) or fnmatch.fnmatchcase(relative, glob) for glob in exclude)
 
 
-def on_disk(top: str, relative: str) -> Entry | None:
-    """The entry as it is on disk; None if it is of a kind that is not imported. Raises OSError."""
-    mode = os.lstat(os.path.join(top, relative)).st_mode
-    for kind, check in ((FILE, stat.S_ISREG), (DIRECTORY, stat.S_ISDIR), (LINK, stat.S_ISLNK)):
-        if check(mode):
-            return Entry(relative, kind)
-    return None
-
-
-def properties(top: str, entry: Entry, text_limit: int) -> dict[str, PropertyValue]:
-    """What a node keeps of an entry as it is on disk now; raises OSError."""
-    where = os.path.join(top, entry.relative)
-    status = os.lstat(where)
+def properties(name: str, seen: Seen) -> dict[str, PropertyValue]:
+    """What a node keeps of an entry as it is on disk now."""
     kept: dict[str, PropertyValue] = {
-        "kind": entry.kind,
-        "name": os.path.basename(entry.relative),
-        "mode": stat.S_IMODE(status.st_mode),
-        "mtime": status.st_mtime_ns,
+        "kind": seen.kind,
+        "name": name,
+        "mode": seen.mode,
+        "mtime": seen.mtime,
     }
-    if entry.kind == LINK:
-        kept["target"] = os.readlink(where)
-    elif entry.kind == FILE:
-        digest = hashlib.sha256()
-        size = 0
-        beginning = b""
-        with open(where, "rb") as file:
-            while block := file.read(_BLOCK):
-                digest.update(block)
-                if size <= text_limit:
-                    beginning += block
-                size += len(block)
-        kept["size"] = size
-        kept["sha256"] = digest.hexdigest()
-        text = _text(beginning) if size <= text_limit else None
-        if text is not None:
-            kept["text"] = text
+    if seen.target is not None:
+        kept["target"] = seen.target
+    if seen.size is not None:
+        kept["size"] = seen.size
+    if seen.digest is not None:
+        kept["sha256"] = seen.digest
+    text = None if seen.content is None else _text(seen.content)
+    if text is not None:
+        kept["text"] = text
     return kept
 
 

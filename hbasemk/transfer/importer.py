@@ -21,7 +21,7 @@ from hbasemk.connect import connect
 from hbasemk.errors import HbasemkError, InvalidChangeError, InvalidValueError
 from hbasemk.kernel import paths
 from hbasemk.transaction import Transaction
-from hbasemk.transfer import entries
+from hbasemk.transfer import entries, own_files
 from hbasemk.transfer.entries import DIRECTORY, TOTALS, Entry, Skipped
 from hbasemk.transfer.worker import Batch, Job, Report, work
 
@@ -165,9 +165,10 @@ class Import:
 
     def _levels(self) -> Iterator[list[Entry]]:
         """Directories level by level, then everything else."""
+        own = own_files.of(self._job.url)
         levels: dict[int, list[Entry]] = {}
         rest: list[Entry] = []
-        for entry in entries.walk(self._job.top, self._exclude, self.result.skipped.append):
+        for entry in entries.walk(self._job.top, self._exclude, self.result.skipped.append, own):
             self.result.entries += 1
             if entry.kind == DIRECTORY:
                 levels.setdefault(entry.depth, []).append(entry)
@@ -184,9 +185,10 @@ class Import:
     def _vanished(self) -> Iterator[Batch]:
         """Nodes of entries that are no longer there (or are excluded now), the topmost of each subtree."""
         skipped = list(self.result.skipped)
+        own = own_files.of(self._job.url)
         there = {
             entries.node_path(self._job.at, entry)
-            for entry in entries.walk(self._job.top, self._exclude, skipped.append)
+            for entry in entries.walk(self._job.top, self._exclude, skipped.append, own)
         }
         unreadable = {paths.join(self._job.at, one.relative) for one in skipped if one.failed}
         gone: list[str] = []

@@ -17,6 +17,7 @@ from hbasemk.kernel import paths
 from hbasemk.kernel.values import BlobRef, PropertyValue, encode
 from hbasemk.repository import Repository
 from hbasemk.transaction import Transaction
+from hbasemk.transfer import own_files
 from hbasemk.transfer.found import Found
 from hbasemk.transfer.json_tree import read_tree
 from hbasemk.transfer.patience import patiently
@@ -103,7 +104,12 @@ class JsonImport:
 
     def _seekable(self, stack: ExitStack) -> BinaryIO:
         """The source as a file that can be read several times."""
-        given = stack.enter_context(self._source.open("rb")) if isinstance(self._source, Path) else self._source
+        use = "imported"
+        if isinstance(self._source, Path):
+            given = stack.enter_context(own_files.open_other(self._source, self._url, use))
+        else:
+            own_files.refuse_open(self._source, self._name, self._url, use)
+            given = self._source
         if given.seekable():
             return given
         kept = tempfile.TemporaryFile()  # noqa: SIM115 - it is closed with the stack

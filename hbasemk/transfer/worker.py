@@ -20,6 +20,7 @@ from hbasemk.transaction import Transaction
 from hbasemk.transfer import entries
 from hbasemk.transfer.entries import TOTALS, Entry, Skipped
 from hbasemk.transfer.patience import patiently
+from hbasemk.transfer.reader import FileReader, ReaderDiedError, ReaderJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +68,14 @@ def work(job: Job, pipe: Connection) -> None:
     # Ctrl-C reaches the whole group; the parent decides, so that no batch is cut off.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    # Before anything opens the repository: the reader must never hold a connection.
+    with FileReader.forked(ReaderJob(job.url, job.top, job.text_limit), [pipe]) as reader:
+        _work(job, reader, pipe)
+
+
+def _work(job: Job, reader: FileReader, pipe: Connection) -> None:
     try:
-        worker = Worker(job)
+        worker = Worker(job, reader)
     except HbasemkError as error:
         _tell(pipe, error)
         return
@@ -79,6 +86,9 @@ def work(job: Job, pipe: Connection) -> None:
                 return
             try:
                 answer: Report | HbasemkError = worker.do(batch)
+            except ReaderDiedError:
+                # This process ends as well; the parent replaces both, and gives the batch to another.
+                return
             except HbasemkError as error:
                 answer = error
             if not _tell(pipe, answer) or isinstance(answer, HbasemkError):
@@ -108,8 +118,9 @@ def _tell(pipe: Connection, answer: Report | HbasemkError) -> bool:
 class Worker:
     """Does batches, one after another, with a repository instance of its own."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, reader: FileReader) -> None:
         self._job = job
+        self._reader = reader
         self._notes: list[str] = []
         self._redone = 0
         self.repository: Repository = connect(job.url)
@@ -118,14 +129,13 @@ class Worker:
         """Read the batch's entries and commit what is new of them; raises HbasemkError when that is not possible."""
         skipped: list[Skipped] = []
         kept: dict[str, tuple[Entry, dict[str, PropertyValue]]] = {}
-        for entry in batch.entries:
-            try:
-                kept[entries.node_path(self._job.at, entry)] = (
-                    entry,
-                    entries.properties(self._job.top, entry, self._job.text_limit),
-                )
-            except OSError as error:
-                skipped.append(entries.unreadable(entry.relative, error))
+        by_path = {entry.relative: entry for entry in batch.entries}
+        for relative, found in self._reader.look(by_path, "content"):
+            if isinstance(found, Skipped):
+                skipped.append(found)
+                continue
+            path = entries.node_path(self._job.at, by_path[relative])
+            kept[path] = (by_path[relative], entries.properties(paths.name(path), found))
         added, changed, removed = patiently(
             self.repository,
             lambda tx: self._apply(tx, kept, batch.gone),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import signal
 import socket
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from hbasemk.kernel.settings import Settings
 from hbasemk.transfer import entries, patience
 from hbasemk.transfer.entries import Entry
 from hbasemk.transfer.importer import Import, Result
+from hbasemk.transfer.reader import FileReader, ReaderJob
 from hbasemk.transfer.worker import Batch, Job, Report, Worker
 from tests.support.imports import SMALL, differences, in_tree, many_files, on_disk, totals, write_files
 from tests.support.repositories import damage
@@ -296,8 +299,8 @@ def test_a_subdirectory_that_cannot_be_listed_keeps_its_nodes_and_is_told(
     before = in_tree(url, AT)
     real = os.scandir
 
-    def scandir(path: str) -> Any:
-        if path.endswith("/a/b"):
+    def scandir(path: bytes) -> Any:
+        if path.endswith(b"/a/b"):
             raise PermissionError(13, "Permission denied", path)
         return real(path)
 
@@ -309,39 +312,40 @@ def test_a_subdirectory_that_cannot_be_listed_keeps_its_nodes_and_is_told(
     assert in_tree(url, AT) == before
 
 
-def test_a_file_that_cannot_be_read_is_told_and_keeps_the_node_that_it_has(
-    url: str, top: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@contextmanager
+def one_worker(url: str, top: Path, patience: float = 30.0) -> Iterator[Worker]:
+    """A worker in this process, with a reader in another one."""
+    job = Job(url, str(top), AT, 65536, patience)
+    with FileReader.spawned(ReaderJob(url, str(top), 65536)) as reader:
+        worker = Worker(job, reader)
+        with worker.repository:
+            yield worker
+
+
+def test_a_file_that_cannot_be_read_is_told_and_keeps_the_node_that_it_has(url: str, top: Path) -> None:
     bring_in(url, top)
     before = in_tree(url, AT)
-    real = entries.properties
+    shutil.rmtree(top / "a")
+    (top / "a").symlink_to("a")
 
-    def properties(top: str, entry: Entry, text_limit: int) -> Any:
-        if entry.relative == "readme.txt":
-            raise PermissionError(13, "Permission denied", entry.relative)
-        return real(top, entry, text_limit)
+    with one_worker(url, top) as worker:
+        report = worker.do(Batch(0, entries=[Entry("a/one.txt", "file"), Entry("empty", "file")]))
 
-    monkeypatch.setattr(entries, "properties", properties)
-    worker = Worker(Job(url, str(top), AT, 65536, 1.0))
-    try:
-        report = worker.do(Batch(0, entries=[Entry("readme.txt", "file"), Entry("empty", "file")]))
-    finally:
-        worker.repository.close()
-
-    assert [(one.relative, one.failed) for one in report.skipped] == [("readme.txt", True)]
+    assert [(one.relative, one.failed) for one in report.skipped] == [("a/one.txt", True)]
     assert report.handled == 2
     assert in_tree(url, AT) == before
 
 
 def test_a_file_that_is_gone_before_it_is_read_is_no_failure(url: str, top: Path) -> None:
     bring_in(url, top)
-    worker = Worker(Job(url, str(top), AT, 65536, 1.0))
-    try:
-        report = worker.do(Batch(0, entries=[Entry("temporary", "file")]))
-    finally:
-        worker.repository.close()
 
-    assert [(one.relative, one.failed) for one in report.skipped] == [("temporary", False)]
+    with one_worker(url, top) as worker:
+        report = worker.do(Batch(0, entries=[Entry("temporary", "file"), Entry("readme.txt/was/a/directory", "file")]))
+
+    assert [(one.relative, one.failed) for one in report.skipped] == [
+        ("temporary", False),
+        ("readme.txt/was/a/directory", False),
+    ]
 
 
 # --- cut off ----------------------------------------------------------------------------------------------
@@ -419,11 +423,12 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience, "FIRST_WAIT", 0.001)
 
 
-def one_batch(url: str, top: Path, patience: float = 30.0) -> tuple[Worker, Batch]:
+@contextmanager
+def one_batch(url: str, top: Path, patience: float = 30.0) -> Iterator[tuple[Worker, Batch]]:
     """A worker, and all entries of a directory without subdirectories as its first batch."""
     Import(url, str(top), AT, workers=1, exclude=["*"]).run()
-    worker = Worker(Job(url, str(top), AT, 65536, patience))
-    return worker, Batch(0, entries=list(entries.walk(str(top), (), lambda _: None)))
+    with one_worker(url, top, patience) as worker:
+        yield worker, Batch(0, entries=list(entries.walk(str(top), (), lambda _: None)))
 
 
 @pytest.mark.parametrize("applied", [True, False])
@@ -440,7 +445,6 @@ def test_a_commit_with_an_unknown_end_is_done_again_and_counts_once(
     url: str, tmp_path: Path, hurried: None, monkeypatch: pytest.MonkeyPatch, error: HbasemkError, applied: bool
 ) -> None:
     top = write_files(tmp_path / "docs", {"one": b"1", "two": b"22"})
-    worker, batch = one_batch(url, top)
     real = Repository.run
     calls = []
 
@@ -452,8 +456,8 @@ def test_a_commit_with_an_unknown_end_is_done_again_and_counts_once(
             raise error
         return real(self, *arguments)
 
-    monkeypatch.setattr(Repository, "run", run)
-    with worker.repository:
+    with one_batch(url, top) as (worker, batch):
+        monkeypatch.setattr(Repository, "run", run)
         report = worker.do(batch)
 
     assert len(calls) == 2
@@ -466,14 +470,14 @@ def test_a_store_that_stays_away_ends_the_patience(
     url: str, tmp_path: Path, hurried: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     top = write_files(tmp_path / "docs", {"one": b"1"})
-    worker, batch = one_batch(url, top, patience=0.01)
 
     def run(self: Repository, *arguments: Any) -> Any:
         raise StoreNotAppliedError("the store is away")
 
-    monkeypatch.setattr(Repository, "run", run)
-    with worker.repository, pytest.raises(StoreNotAppliedError, match="away"):
-        worker.do(batch)
+    with one_batch(url, top, patience=0.01) as (worker, batch):
+        monkeypatch.setattr(Repository, "run", run)
+        with pytest.raises(StoreNotAppliedError, match="away"):
+            worker.do(batch)
 
 
 def test_what_a_worker_cannot_do_is_raised_by_the_import(url: str, tmp_path: Path) -> None:

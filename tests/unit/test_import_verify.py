@@ -124,8 +124,8 @@ def test_a_subdirectory_that_cannot_be_listed_is_a_difference(
 ) -> None:
     real = os.scandir
 
-    def scandir(path: str) -> Any:
-        if path.endswith("/z"):
+    def scandir(path: bytes) -> Any:
+        if path.endswith(b"/z"):
             raise PermissionError(13, "Permission denied", path)
         return real(path)
 
