@@ -172,14 +172,16 @@ class Branches:
     # --- commits on a branch -----------------------------------------------------------------------------
 
     def commit(self, on: int, build: Callable[[Snapshot], ChangeSet], message: str) -> int:
-        """Commit on the newest revision of a branch; returns the branch's new head, or ``on`` if nothing changes.
+        """Commit on the newest revision of a branch; returns the branch's new head, or ``on`` if there is nothing to write.
+
+        Properties that are set to the value they have are written too: the merge relies on what they were on trunk.
 
         Raises BranchError when ``on`` is not the newest, what ``build`` raises, and the store's errors, after which the
         branch is as it was, or CommitUnknownError.
         """
         self._outcomes.settle()
         state = self.require_head(on)
-        plan = build(state.snapshot)
+        plan = changeset.repeating(build(state.snapshot))
         changeset.require_vacant(self._reader, state.snapshot, plan)
         self._store.check_puts(plan.puts(0))
         if not plan.changes:
@@ -280,6 +282,7 @@ class Branches:
                 path=marker,
             )
         if effect.none(nodes):
+            self._committer.on_base(state.trunk, lambda: effect.only(changeset.of_nodes(nodes)), message, REBASE)
             return self._journal.head.revision
         try:
             made = self._committer.on_base(state.trunk, lambda: changeset.of_nodes(nodes), message, REBASE)
@@ -332,7 +335,10 @@ class Branches:
         return sorted({path if paths.name(path) == MARKER else paths.parent(path) for path in found})
 
     def net_effect(self, state: BranchState) -> list[StagedNode]:
-        """The nodes that differ between the branch and its view of trunk, as changes on the latter."""
+        """The nodes that differ between the branch and its view of trunk, as changes on the latter.
+
+        With those of which the branch wrote a property that is now as it was: a merge relies on that.
+        """
         touched: dict[str, tuple[set[str], set[str]]] = {}
         for change in self._ends.changes_of(state.own):
             names, kids = touched.setdefault(change.path, (set(), set()))
@@ -354,7 +360,7 @@ class Branches:
                     renewed = was is not None and there is not None and was.created != there.created
                     if (there is not None) if node.fresh else ((was is None) != (there is None) or renewed):
                         node.children[kid] = there is not None
-            if node.dirty:
+            if node.dirty or node.relies:
                 nodes.append(node)
         return nodes
 

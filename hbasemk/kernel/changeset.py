@@ -8,7 +8,7 @@ subtree meets every change in it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from hbasemk.kernel import paths, schema, values
@@ -52,12 +52,14 @@ class ChangeSet:
     """A whole commit: ``rows`` in the order in which they are written, ``changes`` for the journal row.
 
     ``after`` holds the staged nodes, to tell the cache what they became; ``reads`` what a serializable transaction read.
+    A row without cells is only relied on: ``unchanged`` holds the nodes of those rows.
     """
 
     rows: list[RowPlan]
     changes: list[RowChange]
     after: list[StagedNode]
     reads: Reads | None = None
+    unchanged: list[StagedNode] = field(default_factory=list)
 
     def fits(self, longest_key: int, longest_value: int) -> bool:
         """Whether every qualifier and every value is at most so long."""
@@ -70,7 +72,11 @@ class ChangeSet:
     def puts(self, revision: int) -> list[Put]:
         """The cells at their revision, one put per row (step 6)."""
         last = (revision,)
-        return [_tuple(Put, (row.key, [_tuple(NewCell, cell + last) for cell in row.cells])) for row in self.rows]
+        return [
+            _tuple(Put, (row.key, [_tuple(NewCell, cell + last) for cell in row.cells]))
+            for row in self.rows
+            if row.cells
+        ]
 
     def states(self, revision: int) -> dict[str, NodeState | None]:
         """What the touched nodes became."""
@@ -90,18 +96,61 @@ def build(staging: Staging) -> ChangeSet:
 
 
 def of_nodes(nodes: Iterable[StagedNode], reads: Reads | None = None) -> ChangeSet:
-    """The change set of nodes that differ from their base."""
+    """The change set of nodes that differ from their base, or are relied on to be as in their base."""
     plans: list[RowPlan] = []
     told: list[RowChange] = []
     after: list[StagedNode] = []
+    unchanged: list[StagedNode] = []
     for node in nodes:
         if node.base is None and not node.exists:
+            continue
+        if not node.dirty:
+            if node.relies:
+                relied = {schema.DELETED: None, **_unchanged(node)}
+                plans.append(RowPlan(node.path, paths.key(node.path), [], relied))
+                unchanged.append(node)
             continue
         plan, change = _plan(node)
         plans.append(plan)
         told.append(change)
         after.append(node)
-    return ChangeSet(plans, told, after, reads)
+    return ChangeSet(plans, told, after, reads, unchanged)
+
+
+def repeating(plan: ChangeSet) -> ChangeSet:
+    """The same change set, but properties that were set to what is there are written as well.
+
+    A branch reads nothing back. So its revisions record what they relied on by writing it, and the merge finds it there.
+    """
+    if not any(node.repeated for node in (*plan.after, *plan.unchanged)):
+        return plan
+    plans: list[RowPlan] = []
+    told: list[RowChange] = []
+    after: list[StagedNode] = []
+    for node in (*plan.after, *plan.unchanged):
+        if node.dirty or node.repeated:
+            row, change = _plan(node)
+            names = [name for name in node.repeated or () if name not in node.written] if node.relies else []
+            for name in names:
+                row.cells.append((*schema.property_column(name), node.encoded(name) or values.TOMBSTONE))
+            plans.append(row)
+            told.append(change._replace(properties=[*change.properties, *names]))
+            after.append(node)
+    return ChangeSet(plans, told, after, plan.reads)
+
+
+def _unchanged(node: StagedNode) -> dict[Column, None]:
+    """The columns that changes without effect rely on: the properties, and the children that must still be absent."""
+    relied: dict[Column, None] = {}
+    for name in node.repeated or ():
+        if name not in node.written:
+            relied[schema.property_column(name)] = None
+    for name in node.withdrawn or ():
+        if name not in node.children:
+            # A property of that name would have refused the child.
+            relied[schema.child_column(name)] = None
+            relied[schema.property_column(name)] = None
+    return relied
 
 
 def _plan(node: StagedNode) -> tuple[RowPlan, RowChange]:
@@ -139,6 +188,7 @@ def _plan(node: StagedNode) -> tuple[RowPlan, RowChange]:
             relied[column] = None
         if kind == CHANGED:
             _keep_names_apart(node, plan)
+            relied.update(_unchanged(node))
     present = [name for name, there in node.children.items() if there] if node.children else []
     gone = [name for name, there in node.children.items() if not there] if node.children else []
     change = RowChange(node.path, kind, list(node.written), present, gone)

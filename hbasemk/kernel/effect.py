@@ -25,4 +25,4 @@ def only(plan: ChangeSet) -> ChangeSet:
 
     So it meets whoever changed what it put back, but makes no revision.
     """
-    return ChangeSet(plan.rows, [], [], plan.reads) if plan.changes and none(plan.after) else plan
+    return ChangeSet(plan.rows, [], [], plan.reads) if none(plan.after) else plan

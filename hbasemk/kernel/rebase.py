@@ -172,8 +172,10 @@ class _Rebase:
             return
         assert node.base is not None
         current = {} if there.base is None else there.base.encoded
-        for name, mine in node.written.items():
-            self._property(path, name, node.base.encoded.get(name), mine, current.get(name))
+        base = node.base.encoded
+        repeated = {name: base.get(name) for name in node.repeated or () if name not in node.written}
+        for name, mine in {**node.written, **repeated}.items():
+            self._property(path, name, base.get(name), mine, current.get(name))
 
     # --- properties --------------------------------------------------------------------------------------
 
@@ -185,7 +187,9 @@ class _Rebase:
             value = None if mine is None else decode(mine)
             self._staging.apply([operations.SetProperty(path, name, value)])
         elif mine is None:
-            assert base is not None
+            if base is None:
+                # The branch removed what was not there, and trunk has set it since: there is nothing to keep for a marker.
+                return
             kind = DELETE_DELETED_PROPERTY if theirs is None else DELETE_CHANGED_PROPERTY
             self._mark_property(kind, path, name, base)
         elif theirs == mine:

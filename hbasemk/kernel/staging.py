@@ -33,10 +33,12 @@ class StagedNode:
     """One node as the operations so far have left it.
 
     ``base`` is its state in the snapshot. ``fresh``: its life began here. ``written`` holds the properties written
-    (None: removed) and ``children`` the child columns written; ``kids`` every staged node right below.
+    (None: removed) and ``children`` the child columns written; ``kids`` every staged node right below. ``repeated`` holds
+    the properties that were given the value of the snapshot, and ``withdrawn`` the children that were added and removed
+    again: a commit writes nothing there and relies on the snapshot.
     """
 
-    __slots__ = ("base", "children", "exists", "fresh", "kids", "loaded", "path", "written")
+    __slots__ = ("base", "children", "exists", "fresh", "kids", "loaded", "path", "repeated", "withdrawn", "written")
 
     def __init__(self, path: str, base: NodeState | None) -> None:
         self.path = path
@@ -47,6 +49,9 @@ class StagedNode:
         self.written: dict[str, bytes | None] = {}
         self.children: dict[str, bool] = {}
         self.kids: dict[str, StagedNode] = {}
+        # Most nodes of a large commit need neither.
+        self.repeated: dict[str, None] | None = None
+        self.withdrawn: dict[str, None] | None = None
 
     def encoded(self, name: str) -> bytes | None:
         """The stored bytes of a property as it now is, None when it has none."""
@@ -65,10 +70,13 @@ class StagedNode:
         return found
 
     def write(self, name: str, data: bytes | None) -> None:
-        """Set (None: remove) a property; setting what the snapshot has writes nothing."""
+        """Set (None: remove) a property. Setting what the snapshot has writes nothing, and relies on that it still has it."""
         before = self.base.encoded.get(name) if self.base and not self.fresh else None
         if data == before:
             self.written.pop(name, None)
+            if self.repeated is None:
+                self.repeated = {}
+            self.repeated[name] = None
         else:
             self.written[name] = data
 
@@ -76,6 +84,11 @@ class StagedNode:
     def dirty(self) -> bool:
         """Whether anything of this node differs from the snapshot."""
         return self.exists != (self.base is not None) or self.fresh or bool(self.written) or bool(self.children)
+
+    @property
+    def relies(self) -> bool:
+        """Whether a change without effect relies on what the snapshot has of this node."""
+        return bool(self.repeated or self.withdrawn) and self.exists and self.base is not None and not self.fresh
 
 
 class Staging:
@@ -140,8 +153,8 @@ class Staging:
             pending += [kid for kid in node.kids.values() if kid.exists]
 
     def staged(self) -> Iterator[StagedNode]:
-        """Every node that differs from the snapshot."""
-        return (node for node in self._nodes.values() if node.dirty)
+        """Every node that differs from the snapshot, or that a change without effect relies on."""
+        return (node for node in self._nodes.values() if node.dirty or node.relies)
 
     def _node(self, path: str) -> StagedNode:
         node = self._nodes.get(path)
@@ -247,9 +260,6 @@ class Staging:
         if data is not None and kid is not None and kid.exists:
             raise both(node.path, name)
         node.write(name, data)
-        if name not in node.written:
-            # Nothing will be written because the snapshot has it so: that was a read.
-            self._note(node.path)
 
     def _add(self, operation: AddNode) -> None:
         node = self._begin(operation.path)
@@ -310,16 +320,18 @@ class Staging:
         paths.check_path(path)
         node = self._require(path)
         for below in list(self._below(path)):
-            if below.base is None:
-                # Added and removed again: all that remains is that it was not there.
-                self._note(below.path)
             below.exists = below.fresh = False
             below.written = {}
             below.children = {}
         above = self._require(paths.parent(path))
         above.kids[paths.name(path)] = node
         if node.base is None:
-            above.children.pop(paths.name(path), None)
+            # Added and removed again: all that remains is that it was not there.
+            name = paths.name(path)
+            above.children.pop(name, None)
+            if above.withdrawn is None:
+                above.withdrawn = {}
+            above.withdrawn[name] = None
         else:
             above.children[paths.name(path)] = False
 

@@ -173,7 +173,8 @@ class MicroKernel:
         Relative paths in it start at ``path``. What happened on trunk since the revision is merged where it does not
         conflict, else ConflictError; a node or property that was there and is gone by now may be removed, unless another
         operation of the text has to do with it. On a branch revision, the commit goes to that branch. A text without
-        effect returns the unchanged head.
+        effect returns the unchanged head, unless somebody has changed what it found: then it is made again, or conflicts. On
+        a branch nothing of such a text is recorded, so the merge does not know of it.
         """
         told = jsop.parse(text(jsop_diff, "jsop_diff"), text_or_none(path, "path") or "")
         note = text_or_none(message, "message") or ""

@@ -186,6 +186,9 @@ class JsonImport:
                     "(--at), or remove the node.",
                     path=path,
                 )
+            else:
+                # Nothing is written; but the commit relies on that these are still the properties.
+                tx.update(path, wanted)
         return added, changed
 
     # --- the proof ---------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from hbasemk.kernel.outcome import Outcome, Outcomes, outcome_of
 from hbasemk.kernel.readback import ReadBack
 from hbasemk.kernel.reader import Reader
 from hbasemk.kernel.reads import Reads
+from hbasemk.kernel.staging import StagedNode
 from hbasemk.store.abc import NewCell, Put
 from tests.simulation.schedules import Broken, Schedule
 
@@ -202,6 +203,12 @@ def child_not_read_back(patch: pytest.MonkeyPatch) -> None:
 def child_lists_not_read_back(patch: pytest.MonkeyPatch) -> None:
     """For the interleavings: who lists in a history looks at each child, too, and the schedules list nothing."""
     patch.setattr(Reads, "children", lambda *_: None)
+
+
+def changes_without_effect_rely_on_nothing(patch: pytest.MonkeyPatch) -> None:
+    """For the histories and the interleavings: the schedules repeat no value."""
+    patch.setattr(StagedNode, "relies", property(lambda _: False))
+    patch.setattr(changeset, "_unchanged", lambda _: {})
 
 
 def names_not_kept_apart(patch: pytest.MonkeyPatch) -> None:

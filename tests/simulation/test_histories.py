@@ -162,6 +162,7 @@ SABOTAGES = [
     sabotages.deleted_not_read_back,
     sabotages.last_revision_not_read_back,
     sabotages.child_not_read_back,
+    sabotages.changes_without_effect_rely_on_nothing,
     sabotages.roll_back_forgotten,
     sabotages.poll_bound_too_high,
     sabotages.everything_below_the_head_is_visible,

@@ -109,6 +109,10 @@ KINDS: dict[str, Callable[[Instance, Prepared], int]] = {
     "old base": on_old_base(SetProperty("/a/b", "r", 2), Increment("/a", "count", 10)),
     "old base below": on_old_base(AddNode("/a/b/c/old", {}), SetProperty("/a/leaf", "x", 1)),
     "merge": lambda instance, prepared: instance.branches.merge(prepared.branch, ""),
+    # Each changes what the other sets to what is there.
+    "set one, repeat other": on_head(SetProperty("/a", "p", "one"), SetProperty("/a/b", "q", 1)),
+    "repeat one, set other": on_head(SetProperty("/a", "p", 0), SetProperty("/a/b", "q", "other")),
+    "old base, repeated": on_old_base(Increment("/a", "count", 0), SetProperty("/a/leaf", "x", 1)),
     # Each writes what the other reads.
     "serializable list": serializable(lambda tx: tx.set("/a", "children", len(tx.children("/a/b")))),
     "serializable add": serializable(lambda tx: tx.add("/a/b/new", {"n": tx.get("/a", "children") or 0})),
@@ -308,6 +312,7 @@ FOUND_BY_ORDER_ALONE = [
     sabotages.last_revision_not_read_back,
     sabotages.child_not_read_back,
     sabotages.names_not_kept_apart,
+    sabotages.changes_without_effect_rely_on_nothing,
     sabotages.pending_taken_for_aborted,
 ]
 

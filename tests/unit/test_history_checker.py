@@ -240,6 +240,22 @@ WRONG: dict[str, tuple[Kind, list[Transaction]]] = {
     "nobody wrote it": (Kind.UNWRITTEN, [SETUP, t("reader", r("x", "nonsense"))]),
     "nobody added it": (Kind.UNWRITTEN, [t("2", Add("s", 1)), t("reader", r("s", (1, 2)))]),
     "nobody removed it": (Kind.UNWRITTEN, [SETUP, t("reader", r("x", None, version="7"))]),
+    "one set what was there, which another had changed before": (
+        Kind.OVERTAKEN,
+        [
+            SETUP,
+            t("2", r("x", "x0"), w("x", "x2"), begun=1.0, ended=2.0),
+            t("stale", rr("x", "x0"), begun=0.5, committing=3.0, ended=4.0),
+        ],
+    ),
+    "a serializable one read what another had changed before it was committed": (
+        Kind.OVERTAKEN,
+        [
+            SETUP,
+            t("2", r("x", "x0"), w("x", "x2"), begun=1.0, ended=2.0),
+            t("stale", r("x", "x0"), begun=0.5, committing=3.0, ended=4.0, isolation="serializable"),
+        ],
+    ),
     "two made one revision": (
         Kind.SAME_REVISION,
         [t("a", w("x", "x1"), revision="1"), t("b", w("y", "y1"), revision="1")],
@@ -321,6 +337,16 @@ RIGHT: dict[str, list[Transaction]] = {
         t("2", w("a", "a2"), w("b", "b2")),
         t("reader", r("a", None), r("b", "b2")),
         t("3", w("a", None)),
+    ],
+    "one set what was there while another changed it": [
+        SETUP,
+        t("2", r("x", "x0"), w("x", "x2"), begun=1.0, ended=3.5),
+        t("stale", rr("x", "x0"), begun=0.5, committing=3.0, ended=4.0),
+    ],
+    "one read what another had changed, and relied on nothing": [
+        SETUP,
+        t("2", r("x", "x0"), w("x", "x2"), begun=1.0, ended=2.0),
+        t("stale", r("x", "x0"), w("y", "y1"), begun=0.5, committing=3.0, ended=4.0),
     ],
     "another instance goes back": [
         SETUP,

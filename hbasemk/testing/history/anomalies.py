@@ -27,6 +27,7 @@ class Kind(enum.Enum):
     MONOTONIC_SNAPSHOTS = "an instance's snapshot lacked what an earlier one of it had"
     NOT_CAUSAL = "a snapshot contained something without what that was built on"
     STALE = "a snapshot lacked what was committed, or seen by anyone, before its instance asked for it"
+    OVERTAKEN = "a commit relied on what another had changed, and ended changing, before that commit began"
     WRITE_SKEW = "write skew: two transactions each changed what the other relied on"
     G2 = "anti-dependency cycle: transactions that rely on what they read each missed the next one's change"
     INTERNAL = "a transaction did not read what it had itself written"

@@ -35,11 +35,22 @@ def check(history: History) -> list[Anomaly]:
     inferred = versions.infer(history)
     dependencies = graph.build(inferred)
     found = list(inferred.anomalies)
+    found += _overtaken(history, dependencies)
     found += _circles(dependencies)
     single, rest = _single_anti(dependencies)
     found += single
     found += _relied(dependencies, rest)
     return found
+
+
+def _overtaken(history: History, dependencies: Dependencies) -> Iterator[Anomaly]:
+    """Commits that relied on something although another's change of it had ended before they began."""
+    for edge in dependencies.anti:
+        reader, writer = history.by_id[edge.reader], history.by_id[edge.writer]
+        if not edge.relied or reader.committing is None or writer.ended is None or writer.outcome != "committed":
+            continue
+        if writer.ended < reader.committing:
+            yield _told(Kind.OVERTAKEN, [graph.anti_step(edge)])
 
 
 # --- circles without an anti-dependency ----------------------------------------------------------------------

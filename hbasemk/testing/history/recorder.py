@@ -101,6 +101,7 @@ class Attempt:
         self.ordered = ordered
         self.changes = Changes(worker.instance, snapshot, call, worker.weakened or isolation)
         self.operations: list[Operation] = []
+        self.committing: float | None = None
 
     def tag(self) -> str:
         """A value that nobody else writes."""
@@ -124,6 +125,17 @@ class Attempt:
         """Write a property; the value must be unique."""
         self.changes.set(path, name, list(value) if isinstance(value, tuple) else value)  # type: ignore[arg-type]
         self.operations.append(Write(f"{path}#{name}", value))
+
+    def repeat(self, path: str, name: str, value: Value = None) -> None:
+        """Set a property of a node that is never removed to what it is, by way of ``value`` if that is given.
+
+        So the commit relies on it. It is not read through the transaction, which stays a list of operations.
+        """
+        found = self.worker.instance.reader.require(self.snapshot, path).properties.get(name)
+        if value is not None:
+            self.changes.set(path, name, value)  # type: ignore[arg-type]
+        self.changes.set(path, name, found)
+        self.operations.append(Read(f"{path}#{name}", frozen(found), relied=True))
 
     def count(self, path: str, name: str, bit: int) -> None:
         """Increment a number by a power of two that nobody else adds, so that its value tells who did."""
@@ -217,6 +229,7 @@ class Attempt:
             isolation=self.isolation,
             ordered=self.ordered,
             call=self.call,
+            committing=self.committing,
         )
         self.worker.sink(replace(made, **more))
 
@@ -322,12 +335,14 @@ class Worker:
             if self.chance.random() < 0.4:
                 # As the thread of an opened repository does at any time.
                 self.instance.poll()
+            attempt.committing = self.moments()
             return self.instance.commit_on(attempt.snapshot, source, attempt.call)
 
         self._end([attempt], polled, commit)
 
     def _prepare(self, attempt: Attempt, change: Change, polled: float | None) -> Source:
         change(attempt)
+        attempt.committing = self.moments()
         attempt.record("unknown", ended=False, polled=polled)
         return attempt.changes.source()
 

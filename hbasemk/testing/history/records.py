@@ -68,7 +68,8 @@ class Transaction:
     taken, when its instance last asked for what others committed before that (None: unknown), and when its end was known
     (None: never). ``ordered``: its snapshot was its instance's newest one. ``snapshot`` names the snapshot within its
     instance, ``revision`` is what it made; revisions sort by length and then as text. ``call`` is shared by all
-    attempts at the same thing.
+    attempts at the same thing. ``committing`` is when its commit began (None: unknown): what it relied on must still have
+    held then.
     """
 
     id: str
@@ -83,6 +84,7 @@ class Transaction:
     isolation: str = SNAPSHOT
     ordered: bool = True
     call: str = ""
+    committing: float | None = None
 
     @property
     def writes(self) -> bool:

@@ -50,7 +50,7 @@ def first_reads(one: Transaction) -> dict[str, Value]:
 
 
 class Registers(Workload):
-    """A few properties of two nodes that are read and written in any combination, blindly and twice, too."""
+    """A few properties of two nodes that are read and written in any combination, blindly, twice, and with what is there."""
 
     name = "registers"
     places: Final = (("m", "x"), ("m", "y"), ("n", "x"), ("n", "y"))
@@ -69,11 +69,14 @@ class Registers(Workload):
         if chance.random() < 0.3:
             worker.look(self._read_some, again=self.read_all)
             return
-        wanted = [(chance.choice(self.places), chance.choice("rwbbt")) for _ in range(chance.choice((1, 2, 3)))]
+        wanted = {chance.choice(self.places): chance.choice("rwbbtsu") for _ in range(chance.choice((1, 2, 3)))}
 
         def change(attempt: Attempt) -> None:
-            for (node, name), how in wanted:
+            for (node, name), how in wanted.items():
                 path = f"{self.folder}/{node}"
+                if how in "su":
+                    attempt.repeat(path, name, attempt.tag() if how == "u" else None)
+                    continue
                 if how in "rb":
                     attempt.get(path, name)
                 if how != "r":
