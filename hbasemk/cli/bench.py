@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hbasemk.cli import output
 from hbasemk.cli.output import Session
 from hbasemk.errors import InvalidValueError
 
@@ -85,10 +86,10 @@ def bench(
             scenarios=scenarios,
             systems=systems,
             remark=remark,
-            tell=lambda text: click.echo(text, err=True),
+            tell=output.complain_lines,
         )
         if run.environment["left_out"]:
-            click.echo(f"to have all systems: {EXTRA}", err=True)
+            output.complain_lines(f"to have all systems: {EXTRA}")
         if json_file is not None:
             with json_file.open("a", encoding="utf-8") as out:
                 results.write(run, out)
@@ -109,7 +110,10 @@ def _show(session: Session, runs: list[Run], table: bool, markdown: Path | None,
         for run in runs:
             results.write(run, sys.stdout)
     elif table:
+        from typing import Any
+
         from rich.console import Console as RichConsole
+        from rich.text import Text
 
         from hbasemk.bench.report import tables
 
@@ -117,6 +121,10 @@ def _show(session: Session, runs: list[Run], table: bool, markdown: Path | None,
             def on_broken_pipe(self) -> None:
                 # rich would end the process with 1 here, inside the handler of the error.
                 raise
+
+            def render_str(self, text: str, **options: Any) -> Text:
+                # What a file of results holds is no markup, and controls no terminal.
+                return super().render_str(output.visible_lines(text), **{**options, "markup": False, "emoji": False})
 
         # Nobody can widen a file or a pipe afterwards.
         console = Console()
@@ -129,7 +137,7 @@ def _show(session: Session, runs: list[Run], table: bool, markdown: Path | None,
         from hbasemk.bench.report import plots as drawer
 
         for file in drawer.draw(runs, plots, form):
-            click.echo(str(file), err=True)
+            output.complain_lines(str(file))
 
 
 def _need_matplotlib() -> None:

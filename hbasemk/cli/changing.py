@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hbasemk.cli import output
 from hbasemk.cli.output import Session
 from hbasemk.errors import InvalidValueError
 
@@ -25,7 +26,12 @@ def _change(session: Session, change: Callable[[Transaction], None], message: st
 
 
 @click.command("init")
-@click.option("--epoch", type=click.DateTime(), help="Where revision ids begin to count (UTC); default 2013-01-01.")
+@click.option(
+    "--epoch",
+    type=click.DateTime(),
+    help="The date (UTC) from which revision ids count; they last 17.4 years from it. Default 2013-01-01, so until 2030-06-03; "
+    "a later date makes them last longer.",
+)
 @click.option(
     "--max-clock-skew", type=click.IntRange(min=100), metavar="MS", help="How far clocks may differ; default 5000."
 )
@@ -46,7 +52,10 @@ def init(
     max_lag: int | None,
     lease: int | None,
 ) -> None:
-    """Create the repository; one that is there is left as it is, if it agrees with the options."""
+    """Create the repository; one that is there is left as it is, if it agrees with the options.
+
+    Prints the newest revision, and on standard error until when there are revision ids.
+    """
     import dataclasses
 
     from hbasemk.connect import connect
@@ -69,7 +78,15 @@ def init(
                     f"there already is a repository at {repository.store.location}, with {name} {found[name]} instead of "
                     f"{value}; it was left as it is"
                 )
+        ends = output.moment(repository.instance.ids_end_ms())
+        if session.json:
+            session.rows([[repository.head.revision, ends]], ["revision", "ids_run_out"])
+            return
         session.rows([[repository.head.revision]], ["revision"])
+        output.complain(
+            f"the repository has revision ids until {ends}, 17.4 years after its epoch, {output.moment(found['epoch_ms'])}. "
+            "To have them for longer, create a new repository with a later date: hbasemk init --epoch DATE"
+        )
 
 
 TYPES: dict[str, Callable[[str], Any]] = {
@@ -133,12 +150,14 @@ def set_(
     """
     if unset == (value is not None):
         raise click.UsageError("give either a VALUE or --unset")
+    from hbasemk.kernel import limits
+
     converted: Any = None
     if value is not None:
         try:
             converted = TYPES[kind](value)
-        except (ValueError, KeyError):
-            raise click.UsageError(f"{value!r} is no {kind}") from None
+        except (ValueError, KeyError, RecursionError):
+            raise click.UsageError(f"{limits.shown(value)} is not of the type {kind}") from None
         if converted is None or isinstance(converted, dict):
             raise click.UsageError(
                 "a JSON value is a string, a number, true, false or a list of these; see also --unset"

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from hbasemk.cli.output import Session, printable
+from hbasemk.cli import output
+from hbasemk.cli.output import NULL, Session
+from hbasemk.errors import FormatError, NodeNotFoundError
 
 if TYPE_CHECKING:
     from hbasemk.kernel.integrity import Problem
@@ -25,18 +26,20 @@ FIELDS = ("severity", "kind", "path", "revision", "detail")
 )
 @click.option("--blobs", is_flag=True, help="Read the contents of all blobs as well.")
 @click.option("--repair", is_flag=True, help="Mend what can be mended without losing anything that was committed.")
+@NULL
 @click.pass_obj
-def check(session: Session, path: str | None, blobs: bool, repair: bool) -> int:
+def check(session: Session, path: str | None, blobs: bool, repair: bool, null: bool) -> int:
     """Look for everything in the repository's tables that must not be, while others may go on writing.
 
     One line tells each problem: how bad it is, its kind, the path, the revision, the details, and whether --repair can mend it
     (with --repair: what was done). The exit code is 0 if the repository is whole or everything found was mended (notes do not
-    count), else 1.
+    count), else 1. It is 1 as well if there never was a node at PATH.
     """
-    from hbasemk.errors import FormatError
     from hbasemk.kernel.integrity import DAMAGE, LEFTOVER, NOTE, IntegrityCheck, Repair, check_unopened
     from hbasemk.system import SystemRuntime
 
+    if null:
+        session.end_with_null()
     found: Counter[str] = Counter()
     mended = left = 0
     counted: dict[str, int] = {}
@@ -62,12 +65,14 @@ def check(session: Session, path: str | None, blobs: bool, repair: bool) -> int:
             mended += done is not None
             left += done is None and problem.severity != NOTE
             _show(session, problem, done, repair=mend is not None)
+        if path is not None and not found and counted and not counted["nodes"]:
+            raise NodeNotFoundError(f"there is no node at {path}, and there never was one", path=path, revision=None)
     facts = {f"{table} looked at": rows for table, rows in counted.items() if rows}
     facts.update({"damage": found[DAMAGE], "leftovers": found[LEFTOVER], "notes": found[NOTE]})
     if repair:
         facts.update({"mended": mended, "left": left})
     if session.json:
-        click.echo(json.dumps({"summary": {name.replace(" ", "_"): value for name, value in facts.items()}}))
+        output.print_json(json.dumps({"summary": {name.replace(" ", "_"): value for name, value in facts.items()}}))
     else:
         session.facts(facts)
     return 1 if left else 0
@@ -75,14 +80,13 @@ def check(session: Session, path: str | None, blobs: bool, repair: bool) -> int:
 
 def _show(session: Session, problem: Problem, done: str | None, *, repair: bool) -> None:
     row = [getattr(problem, name) for name in FIELDS]
-    if not session.json:
-        row = [printable(cell) for cell in row]
     if repair:
         session.rows([[*row, done]], [*FIELDS, "done"])
     elif session.json:
         session.rows([[*row, problem.repairable]], [*FIELDS, "repairable"])
     else:
         session.rows([[*row, "can be mended" if problem.repairable else ""]], [*FIELDS, "repairable"])
+    output.flush()
 
 
 @click.command("recover")
@@ -106,11 +110,12 @@ def recover(session: Session, branches: float | None) -> None:
         for one in leftovers.recover(repository.instance, None if branches is None else round(branches * 1000)):
             counted[one.what] += 1
             session.rows([[one.what, one.revision, one.holder]], ["what", "revision", "holder"])
+            output.flush()
         _, watermark = kernel_settings.read(repository.instance.store)
     facts: dict[str, Any] = {what: counted[what] for what in leftovers.ALL}
     facts["watermark"] = None if watermark is None else revision.to_text(watermark.revision)
     if session.json:
-        click.echo(json.dumps({"summary": facts}))
+        output.print_json(json.dumps({"summary": facts}))
     else:
         session.facts(facts)
 
@@ -118,25 +123,9 @@ def recover(session: Session, branches: float | None) -> None:
 @contextlib.contextmanager
 def _progress(what: str) -> Iterator[Callable[[str, int], None]]:
     """Shows on a terminal how many rows of which table have been looked at; nothing when piped."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 
-    console = Console(stderr=True)
-    columns: tuple[Any, ...] = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed} rows"),
-        TimeElapsedColumn(),
-    )
-    shown = sys.stdout.isatty()
-    with Progress(
-        *columns,
-        console=console,
-        disable=not console.is_terminal,
-        transient=True,
-        redirect_stdout=shown,  # lines go above the bar where both are seen, else where they are sent
-        redirect_stderr=shown,
-    ) as progress:
+    with output.progress_bar(BarColumn(), TextColumn("{task.completed} rows"), TimeElapsedColumn()) as progress:
         task = progress.add_task(what, total=None)
 
         def tell(table: str, rows: int) -> None:

@@ -5,12 +5,18 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from hbasemk.cli.output import Session, moment, printable
+from hbasemk.cli import output
+from hbasemk.cli.output import NULL, Session, first_line, moment
+from hbasemk.errors import HbasemkError
+
+if TYPE_CHECKING:
+    from hbasemk.repository import Repository
 
 
 @click.command("commit", context_settings={"ignore_unknown_options": True})
@@ -28,9 +34,18 @@ def commit(session: Session, jsop: str | None, root: str, revision: str | None, 
     """
     from hbasemk.microkernel import MicroKernel
 
-    text = sys.stdin.read() if jsop is None else jsop
+    text = _standard_input() if jsop is None else jsop
     with session.open() as repository:
         session.rows([[MicroKernel(repository).commit(root, text, revision, message)]], ["revision"])
+
+
+def _standard_input() -> str:
+    if sys.stdin is None:
+        raise click.UsageError("standard input is closed: give JSOP as an argument, or on standard input")
+    try:
+        return sys.stdin.buffer.read().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"the change text on standard input is not UTF-8: {error}") from None
 
 
 @click.command("nodes")
@@ -55,12 +70,24 @@ def nodes(
 
     with session.open() as repository:
         repository.refresh()
-        text = MicroKernel(repository).get_nodes(path, revision, depth, offset, limit, chosen)
+        with _as_usage():
+            text = MicroKernel(repository).get_nodes(path, revision, depth, offset, limit, chosen)
     if text is None:
-        click.echo(f"hbasemk: there is no node at {path}", err=True)
+        output.complain(f"there is no node at {path}")
         return 1
-    click.echo(text)
+    output.print_json(text)
     return 0
+
+
+@contextlib.contextmanager
+def _as_usage() -> Iterator[None]:
+    """Turn a plain ValueError, which the MicroKernel raises for arguments out of range, into a usage error."""
+    try:
+        yield
+    except HbasemkError:
+        raise
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
 
 
 @click.command("diff")
@@ -68,19 +95,40 @@ def nodes(
 @click.argument("after", required=False)
 @click.option("--path", default="/", metavar="PATH", help="Only this subtree.")
 @click.option("-d", "--depth", type=click.IntRange(min=-1), default=-1, help="Only so many levels below it.")
+@click.option("--paths", "paths_only", is_flag=True, help="Only the paths of nodes that differ, one a line.")
+@NULL
 @click.pass_obj
-def diff(session: Session, before: str, after: str | None, path: str, depth: int) -> int:
+def diff(session: Session, before: str, after: str | None, path: str, depth: int, paths_only: bool, null: bool) -> int:
     """Print, as JSOP, what makes revision BEFORE into AFTER (the newest without one). The exit code is 1 if they differ."""
     from hbasemk.microkernel import MicroKernel
 
+    if null:
+        if not paths_only:
+            raise click.UsageError("-0 is for paths: give --paths as well; JSOP quotes every name")
+        session.end_with_null()
     with session.open() as repository:
         repository.refresh()
-        text = MicroKernel(repository).diff(before, after, path, depth)
+        if paths_only:
+            return _diff_paths(session, repository, before, after, path, depth)
+        with _as_usage():
+            text = MicroKernel(repository).diff(before, after, path, depth)
     if session.json:
-        click.echo(json.dumps({"diff": text}))
+        output.print_json(json.dumps({"diff": text}))
     elif text:
-        click.echo(text)
+        output.print_json(text)
     return 1 if text else 0
+
+
+def _diff_paths(session: Session, repository: Repository, before: str, after: str | None, path: str, depth: int) -> int:
+    from hbasemk.kernel import paths
+
+    found = repository.diff(repository.at(before), output.at(repository, after), path)
+    differ = 0
+    for change in found:
+        if depth < 0 or paths.depth(change.path) - paths.depth(path) <= depth:
+            session.rows([[change.path]], ["path"])
+            differ = 1
+    return differ
 
 
 @click.command("branch")
@@ -118,7 +166,7 @@ def branch(
             markers = moved.rebase(None if base is None else repository.at(base))
             made = moved.revision
             for marker in markers:
-                click.echo(f"hbasemk: conflict: {printable(marker)}", err=True)
+                output.complain(f"conflict: {marker}")
         elif reset is not None:
             made = kernel.reset(*reset)
         else:
@@ -147,7 +195,7 @@ def merge(session: Session, revision: str, message: str) -> None:
             other = f"revision {error.other}" if error.other != error.revision else "another revision"
             raise ConflictError(
                 f"the branch at {revision} cannot be merged: {other} changed {error.column} of "
-                f"{printable(error.path)}, which the branch changed or relied on. Both are as they were. Run `hbasemk branch "
+                f"{error.path}, which the branch changed or relied on. Both are as they were. Run `hbasemk branch "
                 f"--rebase {revision}`, remove the conflict markers that it tells, and merge the branch's newest revision.",
                 path=error.path,
                 column=error.column,
@@ -197,9 +245,7 @@ def blob_get(session: Session, blob_id: str, file: Path | None) -> None:
     with session.open() as repository:
         pieces = repository.blobs.stream(blob_id)
         if file is None:
-            for piece in pieces:
-                sys.stdout.buffer.write(piece)
-            sys.stdout.buffer.flush()
+            output.print_bytes(pieces)
             return
         with file.open("wb") as target:
             target.writelines(pieces)
@@ -218,9 +264,10 @@ def watch(session: Session, path: str, limit: int | None, timeout: float | None)
 
     with connect(session.url, create=False) as repository:
         for shown, entry in enumerate(repository.watch(path, timeout), 1):
-            row = [entry.revision, moment(entry.time_ms), len(entry.changes), entry.message]
+            message = entry.message if session.json else first_line(entry.message)
+            row = [entry.revision, moment(entry.time_ms), len(entry.changes), message]
             session.rows([row], ["revision", "time", "nodes", "message"])
-            sys.stdout.flush()
+            output.flush()
             if shown == limit:
                 return
 

@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 import sys
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from hbasemk.cli.output import Session, at, moment
+from hbasemk.cli import output
+from hbasemk.cli.output import NULL, Session, at, first_line, moment
+from hbasemk.errors import NodeNotFoundError
 
+if TYPE_CHECKING:
+    from hbasemk.kernel.history import LogEntry
+
+LATER_EPOCH = "export the tree, and import it into a repository made by `hbasemk init --epoch DATE` with a later date"
 REVISION = click.option("--at", "revision", metavar="REVISION", help="Look at this revision instead of the newest.")
 
 
@@ -18,10 +24,16 @@ REVISION = click.option("--at", "revision", metavar="REVISION", help="Look at th
 @click.argument("path", default="/")
 @click.option("-l", "--long", "long_", is_flag=True, help="Also the last revision and the number of properties.")
 @click.option("-r", "--recursive", is_flag=True, help="The whole subtree, level by level.")
+@NULL
 @REVISION
 @click.pass_obj
-def ls(session: Session, path: str, long_: bool, recursive: bool, revision: str | None) -> None:
-    """List the children of the node at PATH."""
+def ls(session: Session, path: str, long_: bool, recursive: bool, null: bool, revision: str | None) -> None:
+    """List the children of the node at PATH.
+
+    On a terminal, characters in names that control it are shown as escapes. In a pipe or a file the names are exact.
+    """
+    if null:
+        session.end_with_null()
     with session.open() as repository:
         snapshot = at(repository, revision)
         if not (long_ or recursive):
@@ -35,44 +47,78 @@ def ls(session: Session, path: str, long_: bool, recursive: bool, revision: str 
 
 @click.command("cat")
 @click.argument("path")
-@click.option("-p", "--property", "name", metavar="NAME", help="Only this property; text exactly as it is.")
+@click.option(
+    "-p", "--property", "name", metavar="NAME", help="Only this property; text and bytes exactly as they are."
+)
+@NULL
 @REVISION
 @click.pass_obj
-def cat(session: Session, path: str, name: str | None, revision: str | None) -> None:
+def cat(session: Session, path: str, name: str | None, null: bool, revision: str | None) -> None:
     """Print the properties of the node at PATH."""
     from hbasemk.transfer.json_values import to_json
 
+    if null:
+        if name is not None:
+            raise click.UsageError("-0 is for the list of properties; --property prints one exactly, without an end")
+        session.end_with_null()
     with session.open() as repository:
         node = at(repository, revision)[path]
         if name is not None:
             value = node[name]
-            if session.json:
-                click.echo(to_json(value))
-            elif isinstance(value, (str, bytes)):
-                # Exactly what is there, so that it can go to a file; only a terminal gets a line of its own.
-                click.echo(value, nl=sys.stdout.isatty())
+            if session.json or not isinstance(value, (str, bytes)):
+                output.print_json(to_json(value))
+            elif isinstance(value, str):
+                output.print_text(value)
             else:
-                click.echo(to_json(value))
+                output.print_bytes([value])
             return
         if session.json:
             inside = ", ".join(f"{json.dumps(key)}: {to_json(node[key])}" for key in sorted(node))
-            click.echo(f"{{{inside}}}")
+            output.print_json(f"{{{inside}}}")
             return
         for key in sorted(node):
-            click.echo(f"{key} = {to_json(node[key])}")
+            session.line(f"{key} = {to_json(node[key])}")
 
 
 @click.command("log")
 @click.argument("path", default="/")
 @click.option("-n", "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many at most.")
 @click.option("--changes", is_flag=True, help="Also what each revision touched.")
+@click.option("--full", is_flag=True, help="The whole message, indented below, instead of its first line.")
+@click.option("--paths", "paths_only", is_flag=True, help="Only the paths that the revisions touched below PATH.")
+@NULL
 @click.option("--from", "upto", metavar="REVISION", help="The newest revision to show.")
 @click.pass_obj
-def log(session: Session, path: str, limit: int, changes: bool, upto: str | None) -> None:
-    """Show the revisions that touched the subtree of PATH, newest first."""
+def log(
+    session: Session,
+    path: str,
+    limit: int,
+    changes: bool,
+    full: bool,
+    paths_only: bool,
+    null: bool,
+    upto: str | None,
+) -> int:
+    """Show the revisions that touched the subtree of PATH, newest first.
+
+    The exit code is 1 if there never was a node at PATH.
+    """
+    if paths_only and (changes or full):
+        raise click.UsageError("--paths prints nothing but paths: leave out --changes and --full")
+    if null:
+        if not paths_only:
+            raise click.UsageError("-0 is for paths: give --paths as well, or use --output json")
+        session.end_with_null()
+    from hbasemk.kernel.paths import is_at_or_below
+
+    shown = 0
     with session.open() as repository:
-        for entry in islice(repository.log(path, upto), limit):
-            if session.json:
+        for entry in islice(repository.log(path, upto), min(limit, sys.maxsize)):
+            shown += 1
+            if paths_only:
+                touched = (change.path for change in entry.changes if is_at_or_below(change.path, path))
+                session.rows(([one] for one in touched), ["path"])
+            elif session.json:
                 told: dict[str, Any] = {
                     "revision": entry.revision,
                     "base": entry.base,
@@ -82,17 +128,33 @@ def log(session: Session, path: str, limit: int, changes: bool, upto: str | None
                 }
                 if changes:
                     told["changes"] = [change._asdict() for change in entry.changes]
-                click.echo(json.dumps(told))
-                continue
-            click.echo(f"{entry.revision}  {moment(entry.time_ms)}  {len(entry.changes):>6} nodes  {entry.message}")
-            if changes:
-                for change in entry.changes:
-                    names = [
-                        *change.properties,
-                        *(f"+{name}/" for name in change.present),
-                        *(f"-{name}/" for name in change.gone),
-                    ]
-                    click.echo(f"    {change.kind} {change.path}  {' '.join(names)}")
+                output.print_json(json.dumps(told))
+            else:
+                _show_entry(session, entry, changes, full)
+        # A node that was removed has entries, and only the root can be there without.
+        if not shown and path not in at(repository, upto):
+            raise NodeNotFoundError(
+                f"there is no node at {path}, and there never was one{f' up to revision {upto}' if upto else ''}",
+                path=path,
+                revision=upto,
+            )
+    return 0
+
+
+def _show_entry(session: Session, entry: LogEntry, changes: bool, full: bool) -> None:
+    """One entry begins at the left margin; all that belongs to it, and comes from the repository, is indented."""
+    told = f"{entry.revision}  {moment(entry.time_ms)}  {len(entry.changes):>6} nodes"
+    if full:
+        session.line(told)
+        for line in entry.message.split("\n"):
+            session.line(f"    {line}" if line else "")
+    else:
+        session.line(f"{told}  {first_line(entry.message)}")
+    if not changes:
+        return
+    for change in entry.changes:
+        names = [*change.properties, *(f"+{name}/" for name in change.present), *(f"-{name}/" for name in change.gone)]
+        session.line(output.indented(f"    {change.kind} {change.path}  {' '.join(names)}"))
 
 
 @click.command("status")
@@ -129,6 +191,7 @@ def status(session: Session) -> None:
                 "format": settings.format,
                 "epoch": moment(epoch),
                 "ids run out": moment(instance.ids_end_ms()),
+                "for later ids": LATER_EPOCH,
                 "allowed clock skew": f"{settings.max_clock_skew_ms} ms",
                 "allowed lag": f"{settings.lag_ms} ms",
                 "lease": f"{settings.lease_ms} ms",

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import select
 import sys
-import traceback
 from collections.abc import Sequence
 from typing import Any, NoReturn, TextIO
 
@@ -88,26 +86,19 @@ def code_of(error: HbasemkError) -> int:
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line (``arguments``: those of the process) and exit.
 
-    Who reads our output and has had enough, as ``head`` has, ends it with 0, unless something went wrong before.
+    Who reads our output and has had enough, as ``head`` has, ends it with 0, unless something went wrong before. Output that
+    cannot be written otherwise, as on a full disk, is an error.
     """
     session = Session()
-    code = DONE
     try:
-        try:
-            output.prepare_streams()
-            code = _run(session, arguments)
-        except (KeyboardInterrupt, click.exceptions.Abort):
-            code = INTERRUPTED
-            _say("hbasemk: interrupted")
-        for stream in _streams():
-            stream.flush()
-    except (_PipeBroke, BrokenPipeError) as error:
-        gone = [stream for stream in _streams() if _has_no_reader(stream)]
-        for stream in gone:
-            # What is still buffered has to go somewhere when the process ends.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        if not gone:
-            code = _told(session, error.__cause__ or error)
+        output.prepare_streams()
+        code = _run(session, arguments)
+        code = _finish(session, code)
+    except (KeyboardInterrupt, click.exceptions.Abort):
+        code = INTERRUPTED
+        output.complain("interrupted")
+        with contextlib.suppress(KeyboardInterrupt):
+            _finish(session, code)
     sys.exit(code)
 
 
@@ -115,30 +106,52 @@ def _run(session: Session, arguments: Sequence[str] | None) -> int:
     try:
         code = cli.main(arguments, prog_name="hbasemk", standalone_mode=False, obj=session)
     except HbasemkError as error:
-        _told(session, error)
+        _report(session, error, str(error))
         return code_of(error)
     except click.ClickException as error:
-        with contextlib.suppress(BrokenPipeError):
-            error.show()
+        output.complain_usage(error)
         return error.exit_code
-    except BrokenPipeError:
-        raise
+    except (_PipeBroke, BrokenPipeError) as error:
+        if any(map(_has_no_reader, _streams())):
+            return DONE
+        cause = error.__cause__ or error
+        _report(session, cause, str(cause))
+        return NO
     except OSError as error:
-        return _told(session, error)
+        _report(session, error, output.os_error_text(error))
+        for stream in _streams():
+            # If it was about this stream, once is enough.
+            _flush(stream)
+        return NO
     return code if isinstance(code, int) else DONE
 
 
-def _told(session: Session, error: BaseException) -> int:
+def _finish(session: Session, code: int) -> int:
+    """Let everything out; the exit code, which is an error when that was not possible although somebody reads."""
+    for stream in _streams():
+        error = _flush(stream)
+        if error is not None and stream is sys.stdout:
+            named = OSError(error.errno, error.strerror, output.STANDARD_OUTPUT)
+            _report(session, error, output.os_error_text(named))
+            code = code or NO
+    return code
+
+
+def _flush(stream: TextIO) -> OSError | None:
+    """The error of a stream that takes nothing more, which is discarded; None also if its reader has gone."""
+    try:
+        stream.flush()
+    except OSError as error:
+        gone = isinstance(error, BrokenPipeError) and _has_no_reader(stream)
+        output.discard(stream)
+        return None if gone else error
+    return None
+
+
+def _report(session: Session, error: BaseException, text: str) -> None:
     if session.debug:
-        _say("".join(traceback.format_exception(type(error), error, error.__traceback__)).rstrip())
-    _say(f"hbasemk: {error}")
-    return NO
-
-
-def _say(text: str) -> None:
-    # An error counts even when nobody hears of it.
-    with contextlib.suppress(BrokenPipeError):
-        click.echo(text, err=True)
+        output.complain_traceback(error)
+    output.complain(text)
 
 
 def _streams() -> list[TextIO]:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from hbasemk.cli.output import Session, printable
+from hbasemk.cli import output
+from hbasemk.cli.output import Session
 from hbasemk.errors import HbasemkError
 from hbasemk.transfer.found import SHOWN, Found
 
@@ -117,17 +118,16 @@ def _import_json(session: Session, source: Path, at: str, batch: int, patience: 
         except (HbasemkError, KeyboardInterrupt):
             done = job.result
             if done.last is not None:
-                click.echo(
-                    f"hbasemk: {done.done} of {done.nodes} nodes, the last one {printable(done.last)}, were brought in and stay. "
-                    "Run the same command again to go on.",
-                    err=True,
+                output.complain(
+                    f"{done.done} of {done.nodes} nodes, the last one {done.last}, were brought in and stay. "
+                    "Run the same command again to go on."
                 )
             raise
     for note in result.notes:
-        click.echo(f"hbasemk: {note}", err=True)
+        output.complain(note)
     missing, different = result.missing, result.differences
-    _tell("missing blob", [printable(blob) for blob in missing.first], missing.count)
-    _tell("differs", [printable(one) for one in different.first], different.count)
+    _tell("missing blob", missing.first, missing.count)
+    _tell("differs", different.first, different.count)
     facts = {
         "imported to": at,
         "nodes": result.nodes,
@@ -149,7 +149,7 @@ def _import_json(session: Session, source: Path, at: str, batch: int, patience: 
 def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
     """Shows on a terminal how many nodes of how many are done."""
     with _bar() as progress:
-        task = progress.add_task(what, total=None)
+        task = progress.add_task(output.visible(what), total=None)
 
         def tell(more: int, total: int) -> None:
             progress.update(task, advance=more, total=total)
@@ -157,14 +157,11 @@ def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
         yield tell
 
 
-def _bar() -> Progress:
+def _bar() -> contextlib.AbstractContextManager[Progress]:
     """A bar with counts, on a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TimeElapsedColumn
 
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
+    return output.progress_bar(BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
 
 
 def _import_files(
@@ -186,7 +183,7 @@ def _import_files(
 
     at = target or entries.default_target(directory)
     with _bar() as progress:
-        task = progress.add_task(f"import to {at}", total=None)
+        task = progress.add_task(output.visible(f"import to {at}"), total=None)
         handled = 0
 
         def tell(report: Report, total: int) -> None:
@@ -209,10 +206,7 @@ def _import_files(
             result = job.run()
         except KeyboardInterrupt:
             done = job.result
-            click.echo(
-                f"hbasemk: interrupted; {done.added} nodes added so far stay. Run the same command again to go on.",
-                err=True,
-            )
+            output.complain(f"interrupted; {done.added} nodes added so far stay. Run the same command again to go on.")
             return 130
         progress.update(task, description="compare with the directory", completed=0, total=None)
         began = time.monotonic()
@@ -224,10 +218,10 @@ def _import_files(
         compared = time.monotonic() - began
 
     for note in result.notes:
-        click.echo(f"hbasemk: {note}", err=True)
+        output.complain(note)
     # What failed first, so that it is among those shown.
     skipped = sorted(result.skipped, key=lambda one: not one.failed)
-    _tell("skipped", [f"{printable(one.relative)}: {one.reason}" for one in skipped[:SHOWN]], len(skipped))
+    _tell("skipped", [f"{one.relative}: {one.reason}" for one in skipped[:SHOWN]], len(skipped))
     _tell("differs", different.first, different.count)
     failed = [one for one in result.skipped if one.failed]
     facts = {
@@ -255,9 +249,9 @@ def _import_files(
 
 def _tell(what: str, lines: Sequence[str], count: int) -> None:
     for line in lines:
-        click.echo(f"hbasemk: {what}: {line}", err=True)
+        output.complain(f"{what}: {line}")
     if count > len(lines):
-        click.echo(f"hbasemk: {what}: and {count - len(lines)} more", err=True)
+        output.complain(f"{what}: and {count - len(lines)} more")
 
 
 @click.command("export")
@@ -285,14 +279,14 @@ def export(session: Session, path: str, target: Path | None, form: str, revision
         if form == "json":
             if target is None:
                 for piece in export_json(snapshot, path):
-                    sys.stdout.write(piece)
+                    output.print_json(piece, end="")
                 return 0
             write_json(snapshot, path, target)
             return 0
         if target is None:
             raise click.UsageError("to export files, give the folder to write to")
         done = export_files(snapshot, path, target)
-    _tell("skipped", [f"{printable(where)}: {reason}" for where, reason in done.skipped[:SHOWN]], len(done.skipped))
+    _tell("skipped", [f"{where}: {reason}" for where, reason in done.skipped[:SHOWN]], len(done.skipped))
     session.facts(
         {"directories": done.directories, "files": done.files, "links": done.links, "skipped": len(done.skipped)}
     )

@@ -181,7 +181,10 @@ def test_recover_gives_up_branches_when_told_to(tool: Tool) -> None:
 def test_progress_is_shown_on_a_terminal_only(tool: Tool) -> None:
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "hbasemk", "--url", tool.url, "check"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=theirs, check=True, text=True, timeout=60)
+    environment = {**os.environ, "TERM": "xterm"}
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=theirs, check=True, text=True, timeout=60, env=environment
+    )
     os.close(theirs)
     shown = b""
     try:

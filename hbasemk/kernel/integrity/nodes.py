@@ -63,7 +63,7 @@ class NodesCheck:
         """Everything that is wrong, at or below ``top`` (None: anywhere)."""
         for batch in self._batches(top):
             yield from self._check(batch)
-            self._tell(len(batch.rows))
+            self._tell(sum(bool(row.cells) for row in batch.rows))
 
     def _batches(self, top: str | None) -> Iterator[_Batch]:
         if top is None:
