@@ -1,15 +1,21 @@
-"""The files of a SQLite store: which they are, under any name."""
+"""The files of a SQLite store: which they are, what keeps them in place, and what happens when others replace them."""
 
 from __future__ import annotations
 
 import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from hbasemk.store.abc import Table
+from hbasemk.errors import StoreUnknownError, StoreUnusableError
+from hbasemk.store.abc import Get, NewCell, Put, Table
 from hbasemk.store.memory import MemoryStore
-from hbasemk.store.sqlite import SqliteStore
+from hbasemk.store.sqlite import SqliteStore, guard
 from hbasemk.testing.wrapped import CountingStore
 
 TABLES = [Table("one", (b"d",), 1)]
@@ -18,6 +24,42 @@ TABLES = [Table("one", (b"d",), 1)]
 def identity(path: Path) -> tuple[int, int]:
     found = path.stat()
     return found.st_dev, found.st_ino
+
+
+NAMES = ["content.db", "content.db-wal", "content.db-shm"]
+OTHER = """
+import sys
+from hbasemk.store.abc import NewCell, Put
+from hbasemk.store.sqlite import SqliteStore
+store = SqliteStore(sys.argv[1])
+store.write("one", [Put(b"other", [NewCell(b"d", b"flag", b"1")])])
+store.close()
+"""
+
+
+def flag(row: bytes, value: bytes = b"1") -> Put:
+    return Put(row, [NewCell(b"d", b"flag", value)])
+
+
+def has(store: SqliteStore, *rows: bytes) -> list[bool]:
+    return [bool(row.cells) for row in store.read("one", [Get(row) for row in rows])]
+
+
+def another_process_writes_and_closes(path: Path) -> None:
+    subprocess.run([sys.executable, "-c", OTHER, str(path)], check=True, timeout=60)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "content.db"
+
+
+@pytest.fixture
+def store(path: Path):
+    store = SqliteStore(str(path))
+    store.create_tables(TABLES)
+    yield store
+    store.close()
 
 
 class TestIdentities:
@@ -63,3 +105,190 @@ class TestIdentities:
             patch.setattr("builtins.open", refuse)
             assert len(store.files()) == 3
         store.close()
+
+
+needs_locks = pytest.mark.skipif(guard._set_lock is None, reason="needs locks of open file descriptions")
+
+
+class TestLocks:
+    @needs_locks
+    @pytest.mark.parametrize("name", NAMES)
+    def test_a_process_that_closes_a_file_keeps_its_log(self, store: SqliteStore, path: Path, name: str) -> None:
+        store.write("one", [flag(b"before")])
+        before = store.files()
+        path.with_name(name).open("rb").close()
+        another_process_writes_and_closes(path)
+        assert store.files() == before
+        store.write("one", [flag(b"after")])
+        assert has(store, b"before", b"other", b"after") == [True, True, True]
+
+    @needs_locks
+    def test_two_writers_stay_apart_without_the_locks_of_sqlite(self, store: SqliteStore, path: Path) -> None:
+        other = SqliteStore(str(path), busy_timeout=0.05)
+        met = []
+
+        def clock() -> int:
+            # Amid a write; the process loses all locks that SQLite has on the index.
+            path.with_name("content.db-shm").open("rb").close()
+            ran = subprocess.run(
+                [sys.executable, "-c", OTHER.replace("argv[1])", "argv[1], busy_timeout=0.05)"), str(path)],
+                capture_output=True,
+                text=True,
+                timeout=60,
+            )
+            met.append(ran.stderr)
+            return 1
+
+        store._clock = clock
+        store.write("one", [flag(b"mine")])
+        assert len(met) == 1
+        assert "another process or thread has kept" in met[0]
+        other.write("one", [flag(b"later")])
+        other.close()
+        assert has(store, b"mine", b"other", b"later") == [True, False, True]
+
+    def test_the_last_to_close_leaves_the_database_only(self, store: SqliteStore, path: Path) -> None:
+        second = SqliteStore(str(path))
+        store.write("one", [flag(b"r")])
+        second.write("one", [flag(b"s")])
+        store.close()
+        assert path.with_name("content.db-wal").exists()
+        second.close()
+        assert os.listdir(path.parent) == ["content.db"]
+
+    @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
+    def test_no_descriptor_is_left(self, path: Path) -> None:
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(5):
+            store = SqliteStore(str(path))
+            store.create_tables(TABLES)
+            store.close()
+        assert len(os.listdir("/proc/self/fd")) == before
+
+    @needs_locks
+    def test_closing_a_store_leaves_the_locks_of_other_connections_of_the_process(self, path: Path) -> None:
+        first = SqliteStore(str(path))
+        first.create_tables(TABLES)
+        own = sqlite3.connect(path)
+        assert own.execute("SELECT count(*) FROM hbasemk_tables").fetchone() == (1,)
+        for _ in range(3):
+            first.close()
+            another_process_writes_and_closes(path)
+            assert path.with_name("content.db-wal").exists()
+            first = SqliteStore(str(path))
+            assert has(first, b"other") == [True]
+        open_files = len(os.listdir("/proc/self/fd"))
+        own.close()
+        first.close()
+        SqliteStore(str(path)).close()
+        assert len(os.listdir("/proc/self/fd")) < open_files - 2
+        assert os.listdir(path.parent) == ["content.db"]
+
+    @needs_locks
+    def test_a_store_that_is_garbage_holds_no_lock(self, path: Path) -> None:
+        store = SqliteStore(str(path))
+        store.create_tables(TABLES)
+        del store
+        another_process_writes_and_closes(path)
+        assert os.listdir(path.parent) == ["content.db"]
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+
+
+def replace(path: Path) -> None:
+    shutil.copy(path, f"{path}.copy")
+    os.replace(f"{path}.copy", path)
+
+
+@pytest.mark.parametrize("change", [remove, replace])
+@pytest.mark.parametrize("name", NAMES)
+class TestReplacedFiles:
+    def test_the_next_write_and_all_that_follow_are_refused(
+        self, store: SqliteStore, path: Path, name: str, change: Callable[[Path], None]
+    ) -> None:
+        store.write("one", [flag(b"before")])
+        change(path.with_name(name))
+        for _ in range(3):
+            with pytest.raises(StoreUnusableError, match=rf"{name} was deleted or replaced"):
+                store.write("one", [flag(b"after")])
+        for call in (lambda: store.read("one", [Get(b"before")]), lambda: store.verify(TABLES)):
+            with pytest.raises(StoreUnusableError, match="deleted or replaced"):
+                call()
+
+    def test_a_write_in_which_it_happens_is_not_acknowledged(
+        self, store: SqliteStore, path: Path, name: str, change: Callable[[Path], None]
+    ) -> None:
+        def clock() -> int:
+            change(path.with_name(name))
+            return 1
+
+        store._clock = clock
+        with pytest.raises(StoreUnknownError, match=rf"{name} was deleted or replaced"):
+            store.write("one", [flag(b"r")])
+        with pytest.raises(StoreUnusableError, match="deleted or replaced"):
+            store.read("one", [Get(b"r")])
+
+    def test_reads_notice_it_too(
+        self,
+        store: SqliteStore,
+        path: Path,
+        name: str,
+        change: Callable[[Path], None],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setattr(guard, "CHECK_EVERY", 0.0)
+        assert has(store, b"r") == [False]
+        change(path.with_name(name))
+        with pytest.raises(StoreUnusableError, match=rf"{name} was deleted or replaced"):
+            store.read("one", [Get(b"r")])
+
+
+@needs_locks
+def test_a_log_that_was_replaced_never_reaches_the_database(store: SqliteStore, path: Path) -> None:
+    store.close()  # which moves the tables into the file
+    store = SqliteStore(str(path))
+    second = SqliteStore(str(path))
+    assert has(second, b"r") == [False]
+    store.write("one", [flag(b"r", b"x" * 50_000)])
+    path.with_name("content.db-wal").unlink()
+    path.with_name("content.db-shm").unlink()
+    another_process_writes_and_closes(path)
+    with pytest.raises(StoreUnusableError, match="deleted or replaced"):
+        store.write("one", [flag(b"s")])
+    with pytest.raises(StoreUnusableError, match="Close every repository"):
+        SqliteStore(str(path)).verify(TABLES)
+    with pytest.raises(StoreUnusableError, match="deleted or replaced"):
+        second.write("one", [flag(b"s")])
+    store.close()
+    second.close()
+    again = SqliteStore(str(path))
+    assert has(again, b"r", b"s", b"other") == [False, False, True]
+    again.close()
+    plain = sqlite3.connect(path)
+    assert plain.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    plain.close()
+
+
+def test_without_locks_of_open_file_descriptions_the_loss_is_noticed(
+    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.close()
+    monkeypatch.setattr(guard, "_set_lock", None)
+    store = SqliteStore(str(path))
+    store.write("one", [flag(b"before")])
+    path.open("rb").close()
+    another_process_writes_and_closes(path)
+    assert not path.with_name("content.db-wal").exists()
+    with pytest.raises(StoreUnusableError, match="content.db-wal was deleted or replaced"):
+        store.write("one", [flag(b"after")])
+    store.close()
+    # SQLite would give new connections of this process the old index.
+    with pytest.raises(StoreUnusableError, match="deleted or replaced"):
+        SqliteStore(str(path)).verify(TABLES)
+    another_process_writes_and_closes(path)
+    assert os.listdir(path.parent) == ["content.db"]
+    plain = sqlite3.connect(f"file:{path}?immutable=1", uri=True)
+    assert plain.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    plain.close()

@@ -10,13 +10,16 @@ import random
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeVar
 from urllib.parse import quote
 
-from hbasemk.errors import ClosedError, FormatError, StoreUnusableError
-from hbasemk.store.sqlite import forks, trouble
+from hbasemk.errors import ClosedError, FormatError, StoreUnknownError, StoreUnusableError
+from hbasemk.store.abc import FileIdentity
+from hbasemk.store.sqlite import files, forks, guard, trouble
+from hbasemk.store.sqlite.guard import Guard, NotReadyError
 
 T = TypeVar("T")
 
@@ -42,22 +45,27 @@ LONGEST_WAIT: Final = 0.001
 """Seconds between two looks at a file that is busy. Long waits are unfair: a writer that never pauses wins them all."""
 
 _inherited: list[Connection] = []
-"""Handles that came through a fork of which Python was not told; closing them would harm the parent."""
+"""Connections that came through a fork of which Python was not told; closing them would harm the parent."""
 
 
 class Connection:
     """One SQLite connection and what is known of its state."""
 
-    __slots__ = ("committing", "durable", "sql", "writes")
+    __slots__ = ("__weakref__", "_close", "committing", "durable", "guard", "sql", "writes")
 
-    def __init__(self, sql: sqlite3.Connection) -> None:
+    def __init__(self, sql: sqlite3.Connection, guard: Guard) -> None:
         self.sql = sql
+        self.guard = guard
+        self._close = weakref.finalize(self, guard.close, sql)
+        # At the end of the process other threads may still use it.
+        self._close.atexit = False
         self.durable: bool | None = None
         self.committing = False
         self.writes = 0
 
     def begin(self, durable: bool) -> None:
-        """Begin a write; raises SQLite's busy error at once if somebody else is writing."""
+        """Begin a write; raises SQLite's busy error at once if another writes, and StoreUnusableError."""
+        self.guard.check()
         if self.durable is not durable:
             # Either way the log is written in order, and one sync of the file covers all that is in it.
             self.sql.execute("PRAGMA synchronous=FULL" if durable else "PRAGMA synchronous=NORMAL")
@@ -65,15 +73,20 @@ class Connection:
         self.sql.execute("BEGIN IMMEDIATE")
 
     def commit(self) -> None:
-        """Commit a write."""
+        """Commit a write; raises StoreUnknownError if its files are not those of the database any more."""
         self.committing = True
         self.sql.execute("COMMIT")
         self.committing = False
         self.writes += 1
+        self.guard.check_written()
+
+    def close(self) -> None:
+        """Close it; idempotent. It also closes when it is garbage."""
+        self._close()
 
     def usable_again(self) -> bool:
         """Roll back what a failed call left; False if the connection has to go."""
-        if self.committing:
+        if self.committing or self.guard.lost is not None:
             return False
         try:
             if self.sql.in_transaction:
@@ -94,6 +107,8 @@ class Connections:
         self._idle: list[Connection] = []
         self._in_use = 0
         self._forking = False
+        self._identity: FileIdentity | None = None
+        self._lost: str | None = None
         self._pid = os.getpid()
         self._closed = False
         self._log_limit = LOG_BOUND
@@ -102,7 +117,7 @@ class Connections:
     def reading(self, call: Callable[[Connection], T]) -> T:
         """The result of a call that only reads; raises StoreError and ClosedError."""
         self._check_process()
-        return self._run(call, create=False, begun=time.monotonic())
+        return self._run(call, create=False, writing=False, begun=time.monotonic())
 
     def writing(self, call: Callable[[Connection], T], *, create: bool = False) -> T:
         """The result of a call that writes in one transaction; one of this pool at a time.
@@ -115,7 +130,7 @@ class Connections:
         if not self._writing.acquire(timeout=self.busy_timeout):
             raise trouble.busy(self.path, self.busy_timeout)
         try:
-            return self._run(call, create, begun)
+            return self._run(call, create, writing=True, begun=begun)
         finally:
             self._writing.release()
 
@@ -124,15 +139,20 @@ class Connections:
         with self._state:
             self._closed = True
             idle, self._idle = self._idle, []
-        if self._pid != os.getpid():
-            _inherited.extend(idle)
-        else:
-            for connection in idle:
-                connection.sql.close()
+            # Counted, because a fork waits until nothing is being closed.
+            self._in_use += 1
+        try:
+            if self._pid != os.getpid():
+                _inherited.extend(idle)
+            else:
+                for connection in idle:
+                    connection.close()
+        finally:
+            self._give_back(None, usable=False)
 
     # --- one call ------------------------------------------------------------------------------------------
 
-    def _run(self, call: Callable[[Connection], T], create: bool, begun: float) -> T:
+    def _run(self, call: Callable[[Connection], T], create: bool, writing: bool, begun: float) -> T:
         wait = SHORTEST_WAIT
         while True:
             connection = self._take()
@@ -140,11 +160,23 @@ class Connections:
             try:
                 if connection is None:
                     connection = self._open(create)
-                result = call(connection)
-                usable = True
-                if connection.writes >= LOOK_AT_LOG:
-                    usable = self._bound_log(connection)
-                return result
+                if not writing:
+                    connection.guard.check_sometimes(begun)
+                    result = call(connection)
+                    usable = True
+                    return result
+                connection.guard.begin_write()
+                try:
+                    result = call(connection)
+                    usable = True
+                    if connection.writes >= LOOK_AT_LOG:
+                        usable = self._bound_log(connection)
+                    return result
+                finally:
+                    connection.guard.end_write()
+            except (StoreUnusableError, StoreUnknownError):
+                self._check_files(connection)
+                raise
             except sqlite3.Error as error:
                 if not trouble.is_busy(error):
                     committing = connection is not None and connection.committing
@@ -156,6 +188,11 @@ class Connections:
             time.sleep(wait * (0.5 + random.random()))
             wait = min(wait * 2, LONGEST_WAIT)
 
+    def _check_files(self, connection: Connection | None) -> None:
+        """Remember when the files were replaced: what this pool gave before may not be in the new ones."""
+        if connection is not None and connection.guard.lost is not None:
+            self._lost = connection.guard.lost
+
     def _take(self) -> Connection | None:
         """An idle connection, or None: open one. Counts it as in use."""
         with self._state:
@@ -163,6 +200,8 @@ class Connections:
                 self._state.wait()
             if self._closed:
                 raise ClosedError(f"the store at {self.path} has been closed")
+            if self._lost is not None:
+                raise trouble.replaced(self.path, self._lost)
             self._in_use += 1
             return self._idle.pop() if self._idle else None
 
@@ -176,7 +215,7 @@ class Connections:
                 return
         # Closed before it counts as out of use, because a fork waits for that.
         if connection is not None:
-            connection.sql.close()
+            connection.close()
         with self._state:
             self._in_use -= 1
             if self._forking:
@@ -189,7 +228,7 @@ class Connections:
         """
         connection.writes = 0
         try:
-            size = os.stat(self.path + "-wal").st_size
+            size = os.stat(files.real_path(self.path) + files.LOG).st_size
             if size <= self._log_limit:
                 return True
             connection.sql.execute(f"PRAGMA busy_timeout={LOG_PATIENCE_MS}")
@@ -210,7 +249,7 @@ class Connections:
         self._state.wait_for(lambda: not self._in_use, timeout=self.busy_timeout + 10)
         idle, self._idle = self._idle, []
         for connection in idle:
-            connection.sql.close()
+            connection.close()
 
     def after_fork(self, child: bool) -> None:
         """Let calls begin again; the child starts with new locks and no connections."""
@@ -226,6 +265,7 @@ class Connections:
         self._writing = threading.Lock()
         self._in_use = 0
         self._pid = os.getpid()
+        guard.after_fork()
 
     def _check_process(self) -> None:
         """Catch a fork that Python was not told of: its child neither uses nor closes what it inherited."""
@@ -237,27 +277,59 @@ class Connections:
     # --- opening -------------------------------------------------------------------------------------------
 
     def _open(self, create: bool) -> Connection:
-        if not create and not os.path.exists(self.path):
-            raise StoreUnusableError(f"there is no file {self.path} (that can be reached); create the repository first")
-        sql = sqlite3.connect(
-            f"file:{quote(self.path)}?mode={'rwc' if create else 'rw'}",
+        path = files.real_path(self.path)
+        while True:
+            identity = files.identity(path)
+            if identity is None:
+                if self._identity is not None:
+                    self._lost = path
+                    raise trouble.replaced(self.path, path)
+                if not create:
+                    raise StoreUnusableError(
+                        f"there is no file {self.path} (that can be reached); create the repository first"
+                    )
+            elif self._identity not in {None, identity}:
+                self._lost = path
+                raise trouble.replaced(self.path, path)
+            if identity is not None:
+                found = guard.of(path, identity)
+                try:
+                    sql = found.open(lambda: self._connect(path, create=False), lambda sql: self._prepare(sql, create))
+                    self._identity = identity
+                    return Connection(sql, found)
+                except NotReadyError:
+                    pass
+                except OSError as error:
+                    raise StoreUnusableError(
+                        f"{self.path} cannot be opened ({error}); check that it is a file, and that this user may read "
+                        "it and the files beside it"
+                    ) from error
+            # Nothing holds the file meanwhile, since SQLite changes to a log only when it has the file for itself.
+            sql = self._connect(path, create)
+            try:
+                self._prepare(sql, create)
+            finally:
+                sql.close()
+
+    def _connect(self, path: str, create: bool) -> sqlite3.Connection:
+        return sqlite3.connect(
+            f"file:{quote(path)}?mode={'rwc' if create else 'rw'}",
             uri=True,
             timeout=0,
             isolation_level=None,
             check_same_thread=False,
             cached_statements=256,
         )
-        try:
-            self._check(sql, create)
-            # Only now: another program's file is not to be changed in any way.
-            sql.execute("PRAGMA journal_mode=WAL")
-            sql.execute("PRAGMA cache_size=-32768")
-            sql.execute(f"PRAGMA wal_autocheckpoint={LOG_PAGES}")
-            sql.execute(f"PRAGMA journal_size_limit={LOG_BOUND}")
-        except BaseException:
-            sql.close()
-            raise
-        return Connection(sql)
+
+    def _prepare(self, sql: sqlite3.Connection, create: bool) -> None:
+        self._check(sql, create)
+        # Only now: another program's file is not to be changed in any way.
+        mode = sql.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+        if mode != "wal":
+            raise StoreUnusableError(f"{self.path} cannot have a write-ahead log (SQLite chooses {mode!r} there)")
+        sql.execute("PRAGMA cache_size=-32768")
+        sql.execute(f"PRAGMA wal_autocheckpoint={LOG_PAGES}")
+        sql.execute(f"PRAGMA journal_size_limit={LOG_BOUND}")
 
     def _check(self, sql: sqlite3.Connection, create: bool) -> None:
         if self._is_ours(sql):

@@ -14,7 +14,8 @@ from hbasemk.store.abc import FileIdentity
 
 LOG: Final = "-wal"
 INDEX: Final = "-shm"
-SUFFIXES: Final = ("", LOG, INDEX, "-journal")
+JOURNAL: Final = "-journal"
+SUFFIXES: Final = ("", LOG, INDEX, JOURNAL)
 """The database itself, the write-ahead log, its index in shared memory, and the journal of a database without a log."""
 
 

@@ -37,6 +37,30 @@ def busy(path: str, seconds: float) -> StoreError:
     )
 
 
+def locked() -> sqlite3.OperationalError:
+    """What SQLite raises when another's lock is in the way: the call is made again."""
+    return sqlite3.OperationalError(_BUSY[0])
+
+
+def replaced(path: str, lost: str | None) -> StoreUnusableError:
+    """The error for every call after a file of an open database was found to be deleted or replaced."""
+    return StoreUnusableError(
+        f"{lost or path} was deleted or replaced while this process had the database {path} open; nothing more is "
+        "read or written through this object, and commits that were acknowledged shortly before may be missing. Close "
+        "every repository of this process that uses the database (or end the process), open it again, and run "
+        "`hbasemk check`."
+    )
+
+
+def replaced_meanwhile(path: str, lost: str | None) -> StoreUnknownError:
+    """The error for the write in which that was found."""
+    return StoreUnknownError(
+        f"{lost or path} was deleted or replaced while this process wrote to the database {path}; whether the write is "
+        "in the database that others see is not known. Close every repository of this process that uses the database, "
+        "open it again, and run `hbasemk check`."
+    )
+
+
 def translate(error: sqlite3.Error, path: str, *, committing: bool) -> StoreError:
     """The kind of store error that an error of SQLite is; ``committing``: it came from a write's COMMIT."""
     text = str(error)

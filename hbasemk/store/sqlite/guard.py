@@ -1,0 +1,339 @@
+"""Locks that keep a database's files in place while this process uses them, whatever else it does with the files.
+
+SQLite's own locks are POSIX locks: they vanish when the process closes any descriptor of the file, be it by
+``open(path).close()``. Then another process takes the file for unused, and deletes the log that this one still writes.
+So a process holds the locks that matter a second time, as locks of an *open file description*, which only the close of
+that description ends (decision 18):
+
+- a shared lock on the bytes of the database that SQLite locks exclusively before it deletes the log;
+- a shared lock on the byte of the index that a process locks exclusively before it truncates the index;
+- an exclusive lock on a byte that SQLite does not use, for each write: it keeps two writers apart.
+
+There is one :class:`Guard` for each file and process; all connections are opened and closed through it. It also knows
+which files the connections have open, so that it notices when other files take their places.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import sqlite3
+import struct
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Final
+
+from hbasemk.errors import StoreUnusableError
+from hbasemk.store.abc import FileIdentity
+from hbasemk.store.sqlite import files, trouble
+
+if sys.platform != "win32":
+    import fcntl
+
+_log = logging.getLogger("hbasemk")
+
+PENDING_BYTE: Final = 0x40000000
+"""Where SQLite's locks on the database begin; the page there holds no data."""
+SHARED_FIRST: Final = PENDING_BYTE + 2
+SHARED_SIZE: Final = 510
+WRITER_BYTE: Final = SHARED_FIRST + SHARED_SIZE
+"""Ours, on the same page."""
+INDEX_IN_USE: Final = 128
+"""SQLite's "dead man's switch" in the index: whoever finds it unlocked starts the index anew."""
+CHECK_EVERY: float = 1.0
+"""Seconds after which a read looks at the files again; a write always does."""
+WAL_MODE: Final = b"\2\2"
+"""What a database with a write-ahead log has in the header's bytes 18 and 19."""
+
+_set_lock: Final[int | None] = getattr(fcntl, "F_OFD_SETLK", None) if sys.platform != "win32" else None
+_BUSY: Final = (errno.EAGAIN, errno.EACCES)
+_UNSUPPORTED: Final = (errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+class NotReadyError(Exception):
+    """The file has no write-ahead log (yet), or a crash left it amid a change without one."""
+
+
+class Guard:
+    """What this process holds of one database, for as long as it has connections to it; made by :func:`of`."""
+
+    def __init__(self, path: str, identity: FileIdentity) -> None:
+        self._path = path
+        self._identity = identity
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._writing = threading.Lock()
+        self._connections = 0
+        self._checked_at = 0.0
+        self._main: int | None = None
+        self._index: int | None = None
+        self._locks = False
+        self._may_write = True
+        self._expected: list[tuple[str, FileIdentity]] = []
+        self.lost: str | None = None
+        """The path of a file that another one has replaced, or that is gone: no connection may be used any more."""
+
+    # --- connections -----------------------------------------------------------------------------------------
+
+    def open(
+        self, connect: Callable[[], sqlite3.Connection], prepare: Callable[[sqlite3.Connection], None]
+    ) -> sqlite3.Connection:
+        """One more connection: ``prepare`` is its first use, and must read.
+
+        Raises NotReadyError, SQLite's busy error, StoreUnusableError for files that were replaced, and what the
+        two raise.
+        """
+        with self._lock:
+            self.check()
+            if not self._connections:
+                self._hold()
+            sql = None
+            try:
+                sql = connect()
+                prepare(sql)
+                if not self._connections:
+                    self._note()
+                self.check()
+            except BaseException:
+                if not self._connections:
+                    # Unlocked before SQLite closes: a file that is not ours is left without a log beside it.
+                    self._unlock()
+                if sql is not None:
+                    sql.close()
+                if not self._connections:
+                    self._let_go()
+                raise
+            self._connections += 1
+            return sql
+
+    def close(self, sql: sqlite3.Connection) -> None:
+        """Close one of the connections. The last one moves the log into the file if no other process has it open."""
+        if self._pid != os.getpid():
+            _abandoned.append((sql, self))
+            return
+        with self._lock:
+            if self.lost is not None and not self._locks:
+                # Closing could move a log into the file that is not the file's any more; nor may this process open more
+                # connections, to which SQLite would give the old index.
+                _abandoned.append((sql, self))
+                return
+            # With the lock held SQLite leaves log and file alone, which is right if they do not belong together.
+            if self._connections == 1 and self.lost is None:
+                self._unlock()
+            sql.close()
+            self._connections -= 1
+            if not self._connections:
+                self._let_go()
+
+    # --- writing ---------------------------------------------------------------------------------------------
+
+    def begin_write(self) -> None:
+        """Keep other writers out, of all processes; raises SQLite's busy error if there is one."""
+        if not self._writing.acquire(blocking=False):
+            raise trouble.locked()
+        try:
+            if self._locks and self._may_write and not _lock(self._main, fcntl.F_WRLCK, WRITER_BYTE, 1):
+                raise trouble.locked()
+        except BaseException:
+            self._writing.release()
+            raise
+
+    def end_write(self) -> None:
+        """Let others write."""
+        try:
+            if self._locks and self._may_write:
+                _lock(self._main, fcntl.F_UNLCK, WRITER_BYTE, 1)
+        finally:
+            self._writing.release()
+
+    # --- noticing that files were replaced ---------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raise StoreUnusableError if the paths no longer lead to the files that the connections have open."""
+        if self.lost is None:
+            for path, identity in self._expected:
+                try:
+                    found = os.stat(path)
+                except OSError:
+                    self.lost = path
+                    break
+                if found.st_ino != identity[1] or found.st_dev != identity[0]:
+                    self.lost = path
+                    break
+            else:
+                return
+        raise trouble.replaced(self._path, self.lost)
+
+    def check_sometimes(self, now: float) -> None:
+        """As :meth:`check`, unless that was done within the last :data:`CHECK_EVERY` seconds; for reads."""
+        if now - self._checked_at >= CHECK_EVERY:
+            self._checked_at = now
+            self.check()
+
+    def check_written(self) -> None:
+        """As :meth:`check` after a write that may be lost: raises StoreUnknownError."""
+        try:
+            self.check()
+        except StoreUnusableError as error:
+            raise trouble.replaced_meanwhile(self._path, self.lost) from error
+
+    def _note(self) -> None:
+        """Note which files the first connection has opened."""
+        expected = [(self._path, self._identity)]
+        for suffix in (files.LOG, files.INDEX):
+            identity = files.identity(self._path + suffix)
+            if identity is None:
+                raise trouble.locked()
+            expected.append((self._path + suffix, identity))
+        if self._locks:
+            self._index = _descriptor(self._path + files.INDEX, os.O_RDONLY, expected[2][1])
+            if not _lock(self._index, fcntl.F_RDLCK, INDEX_IN_USE, 1):
+                raise trouble.locked()
+        self._expected = expected
+
+    # --- the locks -------------------------------------------------------------------------------------------
+
+    def _hold(self) -> None:
+        """Lock the database against the deletion of its log; raises SQLite's busy error and NotReadyError."""
+        try:
+            flags = os.O_RDWR if os.access(self._path, os.W_OK) else os.O_RDONLY
+            self._main = _descriptor(self._path, flags, self._identity)
+            self._may_write = flags == os.O_RDWR
+            if os.pread(self._main, 2, 18) != WAL_MODE or os.path.exists(self._path + files.JOURNAL):
+                raise NotReadyError
+            if _set_lock is None:
+                return
+            try:
+                self._locks = _lock(self._main, fcntl.F_RDLCK, SHARED_FIRST, SHARED_SIZE)
+            except OSError as error:
+                if error.errno not in _UNSUPPORTED:
+                    raise
+                _log.debug("%s: the file system has no locks of open file descriptions (%s)", self._path, error)
+                return
+            if not self._locks:
+                raise trouble.locked()
+        except BaseException:
+            self._let_go()
+            raise
+
+    def _unlock(self) -> None:
+        # Explicitly: a forked child that has not begun its own program yet has the same open file descriptions.
+        if self._locks:
+            for descriptor in (self._main, self._index):
+                if descriptor is not None:
+                    _lock(descriptor, fcntl.F_UNLCK, 0, 0)
+            self._locks = False
+
+    def _let_go(self) -> None:
+        """Unlock and close: only when no connection of this process is left."""
+        self._unlock()
+        done = [descriptor for descriptor in (self._main, self._index) if descriptor is not None]
+        self._main = self._index = None
+        self._expected = []
+        self.lost = None
+        _close(done)
+
+    def forget(self) -> None:
+        """Close what came through a fork; the parent's locks stay."""
+        for descriptor in (self._main, self._index):
+            if descriptor is not None:
+                os.close(descriptor)
+        self._main = self._index = None
+        self._locks = False
+
+
+# --- all guards of this process ----------------------------------------------------------------------------------
+
+_guards: weakref.WeakValueDictionary[FileIdentity, Guard] = weakref.WeakValueDictionary()
+_guards_lock = threading.Lock()
+_guards_pid = os.getpid()
+_parked: list[int] = []
+"""Descriptors without locks that cannot be closed yet, because the process's other users of the file may hold locks."""
+_abandoned: list[tuple[sqlite3.Connection, Guard]] = []
+"""Connections that are neither used nor closed: they came through a fork, or their files were replaced."""
+
+
+def of(path: str, identity: FileIdentity) -> Guard:
+    """The guard of the file at ``path`` (without symbolic links), which has this identity."""
+    with _guards_lock:
+        found = _guards.get(identity)
+        if found is None:
+            found = _guards[identity] = Guard(path, identity)
+        return found
+
+
+def after_fork() -> None:
+    """Start anew in a child. No other thread may use the store; harmless when called again."""
+    global _guards, _guards_lock, _guards_pid
+    if _guards_pid == os.getpid():
+        return
+    _guards_pid = os.getpid()
+    inherited, _guards = list(_guards.values()), weakref.WeakValueDictionary()
+    _guards_lock = threading.Lock()
+    for guard in inherited:
+        guard.forget()
+
+
+def _close(descriptors: list[int]) -> None:
+    """Close descriptors, now or later: not while something else in this process may hold locks on their files."""
+    with _guards_lock:
+        waiting, _parked[:] = [*_parked, *descriptors], []
+        for descriptor in waiting:
+            found = os.fstat(descriptor)
+            if _is_open_elsewhere((found.st_dev, found.st_ino), waiting):
+                _parked.append(descriptor)
+            else:
+                os.close(descriptor)
+
+
+def _is_open_elsewhere(identity: FileIdentity, ours: list[int]) -> bool:
+    try:
+        names = os.listdir("/proc/self/fd")
+    except OSError:
+        return False
+    for name in names:
+        if int(name) in ours:
+            continue
+        try:
+            found = os.stat(f"/proc/self/fd/{name}")
+        except OSError:
+            continue
+        if (found.st_dev, found.st_ino) == identity:
+            return True
+    return False
+
+
+def _descriptor(path: str, flags: int, identity: FileIdentity) -> int:
+    """A descriptor of the file at a path, which must have this identity; raises SQLite's busy error if it has not."""
+    with _guards_lock:
+        for descriptor in _parked:
+            found = os.fstat(descriptor)
+            if (found.st_dev, found.st_ino) == identity and _flags(descriptor) == flags:
+                _parked.remove(descriptor)
+                return descriptor
+    descriptor = os.open(path, flags | getattr(os, "O_CLOEXEC", 0))
+    found = os.fstat(descriptor)
+    if (found.st_dev, found.st_ino) != identity:
+        _close([descriptor])
+        raise trouble.locked()
+    return descriptor
+
+
+def _flags(descriptor: int) -> int:
+    return fcntl.fcntl(descriptor, fcntl.F_GETFL) & (os.O_RDWR | os.O_RDONLY | os.O_WRONLY)
+
+
+def _lock(descriptor: int | None, kind: int, start: int, length: int) -> bool:
+    """Set or end a lock of the open file description; False if another lock is in the way."""
+    assert _set_lock is not None
+    assert descriptor is not None
+    try:
+        fcntl.fcntl(descriptor, _set_lock, struct.pack("hhqqi4x", kind, os.SEEK_SET, start, length, 0))
+    except OSError as error:
+        if error.errno in _BUSY:
+            return False
+        raise
+    return True
