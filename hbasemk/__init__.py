@@ -43,6 +43,7 @@ from hbasemk.kernel.values import BlobRef, Json, Value
 from hbasemk.microkernel import MicroKernel
 from hbasemk.repository import Node, Repository, Snapshot
 from hbasemk.transaction import Transaction
+from hbasemk.watch import Watch
 
 __version__ = "0.1.0"
 
@@ -86,6 +87,7 @@ __all__ = [
     "Transaction",
     "UnknownRevisionError",
     "Value",
+    "Watch",
     "connect",
     "diff",
 ]

@@ -17,7 +17,9 @@ from hbasemk.kernel.instance import Instance
 
 LONGEST_PAUSE: Final = 5.0
 SHARE_OF_TIME: Final = 5
-"""Polling pauses at least this many times as long as the last poll took."""
+"""Polling pauses this many times as long as the last poll took, but no longer than :data:`LONGEST_REST`."""
+LONGEST_REST: Final = 1.0
+"""Seconds that polling pauses after a slow poll; one that hung in an outage must not keep it silent afterwards."""
 
 _log = logging.getLogger("hbasemk")
 
@@ -48,6 +50,11 @@ def within(seconds: float, call: Callable[[], object]) -> None:
         return
     if raised:
         raise raised[0]
+
+
+def rest(interval: float, took: float) -> float:
+    """The seconds to pause after a poll that took so many; never less than the interval."""
+    return max(interval, min(SHARE_OF_TIME * took, LONGEST_REST))
 
 
 class _Trouble:
@@ -118,7 +125,7 @@ class Background:
                 self._instance.poll()
                 self._instance.tend()
                 self._trouble.over()
-                pause = max(self._interval, SHARE_OF_TIME * (time.monotonic() - began))
+                pause = rest(self._interval, time.monotonic() - began)
             except ClosedError:
                 return
             except HbasemkError as error:

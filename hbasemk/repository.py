@@ -7,14 +7,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from hbasemk import options
 from hbasemk.background import Background, OnDemand, within
-from hbasemk.errors import ClosedError, PropertyNotFoundError
+from hbasemk.errors import BranchError, ClosedError, PropertyNotFoundError, UnknownRevisionError
 from hbasemk.kernel import history, paths, revision
 from hbasemk.kernel.cache import DEFAULT_ENTRIES
 from hbasemk.kernel.commit import CommitStatistics, Source
+from hbasemk.kernel.extent import Extent
 from hbasemk.kernel.history import LogEntry
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.node import NodeState
@@ -25,6 +26,8 @@ from hbasemk.kernel.values import Value
 from hbasemk.store.abc import Store
 from hbasemk.system import PerProcess, SystemRuntime
 from hbasemk.transaction import Isolation, Transaction
+from hbasemk.wakeup import Bells
+from hbasemk.watch import POLL_EVERY, Watch
 
 if TYPE_CHECKING:
     from hbasemk.branches import Branch, Change, RepositoryBlobs
@@ -179,13 +182,6 @@ class Snapshot(Mapping[str, Node]):
         return f"<Snapshot {self.revision}>"
 
 
-class _Here(NamedTuple):
-    """What one process's threads share of a repository."""
-
-    lock: threading.Lock
-    arrived: threading.Condition
-
-
 class Repository:
     """An opened repository. Safe to be used by many threads, and by a forked child (which becomes an instance of
     its own at its first use). Use it as a context manager, or call :meth:`close`.
@@ -212,8 +208,9 @@ class Repository:
         self._patience = options.seconds("patience", patience, endless=True)
         self._cache_entries = options.count("cache_entries", cache_entries)
         self._closed = False
-        # After a fork, locks may be held by threads that the child lacks.
-        self._here = PerProcess(lambda: _Here(threading.Lock(), threading.Condition()))
+        # After a fork, a lock may be held by a thread that the child lacks.
+        self._beginning = PerProcess(threading.Lock)
+        self._arrivals = Bells()
         self._begin(create, settings)
 
     def _begin(self, create: bool, settings: Settings | None) -> None:
@@ -221,7 +218,7 @@ class Repository:
         self._kernel = Instance.open(
             self.store, self._runtime, create=create, wanted=settings, cache_entries=self._cache_entries
         )
-        self._kernel.journal.watchers.append(self._tell)
+        self._kernel.journal.watchers.append(self._arrivals.ring)
         self._background: Background | None = None
         if self._poll_interval > 0:
             self._background = Background(self._kernel, self._poll_interval)
@@ -230,18 +227,13 @@ class Repository:
         # Last: whoever finds the process told uses the rest without a lock.
         self._pid = os.getpid()
 
-    def _tell(self) -> None:
-        arrived = self._here.get().arrived
-        with arrived:
-            arrived.notify_all()
-
     @property
     def instance(self) -> Instance:
         """The kernel under this face; in a forked child a new one, with its own lease."""
         if self._closed:
             raise ClosedError(f"the repository at {self.store.location} has been closed")
         if self._pid != os.getpid():
-            with self._here.get().lock:
+            with self._beginning.get():
                 if self._closed:
                     raise ClosedError(f"the repository at {self.store.location} has been closed")
                 if self._pid != os.getpid():
@@ -332,34 +324,59 @@ class Repository:
         snapshot = self.refresh() if base is None else self.own(base)
         return Branch(self, self.instance.branches.begin(snapshot.prefix, message), message)
 
-    def watch(self, path: str = paths.ROOT, timeout: float | None = None) -> Iterator[LogEntry]:
-        """What anyone commits to the subtree of ``path`` from now on, in the order in which this instance sees it.
+    def watch(
+        self, path: str = paths.ROOT, timeout: float | None = None, *, since: str | Snapshot | None = None
+    ) -> Watch:
+        """What anyone commits to the subtree of ``path`` from now on, or after ``since``, in this instance's order.
 
-        Goes on until the repository is closed, or nothing of the kind has come for ``timeout`` seconds.
+        Returns an iterator of :class:`LogEntry` that goes on until it or the repository is closed, or nothing of the kind has
+        come for ``timeout`` seconds. An outage of the store does not end it. Each revision comes once.
+
+        ``since`` is the ``resume_token`` of a watch, also of an earlier process: then the two together miss and repeat
+        nothing. Or it is a snapshot, of any Repository object on this repository, or a trunk revision's id: then all
+        comes that is not part of that snapshot, or of ``repo.at(id)``. Processes see revisions in different orders,
+        so an id is exact only for revisions that are some seconds old.
+        Raises InvalidRevisionError for a text that is neither, or a token of another repository; UnknownRevisionError for
+        revisions that are not here; BranchError for those of a branch; ValueError for another repository's snapshot.
         """
-        instance = self.instance
-        return self._watch(instance, instance.head(), paths.check_path(path), timeout)
+        extent = self._extent(since)
+        return Watch(self, self._arrivals, extent, paths.check_path(path), timeout, polls=self._poll_interval == 0)
 
-    def _watch(self, instance: Instance, seen: Prefix, path: str, timeout: float | None) -> Iterator[LogEntry]:
-        until = None if timeout is None else time.monotonic() + timeout
-        try:
-            while not self._closed:
-                head = instance.head()
-                if head == seen:
-                    left = 3600.0 if until is None else until - time.monotonic()
-                    if not self.wait(lambda known=seen: instance.head() != known, left) and until is not None:  # type: ignore[misc]
-                        return
-                    continue
-                # Others may join the journal just now: they are for the next turn.
-                made = [one for one in instance.journal.since(seen) if instance.journal.sees(head, one)]
-                seen = head
-                for entry in history.entries(instance, made):
-                    if path == paths.ROOT or entry.touches(path):
-                        yield entry
-                        until = None if timeout is None else time.monotonic() + timeout
-        except ClosedError:
-            if not self._closed:
-                raise
+    def _extent(self, since: str | Snapshot | None) -> Extent:
+        """What a watch leaves out because it came before."""
+        instance = self.instance
+        if since is None:
+            since = self.head
+        elif not isinstance(since, Snapshot):
+            if not isinstance(since, str) or len(since) == revision.TEXT_LENGTH:
+                since = Snapshot(instance, instance.at(revision.from_text(since)))
+            else:
+                extent = Extent.from_token(since, instance.settings, self.store.location)
+                self._require(instance, extent)
+                return extent
+        elif since.instance.settings != instance.settings:
+            raise ValueError(
+                f"the snapshot {since.revision} is of the repository at {since.instance.store.location}; a watch on "
+                f"{self.store.location} needs one of the same repository"
+            )
+        if revision.is_branch(since.prefix.revision):
+            raise BranchError(
+                f"a watch shows trunk revisions, and {since.revision} is a branch's; give a trunk revision",
+                revision=since.revision,
+            )
+        return since.instance.journal.extent(since.prefix, instance.settings.max_clock_skew_ms << 24)
+
+    @staticmethod
+    def _require(instance: Instance, extent: Extent) -> None:
+        outcomes = instance.outcomes.of_many(sorted(extent.above))
+        missing = [revision.to_text(one) for one, outcome in outcomes.items() if outcome is not Outcome.COMMITTED]
+        if missing:
+            raise UnknownRevisionError(
+                f"the resume token contains revision {missing[0]}, which is not committed in the repository at "
+                f"{instance.store.location}. Was it restored from a backup that is older than the token? Resume with a revision "
+                "id that the repository has, or without since.",
+                revision=missing[0],
+            )
 
     @property
     def blobs(self) -> RepositoryBlobs:
@@ -403,24 +420,21 @@ class Repository:
         Without background polling it polls every 0.1 s.
         """
         deadline = time.monotonic() + seconds
-        arrived = self._here.get().arrived
-        with arrived:
-            while not condition():
-                left = deadline - time.monotonic()
-                if left <= 0 or self._closed:
-                    return condition()
-                if self._background is not None:
-                    arrived.wait(left)
-                    continue
-                arrived.wait(min(left, 0.1))
-                arrived.release()
-                try:
-                    self.instance.poll()
-                except ClosedError:
-                    if not self._closed:
-                        raise
-                finally:
-                    arrived.acquire()
+        # Hung up before the condition is looked at, so that no arrival is missed.
+        bell = self._arrivals.hang()
+        while not condition():
+            left = deadline - time.monotonic()
+            if left <= 0 or self._closed:
+                return condition()
+            if self._background is not None:
+                bell.wait(left)
+                continue
+            bell.wait(min(left, POLL_EVERY))
+            try:
+                self.instance.poll()
+            except ClosedError:
+                if not self._closed:
+                    raise
         return True
 
     def outcome(self, asked: str) -> Outcome:
@@ -434,16 +448,21 @@ class Repository:
 
     # --- the end -----------------------------------------------------------------------------------------
 
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` has been called."""
+        return self._closed
+
     def close(self) -> None:
         """End background work and free everything; idempotent. Later calls raise ClosedError.
 
         Waits a few seconds at most for a store that does not answer; then its lease runs out by itself.
         """
-        with self._here.get().lock:
+        with self._beginning.get():
             if self._closed:
                 return
             self._closed = True
-        self._tell()
+        self._arrivals.ring()
         try:
             if self._pid == os.getpid():
                 if self._background is not None:

@@ -257,19 +257,37 @@ def blob_get(session: Session, blob_id: str, file: Path | None) -> None:
 @click.option(
     "--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="End when nothing has come for so long."
 )
+@click.option(
+    "--since",
+    metavar="TOKEN",
+    help="Begin after this: the token that an earlier watch printed, or a revision (exact for one some seconds old).",
+)
 @click.pass_obj
-def watch(session: Session, path: str, limit: int | None, timeout: float | None) -> None:
-    """Show each revision that anyone commits to the subtree of PATH from now on."""
+def watch(session: Session, path: str, limit: int | None, timeout: float | None, since: str | None) -> None:
+    """Show each revision that anyone commits to the subtree of PATH from now on.
+
+    Goes on until it is interrupted, also through outages of the store. The last line, on standard error, is the token with
+    which --since resumes: nothing is missed and nothing shown twice. With --output json each object has the token in
+    "resume".
+    """
     from hbasemk.connect import connect
 
-    with connect(session.url, create=False) as repository:
-        for shown, entry in enumerate(repository.watch(path, timeout), 1):
-            message = entry.message if session.json else first_line(entry.message)
-            row = [entry.revision, moment(entry.time_ms), len(entry.changes), message]
-            session.rows([row], ["revision", "time", "nodes", "message"])
-            output.flush()
-            if shown == limit:
-                return
+    with connect(session.url, create=False) as repository, repository.watch(path, timeout, since=since) as watching:
+        token = watching.resume_token
+        try:
+            for shown, entry in enumerate(watching, 1):
+                message = entry.message if session.json else first_line(entry.message)
+                row = [entry.revision, moment(entry.time_ms), len(entry.changes), message]
+                names = ["revision", "time", "nodes", "message"]
+                if session.json:
+                    row, names = [*row, watching.resume_token], [*names, "resume"]
+                session.rows([row], names)
+                output.flush()
+                token = watching.resume_token
+                if shown == limit:
+                    break
+        finally:
+            click.echo(f"hbasemk: resume with --since {token}", err=True)
 
 
 COMMANDS = (commit, nodes, diff, branch, merge, watch)

@@ -16,6 +16,7 @@ from hbasemk.kernel import changes, revision, schema
 from hbasemk.kernel.batches import journal_rows
 from hbasemk.kernel.calls import again
 from hbasemk.kernel.changes import RowChange
+from hbasemk.kernel.extent import Extent
 from hbasemk.kernel.node import NodeState
 from hbasemk.kernel.order import Order, settled, told
 from hbasemk.kernel.runtime import Runtime
@@ -217,6 +218,55 @@ class Journal:
             return floor, [made for made in order if made > floor and order.sees(snapshot, made)]
         floor, above = told(snapshot)
         return floor, sorted(above)
+
+    # --- for feeds (feed.py) -----------------------------------------------------------------------------
+
+    def extent(self, snapshot: Snapshot, slack: int) -> Extent:
+        """What a trunk snapshot contains, with a floor that is ``slack`` lower than it could be, or settled for good."""
+        floor, above = self.told(snapshot)
+        order = self._order
+        lower = min(floor, max(order.floor, floor - slack))
+        listed = [made for made in order if lower < made <= floor and order.sees(snapshot, made)]
+        return Extent.of(lower, [*above, *listed])
+
+    def known(self) -> tuple[int, int, list[int]]:
+        """The id up to which all that is committed is visible, the head's position, and the visible revisions above the id."""
+        with self._lock:
+            order, position = self._order, self._head.position
+            return order.floor, position, [made for made, at in order.positions.items() if at <= position]
+
+    def later(self, position: int) -> list[int] | None:
+        """The visible revisions at later positions; None when the sequence no longer reaches back so far."""
+        head = self._head.position
+        order = self._order
+        if position < order.begin - 1:
+            return None
+        return order.sequence[position + 1 - order.begin : max(head, position) + 1 - order.begin]
+
+    def floor_at(self, position: int, slack: int) -> int | None:
+        """An id up to which everything that is or can be committed has a position up to this one; None as for :meth:`later`.
+
+        ``slack``: how much lower than the low bound it is; what the watermark settles needs none.
+        """
+        # The bound first: what joins the sequence after that is not below it.
+        low = self._low_bound
+        order = self._order
+        if position < order.begin - 1:
+            return None
+        return max(order.floor, min([low - slack, *order.after(position)]) - 1)
+
+    def committed(self, low: int, high: int) -> tuple[list[int], int]:
+        """Committed trunk revisions above ``low``, and the id up to which these are all: ``high``, or less for many.
+
+        For ids up to :attr:`floor`. One round trip.
+        """
+        scan = Scan(
+            schema.revision_key(low + 1), schema.revision_key(high + 1), SCAN_BATCH, columns=(schema.COMMITTED,)
+        )
+        rows = again(self._runtime, lambda: self._store.scan(schema.JOURNAL, scan))
+        found = [int.from_bytes(row.key, "big") for row in rows if any(cell.value == schema.YES for cell in row.cells)]
+        covered = high if len(rows) < SCAN_BATCH else int.from_bytes(rows[-1].key, "big")
+        return [made for made in found if not revision.is_branch(made)], covered
 
     def snapshot_of(self, wanted: int) -> Snapshot | None:
         """The snapshot of a trunk revision whose position is kept; None when there is no such."""

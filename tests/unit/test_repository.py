@@ -131,7 +131,7 @@ def test_a_child_is_not_held_up_by_locks_that_a_thread_of_its_parent_held(
                 repo.run(lambda tx: tx.increment("/a", "n"))
             repo.close()
 
-        with held_by_a_thread(repo._here.get().lock, repo._here.get().arrived):
+        with held_by_a_thread(repo._beginning.get()):
             in_a_child(work)
         assert repo.refresh()["/a"]["n"] == used
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
 
 import pytest
 
 from hbasemk import InvalidPathError
 from hbasemk.kernel.journal import Journal
-from hbasemk.kernel.snapshot import Snapshot
 from tests.support.repositories import Instances
 
 
@@ -64,11 +62,11 @@ def test_what_arrives_between_two_looks_at_the_journal_is_told_once(
     opened: Instances, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repo, other = opened(), opened()
-    since: Callable[[Journal, Snapshot], Sequence[int]] = Journal.since
+    known = Journal.known
     left = ["during"]
 
-    def slow(journal: Journal, snapshot: Snapshot) -> Sequence[int]:
-        found = since(journal, snapshot)
+    def slow(journal: Journal) -> tuple[int, int, list[int]]:
+        found = known(journal)
         if left and journal is repo.instance.journal:
             message = left.pop()
             other.run(lambda tx: tx.add("/c"), message)
@@ -77,5 +75,5 @@ def test_what_arrives_between_two_looks_at_the_journal_is_told_once(
 
     watching = repo.watch("/", timeout=0.05)
     repo.run(lambda tx: tx.add("/b"), "before")
-    monkeypatch.setattr(Journal, "since", slow)
+    monkeypatch.setattr(Journal, "known", slow)
     assert [entry.message for entry in watching] == ["before", "during"]

@@ -1,0 +1,143 @@
+"""Watching what is committed: an iterator that survives outages, can be stopped from anywhere, and says where to resume."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Final
+
+from hbasemk.errors import ClosedError, StoreNotAppliedError, StoreUnknownError
+from hbasemk.kernel import history, paths
+from hbasemk.kernel.extent import Extent
+from hbasemk.kernel.feed import Batch, Feed
+from hbasemk.kernel.history import LogEntry
+from hbasemk.wakeup import Bells
+
+if TYPE_CHECKING:
+    from hbasemk.repository import Repository
+
+POLL_EVERY: Final = 0.1
+"""Seconds between the polls of a watch on a repository without background polling."""
+FIRST_WAIT: Final = 0.1
+LONGEST_WAIT: Final = 2.0
+"""Seconds between attempts to read from a store that is out of reach."""
+LONGEST_SILENCE: Final = 60.0
+"""Seconds after which a watch looks for new revisions although nothing woke it."""
+
+_log = logging.getLogger("hbasemk")
+
+
+class Watch(Iterator[LogEntry]):
+    """The revisions that touch one subtree, in the order in which this instance sees them; see ``Repository.watch``.
+
+    Use it as an iterator, by one thread at a time, and as a context manager. The iteration ends when the watch or its
+    repository is closed, or when nothing has come for ``timeout`` seconds. While the store is out of reach it waits and
+    tries again. It raises other errors, and the next call of :func:`next` continues at the same place.
+    """
+
+    def __init__(
+        self, repository: Repository, arrivals: Bells, extent: Extent, path: str, timeout: float | None, *, polls: bool
+    ) -> None:
+        self._repository = repository
+        self._settings = repository.instance.settings
+        self._feed = Feed(extent)
+        self._path = path
+        self._timeout = timeout
+        self._until = float("inf") if timeout is None else time.monotonic() + timeout
+        self._polls = polls
+        self._read: tuple[Batch | None, Sequence[LogEntry]] = (None, ())
+        self._last: str | None = None
+        self._closed = False
+        self._wait = FIRST_WAIT
+        self._bell = arrivals.hang()
+
+    @property
+    def resume_token(self) -> str:
+        """The text with which ``Repository.watch(since=...)`` continues after the last entry returned.
+
+        It is valid in every process and does not expire. It has about 20 characters after some seconds without commits, and
+        up to 11 more for each revision of the last seconds. It also passes revisions that touch nothing below the path.
+        """
+        return self._feed.extent.to_token(self._settings)
+
+    @property
+    def revision(self) -> str | None:
+        """The id of the last revision returned, None before the first. Resume with :attr:`resume_token` instead."""
+        return self._last
+
+    def close(self) -> None:
+        """End the iteration, also where another thread waits in it. Idempotent, and safe in signal handlers."""
+        self._closed = True
+        self._bell.ring()
+
+    def __next__(self) -> LogEntry:
+        while not self._closed:
+            try:
+                batch = self._feed.batch
+                known, entries = self._read
+                if batch.given >= len(batch.revisions):
+                    self._look()
+                elif known is not batch:
+                    self._read = (batch, list(history.entries(self._repository.instance, batch.revisions)))
+                else:
+                    entry = entries[batch.given]
+                    if self._path != paths.ROOT and not entry.touches(self._path):
+                        batch.given += 1
+                        continue
+                    if self._timeout is not None:
+                        self._until = time.monotonic() + self._timeout
+                    # Nothing here can be interrupted: what is counted is also returned.
+                    self._last = entry.revision
+                    batch.given += 1
+                    return entry
+            except ClosedError:
+                if not (self._closed or self._repository.closed):
+                    # Somebody else has closed the store.
+                    raise
+                self._closed = True
+            except (StoreNotAppliedError, StoreUnknownError) as error:
+                self._is_out_of_reach(error)
+            else:
+                self._wait = FIRST_WAIT
+        raise StopIteration
+
+    def _look(self) -> None:
+        """Choose the next revisions; if there are none, wait for some."""
+        instance = self._repository.instance
+        if self._feed.advance(instance).revisions:
+            return
+        left = self._until - time.monotonic()
+        if left <= 0:
+            self._closed = True
+        elif not self._polls:
+            self._bell.wait(min(left, LONGEST_SILENCE))
+        else:
+            self._bell.wait(min(left, POLL_EVERY))
+            if not self._closed:
+                instance.poll()
+
+    def _is_out_of_reach(self, error: StoreNotAppliedError | StoreUnknownError) -> None:
+        if self._wait == FIRST_WAIT:
+            _log.warning("a watch on %s cannot read, trying again: %s", self._repository, error)
+        left = self._until - time.monotonic()
+        if left <= 0:
+            self._closed = True
+            return
+        self._bell.wait(min(left, self._wait))
+        self._wait = min(self._wait * 2, LONGEST_WAIT)
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __iter__(self) -> Watch:
+        return self
+
+    def __repr__(self) -> str:
+        return f"<Watch {self._path} of {self._repository!r}>"
