@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from hbasemk.errors import BranchError
 from hbasemk.kernel import diff as kernel_diff
-from hbasemk.kernel import paths, rebase, revision, values
+from hbasemk.kernel import limits, paths, rebase, revision, values
 from hbasemk.kernel.blobs import Blobs as KernelBlobs
 from hbasemk.kernel.values import BlobRef, Value
 from hbasemk.repository import OTHERS_SNAPSHOT, Snapshot
@@ -100,7 +100,7 @@ class Branch:
         """
         instance = self._repository.instance
         instance.poll()
-        text = self._message if message is None else message
+        text = self._message if message is None else limits.check_message(message)
         self._merged = revision.to_text(instance.branches.merge(self._at, text))
         return self._merged
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from hbasemk import options
 from hbasemk.background import Background, OnDemand, within
 from hbasemk.errors import BranchError, ClosedError, PropertyNotFoundError, UnknownRevisionError
-from hbasemk.kernel import history, paths, revision
+from hbasemk.kernel import history, limits, paths, revision
 from hbasemk.kernel.cache import DEFAULT_ENTRIES
 from hbasemk.kernel.commit import CommitStatistics, Source
 from hbasemk.kernel.extent import Extent
@@ -108,7 +108,17 @@ class Node(Mapping[str, Value]):
         return len(self._state.encoded)
 
     def __repr__(self) -> str:
-        return f"<Node {self._state.path} {dict(self)!r}>"
+        return (
+            f"<Node {self._state.path} {{{', '.join(f'{name!r}: {_shown(value)}' for name, value in self.items())}}}>"
+        )
+
+
+def _shown(value: Value) -> str:
+    try:
+        return repr(value)
+    except ValueError:
+        # An integer of more digits than Python converts.
+        return limits.shown(value)
 
 
 class Snapshot(Mapping[str, Node]):
@@ -299,6 +309,7 @@ class Repository:
         call returned; that call's transaction then has the ``revision``.
         Raises ConflictError after ``patience`` seconds, and what ``change`` and the commit raise.
         """
+        limits.check_message(message)
         instance = self.instance
         attempts: list[tuple[Transaction, T]] = []
 
@@ -319,6 +330,7 @@ class Repository:
         """
         from hbasemk.branches import Branch, resume
 
+        limits.check_message(message)
         if revision is not None:
             return resume(self, revision)
         snapshot = self.refresh() if base is None else self.own(base)
@@ -407,6 +419,7 @@ class Repository:
 
     def commit_on_head(self, make: Callable[[Prefix], Source], message: str, patience: float | None = None) -> int:
         """Commit what ``make`` makes of the head, again after conflicts; for the faces of the kernel."""
+        limits.check_message(message)
         return self.instance.commit(
             make,
             message,

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Literal, TypeAlias
 
 from hbasemk.errors import ClosedError, PropertyNotFoundError
-from hbasemk.kernel import changeset, paths, revision
+from hbasemk.kernel import changeset, limits, paths, revision
 from hbasemk.kernel.changeset import ChangeSet
 from hbasemk.kernel.commit import Source
 from hbasemk.kernel.instance import Instance
@@ -48,7 +48,7 @@ class Transaction:
         self._instance = instance
         self._reads = Reads() if isolation == "serializable" else None
         self._snapshot = snapshot
-        self._message = message
+        self._message = limits.check_message(message)
         self._operations: list[Operation] = []
         self._staged = 0
         self._staging: Staging | None = None
@@ -60,7 +60,7 @@ class Transaction:
 
     def add(self, path: str, properties: Mapping[str, PropertyValue] | None = None) -> None:
         """Add a node; its parent must exist (or be added before), it must not."""
-        self._take(AddNode(paths.check_path(path), dict(properties or {})))
+        self._take(AddNode(paths.check_new(path), dict(properties or {})))
 
     def set(self, path: str, name: str, value: PropertyValue | None) -> None:
         """Set a property of an existing node; None removes it."""
@@ -85,11 +85,11 @@ class Transaction:
 
     def move(self, source: str, target: str) -> None:
         """Move a node with its subtree; the target must not exist, its parent must."""
-        self._take(MoveNode(paths.check_path(source), paths.check_path(target)))
+        self._take(MoveNode(paths.check_path(source), paths.check_new(target)))
 
     def copy(self, source: str, target: str) -> None:
         """Copy a node with its subtree; the target must not exist, its parent must."""
-        self._take(CopyNode(paths.check_path(source), paths.check_path(target)))
+        self._take(CopyNode(paths.check_path(source), paths.check_new(target)))
 
     def _take(self, operation: Operation) -> None:
         if self._done:

@@ -156,8 +156,9 @@ def set_(
     if value is not None:
         try:
             converted = TYPES[kind](value)
-        except (ValueError, KeyError, RecursionError):
-            raise click.UsageError(f"{limits.shown(value)} is not of the type {kind}") from None
+        except (ValueError, KeyError, RecursionError) as error:
+            reason = f" of at most {limits.MAX_DIGITS} digits" if "digits" in str(error) else ""
+            raise click.UsageError(f"{limits.shown(value)} is not of the type {kind}{reason}") from None
         if converted is None or isinstance(converted, dict):
             raise click.UsageError(
                 "a JSON value is a string, a number, true, false or a list of these; see also --unset"

@@ -3,7 +3,8 @@
 The grammar is JSON's (RFC 8259), strictly: control characters in strings must be escaped, and only space, tab, line feed
 and carriage return are white space. Two things are narrower: an object holds no name twice, an array only strings,
 numbers and booleans. Each character is looked at a bounded number of times: common members of an object are matched by
-one regular expression, strings with escapes go to the standard library, and nesting is a list, not recursion.
+one regular expression, strings with escapes go to the standard library, and nesting is a list, not recursion. Depth,
+lengths of paths and digits are bounded while the text is read (``kernel/limits.py``).
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ import re
 from typing import Final, NoReturn
 
 from hbasemk.errors import InvalidPathError, JsopError
-from hbasemk.jsop.model import NUMBER, JsonNode, Number, Scalar, Value
+from hbasemk.jsop.model import NUMBER, JsonNode, Number, Scalar, Value, long_number
 from hbasemk.jsop.operations import AddNode, ChangedSubtree, Copy, Move, Operation, Remove, SetProperty
 from hbasemk.jsop.strings import SURROGATE, join_surrogates, printable
-from hbasemk.kernel import paths
+from hbasemk.kernel import limits, paths
 
 _WS: Final = r"[ \t\n\r]*"
 _PLAIN: Final = r'"([^"\\\x00-\x1f]*)"'
@@ -89,6 +90,8 @@ class _Reader:
         # Surrogates in the text itself can meet; those that come from escapes are seen when escapes are decoded.
         self.surrogates = not text.isascii() and SURROGATE.search(text) is not None
         self.names: dict[str, str] = {}
+        self.amount = 0
+        """Bytes of paths that are longer than what the text has of them."""
 
     # --- operations ---
 
@@ -121,7 +124,7 @@ class _Reader:
                 self.fail(self.skip(at), f"expected ':' after the path of {operator!r}")
             value_at = colon.end()
             if operator in "+^":
-                value, at = self.value(value_at)
+                value, at = self.value(value_at, path)
                 if not isinstance(value, JsonNode):
                     if path == paths.ROOT:
                         self.fail(path_at, "the root is no property: the path must end with a property's name")
@@ -129,6 +132,7 @@ class _Reader:
                 elif operator == "+":
                     if path == paths.ROOT:
                         self.fail(path_at, "the root cannot be added: the path must end with the new node's name")
+                    self.check_depth(path, path_at)
                     result.append(AddNode(path, value, start))
                 elif not changed_subtrees:
                     self.fail(value_at, "an object is no property value; '+' adds a node")
@@ -143,6 +147,7 @@ class _Reader:
                 self.fail(value_at, f"expected the target path of {operator!r} in double quotes{reason}")
             target, at = self.string(value_at)
             target = self.path(target, root, value_at)
+            self.check_depth(target, value_at)
             result.append(Move(path, target, start) if operator == ">" else Copy(path, target, start))
 
     def operator(self, at: int) -> str:
@@ -161,6 +166,7 @@ class _Reader:
             if not root:
                 self.fail(at, f"the path {path[:60]!r} is relative, and there is no path that it could be relative to")
             path = paths.join(root, path)
+            self.count(at, limits.size(path))
         try:
             return paths.check_path(path)
         except InvalidPathError as error:
@@ -168,32 +174,57 @@ class _Reader:
                 at, f"{error.message[:_LONGEST_PROBLEM]}{'…' * (len(error.message) > _LONGEST_PROBLEM)}"
             ) from error
 
+    def check_depth(self, path: str, at: int) -> None:
+        """Fails where no node can be added at a path."""
+        if paths.depth(path) > limits.MAX_DEPTH:
+            self.too_deep(at, paths.depth(path))
+
+    def too_deep(self, at: int, depth: int) -> NoReturn:
+        self.fail(
+            at, f"a node here is {depth} levels deep; at most {limits.MAX_DEPTH} levels are possible. Nest less deeply."
+        )
+
+    def count(self, at: int, size: int) -> None:
+        """Fails when the paths together have become too long."""
+        self.amount += size
+        if self.amount > limits.MAX_PATHS:
+            self.fail(
+                at,
+                f"the paths of this text have more than {limits.MAX_PATHS} bytes together, if each is written in full. Commit it "
+                "in several parts.",
+            )
+
     # --- JSON ---
 
-    def value(self, at: int) -> tuple[Value | JsonNode | None, int]:
+    def value(self, at: int, path: str = paths.ROOT) -> tuple[Value | JsonNode | None, int]:
+        """The value at an offset; where it is a node, that is at ``path``."""
         found = _match_value(self.text, at)
         if found is None:
             self.fail(at, "expected a value")
         string, number, literal, empty, _, opened = found.groups()
         if opened is not None:
             if opened == "{":
-                return self.object(at + 1)
+                return self.object(at + 1, path)
             return self.array(at + 1) if opened == "[" else self.string(at)
         if string is not None:
             return join_surrogates(string) if self.surrogates else string, found.end(1) + 1
         if empty is not None:
             return JsonNode(), found.end(4)
         if number is not None:
+            if limits.is_long_number(number):
+                self.fail(at, long_number(number))
             return Number(number), found.end(2)
         return _LITERALS[literal], found.end(3)
 
-    def object(self, at: int) -> tuple[JsonNode, int]:
-        """The object whose brace is before ``at``."""
+    def object(self, at: int, path: str = paths.ROOT) -> tuple[JsonNode, int]:
+        """The object whose brace is before ``at``: the node at ``path``."""
         text, names, surrogates = self.text, self.names, self.surrogates
+        size = 0 if path == paths.ROOT else limits.size(path)
+        levels = limits.MAX_DEPTH - paths.depth(path)
         top = JsonNode()
         properties, children = top.properties, top.children
         nulls: set[str] | None = None  # names whose value is null: they are left out, but are not free either
-        outer: list[tuple[JsonNode, set[str] | None]] = []
+        outer: list[tuple[JsonNode, set[str] | None, int]] = []
         node = top
         may_end = True
         while True:
@@ -218,11 +249,19 @@ class _Reader:
                     self.fail(name_at, f"the name {name[:60]!r} occurs twice in one object")
                 if "/" in name or name in {"", ".", ".."}:
                     self.fail(name_at, f"{name[:60]!r} is no name: not empty, '.' or '..', and without '/'")
+                if len(name) * 4 > limits.MAX_NAME and limits.size(name) > limits.MAX_NAME:
+                    self.fail(
+                        name_at,
+                        f"the name {name[:60]!r}… has {limits.size(name)} bytes; at most {limits.MAX_NAME} are possible. Use a "
+                        "shorter name.",
+                    )
                 name = names.setdefault(name, name)
                 may_end = False
                 if string is not None:
                     properties[name] = join_surrogates(string) if surrogates else string
                 elif number is not None:
+                    if limits.is_long_number(number):
+                        self.fail(name_at, long_number(number))
                     properties[name] = Number(number)
                 elif literal is not None:
                     if literal == "null":
@@ -231,9 +270,11 @@ class _Reader:
                     else:
                         properties[name] = literal == "true"
                 elif empty is not None:
+                    self.below(name_at, len(outer) + 1, levels, size, name)
                     children[name] = JsonNode()
                 elif opened == "{":
-                    outer.append((node, nulls))
+                    outer.append((node, nulls, size))
+                    size = self.below(name_at, len(outer), levels, size, name)
                     node = children[name] = JsonNode()
                     properties, children, nulls = node.properties, node.children, None
                     may_end = True
@@ -244,12 +285,27 @@ class _Reader:
             while after == "}":
                 if not outer:
                     return top, at
-                node, nulls = outer.pop()
+                node, nulls, size = outer.pop()
                 properties, children = node.properties, node.children
                 after, at = self.after_member(at)
             if not after:
                 self.fail(at, "expected ',' or '}'")
             may_end = False
+
+    def below(self, at: int, level: int, levels: int, size: int, name: str) -> int:
+        """The length of the path of a child; fails where it is too deep or too long."""
+        if level > levels:
+            self.too_deep(at, limits.MAX_DEPTH - levels + level)
+        size += 1 + limits.size(name)
+        if size > limits.MAX_PATH:
+            self.fail(
+                at,
+                f"the path of the node {name[:60]!r} has {size} bytes; at most {limits.MAX_PATH} are possible. Use "
+                "shorter names or "
+                "fewer levels.",
+            )
+        self.count(at, size)
+        return size
 
     def member_name(self, at: int) -> tuple[str, int]:
         if not self.text.startswith('"', at):
@@ -282,6 +338,8 @@ class _Reader:
             if string is not None:
                 items.append(join_surrogates(string) if surrogates else string)
             elif number is not None:
+                if limits.is_long_number(number):
+                    self.fail(found.start(2), long_number(number))
                 items.append(Number(number))
             elif opened is None:
                 items.append(literal == "true")

@@ -15,13 +15,13 @@ from hbasemk.errors import InvalidValueError
 from hbasemk.jsop.model import JsonNode, Number, Scalar
 from hbasemk.jsop.operations import AddNode, ChangedSubtree, Copy, Move, Operation, Remove, SetProperty
 from hbasemk.jsop.strings import quote
-from hbasemk.kernel import paths
+from hbasemk.kernel import limits, paths
 
 Writable: TypeAlias = Union[Scalar, int, float, Sequence[Union[Scalar, int, float]]]  # noqa: UP007
 """What can be written as a property's value."""
 
-_LONGEST_PLAIN = 14_000
-"""Bits up to which Python converts an ``int`` to text by itself."""
+_LONGEST_PLAIN = 2_000
+"""Bits up to which Python converts an ``int`` to text by itself, whatever ``sys.set_int_max_str_digits`` says."""
 
 
 def write(operations: Iterable[Operation]) -> str:
@@ -100,9 +100,15 @@ def _scalar(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
+        if limits.is_long_int(value):
+            raise InvalidValueError(
+                f"an int of {value.bit_length()} bits cannot be written as a property: at most {limits.MAX_DIGITS} "
+                "digits are possible"
+            )
         return str(value) if value.bit_length() < _LONGEST_PLAIN else format(Decimal(value), "f")
     if isinstance(value, float) and math.isfinite(value):
         return repr(value)
     raise InvalidValueError(
-        f"{value!r} cannot be written as a property: possible are strings, finite numbers, booleans and arrays of these"
+        f"{limits.shown(value)} cannot be written as a property: possible are strings, finite numbers, booleans and "
+        "arrays of these"
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hbasemk.kernel import paths, schema
+from hbasemk.kernel import limits, paths, schema
 from hbasemk.store.abc import NewCell
 
 _NUL: Final = b"\x00"
@@ -26,7 +26,7 @@ def begin(nonce: bytes, base: int, message: str) -> list[NewCell]:
 
 def encode_message(message: str) -> bytes:
     """The stored bytes of a message."""
-    data = paths.encode(message)
+    data = paths.encode(limits.check_message(message))
     return data if data.strip(_NUL) else data + _NUL
 
 

@@ -9,16 +9,23 @@ from __future__ import annotations
 from typing import Final
 
 from hbasemk.errors import InvalidPathError
+from hbasemk.kernel import limits
 
 ROOT: Final = "/"
-MAX_DEPTH: Final = 0xFFFF
 MAX_KEY: Final = 32_767
 
 
 def check_name(name: str) -> str:
     """The name itself; raises InvalidPathError if no node or property can have it."""
     if not isinstance(name, str) or not name or "/" in name or name in {".", ".."}:
-        raise InvalidPathError(f"{name!r} is no name; a name is any text without '/', not empty, not '.' or '..'")
+        raise InvalidPathError(
+            f"{limits.shown(name)} is no name; a name is any text without '/', not empty, not '.' or '..'"
+        )
+    if len(name) * 4 > limits.MAX_NAME and limits.size(name) > limits.MAX_NAME:
+        raise InvalidPathError(
+            f"the name {limits.shown(name)} has {limits.size(name)} bytes; at most {limits.MAX_NAME} are possible. Use "
+            "a shorter name."
+        )
     return name
 
 
@@ -27,13 +34,24 @@ def check_path(path: str) -> str:
     if path == ROOT:
         return path
     if not isinstance(path, str) or not path.startswith("/"):
-        raise InvalidPathError(f"{path!r} is no path; paths are absolute, such as '/a/b'")
+        raise InvalidPathError(f"{limits.shown(path)} is no path; paths are absolute, such as '/a/b'")
     if path.endswith("/") or "//" in path:
-        raise InvalidPathError(f"{path!r} is no path; it has an empty name or a slash at its end")
+        raise InvalidPathError(f"{limits.shown(path)} is no path; it has an empty name or a slash at its end")
     if "/." in path:
         for name in path[1:].split("/"):
             check_name(name)
     key(path)
+    return path
+
+
+def check_new(path: str) -> str:
+    """The path itself; raises InvalidPathError if no node can be added at it: see :data:`limits.MAX_DEPTH`."""
+    check_path(path)
+    if depth(path) > limits.MAX_DEPTH:
+        raise InvalidPathError(
+            f"the path {path[:60]!r}… has {depth(path)} levels; a new node can be at most {limits.MAX_DEPTH} levels below the "
+            "root. Nest less deeply."
+        )
     return path
 
 
@@ -83,15 +101,20 @@ def decode(data: bytes) -> str:
 
 
 def key(path: str) -> bytes:
-    """The row key of a node; raises InvalidPathError when it would be too long or too deep."""
+    """The row key of a node; raises InvalidPathError when it would be too long."""
+    if len(path) > MAX_KEY:
+        raise _too_long(path, f"{len(path)} characters")
     levels = 0 if path == ROOT else path.count("/")
     data = path.encode("utf-8", "surrogatepass")
-    if levels > MAX_DEPTH or len(data) + 2 > MAX_KEY:
-        raise InvalidPathError(
-            f"the path {path[:60]!r}… has {levels} levels and {len(data)} bytes; at most {MAX_DEPTH} and {MAX_KEY - 2} "
-            "are possible"
-        )
+    if len(data) + 2 > MAX_KEY:
+        raise _too_long(path, f"{len(data)} bytes")
     return levels.to_bytes(2, "big") + data
+
+
+def _too_long(path: str, length: str) -> InvalidPathError:
+    return InvalidPathError(
+        f"the path {path[:60]!r}… has {length}; at most {MAX_KEY - 2} bytes are possible. Use shorter names or fewer levels."
+    )
 
 
 def path_of(row_key: bytes) -> str:

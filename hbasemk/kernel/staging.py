@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from hbasemk.errors import InvalidChangeError, NodeExistsError, NodeNotFoundError
-from hbasemk.kernel import paths, revision, values
+from hbasemk.errors import InvalidChangeError, InvalidValueError, LimitError, NodeExistsError, NodeNotFoundError
+from hbasemk.kernel import limits, paths, revision, values
 from hbasemk.kernel.node import NodeState
 from hbasemk.kernel.operations import (
     AddNode,
@@ -24,6 +24,7 @@ from hbasemk.kernel.operations import (
 from hbasemk.kernel.reader import Reader
 from hbasemk.kernel.reads import Reads
 from hbasemk.kernel.snapshot import Snapshot
+from hbasemk.kernel.values import PropertyValue
 
 MANY: Final = 32
 """So many new children of one node are looked for in the list of its children, not one by one."""
@@ -102,6 +103,7 @@ class Staging:
         self.reads = reads
         self._reader = reader
         self._nodes: dict[str, StagedNode] = {}
+        self._amount = 0
 
     # --- reading -----------------------------------------------------------------------------------------
 
@@ -253,7 +255,11 @@ class Staging:
     def _set(self, operation: SetProperty) -> None:
         node = self._require(operation.path)
         paths.check_name(operation.name)
-        self._write(node, operation.name, None if operation.value is None else values.encode(operation.value))
+        self._write(
+            node,
+            operation.name,
+            None if operation.value is None else _encode(operation.path, operation.name, operation.value),
+        )
 
     def _write(self, node: StagedNode, name: str, data: bytes | None) -> None:
         kid = node.kids.get(name)
@@ -265,7 +271,7 @@ class Staging:
         node = self._begin(operation.path)
         for name, value in operation.properties.items():
             paths.check_name(name)
-            node.written[name] = values.encode(value)
+            node.written[name] = _encode(operation.path, name, value)
 
     def _increment(self, operation: Increment) -> None:
         node = self._require(operation.path)
@@ -274,28 +280,38 @@ class Staging:
         current = 0 if data is None else values.decode(data)
         if isinstance(current, bool) or not isinstance(current, (int, float)):
             raise InvalidChangeError(
-                f"property {operation.name!r} of {operation.path} cannot be incremented: it is {current!r}, no number",
+                f"property {operation.name!r} of {operation.path} cannot be incremented: it is {limits.shown(current)}, "
+                "no number",
                 path=operation.path,
             )
         if isinstance(operation.amount, bool) or not isinstance(operation.amount, (int, float)):
             raise InvalidChangeError(
-                f"property {operation.name!r} of {operation.path} cannot be incremented by {operation.amount!r}",
+                f"property {operation.name!r} of {operation.path} cannot be incremented by {limits.shown(operation.amount)}",
                 path=operation.path,
             )
         try:
             total = current + operation.amount
         except OverflowError:
             raise InvalidChangeError(
-                f"property {operation.name!r} of {operation.path} cannot be incremented by {operation.amount!r}: the whole "
+                f"property {operation.name!r} of {operation.path} cannot be incremented by "
+                f"{limits.shown(operation.amount)}: the whole "
                 "number there is too large for a fraction to be added",
                 path=operation.path,
             ) from None
-        self._write(node, operation.name, values.encode(total))
+        self._write(node, operation.name, _encode(operation.path, operation.name, total))
 
     def _begin(self, path: str) -> StagedNode:
         """Begin a node's life: its parent must exist, it must not."""
         if path == paths.ROOT:
             raise NodeExistsError("the root always exists and cannot be added", path=path, revision=None)
+        paths.check_new(path)
+        self._amount += limits.size(path)
+        if self._amount > limits.MAX_PATHS:
+            raise LimitError(
+                f"the paths of the nodes that one commit adds have more than {limits.MAX_PATHS} bytes together "
+                f"({path[:60]!r}… is "
+                "one of them). Make several commits of it."
+            )
         node = self._node(path)
         if node.exists:
             raise NodeExistsError(
@@ -351,6 +367,16 @@ class Staging:
         before = [(node.path, node.all_encoded()) for node in self.subtree(source)]
         for path, encoded in before:
             self._begin(paths.check_path(paths.rebase(path, source, target))).written.update(encoded)
+
+
+def _encode(path: str, name: str, value: PropertyValue) -> bytes:
+    """The stored bytes of a value; what is wrong with it is raised with the node and the property."""
+    try:
+        return values.encode(value)
+    except (InvalidValueError, LimitError) as error:
+        raise type(error)(
+            f"property {limits.shown(name)} of {limits.shown(path)}: {error.message}", path=path, name=name
+        ) from None
 
 
 def both(path: str, name: str) -> InvalidChangeError:

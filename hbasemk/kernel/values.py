@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias, Union
 
-from hbasemk.errors import FormatError, InvalidValueError
-from hbasemk.jsop.model import NUMBER
+from hbasemk.errors import FormatError, InvalidValueError, LimitError
+from hbasemk.jsop.model import NUMBER, long_number
+from hbasemk.kernel import limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +55,17 @@ _LENGTH: Final = struct.Struct(">I")
 
 
 def encode(value: PropertyValue) -> bytes:
-    """The stored bytes of a value; raises InvalidValueError if there is no type for it."""
+    """The stored bytes of a value; raises InvalidValueError if there is no type for it, LimitError if it is too large."""
     if isinstance(value, (list, tuple)):
         parts = [bytes([_ARRAY])]
+        size = 1
         for element in value:
             if isinstance(element, (list, tuple)):
-                raise InvalidValueError(f"an array cannot hold another one: {value!r}")
+                raise InvalidValueError(f"an array cannot hold another one: {limits.shown(value)}")
             data = _encode_scalar(element)
+            size += 4 + len(data)
+            if size > limits.MAX_VALUE:
+                raise _too_large(f"a list of {len(value)} elements has more than {limits.MAX_VALUE} bytes")
             parts += (_LENGTH.pack(len(data)), data)
         return b"".join(parts)
     return _encode_scalar(value)  # type: ignore[arg-type]
@@ -68,27 +73,49 @@ def encode(value: PropertyValue) -> bytes:
 
 def _encode_scalar(value: Scalar) -> bytes:
     if isinstance(value, str):
+        if len(value) >= limits.MAX_VALUE:
+            raise _too_large(f"a str of {len(value)} characters has more than {limits.MAX_VALUE - 1} bytes")
         return b"\x01" + value.encode("utf-8", "surrogatepass")
     if isinstance(value, bool):
         return b"\x05" if value else b"\x04"
     if isinstance(value, int):
+        if limits.is_long_int(value):
+            raise LimitError(
+                f"an int of {value.bit_length()} bits has more than {limits.MAX_DIGITS} digits, which is the limit: "
+                "Python does not "
+                "convert longer ones to text by itself. Keep it as bytes, or its digits as a string."
+            )
         return b"\x02" + value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True)
     if isinstance(value, float):
         return b"\x03" + _DOUBLE.pack(value)
     if isinstance(value, BlobRef):
+        if not isinstance(value.id, str) or not value.id.isascii() or len(value.id) > limits.MAX_NAME:
+            raise InvalidValueError(
+                f"the id of a blob must be a str of hexadecimal digits, got {limits.shown(value.id)}"
+            )
         return b"\x06" + value.id.encode()
     if isinstance(value, Json):
+        if isinstance(value.text, str) and limits.is_long_number(value.text):
+            raise LimitError(long_number(value.text))
         if not isinstance(value.text, str) or not _is_number(value.text):
             raise InvalidValueError(
-                f"{value!r} is no JSON number, and Json keeps the spelling of numbers only. Store other JSON as a string."
+                f"{limits.shown(value)} is no JSON number, and Json keeps the spelling of numbers only. Store other "
+                "JSON as a string."
             )
         return b"\x07" + value.text.encode()
     if isinstance(value, (bytes, bytearray, memoryview)):
+        if len(value) >= limits.MAX_VALUE:
+            raise _too_large(f"{len(value)} bytes are more than {limits.MAX_VALUE - 1}")
         return b"\x08" + bytes(value)
     raise InvalidValueError(
-        f"a property cannot hold {type(value).__name__} {value!r}; possible are str, int, float, bool, bytes, BlobRef, "
+        f"a property cannot hold {type(value).__name__} {limits.shown(value)}; possible are str, int, float, bool, "
+        "bytes, BlobRef, "
         "Json and lists of these. To remove a property, unset it."
     )
+
+
+def _too_large(problem: str) -> LimitError:
+    return LimitError(f"{problem}, which is the limit of a property. Keep large content in a blob.")
 
 
 def decode(data: bytes) -> Value:

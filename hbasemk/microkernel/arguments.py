@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from hbasemk.kernel import limits
+
 LEAST: Final = -(2**63)
 MOST: Final = 2**63 - 1
 
@@ -21,6 +23,11 @@ def text(value: object, name: str) -> str:
 def text_or_none(value: object, name: str) -> str | None:
     """The value, which must be a string or None; raises TypeError."""
     return None if value is None else text(value, name)
+
+
+def note_of(message: object) -> str:
+    """The message of a commit, none for None; raises TypeError and LimitError."""
+    return limits.check_message(text_or_none(message, "message") or "")
 
 
 def whole(value: object, name: str) -> int:

@@ -11,7 +11,7 @@ from hbasemk.kernel import checkpoints, diff, paths, rebase, revision
 from hbasemk.kernel.node import NodeState
 from hbasemk.kernel.snapshot import Snapshot
 from hbasemk.microkernel import arguments, changes, journal, reading
-from hbasemk.microkernel.arguments import text, text_or_none, whole
+from hbasemk.microkernel.arguments import note_of, text, text_or_none, whole
 from hbasemk.microkernel.filters import Filter
 from hbasemk.microkernel.gone import without_gone
 from hbasemk.microkernel.hashes import Hashes
@@ -177,7 +177,7 @@ class MicroKernel:
         a branch nothing of such a text is recorded, so the merge does not know of it.
         """
         told = jsop.parse(text(jsop_diff, "jsop_diff"), text_or_none(path, "path") or "")
-        note = text_or_none(message, "message") or ""
+        note = note_of(message)
         instance = self.repository.instance
         build = changes.builder(instance.reader, told)
         if revision_id is None:
@@ -215,7 +215,7 @@ class MicroKernel:
 
         Raises ConflictError, leaving both sides as they were, and BranchError.
         """
-        note = text_or_none(message, "message") or ""
+        note = note_of(message)
         instance = self.repository.instance
         instance.poll()
         return revision.to_text(instance.branches.merge(self._branch(branch_revision_id), note))

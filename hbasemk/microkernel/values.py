@@ -6,14 +6,15 @@ import base64
 from typing import Final
 
 from hbasemk import jsop
-from hbasemk.errors import InvalidValueError
+from hbasemk.errors import InvalidValueError, LimitError
 from hbasemk.jsop import Number
-from hbasemk.kernel import values
+from hbasemk.kernel import limits, values
 from hbasemk.kernel.values import BlobRef, Json
 
 BLOB: Final = ":blobId:"
 BYTES: Final = ":bytes:"
 FLOAT: Final = ":float:"
+INTEGER: Final = ":integer:"
 JSON: Final = ":json:"
 
 
@@ -34,7 +35,10 @@ def _scalar_to_kernel(value: jsop.Scalar) -> values.Scalar:
 
 
 def to_json(value: values.Value) -> jsop.Value:
-    """A value as JSON shows it. Bytes, the floats that JSON has no number for, and JSON that is none become marked strings."""
+    """A value as JSON shows it. Bytes, the floats that JSON has no number for, and JSON that is none become marked strings.
+
+    So do numbers beyond the limit, which an earlier version stored: decimal digits of such an integer take quadratic time.
+    """
     if isinstance(value, list):
         return tuple(_scalar_to_json(element) for element in value)
     return _scalar_to_json(value)
@@ -44,6 +48,8 @@ def _scalar_to_json(value: values.Scalar) -> jsop.Scalar:
     if isinstance(value, (bool, str)):
         return value
     if isinstance(value, int):
+        if limits.is_long_int(value):
+            return INTEGER + hex(value)
         return Number(jsop.write_value(value))
     if isinstance(value, float):
         text = repr(value)
@@ -53,7 +59,7 @@ def _scalar_to_json(value: values.Scalar) -> jsop.Scalar:
     if isinstance(value, Json):
         try:
             return Number(value.text)
-        except InvalidValueError:
+        except (InvalidValueError, LimitError):
             # Stored by a version that took any text.
             return JSON + value.text
     return BYTES + base64.b64encode(value).decode()

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from typing import BinaryIO, Final, NoReturn
 
-from hbasemk.errors import HbasemkError, InvalidValueError
+from hbasemk.errors import HbasemkError, InvalidValueError, LimitError
 from hbasemk.kernel import paths
 from hbasemk.kernel.values import PropertyValue, encode
 from hbasemk.transfer.json_values import decoder, from_json
@@ -69,7 +69,7 @@ class _Reader:
 
     def _child(self, path: str, name: str) -> str:
         try:
-            return paths.check_path(paths.join(path, paths.check_name(name)))
+            return paths.check_new(paths.join(path, paths.check_name(name)))
         except HbasemkError as error:
             self._fail(str(error))
 
@@ -153,7 +153,7 @@ class _Reader:
                 if self._ended or not cut_off:
                     self._at = error.pos
                     self._fail(error.msg)
-            except (InvalidValueError, RecursionError) as error:
+            except (InvalidValueError, LimitError, RecursionError) as error:
                 self._fail(str(error))
             if len(self._text) - self._at > LONGEST:
                 self._fail(f"a value has more than {LONGEST} characters")

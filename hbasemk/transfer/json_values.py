@@ -14,8 +14,9 @@ import re
 from collections.abc import Callable
 from typing import Final, NoReturn
 
-from hbasemk.errors import InvalidValueError
+from hbasemk.errors import InvalidValueError, LimitError
 from hbasemk.jsop import Number
+from hbasemk.kernel.limits import shown
 from hbasemk.kernel.values import BlobRef, Json, Scalar, Value
 
 _LONGEST_DECIMAL: Final = 14_000
@@ -57,7 +58,7 @@ def from_json(parsed: object) -> Value:
 def _keeps_its_spelling(text: str) -> bool:
     try:
         return Number(text).exact is None
-    except InvalidValueError:
+    except (InvalidValueError, LimitError):
         # Stored by a version that took any text; it goes out, and an import tells that it is no number.
         return False
 
@@ -77,10 +78,11 @@ def _scalar(parsed: object) -> Scalar:
         if mark in _MARKS and isinstance(inside, str):
             try:
                 return _MARKS[mark](inside)
+            except LimitError:
+                raise
             except (ValueError, KeyError):
                 raise InvalidValueError(f"{mark} cannot hold {inside[:80]!r}") from None
-    shown = json.dumps(parsed, default=lambda number: number.text)
-    raise InvalidValueError(f"no property can hold {shown[:80]}")
+    raise InvalidValueError(f"no property can hold {'null' if parsed is None else shown(parsed)}")
 
 
 _MARKS: Final[dict[str, Callable[[str], Scalar]]] = {

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from hbasemk import BlobRef, Json, NodeNotFoundError, Transaction, connect
+from hbasemk.kernel import limits
 from hbasemk.transfer.exporter import Exported, export_files, export_json
 from hbasemk.transfer.importer import Import
 from tests.support.imports import SMALL, on_disk, write_files
@@ -223,7 +224,7 @@ def test_json_keeps_every_type_apart(url: str) -> None:
 
 
 def test_json_of_a_deep_tree_needs_no_deep_stack(url: str) -> None:
-    depth = 3000
+    depth = limits.MAX_DEPTH
 
     def dig(tx: Transaction) -> None:
         path = ""

@@ -83,9 +83,13 @@ def test_values(value: object, text: str) -> None:
     assert write_value(parse_value(text)) == text
 
 
-def test_whole_numbers_of_any_length() -> None:
-    for digits in (4000, 4300, 5000, 100_000):
+def test_whole_numbers_up_to_the_limit() -> None:
+    for digits in (600, 700, 4000, 4299):
         assert write_value(-(10**digits)) == "-1" + "0" * digits
+    assert write_value(10**4300 - 1) == "9" * 4300
+    for beyond in (10**4300, -(10**4300)):
+        with pytest.raises(InvalidValueError, match="at most 4300 digits"):
+            write_value(beyond)
 
 
 @pytest.mark.parametrize(
