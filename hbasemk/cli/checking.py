@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hbasemk.cli import output
-from hbasemk.cli.output import NULL, Session
+from hbasemk.cli.output import NULL, Seconds, Session
 from hbasemk.errors import FormatError, NodeNotFoundError
 
 if TYPE_CHECKING:
@@ -90,9 +90,7 @@ def _show(session: Session, problem: Problem, done: str | None, *, repair: bool)
 
 
 @click.command("recover")
-@click.option(
-    "--branches", type=click.FloatRange(min=0), metavar="SECONDS", help="Give up branches untouched for so long, too."
-)
+@click.option("--branches", type=Seconds(), metavar="SECONDS", help="Give up branches untouched for so long, too.")
 @click.pass_obj
 def recover(session: Session, branches: float | None) -> None:
     """End what writers left that died: revisions that are pending or not rolled back, beyond their lease.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from hbasemk.cli import output
-from hbasemk.cli.output import NULL, Session, first_line, moment
+from hbasemk.cli.output import NULL, Seconds, Session, first_line, moment
 from hbasemk.errors import HbasemkError
 
 if TYPE_CHECKING:
@@ -137,9 +137,7 @@ def _diff_paths(session: Session, repository: Repository, before: str, after: st
     "--rebase", "rebased", metavar="REVISION", help="Move this branch to BASE (the newest without one) instead."
 )
 @click.option("--reset", "reset", nargs=2, metavar="REVISION TO", help="Take this branch back to an earlier revision.")
-@click.option(
-    "--sweep", type=click.FloatRange(min=0), metavar="SECONDS", help="Give up branches untouched for so long."
-)
+@click.option("--sweep", type=Seconds(), metavar="SECONDS", help="Give up branches untouched for so long.")
 @click.pass_obj
 def branch(
     session: Session, base: str | None, rebased: str | None, reset: tuple[str, str] | None, sweep: float | None
@@ -254,9 +252,7 @@ def blob_get(session: Session, blob_id: str, file: Path | None) -> None:
 @click.command("watch")
 @click.argument("path", default="/")
 @click.option("-n", "--limit", type=click.IntRange(min=1), help="End after so many revisions.")
-@click.option(
-    "--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="End when nothing has come for so long."
-)
+@click.option("--timeout", type=Seconds(), metavar="SECONDS", help="End when nothing has come for so long.")
 @click.option(
     "--since",
     metavar="TOKEN",
@@ -287,7 +283,7 @@ def watch(session: Session, path: str, limit: int | None, timeout: float | None,
                 if shown == limit:
                     break
         finally:
-            click.echo(f"hbasemk: resume with --since {token}", err=True)
+            output.complain(f"resume with --since {token}")
 
 
 COMMANDS = (commit, nodes, diff, branch, merge, watch)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import select
 import sys
 from collections.abc import Sequence
@@ -97,8 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except (KeyboardInterrupt, click.exceptions.Abort):
         code = INTERRUPTED
         output.complain("interrupted")
-        with contextlib.suppress(KeyboardInterrupt):
-            _finish(session, code)
+        _let_go(session)
     sys.exit(code)
 
 
@@ -137,6 +135,18 @@ def _finish(session: Session, code: int) -> int:
     return code
 
 
+def _let_go(session: Session) -> None:
+    """Let out what can go out at once: that nobody reads it may be why somebody interrupts."""
+    for stream in _streams():
+        if not _events(stream, select.POLLOUT) & select.POLLOUT:
+            output.discard(stream)
+    try:
+        _finish(session, INTERRUPTED)
+    except KeyboardInterrupt:
+        for stream in _streams():
+            output.discard(stream)
+
+
 def _flush(stream: TextIO) -> OSError | None:
     """The error of a stream that takes nothing more, which is discarded; None also if its reader has gone."""
     try:
@@ -160,13 +170,18 @@ def _streams() -> list[TextIO]:
 
 def _has_no_reader(stream: TextIO) -> bool:
     """Whether nobody reads the pipe that a stream is; a pipe that broke may also be another one."""
+    return bool(_events(stream, 0) & (select.POLLERR | select.POLLHUP))
+
+
+def _events(stream: TextIO, wanted: int) -> int:
+    """What is known of the file or pipe that a stream is, without waiting."""
     try:
         number = stream.fileno()
     except OSError:
-        return False
+        return wanted
     poll = select.poll()
-    poll.register(number, 0)
-    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+    poll.register(number, wanted)
+    return sum(event for _, event in poll.poll(0))
 
 
 def _register() -> None:

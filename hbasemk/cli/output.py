@@ -13,6 +13,7 @@ import datetime
 import errno
 import io
 import json
+import math
 import os
 import re
 import sys
@@ -108,6 +109,21 @@ class Session:
                     self.line(" " * (width + 2) + "  ".join(str(part) for part in one.values()))
             else:
                 self.line(f"{name:<{width}}  {value}")
+
+
+class Seconds(click.FloatRange):
+    """A number of seconds, 0 or more; not infinite, and not a NaN."""
+
+    name = "seconds"
+
+    def __init__(self) -> None:
+        super().__init__(min=0)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds: float = super().convert(value, param, ctx)
+        if not math.isfinite(seconds):
+            self.fail(f"{value!r} is not a finite number of seconds", param, ctx)
+        return seconds
 
 
 NULL = click.option(

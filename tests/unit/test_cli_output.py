@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import unicodedata
@@ -311,6 +312,16 @@ def test_the_escaped_characters_are_those_that_control_or_hide() -> None:
 def test_different_bytes_and_controls_look_different() -> None:
     shown = [output.visible(one) for one in ("\x85", "\udc85", "\n", "\x0a", "\x1b", "\u202e", "\ud800")]
     assert shown == ["\\u0085", "\\x85", "\\n", "\\n", "\\x1b", "\\u202e", "\\ud800"]
+
+
+def test_every_command_prints_through_one_module() -> None:
+    folder = Path(output.__file__).parent
+    for file in sorted(folder.glob("*.py")):
+        if file.name != "output.py":
+            found = re.findall(
+                r"click\.s?echo\b|(?<![\w.])print\(|std(?:out|err)\.(?:buffer|write)", file.read_text("utf-8")
+            )
+            assert found == [], file.name
 
 
 # --- in a pipe --------------------------------------------------------------------------------------------
