@@ -13,8 +13,11 @@ from collections.abc import Callable
 from typing import Final
 
 from hbasemk.errors import ClosedError, HbasemkError
+from hbasemk.kernel.calls import time_limit
 from hbasemk.kernel.instance import Instance
 
+NO_PATIENCE: Final = 0.0
+"""Background work that fails is done again later, so that it holds nothing up meanwhile."""
 LONGEST_PAUSE: Final = 5.0
 SHARE_OF_TIME: Final = 5
 """Polling pauses this many times as long as the last poll took, but no longer than :data:`LONGEST_REST`."""
@@ -90,7 +93,8 @@ class OnDemand:
         if not self._lock.acquire(blocking=False):
             return
         try:
-            self._instance.tend()
+            with time_limit(self._instance.runtime, NO_PATIENCE):
+                self._instance.tend()
             self._trouble.over()
         except ClosedError:
             return
@@ -122,8 +126,9 @@ class Background:
         while not self._stopping.wait(pause):
             began = time.monotonic()
             try:
-                self._instance.poll()
-                self._instance.tend()
+                with time_limit(self._instance.runtime, NO_PATIENCE):
+                    self._instance.poll()
+                    self._instance.tend()
                 self._trouble.over()
                 pause = rest(self._interval, time.monotonic() - began)
             except ClosedError:

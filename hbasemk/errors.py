@@ -149,16 +149,21 @@ class CommitUnknownError(HbasemkError):
 
 
 class StoreError(HbasemkError):
-    """A store could not do what it was asked; the subclass says what is known about the effect."""
+    """A store could not do what it was asked; the subclass says what is known about the effect.
+
+    ``cause`` is what happened, without what it means for the call; empty where the message does not tell them apart.
+    """
+
+    cause: str = ""
+
+    @property
+    def reason(self) -> str:
+        """What happened: the cause, else the whole message."""
+        return self.cause or self.message
 
 
 class StoreNotAppliedError(StoreError):
-    """The call had no effect and can safely be made again.
-
-    ``waited``: the store has tried for as long as its caller allowed, so making the call again is the caller's to decide.
-    """
-
-    waited: bool = False
+    """The call had no effect and can safely be made again."""
 
 
 class StoreUnknownError(StoreError):

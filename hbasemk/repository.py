@@ -14,6 +14,7 @@ from hbasemk.background import Background, OnDemand, within
 from hbasemk.errors import BranchError, ClosedError, PropertyNotFoundError, UnknownRevisionError
 from hbasemk.kernel import history, limits, paths, revision
 from hbasemk.kernel.cache import DEFAULT_ENTRIES
+from hbasemk.kernel.calls import time_limit
 from hbasemk.kernel.commit import CommitStatistics, Source
 from hbasemk.kernel.extent import Extent
 from hbasemk.kernel.history import LogEntry
@@ -24,7 +25,7 @@ from hbasemk.kernel.settings import Settings
 from hbasemk.kernel.snapshot import Snapshot as Prefix
 from hbasemk.kernel.values import Value
 from hbasemk.store.abc import Store
-from hbasemk.system import PerProcess, SystemRuntime
+from hbasemk.system import DEFAULT_PATIENCE, PerProcess, SystemRuntime
 from hbasemk.transaction import Isolation, Transaction
 from hbasemk.wakeup import Bells
 from hbasemk.watch import POLL_EVERY, Watch
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DEFAULT_POLL_INTERVAL: Final = 0.2
-DEFAULT_PATIENCE: Final = 60.0
+OPENING: Final = 0.0
+"""Seconds for which opening waits for a store that is away: a wrong address is reported at once."""
 CLOSING: Final = 3.0
 """Seconds that closing gives a store to end what was left and take the lease back."""
 OTHERS_SNAPSHOT: Final = (
@@ -198,7 +200,8 @@ class Repository:
 
     ``poll_interval`` is in seconds; 0 polls on demand only, and then a call of which on some hundred more revisions are
     known ends loose ends and moves the watermark. ``patience`` is how many seconds :meth:`run` goes on retrying after
-    conflicts. ``cache_entries`` bounds the node cache. ``settings`` count only where a repository is created.
+    conflicts, and for how many seconds any call is made again while the store is out of reach (opening is not).
+    ``cache_entries`` bounds the node cache. ``settings`` count only where a repository is created.
     """
 
     def __init__(
@@ -221,13 +224,14 @@ class Repository:
         # After a fork, a lock may be held by a thread that the child lacks.
         self._beginning = PerProcess(threading.Lock)
         self._arrivals = Bells()
-        self._begin(create, settings)
+        self._begin(create, settings, OPENING)
 
-    def _begin(self, create: bool, settings: Settings | None) -> None:
-        self._runtime = SystemRuntime()
-        self._kernel = Instance.open(
-            self.store, self._runtime, create=create, wanted=settings, cache_entries=self._cache_entries
-        )
+    def _begin(self, create: bool, settings: Settings | None, patience: float) -> None:
+        self._runtime = SystemRuntime(self._patience)
+        with time_limit(self._runtime, patience):
+            self._kernel = Instance.open(
+                self.store, self._runtime, create=create, wanted=settings, cache_entries=self._cache_entries
+            )
         self._kernel.journal.watchers.append(self._arrivals.ring)
         self._background: Background | None = None
         if self._poll_interval > 0:
@@ -247,7 +251,7 @@ class Repository:
                 if self._closed:
                     raise ClosedError(f"the repository at {self.store.location} has been closed")
                 if self._pid != os.getpid():
-                    self._begin(create=False, settings=None)
+                    self._begin(create=False, settings=None, patience=self._patience)
         return self._kernel
 
     # --- reading -----------------------------------------------------------------------------------------
@@ -481,12 +485,16 @@ class Repository:
                 if self._background is not None:
                     self._background.stop()
                 try:
-                    within(CLOSING, self._kernel.close)
+                    within(CLOSING, self._close_kernel)
                 finally:
                     self._runtime.close()
         finally:
             if self._owns_store:
                 self.store.close()
+
+    def _close_kernel(self) -> None:
+        with time_limit(self._runtime, CLOSING):
+            self._kernel.close()
 
     def __enter__(self) -> Repository:
         return self

@@ -13,12 +13,15 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from contextvars import copy_context
 from types import TracebackType
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 A = TypeVar("A")
 B = TypeVar("B")
 T = TypeVar("T")
+
+DEFAULT_PATIENCE: Final = 60.0
 
 
 class PerProcess(Generic[T]):
@@ -69,7 +72,8 @@ class SystemRuntime:
     Threads are started when they are first needed, and sleeping ends when :meth:`close` is called.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, patience: float = DEFAULT_PATIENCE) -> None:
+        self._patience = patience
         self._random = random.Random(os.urandom(16))
         self._closed = False
         self._closing = PerProcess(threading.Event)
@@ -94,6 +98,11 @@ class SystemRuntime:
         closing = self._closing.get()
         if not self._closed:
             closing.wait(seconds)
+
+    @property
+    def patience(self) -> float:
+        """As it was given: how many seconds a call is made again that the store refused."""
+        return self._patience
 
     @property
     def closed(self) -> bool:
@@ -122,7 +131,7 @@ class SystemRuntime:
     def _started(self, call: Callable[[], A]) -> Future[A] | None:
         """The call, being made by another thread; None when the runtime is closed."""
         try:
-            return None if self.closed else self._pools.get().submit(call)
+            return None if self.closed else self._pools.get().submit(copy_context().run, call)
         except RuntimeError:
             if not self.closed:
                 raise

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Final
 
-from hbasemk.errors import BranchError, CommitUnknownError, StoreError, UnknownRevisionError
+from hbasemk.errors import BranchError, ClosedError, CommitUnknownError, StoreError, UnknownRevisionError
 from hbasemk.kernel import changes, changeset, effect, journal_row, paths, revision, schema
 from hbasemk.kernel.batches import write_nodes
 from hbasemk.kernel.branch_ends import ABANDONED, MERGED, REBASED, BranchEnds, Head
 from hbasemk.kernel.branch_states import BranchState, BranchStates
-from hbasemk.kernel.calls import again
+from hbasemk.kernel.calls import again, nothing_committed, patient, time_limit
 from hbasemk.kernel.changeset import ChangeSet
 from hbasemk.kernel.clock import IdClock
 from hbasemk.kernel.commit import Committer
@@ -57,8 +58,13 @@ class Branches:
         self._known = BranchStates(runtime)
         self._ends = BranchEnds(store, runtime, outcomes, lease)
 
+    def patience(self) -> AbstractContextManager[None]:
+        """Bound the calls of several methods together, see :func:`hbasemk.kernel.calls.time_limit`."""
+        return time_limit(self._runtime)
+
     # --- making and finding ------------------------------------------------------------------------------
 
+    @patient
     def begin(self, base: Snapshot, message: str = "") -> int:
         """A new branch on a trunk snapshot; returns its first revision. One round trip.
 
@@ -71,7 +77,7 @@ class Branches:
             )
         floor, above = self._journal.told(base)
         view = _encode((floor, base.upper, *above))
-        made = self._clock.next(max(base.upper, self._journal.highest_seen), branch=True)
+        made = again(self._runtime, lambda: self._clock.next(max(base.upper, self._journal.highest_seen), branch=True))
         put = Put(
             schema.revision_key(made),
             [
@@ -171,6 +177,7 @@ class Branches:
 
     # --- commits on a branch -----------------------------------------------------------------------------
 
+    @patient
     def commit(self, on: int, build: Callable[[Snapshot], ChangeSet], message: str) -> int:
         """Commit on the newest revision of a branch; returns the branch's new head, or ``on`` if there is nothing to write.
 
@@ -179,6 +186,10 @@ class Branches:
         Raises BranchError when ``on`` is not the newest, what ``build`` raises, and the store's errors, after which the
         branch is as it was, or CommitUnknownError.
         """
+        with nothing_committed():
+            return self._commit(on, build, message)
+
+    def _commit(self, on: int, build: Callable[[Snapshot], ChangeSet], message: str) -> int:
         self._outcomes.settle()
         state = self.require_head(on)
         plan = changeset.repeating(build(state.snapshot))
@@ -186,7 +197,8 @@ class Branches:
         self._store.check_puts(plan.puts(0))
         if not plan.changes:
             return on
-        made = self._clock.next(max(state.snapshot.upper, self._journal.highest_seen), branch=True)
+        above = max(state.snapshot.upper, self._journal.highest_seen)
+        made = again(self._runtime, lambda: self._clock.next(above, branch=True))
         put = Put(
             schema.revision_key(made),
             [
@@ -205,11 +217,18 @@ class Branches:
             self._outcomes.leave(made, plan.changes)
             self._outcomes.settle_quietly()
             raise
+        doubts: list[bool] = []
         try:
-            moved = self._ends.move(state.root, schema.revision_key(on), schema.revision_key(made))
+            moved = self._ends.move(
+                state.root, schema.revision_key(on), schema.revision_key(made), lambda: doubts.append(True)
+            )
             # After a lost reply others may have seen it and gone on: then it is of the branch all the same.
             moved = moved or self.outcome(made) is Outcome.COMMITTED
-        except StoreError as error:
+        except (StoreError, ClosedError) as error:
+            if not doubts:
+                self._outcomes.leave(made, plan.changes)
+                self._outcomes.settle_quietly()
+                raise
             text = revision.to_text(made)
             raise CommitUnknownError(
                 f"the store at {self._store.location} failed while {text} became the head of its branch ({error}); ask "
@@ -217,7 +236,10 @@ class Branches:
                 revision=text,
             ) from error
         if not moved:
-            self._outcomes.abort_own(made, plan.changes)
+            try:
+                self._outcomes.abort_own(made, plan.changes)
+            except StoreError:
+                self._outcomes.leave(made, plan.changes)
             raise self._moved_on(on)
         return made
 
@@ -237,6 +259,7 @@ class Branches:
             return Outcome.ABORTED
         return Outcome.COMMITTED if asked in _decode(newest.get(schema.BRANCH, b"")) else Outcome.ABORTED
 
+    @patient
     def reset(self, on: int, ancestor: int) -> int:
         """Take a branch back to an earlier revision of its own; returns the branch's head.
 
@@ -252,6 +275,7 @@ class Branches:
             raise self._moved_on(on)
         return ancestor
 
+    @patient
     def abandon(self, on: int) -> None:
         """End a branch without merging it: nothing is committed to it any more, and a later sweep deletes what it left.
 
@@ -263,6 +287,7 @@ class Branches:
 
     # --- merge -------------------------------------------------------------------------------------------
 
+    @patient
     def merge(self, on: int, message: str) -> int:
         """Make the branch's net effect one trunk revision; returns the new head, or the present one without effect.
 
@@ -270,10 +295,11 @@ class Branches:
         then as they were. Raises BranchError when ``on`` is not the newest, the branch carries conflict markers, or, with
         the revision that it is merged as, when somebody committed to the branch so late that this is not merged.
         """
-        state = self.require_head(on)
-        nodes = self.net_effect(state)
-        # A sweep moves the head before it deletes anything: where the head still stands, the effect was read whole.
-        self.require_head(on)
+        with nothing_committed():
+            state = self.require_head(on)
+            nodes = self.net_effect(state)
+            # A sweep moves the head before it deletes anything: where the head still stands, the effect was read whole.
+            self.require_head(on)
         marker = next((node.path for node in nodes if _is_marker(node)), None)
         if marker is not None:
             raise BranchError(
@@ -291,7 +317,11 @@ class Branches:
             raise
         # It is merged, whatever becomes of this: a store that goes away just now must not make it look refused.
         if not self._ends.merged(state.root, on, made):
-            head = self._ends.told(state.root)
+            try:
+                head = self._ends.told(state.root)
+            except StoreError:
+                # The merge stands. All that is known of the branch is that it has moved on.
+                head = Head(b"", None)
             if head is not None and head.how != ABANDONED:
                 text = revision.to_text(on)
                 raise BranchError(

@@ -5,7 +5,7 @@ A branch ends when it is merged, rebased to another one, abandoned, or given up 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
@@ -49,7 +49,9 @@ class Head(NamedTuple):
         if self.into is not None:
             how = "merged into trunk as" if self.how == MERGED else "rebased to"
             return f"its branch has been {how} {revision.to_text(self.into)}"
-        return f"its branch goes on at {revision.to_text(self.newest or 0)}"
+        if self.newest is None:
+            return "its branch has moved on"
+        return f"its branch goes on at {revision.to_text(self.newest)}"
 
 
 def decode(data: bytes) -> Head | None:
@@ -99,17 +101,22 @@ class BranchEnds:
         row = again(self._runtime, lambda: self._store.read(schema.JOURNAL, [get]))[0]
         return row.cells[0].value if row.cells else None
 
-    def move(self, root: int, expected: bytes, wanted: bytes) -> bool:
-        """Let the head be ``wanted`` if it is ``expected``; whether it is now."""
+    def move(self, root: int, expected: bytes, wanted: bytes, in_doubt: Callable[[], None] | None = None) -> bool:
+        """Let the head be ``wanted`` if it is ``expected``; whether it is now.
+
+        ``in_doubt`` is called when the store may have applied it without saying so, before anything else is asked.
+        """
         put = Put(schema.revision_key(root), [NewCell(*schema.BRANCH_HEAD, wanted)])
-        return (
-            again(
-                self._runtime,
-                lambda: self._store.check_and_write(schema.JOURNAL, schema.BRANCH_HEAD, expected, put),
-            )
-            # After a lost reply the second attempt finds the first one's value.
-            or self.head(root) == wanted
-        )
+
+        def compare_and_set() -> bool:
+            return self._store.check_and_write(schema.JOURNAL, schema.BRANCH_HEAD, expected, put)
+
+        if again(self._runtime, compare_and_set, in_doubt):
+            return True
+        # After a lost reply the second attempt finds the first one's value.
+        if in_doubt is not None:
+            in_doubt()
+        return self.head(root) == wanted
 
     def told(self, root: int) -> Head | None:
         """The head, read. One round trip. Raises FormatError when it is damaged."""

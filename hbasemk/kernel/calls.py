@@ -1,23 +1,85 @@
 """Store calls that may be made again: what to do after a failed or a lost reply.
 
 Only calls that do no harm twice go through here. A call that was *not applied* is made again, and so is one whose
-outcome is *unknown*, because every caller's call is idempotent; anything else is raised as it is, and so is the error
-of a store that has itself waited for as long as it was told to (``StoreNotAppliedError.waited``).
+outcome is *unknown*, because every caller's call is idempotent; anything else is raised as it is. :func:`time_limit` sets
+for how long, for all calls of an operation together; without it each call has the runtime's patience.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, TypeVar
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from hbasemk.errors import ClosedError, StoreNotAppliedError, StoreUnknownError
 from hbasemk.kernel.runtime import Runtime
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
-ATTEMPTS: Final = 4
 FIRST_WAIT: Final = 0.02
 """Seconds before the second attempt; each further wait is twice as long, with jitter."""
+LONGEST_WAIT: Final = 1.0
+"""Seconds, before jitter, that no wait exceeds: calls go on so soon after an outage."""
+AT_LEAST: Final = 0.2
+"""Seconds for which a call is made again, however little time is left: one lost connection is not an outage."""
+_SHORTEST: Final = 0.001
+
+
+class _Limit:
+    """Until when calls are made again; while ``until`` is None, for ``seconds`` from the first failure on.
+
+    ``inner``: an outer call is made again as a whole, so those inside it are made again for a moment only.
+    """
+
+    __slots__ = ("inner", "seconds", "until")
+
+    def __init__(self, seconds: float, until: float | None = None, *, inner: bool = False) -> None:
+        self.seconds = seconds
+        self.until = until
+        self.inner = inner
+
+
+_limit: ContextVar[_Limit | None] = ContextVar("hbasemk_limit", default=None)
+_INNER: Final = _Limit(AT_LEAST, inner=True)
+
+
+@contextmanager
+def time_limit(runtime: Runtime, seconds: float | None = None) -> Iterator[None]:
+    """Bound for how long the calls inside are made again, all of them together.
+
+    Until ``seconds`` from now; None: until the store has been away for the runtime's patience. An earlier limit that holds
+    already stays.
+    """
+    outer = _limit.get()
+    if outer is not None and (seconds is None or outer.inner):
+        yield
+        return
+    if seconds is None:
+        limit = _Limit(runtime.patience)
+    else:
+        until = runtime.monotonic() + seconds
+        if outer is not None and outer.until is not None:
+            until = min(until, outer.until)
+        limit = _Limit(seconds, until)
+    token = _limit.set(limit)
+    try:
+        yield
+    finally:
+        _limit.reset(token)
+
+
+def patient(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
+    """Bound all calls of a method together by the runtime's patience."""
+
+    @functools.wraps(method)
+    def limited(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with time_limit(self._runtime):
+            return method(self, *args, **kwargs)
+
+    return limited
 
 
 def pause(runtime: Runtime, seconds: float) -> None:
@@ -27,20 +89,50 @@ def pause(runtime: Runtime, seconds: float) -> None:
         raise ClosedError("the repository was closed while a commit waited to be tried again; it was not made")
 
 
-def again(
-    runtime: Runtime,
-    call: Callable[[], T],
-    attempts: int = ATTEMPTS,
-    in_doubt: Callable[[], None] | None = None,
-) -> T:
-    """The result of an idempotent call, made up to ``attempts`` times; then its last error is raised.
+class Retries:
+    """Whether, and after which growing waits with jitter, something that failed is tried again under a limit."""
+
+    __slots__ = ("_began", "_limit", "_next", "_runtime", "_until")
+
+    def __init__(self, runtime: Runtime, limit: _Limit | None, began: float) -> None:
+        self._runtime = runtime
+        self._limit = limit or _Limit(runtime.patience)
+        self._began = began
+        self._next = FIRST_WAIT
+        self._until: float | None = None
+
+    def go_on(self) -> bool:
+        """Wait, and return True; return False where the time is up or the instance is closed.
+
+        The last attempt comes when the time is up.
+        """
+        if self._until is None:
+            limit = self._limit
+            if limit.until is None and not limit.inner:
+                limit.until = self._began + limit.seconds
+            self._until = max(self._began + AT_LEAST, self._began if limit.until is None else limit.until)
+        left = self._until - self._runtime.monotonic()
+        if left <= 0 or self._runtime.closed:
+            return False
+        wait = self._next * (0.5 + self._runtime.random.random())
+        self._runtime.sleep(max(min(wait, left), _SHORTEST))
+        self._next = min(self._next * 2, LONGEST_WAIT)
+        return True
+
+
+def again(runtime: Runtime, call: Callable[[], T], in_doubt: Callable[[], None] | None = None) -> T:
+    """The result of an idempotent call, made again until the time is up; then its last error is raised.
 
     That is a StoreUnknownError if any attempt's outcome is unknown, also when the last one was refused. ``in_doubt`` is
-    told each time a reply was lost: the store may apply that attempt at any later moment.
+    told each time a reply was lost: the store may apply that attempt at any later moment. A call that makes such calls
+    itself is made again as a whole, once its locks are free; those inside it are made again for :data:`AT_LEAST` only.
     """
-    wait = FIRST_WAIT
+    outer = _limit.get()
+    began = runtime.monotonic()
+    waits: Retries | None = None
     unknown: StoreUnknownError | None = None
-    for left in range(attempts - 1, -1, -1):
+    while True:
+        token = _limit.set(_INNER)
         try:
             return call()
         except (StoreNotAppliedError, StoreUnknownError) as error:
@@ -48,10 +140,24 @@ def again(
                 unknown = error
                 if in_doubt is not None:
                     in_doubt()
-            if not left or (isinstance(error, StoreNotAppliedError) and error.waited):
+            waits = waits or Retries(runtime, outer, began)
+            if not waits.go_on():
                 if unknown is not None and unknown is not error:
                     raise unknown from error
                 raise
-            runtime.sleep(wait * (0.5 + runtime.random.random()))
-            wait *= 2
-    raise AssertionError("attempts must be positive")
+        finally:
+            _limit.reset(token)
+
+
+def retries(runtime: Runtime) -> Retries:
+    """For something larger than a call that is tried again under the limit that holds here."""
+    return Retries(runtime, _limit.get(), runtime.monotonic())
+
+
+@contextmanager
+def nothing_committed() -> Iterator[None]:
+    """Say of failed calls what they mean for a commit whose decision none of them can have been: it was not made."""
+    try:
+        yield
+    except (StoreNotAppliedError, StoreUnknownError) as error:
+        raise StoreNotAppliedError(f"nothing was committed: {error.reason}; the commit can be made again") from error

@@ -13,19 +13,22 @@ from typing import Final, TypeAlias, Union
 
 from hbasemk.errors import (
     BranchError,
+    ClosedError,
     CommitUnknownError,
     ConflictError,
     InvalidChangeError,
     InvalidRevisionError,
+    LeaseLostError,
     LimitError,
     NodeExistsError,
     NodeNotFoundError,
     StoreError,
     StoreNotAppliedError,
+    StoreUnknownError,
 )
 from hbasemk.kernel import changes, changeset, journal_row, revision, schema
 from hbasemk.kernel.batches import write_nodes
-from hbasemk.kernel.calls import again, pause
+from hbasemk.kernel.calls import again, nothing_committed, patient, pause, retries, time_limit
 from hbasemk.kernel.changes import RowChange
 from hbasemk.kernel.changeset import ChangeSet
 from hbasemk.kernel.clock import IdClock
@@ -62,12 +65,16 @@ class CommitStatistics:
 
 @dataclass(slots=True)
 class _Doubt:
-    """Whether a reply to one of a revision's writes was lost."""
+    """Whether a reply to one of a revision's writes was lost, and whether that was the one that decides."""
 
     lost: bool = False
+    decided: bool = False
 
     def tell(self) -> None:
         self.lost = True
+
+    def tell_decided(self) -> None:
+        self.lost = self.decided = True
 
 
 class _TooSlow(Exception):
@@ -99,11 +106,15 @@ class Committer:
         changes. Raises ConflictError when the patience is at an end, what ``make`` and its changes raise when they
         cannot be done, and the errors of :meth:`on_base`.
         """
-        deadline = self._runtime.monotonic() + patience
+        with time_limit(self._runtime, patience), nothing_committed():
+            return self._on_head(make, message, self._runtime.monotonic() + patience, fresh)
+
+    def _on_head(self, make: Callable[[Snapshot], Source], message: str, deadline: float, fresh: float) -> int:
         back_off = FIRST_BACK_OFF
         if not self._journal.fresh(fresh):
             again(self._runtime, self._journal.poll)
         current = False
+        away = retries(self._runtime)
         while True:
             snapshot = self._journal.head
             try:
@@ -117,6 +128,13 @@ class Committer:
                 if self._journal.head == snapshot:
                     raise
                 continue
+            except (StoreNotAppliedError, StoreUnknownError, LeaseLostError):
+                # Nothing of it can be committed any more: the next attempt is a new revision.
+                if not away.go_on():
+                    raise
+                again(self._runtime, self._journal.poll)
+                current = True
+                continue
             if isinstance(lost, int):
                 return lost
             error = self._conflict(*lost)
@@ -128,6 +146,7 @@ class Committer:
             again(self._runtime, self._journal.poll)
             current = True
 
+    @patient
     def on_base(self, snapshot: Snapshot, source: Source, message: str, advice: str = REPEAT) -> int:
         """Commit operations, or what was built of them, on ``snapshot``, once. ``advice``: what to do after a conflict.
 
@@ -143,7 +162,15 @@ class Committer:
                 f"revision {text} is a branch's, and trunk cannot build on it; commit on the branch (Branch.run), or merge it",
                 revision=text,
             )
-        lost = self._attempt(snapshot, source, message)
+        away = retries(self._runtime)
+        with nothing_committed():
+            while True:
+                try:
+                    lost = self._attempt(snapshot, source, message)
+                    break
+                except (StoreNotAppliedError, StoreUnknownError, LeaseLostError):
+                    if not away.go_on():
+                        raise
         if isinstance(lost, int):
             return lost
         raise self._conflict(*lost, advice)
@@ -186,8 +213,8 @@ class Committer:
             except _TooSlow:
                 self.statistics.too_slow += 1
         raise StoreNotAppliedError(
-            f"the store at {self._store.location} took too long to create a journal row, {TRIES_IN_TIME} times; nothing was "
-            "committed. It is overloaded, or the repository's allowed lag (see its status) is too short for it."
+            f"the store at {self._store.location} took too long to create a journal row, {TRIES_IN_TIME} times. "
+            "It is overloaded, or the repository's allowed lag (see its status) is too short for it."
         )
 
     def _attempt_in_time(self, snapshot: Snapshot, source: Source, message: str) -> int | tuple[int, Loss]:
@@ -203,51 +230,63 @@ class Committer:
             return 0, loss
         doubt = _Doubt()
         try:
-            committed = self._at_once(made, snapshot, plan)
+            committed = self._at_once(made, snapshot, plan, doubt)
             loss = None
             if committed is None:
                 self._write(made, plan, doubt)
                 loss = self._read_back.look(made, snapshot, plan)
-                committed = loss is None and self._outcomes.decide(made, schema.ABORT, schema.COMMITTED)
+                committed = loss is None and self._outcomes.decide(
+                    made, schema.ABORT, schema.COMMITTED, doubt.tell_decided
+                )
             if loss is None and not committed:
                 loss = Loss(plan.rows[0].path, schema.LAST_REVISION, made, pending=False)
-        except StoreError as error:
+        except (StoreError, ClosedError):
             # It may turn out to be committed: then this is a success like any other.
-            if not self._turned_out_committed(made, plan.changes, error):
+            if not self._turned_out_committed(made, plan.changes, doubt):
                 raise
             loss = None
         except BaseException:
             # Interrupted (Ctrl-C, a bug): the revision must not stay pending while this process lives.
             self._outcomes.leave(made, plan.changes)
             raise
-        if loss is not None:
-            try:
-                ended = self._outcomes.abort_own(made, plan.changes, clean=not doubt.lost)
-            except BaseException:
-                self._outcomes.leave(made, plan.changes)
-                raise
-            if ended is not Outcome.COMMITTED:
-                if not loss.other:
-                    raise both(loss.path, schema.name_of(loss.column))
-                self.statistics.conflicts += 1
-                return made, loss
-            # It was committed at one moment, the reply was lost, and what was met then had been built on it.
+        if loss is not None and self._end(made, plan.changes, doubt, clean=not doubt.lost) is not Outcome.COMMITTED:
+            if not loss.other:
+                raise both(loss.path, schema.name_of(loss.column))
+            self.statistics.conflicts += 1
+            return made, loss
+        # Where it lost and is committed: it was so at one moment, the reply was lost, and what was met had been built on it.
         self._journal.append_local(made, plan.changes, plan.states(made), snapshot)
         self.statistics.committed += 1
         return made
 
-    def _turned_out_committed(self, made: int, touched: Sequence[RowChange], error: StoreError) -> bool:
-        """The store failed in the middle: abort; if even that fails, raise that the outcome is unknown."""
+    def _turned_out_committed(self, made: int, touched: Sequence[RowChange], doubt: _Doubt) -> bool:
+        """The store failed in the middle: abort, unless the decision has been made."""
+        return self._end(made, touched, doubt, clean=False) is Outcome.COMMITTED
+
+    def _end(self, made: int, touched: Sequence[RowChange], doubt: _Doubt, *, clean: bool) -> Outcome:
+        """Abort, delete the cells and return how the revision turned out; what cannot be done now is left for later.
+
+        Without a decision that may have been applied, nobody can commit it: it is aborted, whatever the store does now.
+        Raises CommitUnknownError where one may have been, and the store cannot be asked.
+        """
+        outcome = None if doubt.decided else Outcome.ABORTED
         try:
-            return self._outcomes.abort_own(made, touched, clean=False) is Outcome.COMMITTED
-        except StoreError:
+            outcome = self._outcomes.abort(made)
+            if outcome is Outcome.ABORTED:
+                self._outcomes.clean_up(made, touched, clean=clean)
+        except (StoreError, ClosedError) as error:
             self._outcomes.leave(made, touched)
-        text = revision.to_text(made)
-        raise CommitUnknownError(
-            f"the store at {self._store.location} failed while revision {text} was being committed ({error}); whether "
-            "it is committed is not known yet. Ask Repository.outcome with this id when the store is back.",
-            revision=text,
-        ) from error
+            if outcome is None:
+                text = revision.to_text(made)
+                raise CommitUnknownError(
+                    f"the store at {self._store.location} failed while revision {text} was being committed ({error}); "
+                    "whether it is committed is not known yet. Ask Repository.outcome with this id when the store is back.",
+                    revision=text,
+                ) from error
+        except BaseException:
+            self._outcomes.leave(made, touched)
+            raise
+        return outcome
 
     # --- steps 3 to 5: the id, its journal row, the plan --------------------------------------------------
 
@@ -304,7 +343,8 @@ class Committer:
             self._store.check_puts(plan.puts(0))
 
     def _new_id(self, snapshot: Snapshot) -> int:
-        return self._clock.next(max(snapshot.upper, self._journal.highest_seen))
+        # As a whole, so that other threads can get an id while this one waits for the store.
+        return again(self._runtime, lambda: self._clock.next(max(snapshot.upper, self._journal.highest_seen)))
 
     def _create(self, made: int, snapshot: Snapshot, touched: Sequence[RowChange], message: str) -> None:
         nonce = self._runtime.random.getrandbits(128).to_bytes(16, "big")
@@ -348,7 +388,7 @@ class Committer:
     def _write(self, made: int, plan: ChangeSet, doubt: _Doubt) -> None:
         write_nodes(self._store, self._runtime, plan.puts(made), doubt.tell)
 
-    def _at_once(self, made: int, snapshot: Snapshot, plan: ChangeSet) -> bool | None:
+    def _at_once(self, made: int, snapshot: Snapshot, plan: ChangeSet, doubt: _Doubt) -> bool | None:
         """Steps 6, 7 and 10 at one moment, where the store can and nothing is met; None: nothing has been done.
 
         False: somebody has aborted it.
@@ -359,4 +399,8 @@ class Committer:
         put = Put(schema.revision_key(made), [NewCell(*schema.COMMITTED, schema.YES)])
         decision = Decision(schema.JOURNAL, schema.ABORT, schema.NO, put)
         puts = plan.puts(made)
-        return again(self._runtime, lambda: self._store.write_if(schema.NODES, puts, gets, nothing_met, decision))
+        return again(
+            self._runtime,
+            lambda: self._store.write_if(schema.NODES, puts, gets, nothing_met, decision),
+            doubt.tell_decided,
+        )

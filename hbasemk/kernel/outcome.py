@@ -64,10 +64,15 @@ class Outcomes:
 
     # --- deciding ----------------------------------------------------------------------------------------
 
-    def decide(self, which: int, unless: Column, then: Column) -> bool:
-        """One compare-and-set: if ``unless`` is still no, make ``then`` yes; may be sent again, and is."""
+    def decide(self, which: int, unless: Column, then: Column, in_doubt: Callable[[], None] | None = None) -> bool:
+        """One compare-and-set: if ``unless`` is still no, make ``then`` yes; may be sent again, and is.
+
+        ``in_doubt`` is called for each reply that is lost.
+        """
         put = Put(schema.revision_key(which), [NewCell(*then, schema.YES)])
-        return again(self._runtime, lambda: self._store.check_and_write(schema.JOURNAL, unless, schema.NO, put))
+        return again(
+            self._runtime, lambda: self._store.check_and_write(schema.JOURNAL, unless, schema.NO, put), in_doubt
+        )
 
     def bury_absent(self, which: int) -> Outcome:
         """Make sure that a revision without a journal row, whose cells were met, can never commit."""
@@ -85,6 +90,13 @@ class Outcomes:
 
         ``clean`` says that every reply to its writes was received, so that no cell of it can still arrive.
         """
+        outcome = self.abort(which)
+        if outcome is Outcome.ABORTED:
+            self.clean_up(which, touched, clean=clean)
+        return outcome
+
+    def abort(self, which: int) -> Outcome:
+        """Abort a revision of this instance; COMMITTED when it was decided before."""
         if not self.decide(which, schema.COMMITTED, schema.ABORT):
             found = self.of(which)
             if found is Outcome.COMMITTED:
@@ -92,8 +104,11 @@ class Outcomes:
             if found is Outcome.ABSENT:
                 # Its creation never arrived, or still may; a row that says "aborted" makes it fail.
                 self._bury(which)
-        self._sweep(which, touched, schema.SWEPT_CLEAN if clean else schema.SWEPT_IN_DOUBT)
         return Outcome.ABORTED
+
+    def clean_up(self, which: int, touched: Iterable[RowChange], *, clean: bool) -> None:
+        """Delete exactly the cells of a revision of this instance that is aborted."""
+        self._sweep(which, touched, schema.SWEPT_CLEAN if clean else schema.SWEPT_IN_DOUBT)
 
     def _bury(self, which: int) -> None:
         put = Put(

@@ -35,6 +35,11 @@ def rebase(branches: Branches, reader: Reader, on: int, base: Snapshot, message:
     The branch goes on as a new one; the old one takes no more commits. Raises BranchError when ``on`` is not the newest,
     also when that shows only at the end; the branch is then as it was.
     """
+    with branches.patience():
+        return _rebase(branches, reader, on, base, message)
+
+
+def _rebase(branches: Branches, reader: Reader, on: int, base: Snapshot, message: str) -> int:
     state = branches.require_head(on)
     if state.base == base.revision and not branches.lacks(state, base):
         return on

@@ -32,6 +32,10 @@ class Runtime(Protocol):
         """Wait; returns early when the instance is closed."""
 
     @property
+    def patience(self) -> float:
+        """For how many seconds a call that the store refused is made again, where no operation sets a limit."""
+
+    @property
     def closed(self) -> bool:
         """Whether the instance is closed: what waits then gives up."""
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from contextvars import copy_context
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
@@ -139,6 +140,11 @@ class SimulatedRuntime:
     def sleep(self, seconds: float) -> None:
         """Let others go on for so long."""
         self._simulator.switch(seconds=seconds)
+
+    @property
+    def patience(self) -> float:
+        """Short, so that calls do fail."""
+        return 0.2
 
     @property
     def closed(self) -> bool:
@@ -369,7 +375,8 @@ class Simulator:
         if getcurrent() is self.main:
             return first(), second()
         results: list[A] = []
-        other = actor.spawn(lambda: results.append(first()))
+        context = copy_context()
+        other = actor.spawn(lambda: results.append(context.run(first)))
         own: BaseException | None = None
         try:
             result = second()

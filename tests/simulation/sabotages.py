@@ -77,7 +77,7 @@ def bound_too_high(patch: pytest.MonkeyPatch) -> None:
 
 @sabotage
 def put_for_compare_and_set(patch: pytest.MonkeyPatch) -> None:
-    def decide(self: Outcomes, which: int, _: object, then: Any) -> bool:
+    def decide(self: Outcomes, which: int, _: object, then: Any, *__: object) -> bool:
         self._store.write(schema.JOURNAL, [Put(schema.revision_key(which), [NewCell(*then, schema.YES)])])
         return True
 
@@ -242,12 +242,11 @@ def nobody_recovers(patch: pytest.MonkeyPatch) -> None:
 
 @sabotage
 def roll_back_of_what_is_committed(patch: pytest.MonkeyPatch) -> None:
-    def abort_own(self: Outcomes, which: int, touched: Any, *, clean: bool = True) -> Outcome:
+    def abort(self: Outcomes, which: int) -> Outcome:
         self.decide(which, schema.COMMITTED, schema.ABORT)
-        self._sweep(which, touched, schema.SWEPT_CLEAN if clean else schema.SWEPT_IN_DOUBT)
         return Outcome.ABORTED
 
-    patch.setattr(Outcomes, "abort_own", abort_own)
+    patch.setattr(Outcomes, "abort", abort)
 
 
 @sabotage
@@ -269,13 +268,12 @@ def cells_before_the_journal_row(patch: pytest.MonkeyPatch) -> None:
 
 @sabotage
 def lost_reply_to_the_decision_taken_for_a_no(patch: pytest.MonkeyPatch) -> None:
-    def turned_out(self: Committer, made: int, touched: Any, error: Exception) -> bool:
+    def turned_out(self: Committer, made: int, touched: Any, doubt: Any) -> bool:
         self._outcomes._sweep(made, touched, schema.SWEPT_IN_DOUBT)
         return False
 
     patch.setattr(Committer, "_turned_out_committed", turned_out)
-    patch.setattr("hbasemk.kernel.calls.ATTEMPTS", 1)
-    patch.setattr("hbasemk.kernel.calls.again.__defaults__", (1, None))
+    patch.setattr("hbasemk.kernel.calls.Retries.go_on", lambda self: False)
 
 
 @sabotage
@@ -351,7 +349,7 @@ def merge_that_does_not_meet_what_came_since_its_base(patch: pytest.MonkeyPatch)
 def branch_heads_without_compare_and_set(patch: pytest.MonkeyPatch) -> None:
     """For two processes on one branch, which the schedules do not have."""
 
-    def move(self: BranchEnds, root: int, _: bytes, wanted: bytes) -> bool:
+    def move(self: BranchEnds, root: int, _: bytes, wanted: bytes, *__: object) -> bool:
         self._store.write(schema.JOURNAL, [Put(schema.revision_key(root), [NewCell(*schema.BRANCH_HEAD, wanted)])])
         return True
 

@@ -66,8 +66,11 @@ class TestRuntime:
 
     __test__ = False
 
-    def __init__(self, world: World, *, mac: int = 0x1234, skew_ms: int = 0, seed: int = 1) -> None:
+    def __init__(
+        self, world: World, *, mac: int = 0x1234, skew_ms: int = 0, seed: int = 1, patience: float = 0.2
+    ) -> None:
         self.world = world
+        self.patience = patience
         self.mac = mac
         self.skew_ms = skew_ms
         self._random = random.Random(seed)

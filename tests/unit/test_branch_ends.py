@@ -53,7 +53,7 @@ def live(repo: Repository) -> list[str]:
 @pytest.mark.parametrize("how", ["merge", "rebase"])
 def test_a_branch_swept_while_it_is_read_is_not_merged_or_rebased_in_part(opened: Instances, how: str) -> None:
     store = FaultyStore(opened.new_store())
-    repo, other = opened(store), opened()
+    repo, other = opened(store, patience=0.2), opened()
     repo.run(lambda tx: tx.add("/a"))
     branch = repo.branch()
     branch.run(lambda tx: [tx.add(f"/a/{number}") for number in range(3)])
@@ -69,7 +69,7 @@ def test_a_branch_swept_while_it_is_read_is_not_merged_or_rebased_in_part(opened
 @pytest.mark.parametrize("when", [READING, WRITING])
 def test_a_commit_to_a_branch_during_its_rebase_makes_that_fail(opened: Instances, when: tuple[str, str]) -> None:
     store = FaultyStore(opened.new_store())
-    repo, other = opened(store), opened()
+    repo, other = opened(store, patience=0.2), opened()
     repo.run(lambda tx: tx.add("/a"))
     branch = repo.branch()
     branch.run(lambda tx: tx.add("/a/mine"))
@@ -88,7 +88,7 @@ def test_a_commit_to_a_branch_during_its_rebase_makes_that_fail(opened: Instance
 @pytest.mark.parametrize("when", [READING, WRITING])
 def test_a_commit_to_a_branch_during_its_merge_is_told(opened: Instances, when: tuple[str, str]) -> None:
     store = FaultyStore(opened.new_store())
-    repo, other = opened(store), opened()
+    repo, other = opened(store, patience=0.2), opened()
     repo.run(lambda tx: tx.add("/a"))
     branch = repo.branch()
     branch.run(lambda tx: tx.add("/a/mine"))
@@ -147,7 +147,7 @@ def attempt_that_never_arrived(store: FaultyStore, branch: Branch) -> str:
 @pytest.mark.parametrize("end", ["merge", "rebase", "abandon"])
 def test_an_outcome_on_a_branch_stays_what_it_is_when_the_branch_ends(opened: Instances, end: str) -> None:
     store = FaultyStore(opened.new_store())
-    repo, other = opened(store), opened()
+    repo, other = opened(store, patience=0.2), opened()
     branch = repo.branch()
     branch.run(lambda tx: tx.add("/first"))
     first = branch.revision
@@ -181,7 +181,7 @@ def test_a_merge_in_doubt_ends_its_branch_once_it_is_known_to_be_committed(
     opened: Instances, arrives: bool, then: str
 ) -> None:
     store = FaultyStore(opened.new_store())
-    repo, other = opened(store), opened()
+    repo, other = opened(store, patience=0.2), opened()
     branch = repo.branch()
     branch.run(lambda tx: tx.add("/x"))
     decides = "write_if" if store.supports_transactions else "check_and_write"
@@ -226,7 +226,7 @@ def test_a_commit_to_a_branch_whose_reply_is_lost_is_not_taken_back_when_others_
     opened: Instances, then: str
 ) -> None:
     store = FaultyStore(opened.new_store())
-    repo, other = opened(store), opened()
+    repo, other = opened(store, patience=0.2), opened()
     branch = repo.branch()
     branch.run(lambda tx: tx.add("/one"))
     before = branch.revision

@@ -401,7 +401,7 @@ def test_the_background_goes_on_after_the_store_was_away(
         calls.append(call)
         raise hbasemk.StoreNotAppliedError("the store is away")
 
-    with Repository(store, poll_interval=0.01) as repo:
+    with Repository(store, poll_interval=0.01, patience=0.3) as repo:
         store.before = away
         deadline = time.monotonic() + 60
         while not caplog.records and time.monotonic() < deadline:

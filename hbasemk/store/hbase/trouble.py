@@ -77,11 +77,13 @@ def by_connection(error: Exception, where: str, *, effect: bool, sent: bool, sec
     else:
         said = f"{where}: the connection failed ({error or type(error).__name__})"
     if not sent:
-        return StoreNotAppliedError(said + "; the request was not sent, so nothing happened")
+        return StoreNotAppliedError(said + "; the request was not sent, so nothing happened", cause=said)
     return _by_effect(said, effect)
 
 
 def _by_effect(said: str, effect: bool) -> StoreError:
     if effect:
-        return StoreUnknownError(said + "; it may have been applied or not, so repeat only what does no harm twice")
-    return StoreNotAppliedError(said + "; nothing was changed, the call can be repeated")
+        return StoreUnknownError(
+            said + "; it may have been applied or not, so repeat only what does no harm twice", cause=said
+        )
+    return StoreNotAppliedError(said + "; nothing was changed, the call can be repeated", cause=said)

@@ -32,8 +32,7 @@ def busy(path: str, seconds: float) -> StoreError:
     """The error for a file that stayed locked for the whole ``busy_timeout``."""
     return StoreNotAppliedError(
         f"another process or thread has kept {path} locked for {seconds:g} s; nothing was written. Try again, or look "
-        "for a process that is stopped in the middle of a call.",
-        waited=True,
+        "for a process that is stopped in the middle of a call."
     )
 
 
