@@ -1,12 +1,15 @@
-"""Opening a repository by its URL."""
+"""Opening a repository by its URL. What a URL says is done or refused; no part of it is ignored."""
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable
-from typing import Any, Final
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from typing import Any, Final, NoReturn
+from urllib.parse import SplitResult, quote, unquote, unquote_plus, urlsplit
 
 from hbasemk.errors import InvalidValueError
+from hbasemk.kernel.limits import shown
 from hbasemk.kernel.settings import Settings
 from hbasemk.repository import Repository
 from hbasemk.store.abc import Store
@@ -15,8 +18,11 @@ from hbasemk.store.named import NamedStores
 _TRUE: Final = frozenset({"1", "yes", "true", "on"})
 _FALSE: Final = frozenset({"0", "no", "false", "off"})
 
-_IGNORED: Final = "\t\r\n"
-"""Characters that Python leaves out when it takes a URL to pieces."""
+FORMS: Final = "memory://[name], sqlite:///relative/file, sqlite:////absolute/file and hbase://host:port/?prefix=name_"
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_broken_escape: Final = re.compile("%(?![0-9A-Fa-f]{2})").search
+_control: Final = re.compile("[\x00-\x1f\x7f]").search
+_is_host: Final = re.compile(r"\[[0-9A-Fa-f:.]+\]|[^\s%:@\[\]]+").fullmatch
 _named: Final = NamedStores()
 
 
@@ -30,9 +36,18 @@ def connect(url: str, *, create: bool = True, settings: Settings | None = None, 
     - ``hbase://host:port/?prefix=name_``: tables behind HBase's Thrift2 gateway; ``&timeout=seconds`` per call.
 
     ``poll_interval``, ``patience`` and ``cache_entries`` (see :class:`Repository`) may stand in the URL or be given as
-    keyword arguments, which count more. Raises InvalidValueError for a URL that cannot be read, StoreError when the
-    store cannot be used.
+    keyword arguments, which count more. Raises InvalidValueError for a URL of which a part has no meaning, TypeError for
+    anything but a str (a path too: its URL says which kind of store it is), StoreError when the store cannot be used.
     """
+    if settings is not None and not isinstance(settings, Settings):
+        raise TypeError(f"settings must be a hbasemk.Settings or None, got {shown(settings)}")
+    unknown = sorted(options.keys() - _REPOSITORY_OPTIONS.keys())
+    if unknown:
+        raise TypeError(
+            f"connect() got the unknown option {unknown[0]!r}; possible are {', '.join(_REPOSITORY_OPTIONS)}, create "
+            "and settings. "
+            "Options of a store belong into its URL."
+        )
     store, owned, more = open_store(url)
     try:
         return Repository(store, create=create, settings=settings, owns_store=owned, **{**more, **options})
@@ -45,31 +60,87 @@ def connect(url: str, *, create: bool = True, settings: Settings | None = None, 
 def open_store(url: str) -> tuple[Store, bool, dict[str, Any]]:
     """The store of a URL, whether the caller has to close it, and the repository's options in the URL.
 
-    Raises InvalidValueError for a URL that cannot be read.
+    Raises InvalidValueError for a URL of which a part has no meaning.
     """
     parts = _split(url)
-    given = dict(parse_qsl(parts.query, keep_blank_values=True))
+    if parts.scheme == "hbase" and "@" in url:
+        _refuse(
+            url,
+            "has a user name or password, and hbasemk cannot log in to a Thrift2 gateway: leave it out, and write "
+            "hbase://host:port/?prefix=name_",
+        )
+    opener = _OPENERS[parts.scheme]
+    given = _parameters(url, parts.query)
     more: dict[str, Any] = {}
     for name, convert in _REPOSITORY_OPTIONS.items():
         if name in given:
             more[name] = _option(url, name, given.pop(name), convert)
-    opener = _OPENERS.get(parts.scheme)
-    if opener is None:
-        raise InvalidValueError(
-            f"{url!r} is no URL of a repository; possible are memory://[name], sqlite:///file and hbase://host:port/"
-        )
     return opener(url, parts, given), True, more
+
+
+def redacted(url: str) -> str:
+    """A URL for a message, in which nothing stands that may be a password."""
+    if not url.lower().startswith(("sqlite:///", "memory:")) and "@" in url:
+        begin = url.find("//") + 2 if "//" in url else url.find(":") + 1
+        url = f"{url[:begin]}***{url[url.rindex('@') :]}"
+    before, mark, query = url.partition("?")
+    fields = [
+        field if field.partition("=")[0] in _PARAMETERS else re.sub("=.*", "=***", field, flags=re.DOTALL)
+        for field in query.split("&")
+    ]
+    return shown(f"{before}{mark}{'&'.join(fields)}")
+
+
+def _refuse(url: str, problem: str) -> NoReturn:
+    raise InvalidValueError(f"{redacted(url)} {problem}") from None
 
 
 def _split(url: str) -> SplitResult:
     """The parts of a URL; raises InvalidValueError where something of it would get lost, or it has none."""
-    for char, meant in (("#", "%23"), *((char, f"%{ord(char):02X}") for char in _IGNORED)):
-        if char in url:
-            raise InvalidValueError(f"{url!r} contains {char!r}, which ends or breaks a URL; write {meant} for it")
+    if isinstance(url, os.PathLike):
+        raise TypeError(f"url must be a str, got {shown(url)}; the URL of this file is {_url_of(url)}")
+    if not isinstance(url, str):
+        raise TypeError(f"url must be a str, got {shown(url)}")
+    if url != url.strip():
+        _refuse(url, "begins or ends with white space; leave it out, or write %20 for a space that belongs to it")
+    found = _control(url) or re.search("#", url)
+    if found:
+        _refuse(url, f"contains {found[0]!r}, which ends or breaks a URL; write %{ord(found[0]):02X} for it")
+    if _broken_escape(url):
+        _refuse(url, "contains a % that no two hexadecimal digits follow; write %25 for it")
+    scheme = _SCHEME.match(url)
+    if scheme is None or scheme[0][:-1].lower() not in _OPENERS:
+        file = f" For an SQLite file write {_url_of(url)}." if scheme is None and url and "@" not in url else ""
+        _refuse(url, f"is not the URL of a repository; possible are {FORMS}.{file}")
+    if not url.startswith("//", scheme.end()):
+        _refuse(url, f"has no // behind {scheme[0]!r}; possible are {FORMS}")
     try:
         return urlsplit(url)
-    except ValueError as error:
-        raise InvalidValueError(f"{url!r} is no URL: {error}") from None
+    except ValueError:
+        pass  # its text may show a password
+    _refuse(url, f"is not a URL: brackets and characters behind // must name a host; possible are {FORMS}")
+
+
+def _url_of(path: str | os.PathLike[Any]) -> str:
+    return "sqlite:///" + quote(os.fsdecode(path), errors="surrogateescape")
+
+
+def _parameters(url: str, query: str) -> dict[str, str]:
+    """The parameters of a URL, each given once, with a value."""
+    given: dict[str, str] = {}
+    for field in query.split("&") if query else ():
+        name, _, value = field.partition("=")
+        if not field:
+            _refuse(url, "has an empty parameter; write ?name=value&name=value")
+        if not value:
+            _refuse(url, f"gives the parameter {name!r} no value; write {name}=value, or leave it out")
+        if name in given:
+            _refuse(url, f"gives the parameter {name!r} twice; give it once")
+        try:
+            given[name] = unquote_plus(value, errors="strict")
+        except ValueError:
+            _refuse(url, f"gives the parameter {name!r} a value that is not UTF-8")
+    return given
 
 
 def _open_memory(url: str, parts: SplitResult, given: dict[str, str]) -> Store:
@@ -85,14 +156,17 @@ def _open_sqlite(url: str, parts: SplitResult, given: dict[str, str]) -> Store:
 
     try:
         path = unquote(parts.path, errors="strict")
-    except ValueError as error:
-        raise InvalidValueError(f"{url!r} names a file in something else than UTF-8: {error}") from None
+    except ValueError:
+        _refuse(url, "names a file in something else than UTF-8")
     if "\0" in path:
-        raise InvalidValueError(f"{url!r} names a file with a zero byte, which no file's name has")
+        _refuse(url, "names a file with a zero byte, which no file's name has")
     if parts.netloc or len(path) < 2:
-        raise InvalidValueError(
-            f"{url!r} names no file; write sqlite:///relative/file or sqlite:////absolute/file (three or four slashes)"
+        _refuse(
+            url,
+            "names no file; write sqlite:///relative/file or sqlite:////absolute/file (three or four slashes)",
         )
+    if path.endswith(("/", "/.", "/..")):
+        _refuse(url, "names a directory; write the name of a file behind it, without a / at the end")
     options: dict[str, Any] = {}
     if "durable" in given:
         options["durable"] = _option(url, "durable", given.pop("durable"), _boolean)
@@ -105,17 +179,27 @@ def _open_sqlite(url: str, parts: SplitResult, given: dict[str, str]) -> Store:
 def _open_hbase(url: str, parts: SplitResult, given: dict[str, str]) -> Store:
     from hbasemk.store.hbase import HBaseStore
 
-    try:
-        host, port = parts.hostname, parts.port or 9090
-    except ValueError as error:
-        raise InvalidValueError(f"{url!r} has no valid port: {error}") from None
-    if not host or parts.path not in {"", "/"}:
-        raise InvalidValueError(f"{url!r} is no URL of an HBase; write hbase://host:port/?prefix=name_")
+    example = "write hbase://host:port/?prefix=name_"
+    if parts.path not in {"", "/"}:
+        _refuse(url, f"has a path, which means nothing for HBase; {example}")
+    host, colon, digits = parts.netloc.rpartition(":")
+    if not colon or parts.netloc.endswith("]"):
+        host, colon, digits = parts.netloc, "", ""
+    if not host or not _is_host(host):
+        _refuse(url, f"has no valid host; {example} (IPv6 addresses in brackets)")
+    port = 9090
+    if colon:
+        if not re.fullmatch("[0-9]{1,5}", digits) or not 0 < int(digits) < 65536:
+            _refuse(
+                url,
+                f"has no valid port; it must be a number from 1 to 65535. Without one, leave out the colon: {example}",
+            )
+        port = int(digits)
     options: dict[str, Any] = {"prefix": given.pop("prefix", "")}
     if "timeout" in given:
         options["timeout"] = _option(url, "timeout", given.pop("timeout"), float)
     _no_more(url, given)
-    return HBaseStore(host, port, **options)
+    return HBaseStore(host.strip("[]").lower(), port, **options)
 
 
 def _boolean(text: str) -> bool:
@@ -130,12 +214,12 @@ def _option(url: str, name: str, text: str, convert: Callable[[str], Any]) -> An
     try:
         return convert(text)
     except ValueError:
-        raise InvalidValueError(f"{url!r} has no valid value for {name!r}: {text!r}") from None
+        _refuse(url, f"has no valid value for {name!r}: {shown(text)}")
 
 
 def _no_more(url: str, given: dict[str, str]) -> None:
     if given:
-        raise InvalidValueError(f"{url!r} has options that are not known here: {', '.join(sorted(given))}")
+        _refuse(url, f"has parameters that are not known here: {', '.join(sorted(given))}")
 
 
 _OPENERS: Final[dict[str, Callable[[str, SplitResult, dict[str, str]], Store]]] = {
@@ -148,3 +232,4 @@ _REPOSITORY_OPTIONS: Final[dict[str, Callable[[str], Any]]] = {
     "patience": float,
     "cache_entries": int,
 }
+_PARAMETERS: Final = frozenset({*_REPOSITORY_OPTIONS, "durable", "busy_timeout", "prefix", "timeout"})
