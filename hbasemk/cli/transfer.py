@@ -15,6 +15,7 @@ from click.core import ParameterSource
 from hbasemk.cli import output
 from hbasemk.cli.output import Session
 from hbasemk.errors import HbasemkError
+from hbasemk.transfer.entries import DEFAULT_LIMIT, LARGEST_LIMIT, Contents
 from hbasemk.transfer.found import SHOWN, Found
 
 if TYPE_CHECKING:
@@ -52,11 +53,18 @@ if TYPE_CHECKING:
     help="Names or relative paths to leave out; may be repeated (files).",
 )
 @click.option(
-    "--text-limit",
-    type=click.IntRange(0),
-    default=65536,
+    "--contents",
+    type=click.Choice(["all", "small", "none"]),
+    default="all",
     show_default=True,
-    help="Keep texts of up to so many bytes (files).",
+    help="Which contents to keep: all, those of up to --inline-limit bytes, or none (files).",
+)
+@click.option(
+    "--inline-limit",
+    type=click.IntRange(0, LARGEST_LIMIT),
+    default=DEFAULT_LIMIT,
+    show_default=True,
+    help="Keep contents of up to so many bytes in the node, larger ones as blobs (files).",
 )
 @click.option(
     "--patience", type=float, default=120, show_default=True, help="Seconds to wait for a store that is away."
@@ -71,14 +79,16 @@ def import_(
     workers: int,
     batch: int,
     exclude: tuple[str, ...],
-    text_limit: int,
+    contents: Contents,
+    inline_limit: int,
     patience: float,
     verify: bool,
 ) -> int:
     """Bring the directory SOURCE in: a node for each directory and file, committed by several processes at once.
 
-    The content is kept of files that are UTF-8 text of at most --text-limit bytes. Of all others only name, size, SHA-256,
-    mode and time are kept; the summary tells their number, and an export cannot write them. `hbasemk blob put` keeps any content.
+    A node keeps the entry's kind, mode, time, size, SHA-256 and content, as properties :kind, :mode and so on. `hbasemk export`
+    writes all of it back. An entry whose name begins with a colon has one more of them in the tree. The files of the
+    repository itself are skipped.
 
     With --format json, SOURCE is a file that `hbasemk export --format json` wrote (- for standard input), and the tree becomes
     the same to the last digit. The whole file is looked through before anything is changed. Nodes that are there already
@@ -89,7 +99,7 @@ def import_(
     """
     session: Session = context.obj
     if form == "json":
-        for name in ("workers", "exclude", "text_limit"):
+        for name in ("workers", "exclude", "contents", "inline_limit"):
             if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
                 raise click.UsageError(f"--{name.replace('_', '-')} is for files only")
         if source.is_dir():
@@ -97,7 +107,7 @@ def import_(
         return _import_json(session, source, target or "/", batch, patience, verify)
     if not source.is_dir():
         raise click.UsageError(f"{source} is no directory; a file that `export -f json` wrote needs --format json")
-    return _import_files(session, source, target, workers, batch, exclude, text_limit, patience, verify)
+    return _import_files(session, source, target, workers, batch, exclude, contents, inline_limit, patience, verify)
 
 
 def _import_json(session: Session, source: Path, at: str, batch: int, patience: float, verify: bool) -> int:
@@ -171,7 +181,8 @@ def _import_files(
     workers: int,
     batch: int,
     exclude: tuple[str, ...],
-    text_limit: int,
+    contents: Contents,
+    limit: int,
     patience: float,
     verify: bool,
 ) -> int:
@@ -198,7 +209,8 @@ def _import_files(
             workers=workers,
             batch=batch,
             exclude=exclude,
-            text_limit=text_limit,
+            limit=limit,
+            contents=contents,
             patience=patience,
             tell=tell,
         )
@@ -213,9 +225,10 @@ def _import_files(
         found = Verification()
         different = Found()
         if verify:
-            for difference in compare(session.url, str(directory), at, text_limit, exclude, found):
+            compared = compare(session.url, str(directory), at, found, exclude=exclude, limit=limit, contents=contents)
+            for difference in compared:
                 different.add(difference)
-        compared = time.monotonic() - began
+        took = time.monotonic() - began
 
     for note in result.notes:
         output.complain(note)
@@ -231,6 +244,7 @@ def _import_files(
         "nodes changed": result.changed,
         "nodes removed": result.removed,
         "contents not kept": result.bare,
+        "contents in blobs": result.blobs,
         "skipped": len(result.skipped),
         "processes": workers,
         "commits": result.committed,
@@ -241,7 +255,8 @@ def _import_files(
         "commits per second": round(result.committed / result.seconds, 1) if result.seconds else 0,
     }
     if verify:
-        facts["compared"] = f"{found.nodes} nodes at revision {found.revision} in {compared:.2f} s"
+        facts["compared"] = f"{found.nodes} nodes at revision {found.revision} in {took:.2f} s"
+        facts["contents compared"] = f"{found.contents} contents of {found.bytes} bytes"
         facts["differences"] = different.count
     session.facts(facts)
     return 1 if different.count or failed else 0
@@ -256,41 +271,65 @@ def _tell(what: str, lines: Sequence[str], count: int) -> None:
 
 @click.command("export")
 @click.argument("path")
-@click.argument("target", type=click.Path(path_type=Path), required=False)
+@click.argument("target", type=click.Path(allow_dash=True, path_type=Path), required=False)
 @click.option("-f", "--format", "form", type=click.Choice(["files", "json"]), default="files", show_default=True)
 @click.option("--at", "revision", metavar="REVISION", help="This revision instead of the newest.")
+@click.option(
+    "--special-modes",
+    is_flag=True,
+    help="Also set the set-user-id, set-group-id and sticky bits that nodes have (files).",
+)
 @click.pass_obj
-def export(session: Session, path: str, target: Path | None, form: str, revision: str | None) -> int:
-    """Write the subtree of PATH to the folder TARGET, or as JSON to the file TARGET (standard output without one).
+def export(
+    session: Session, path: str, target: Path | None, form: str, revision: str | None, special_modes: bool
+) -> int:
+    """Write the subtree of PATH to the folder TARGET, or as JSON to the file TARGET (standard output without one, or for -).
 
     JSON holds all nodes with all their properties, in one revision; `hbasemk import --format json` makes the same tree of it.
 
-    As files, the exit code is 1 if there was anything that could not be written, such as files whose content the
-    import did not keep.
+    As files, a node that is a file or link becomes the file TARGET, or an entry of TARGET if that is a folder. The exit code
+    is 1 if there was anything that could not be written, such as files whose content the import left out, or modes and
+    times that no file can have.
     """
     from hbasemk.cli.output import at
     from hbasemk.transfer import own_files
     from hbasemk.transfer.exporter import export_files, export_json, write_json
 
+    if special_modes and form == "json":
+        raise click.UsageError("--special-modes is for files only")
+    to_stdout = target is None or str(target) == "-"
+    if form == "files" and to_stdout:
+        raise click.UsageError("to export files, give the folder to write to (./- for one with that name)")
     if target is not None:
         own_files.refuse(target, session.url, "overwritten")
     with session.open() as repository:
         snapshot = at(repository, revision)
         if form == "json":
-            if target is None:
+            if target is None or to_stdout:
                 for piece in export_json(snapshot, path):
                     output.print_json(piece, end="")
                 return 0
             write_json(snapshot, path, target)
             return 0
-        if target is None:
-            raise click.UsageError("to export files, give the folder to write to")
-        done = export_files(snapshot, path, target)
-    _tell("skipped", [f"{where}: {reason}" for where, reason in done.skipped[:SHOWN]], len(done.skipped))
+        assert target is not None
+        done = export_files(snapshot, path, target, special_modes=special_modes)
+    for what, found in (("skipped", done.skipped), ("incomplete", done.incomplete)):
+        _tell(what, [f"{where}: {reason}" for where, reason in found[:SHOWN]], len(found))
+    if done.masked:
+        output.complain(
+            f"{done.masked} entries have set-user-id, set-group-id or sticky bits, which were left out; "
+            "--special-modes sets them"
+        )
     session.facts(
-        {"directories": done.directories, "files": done.files, "links": done.links, "skipped": len(done.skipped)}
+        {
+            "directories": done.directories,
+            "files": done.files,
+            "links": done.links,
+            "skipped": len(done.skipped),
+            "incomplete": len(done.incomplete),
+        }
     )
-    return 1 if done.skipped else 0
+    return 1 if done.skipped or done.incomplete else 0
 
 
 COMMANDS = (import_, export)

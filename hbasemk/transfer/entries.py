@@ -1,4 +1,9 @@
-"""Directory entries as nodes: what an import keeps of each, and how a node is compared with the disk."""
+"""Directory entries as nodes: what an import keeps of each, and how names and attributes stay apart.
+
+An attribute's name begins with one ``:``. An entry whose own name begins with ``:`` has one more of them in its node's
+name. So no entry has the name of an attribute, or a name that the tree reserves, such as ``:conflict``
+(docs/decisions/0020-import-layout.md).
+"""
 
 from __future__ import annotations
 
@@ -8,10 +13,11 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias, Union
+from typing import Final, Literal, NamedTuple, TypeAlias, Union
 
+from hbasemk.errors import InvalidPathError
 from hbasemk.kernel import paths
-from hbasemk.kernel.values import PropertyValue
+from hbasemk.kernel.values import BlobRef, PropertyValue
 from hbasemk.store.abc import FileIdentity
 from hbasemk.transfer import own_files
 from hbasemk.transfer.own_files import OwnFiles
@@ -19,8 +25,28 @@ from hbasemk.transfer.own_files import OwnFiles
 FILE: Final = "file"
 DIRECTORY: Final = "directory"
 LINK: Final = "link"
-DEFAULT_TEXT_LIMIT: Final = 64 * 1024
-"""Bytes up to which a text file's content is kept."""
+
+KIND: Final = ":kind"
+NAME: Final = ":name"
+MODE: Final = ":mode"
+MTIME: Final = ":mtime"
+TARGET: Final = ":target"
+SIZE: Final = ":size"
+DIGEST: Final = ":sha256"
+CONTENT: Final = ":content"
+"""A file's content: a string if it is text, bytes if it is not, and a reference to a blob above the limit."""
+TOTALS: Final = (":nodes", ":files", ":directories", ":links", ":bytes")
+"""What the root of an import counts."""
+OLD_TOTALS: Final = ("nodes", "files", "directories", "links", "bytes")
+"""The same in the layout of versions that gave attributes and entries the same names."""
+
+DEFAULT_LIMIT: Final = 64 * 1024
+"""Bytes up to which a content is kept in its node."""
+LARGEST_LIMIT: Final = 8 * 1024 * 1024
+
+Contents: TypeAlias = Literal["all", "small", "none"]
+"""Which contents are kept: all, those up to the limit, or none."""
+
 VANISHED: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESTALE})
 """Errors that say that an entry, or a directory that it was in, is gone."""
 
@@ -50,8 +76,8 @@ class Skipped:
 class Seen(NamedTuple):
     """One entry as it is on disk.
 
-    ``target`` is a link's. A file has ``size`` and ``digest`` (SHA-256 in hexadecimal digits). ``content`` is None where it
-    was not asked for, or is above the limit.
+    ``target`` is a link's. A file has ``size``, and ``digest`` (SHA-256 in hexadecimal digits) if it was read to its end.
+    ``content`` is None where it was not asked for, or is above the limit.
     """
 
     kind: str
@@ -140,61 +166,99 @@ def _matches(relative: str, exclude: Sequence[str]) -> bool:
     return any(fnmatch.fnmatchcase(name, glob) or fnmatch.fnmatchcase(relative, glob) for glob in exclude)
 
 
-def properties(name: str, seen: Seen) -> dict[str, PropertyValue]:
-    """What a node keeps of an entry as it is on disk now."""
-    kept: dict[str, PropertyValue] = {
-        "kind": seen.kind,
-        "name": name,
-        "mode": seen.mode,
-        "mtime": seen.mtime,
-    }
+def name_of(entry: str) -> str:
+    """The name of the node of an entry with this name."""
+    return f":{entry}" if entry.startswith(":") else entry
+
+
+def entry_of(name: str) -> str:
+    """The name of the entry that a node with this name is; raises ValueError for a node that cannot be an entry."""
+    entry = name[1:] if name.startswith("::") else name
+    if entry in {"", ".", ".."} or "/" in entry or "\0" in entry or (name.startswith(":") and entry is name):
+        raise ValueError(f"{name!r} is not the name of an entry")
+    entry.encode("utf-8", "surrogateescape")
+    return entry
+
+
+def attributes(name: str, seen: Seen) -> dict[str, PropertyValue]:
+    """What a node keeps of an entry besides its content. ``name`` is the entry's own."""
+    kept: dict[str, PropertyValue] = {KIND: seen.kind, NAME: name, MODE: seen.mode, MTIME: seen.mtime}
     if seen.target is not None:
-        kept["target"] = seen.target
+        kept[TARGET] = seen.target
     if seen.size is not None:
-        kept["size"] = seen.size
+        kept[SIZE] = seen.size
     if seen.digest is not None:
-        kept["sha256"] = seen.digest
-    text = None if seen.content is None else _text(seen.content)
-    if text is not None:
-        kept["text"] = text
+        kept[DIGEST] = seen.digest
+    return kept
+
+
+def properties(name: str, seen: Seen) -> dict[str, PropertyValue]:
+    """The same, with the content if it came along."""
+    kept = attributes(name, seen)
+    if seen.content is not None:
+        kept[CONTENT] = as_value(seen.content)
     return kept
 
 
 def keeps_content(kept: Mapping[str, PropertyValue]) -> bool:
-    """Whether the node of an entry says all of what the entry holds; a file that is no text, or too large, does not."""
-    return kept.get("kind") != FILE or "text" in kept
+    """Whether the node of an entry holds all that the entry holds."""
+    return kept.get(KIND) != FILE or CONTENT in kept
 
 
-def _text(data: bytes) -> str | None:
+def as_value(data: bytes) -> str | bytes:
+    """A content as the value that keeps it: a string if it is text."""
     if b"\0" in data:
-        return None
+        return data
     try:
         return data.decode()
     except UnicodeDecodeError:
-        return None
+        return data
 
 
-def node_path(at: str, entry: Entry) -> str:
-    """The path of an entry's node in an import at ``at``."""
-    return at if not entry.relative else paths.join(at, entry.relative)
+def pieces(content: object, blob: Callable[[str], Iterator[bytes]]) -> Iterator[bytes]:
+    """The bytes of a file whose node has this content; ``blob`` reads one by its id. Raises ValueError for no content."""
+    if isinstance(content, str):
+        yield content.encode("utf-8", "surrogatepass")
+    elif isinstance(content, bytes):
+        yield content
+    elif isinstance(content, BlobRef):
+        yield from blob(content.id)
+    else:
+        raise ValueError(f"{content!r} is not a content; it must be a string, bytes or a reference to a blob")
+
+
+def node_path(at: str, relative: str) -> str:
+    """The path of the node of an entry in an import at ``at``."""
+    if not relative:
+        return at
+    if relative.startswith(":") or "/:" in relative:
+        relative = "/".join(map(name_of, relative.split("/")))
+    return paths.join(at, relative)
+
+
+def impossible(at: str, relative: str) -> Skipped | None:
+    """The entry as one that is left out, if there cannot be a node for it: its path is too long, or it is too deep."""
+    try:
+        paths.check_new(node_path(at, relative))
+    except InvalidPathError as error:
+        return Skipped(relative, f"cannot be a node: {error}", True)
+    return None
+
+
+def relative_path(path: str, at: str) -> str:
+    """The inverse of :func:`node_path`; raises ValueError for a node that cannot be an entry."""
+    names = path[len(at) :].lstrip("/") if at != paths.ROOT else path[1:]
+    return "/".join(map(entry_of, names.split("/")))
 
 
 def counts(kept: Mapping[str, PropertyValue]) -> dict[str, int]:
     """What the node of one entry adds to the totals at the import's root."""
-    kind = kept.get("kind")
-    size = kept.get("size", 0)
-    return {
-        "nodes": 1,
-        "files": int(kind == FILE),
-        "directories": int(kind == DIRECTORY),
-        "links": int(kind == LINK),
-        "bytes": size if isinstance(size, int) else 0,
-    }
-
-
-TOTALS: Final = ("nodes", "files", "directories", "links", "bytes")
+    kind = kept.get(KIND)
+    size = kept.get(SIZE, 0)
+    numbers = (1, kind == FILE, kind == DIRECTORY, kind == LINK, size if isinstance(size, int) else 0)
+    return {name: int(number) for name, number in zip(TOTALS, numbers, strict=True)}
 
 
 def default_target(directory: Path) -> str:
     """Where a directory is imported when nothing is said."""
-    return paths.join(paths.ROOT, directory.resolve().name or "import")
+    return paths.join(paths.ROOT, name_of(from_disk(os.fsencode(directory.resolve().name))) or "import")

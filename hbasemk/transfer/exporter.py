@@ -2,53 +2,157 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, TypeGuard
 
+from hbasemk.errors import BlobNotFoundError
 from hbasemk.kernel import paths
 from hbasemk.repository import Node, Snapshot
-from hbasemk.transfer.entries import DIRECTORY, FILE, LINK
+from hbasemk.transfer import entries, own_files
+from hbasemk.transfer.entries import (
+    CONTENT,
+    DIRECTORY,
+    FILE,
+    KIND,
+    LINK,
+    MODE,
+    MTIME,
+    OLD_TOTALS,
+    TARGET,
+    TOTALS,
+    entry_of,
+)
 from hbasemk.transfer.json_values import to_json
+
+PERMISSIONS: Final = 0o777
+SPECIAL: Final = 0o7000
+"""The bits for set-user-id, set-group-id and sticky."""
 
 
 @dataclass(slots=True)
 class Exported:
-    """What an export wrote, and what it could not, by path and reason."""
+    """What an export wrote, and what it could not, by path and reason.
+
+    ``incomplete`` are entries that were written without their mode or time. ``masked`` is how many had set-user-id,
+    set-group-id or sticky bits that were left out.
+    """
 
     files: int = 0
     directories: int = 0
     links: int = 0
+    masked: int = 0
     skipped: list[tuple[str, str]] = field(default_factory=list)
+    incomplete: list[tuple[str, str]] = field(default_factory=list)
 
 
-def export_files(snapshot: Snapshot, path: str, target: Path) -> Exported:
-    """Write the subtree of ``path`` below the folder ``target``, as an import kept it.
+def export_files(snapshot: Snapshot, path: str, target: Path, *, special_modes: bool = False) -> Exported:
+    """Write the subtree of ``path`` to ``target``, as an import kept it.
 
-    A file replaces one that is there in one step; what the tree does not have stays. Nothing is written outside
-    ``target``, whatever links are there or in the tree. Raises NodeNotFoundError, and OSError where the folder cannot
-    be written.
+    A directory becomes the folder ``target``. A file or link becomes the file ``target``, or an entry with its own name if
+    ``target`` is a folder. A file replaces one that is there in one step; what the tree does not have stays. Nothing is
+    written outside ``target``, whatever links are there or in the tree, and no file of the repository is replaced.
+    Set-user-id, set-group-id and sticky bits are left out without ``special_modes``. Raises NodeNotFoundError, and OSError
+    where the folder cannot be written.
     """
-    top = snapshot[path]
-    target.mkdir(parents=True, exist_ok=True)
-    return _Export(snapshot, top, target).run()
+    return _Export(snapshot, snapshot[path], special_modes).run(target)
+
+
+class _SkipError(Exception):
+    """This entry cannot be written; the text says why."""
+
+
+class _Folder:
+    """The folder of an export: its descriptor, and those of the directories in it.
+
+    Each directory is reached from the folder's descriptor name by name, and no link is followed.
+    """
+
+    def __init__(self, where: Path) -> None:
+        self.top = os.open(where, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._at: tuple[bytes, ...] = ()
+        self._open = self.top
+
+    def directory(self, names: tuple[bytes, ...]) -> int:
+        """The descriptor of a directory; good until the next call. Raises OSError, also where a link is on the way."""
+        if names != self._at:
+            number = os.dup(self.top)
+            try:
+                for name in names:
+                    inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=number)
+                    os.close(number)
+                    number = inner
+            except BaseException:
+                os.close(number)
+                raise
+            self._forget()
+            self._at, self._open = names, number
+        return self._open
+
+    def _forget(self) -> None:
+        if self._open != self.top:
+            os.close(self._open)
+        self._at, self._open = (), self.top
+
+    def close(self) -> None:
+        """Close all."""
+        self._forget()
+        os.close(self.top)
 
 
 class _Export:
     """One export to files. A node is written only into a directory that this export has made or has looked at."""
 
-    def __init__(self, snapshot: Snapshot, top: Node, target: Path) -> None:
+    def __init__(self, snapshot: Snapshot, top: Node, special_modes: bool) -> None:
         self._snapshot = snapshot
         self._top = top
-        self._directories: dict[str, tuple[Path, _Stamp]] = {top.path: (target, _Stamp(None, None))}
+        self._mask = PERMISSIONS | (SPECIAL if special_modes else 0)
+        self._directories: dict[str, tuple[tuple[bytes, ...], Node | None]] = {}
+        self._own = snapshot.instance.store.files
         self._done = Exported()
 
-    def run(self) -> Exported:
+    def run(self, target: Path) -> Exported:
+        top = self._top
+        if top.get(KIND) in (FILE, LINK):
+            self._single(target)
+        elif self._is_directory(top):
+            target.mkdir(parents=True, exist_ok=True)
+            with contextlib.closing(_Folder(target)) as folder:
+                self._tree(folder)
+        else:
+            self._skip(top, self._not_an_entry(top))
+        return self._done
+
+    def _is_directory(self, node: Node) -> bool:
+        if node.get(KIND) == DIRECTORY:
+            return True
+        # Nodes above imports, and their roots, have no kind.
+        return KIND not in node and (node.keys() >= set(TOTALS) or bool(self._snapshot.children(node.path, limit=1)))
+
+    @staticmethod
+    def _not_an_entry(node: Node) -> str:
+        if node.get("kind") in (FILE, DIRECTORY, LINK) or node.keys() >= set(OLD_TOTALS):
+            return "an earlier version of hbasemk imported it, with another layout; import it again to export it"
+        return f"it is not a directory entry ({KIND} is {node.get(KIND)!r})"
+
+    def _single(self, target: Path) -> None:
+        if target.is_dir():
+            where, name = target, entry_of(self._top.name).encode("utf-8", "surrogateescape")
+        else:
+            where, name = target.parent, os.fsencode(target.name)
+            where.mkdir(parents=True, exist_ok=True)
+        with contextlib.closing(_Folder(where)) as folder:
+            self._try(folder, self._top, (), name)
+
+    def _tree(self, folder: _Folder) -> None:
+        self._directories[self._top.path] = (), None
         for node in self._snapshot.walk(self._top.path):
             if node.path == self._top.path:
                 continue
@@ -57,92 +161,174 @@ class _Export:
                 self._skip(node, "what it is in is not written as a directory")
                 continue
             try:
-                self._write(node, parent[0] / node.name)
+                name = entry_of(node.name).encode("utf-8", "surrogateescape")
             except ValueError:
-                self._skip(node, "it has a name, or leads to one, that nothing on disk can have")
-            except OSError as error:
-                if error.errno not in _ABOUT_ONE_ENTRY:
-                    raise
-                self._skip(node, f"it cannot be written ({error.strerror})")
-        for where, stamp in reversed(self._directories.values()):
+                self._skip(node, "it has a name that nothing on disk can have")
+                continue
+            self._try(folder, node, parent[0], name)
+        for names, kept in reversed(self._directories.values()):
             # Last, since writing into a directory changes its time and may need more than its mode allows.
-            stamp.put_on(where)
-        return self._done
+            if kept is None:
+                continue
+            try:
+                number = folder.directory(names)
+            except OSError as error:
+                self._incomplete(kept, f"its mode and time cannot be set ({error.strerror})")
+                continue
+            self._stamp(kept, number)
 
-    def _write(self, node: Node, where: Path) -> None:
-        kind = node.get("kind")
-        stamp = _Stamp.of(node)
-        if kind == DIRECTORY or (kind is None and self._snapshot.children(node.path, limit=1)):
-            self._make_directory(node, where, stamp)
-        elif kind == LINK and isinstance(node.get("target"), str):
-            to = str(node["target"])
-            with _replacing(where) as temporary:
-                os.symlink(to, temporary)
-            self._done.links += 1
-        elif kind == FILE and isinstance(node.get("text"), str):
-            with _replacing(where) as temporary:
-                with open(temporary, "xb") as file:
-                    file.write(str(node["text"]).encode("utf-8", "surrogatepass"))
-                stamp.put_on(temporary)
-            self._done.files += 1
-        elif kind == FILE:
-            self._skip(node, "its content was not kept (too large, or no text)")
-        else:
-            self._skip(node, "it is no directory entry")
-
-    def _make_directory(self, node: Node, where: Path, stamp: _Stamp) -> None:
+    def _try(self, folder: _Folder, node: Node, within: tuple[bytes, ...], name: bytes) -> None:
         try:
-            where.mkdir()
+            self._write(folder, node, within, name)
+        except _SkipError as error:
+            self._skip(node, str(error))
+        except OSError as error:
+            if error.errno not in _ABOUT_ONE_ENTRY:
+                raise
+            self._skip(node, f"it cannot be written ({error.strerror})")
+
+    def _write(self, folder: _Folder, node: Node, within: tuple[bytes, ...], name: bytes) -> None:
+        kind = node.get(KIND)
+        if kind == LINK:
+            to = _link_target(node.get(TARGET))
+            at = folder.directory(within)
+            with _replacing(name, at, self._own()) as temporary:
+                os.symlink(to, temporary, dir_fd=at)
+                self._stamp_link(node, temporary, at)
+            self._done.links += 1
+        elif kind == FILE:
+            self._write_file(node, folder.directory(within), name)
+        elif self._is_directory(node):
+            self._make_directory(folder, node, within, name)
+        else:
+            raise _SkipError(self._not_an_entry(node))
+
+    def _write_file(self, node: Node, at: int, name: bytes) -> None:
+        if CONTENT not in node:
+            raise _SkipError("the import left its content out")
+        try:
+            with _replacing(name, at, self._own()) as temporary:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+                # Nobody else reads a private file before it has its mode.
+                mode = 0o600 if MODE in node else 0o666
+                with os.fdopen(os.open(temporary, flags, mode, dir_fd=at), "wb") as file:
+                    file.writelines(entries.pieces(node[CONTENT], self._snapshot.instance.blobs.stream))
+                    file.flush()
+                    self._stamp(node, file.fileno())
+        except (ValueError, BlobNotFoundError) as error:
+            raise _SkipError(f"its content cannot be read: {error}") from error
+        self._done.files += 1
+
+    def _make_directory(self, folder: _Folder, node: Node, within: tuple[bytes, ...], name: bytes) -> None:
+        at = folder.directory(within)
+        try:
+            os.mkdir(name, dir_fd=at)
         except FileExistsError:
-            if where.is_symlink() or not where.is_dir():
-                self._skip(node, "something else is there, no directory")
-                return
-            if not os.access(where, os.W_OK | os.X_OK):
-                where.chmod(0o700)
-        self._directories[node.path] = (where, stamp)
+            status = os.stat(name, dir_fd=at, follow_symlinks=False)
+            if not stat.S_ISDIR(status.st_mode):
+                raise _SkipError("something else is there that is not a directory") from None
+            if not os.access(name, os.R_OK | os.W_OK | os.X_OK, dir_fd=at):
+                os.chmod(name, 0o700, dir_fd=at)
+        self._directories[node.path] = (*within, name), node
         self._done.directories += 1
+
+    # --- modes and times ---------------------------------------------------------------------------------
+
+    def _stamp(self, node: Node, number: int) -> None:
+        """Give an open file or directory its node's mode and time, and report what is no mode or time."""
+        mode = node.get(MODE)
+        if _is_integer(mode, 0, PERMISSIONS | SPECIAL):
+            self._done.masked += bool(mode & ~self._mask)
+            try:
+                os.fchmod(number, mode & self._mask)
+            except OSError as error:
+                self._incomplete(node, f"its mode {mode:o} cannot be set ({error.strerror})")
+        elif mode is not None:
+            self._incomplete(node, f"its mode {_short(mode)} is not a number from 0 to 0o7777")
+        mtime = node.get(MTIME)
+        if mtime is not None and not (_is_integer(mtime, -(2**63), 2**63 - 1) and _put_time(number, mtime)):
+            self._incomplete(
+                node, f"its time {_short(mtime)} is not one (in ns since 1970) that this file system keeps"
+            )
+
+    def _stamp_link(self, node: Node, name: bytes, at: int) -> None:
+        mtime = node.get(MTIME)
+        if mtime is None:
+            return
+        if _is_integer(mtime, -(2**63), 2**63 - 1):
+            with contextlib.suppress(NotImplementedError, OverflowError, OSError):
+                os.utime(name, ns=(mtime, mtime), dir_fd=at, follow_symlinks=False)
+                return
+        self._incomplete(node, f"its time {_short(mtime)} is not one (in ns since 1970) that this file system keeps")
 
     def _skip(self, node: Node, reason: str) -> None:
         self._done.skipped.append((node.path, reason))
 
+    def _incomplete(self, node: Node, reason: str) -> None:
+        self._done.incomplete.append((node.path, reason))
 
-_ABOUT_ONE_ENTRY: Final = frozenset({errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR})
+
+_ABOUT_ONE_ENTRY: Final = frozenset(
+    {errno.EEXIST, errno.EISDIR, errno.ELOOP, errno.EINVAL, errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR}
+)
 """Errors that say that one entry cannot be written; others, such as a full disk, are everyone's."""
+_MARGIN_NS: Final = 3_000_000_000
+"""So much coarser than ns a file system may keep times; FAT keeps every second one."""
 
 
-class _Stamp(NamedTuple):
-    """Mode bits and modification time (in ns) of an entry, None for what was not kept."""
+def _is_integer(value: object, lowest: int, highest: int) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and lowest <= value <= highest
 
-    mode: int | None
-    mtime: int | None
 
-    @classmethod
-    def of(cls, node: Node) -> _Stamp:
-        mode, mtime = node.get("mode"), node.get("mtime")
-        return cls(mode if isinstance(mode, int) else None, mtime if isinstance(mtime, int) else None)
+def _put_time(number: int, mtime: int) -> bool:
+    """Set a file's time; False if it did not become that, as where the file system keeps no such time."""
+    try:
+        os.utime(number, ns=(mtime, mtime))
+    except (OverflowError, OSError):
+        return False
+    return abs(os.fstat(number).st_mtime_ns - mtime) < _MARGIN_NS
 
-    def put_on(self, where: Path) -> None:
-        if self.mode is not None:
-            where.chmod(self.mode)
-        if self.mtime is not None:
-            os.utime(where, ns=(self.mtime, self.mtime))
+
+def _link_target(target: object) -> bytes:
+    if isinstance(target, str) and target and "\0" not in target:
+        try:
+            return target.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:
+            pass
+    raise _SkipError(f"its target {_short(target)} is not one that a link can have")
+
+
+def _short(value: object) -> str:
+    if isinstance(value, int) and value.bit_length() > 200:
+        return f"of {value.bit_length()} bits"
+    text = ascii(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 @contextmanager
-def _replacing(where: Path) -> Iterator[Path]:
-    """A name beside ``where`` that takes its place in one step at the end, or is removed after an error."""
-    temporary = where.parent / f".hbasemk-{os.urandom(8).hex()}"
+def _replacing(name: bytes, at: int | None, own: Mapping[tuple[int, int], str]) -> Iterator[bytes]:
+    """A name beside ``name`` that takes its place in one step at the end, or is removed after an error.
+
+    ``at`` is the descriptor of the directory that both are in.
+    """
+    folder, last = os.path.split(name)
+    temporary = os.path.join(folder, b".hbasemk-" + os.urandom(8).hex().encode())
     try:
         yield temporary
-        os.replace(temporary, where)
+        if own and last:
+            with contextlib.suppress(FileNotFoundError):
+                if own_files.is_own(os.stat(name, dir_fd=at, follow_symlinks=False), own):
+                    raise _SkipError("there is a file of this repository, which is not replaced")
+        os.replace(temporary, name, src_dir_fd=at, dst_dir_fd=at)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary, dir_fd=at)
         raise
 
 
 def write_json(snapshot: Snapshot, path: str, target: Path) -> None:
     """Write :func:`export_json` to a file, which replaces one that is there in one step. Raises OSError."""
-    with _replacing(target) as temporary, temporary.open("x", encoding="utf-8") as file:
+    with _replacing(os.fsencode(target), None, {}) as temporary, open(temporary, "x", encoding="utf-8") as file:
         file.writelines(export_json(snapshot, path))
 
 

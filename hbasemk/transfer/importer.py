@@ -18,11 +18,11 @@ from multiprocessing.process import BaseProcess
 from typing import Final
 
 from hbasemk.connect import connect
-from hbasemk.errors import HbasemkError, InvalidChangeError, InvalidValueError
+from hbasemk.errors import HbasemkError, InvalidChangeError, InvalidPathError, InvalidValueError
 from hbasemk.kernel import paths
 from hbasemk.transaction import Transaction
 from hbasemk.transfer import entries, own_files
-from hbasemk.transfer.entries import DIRECTORY, TOTALS, Entry, Skipped
+from hbasemk.transfer.entries import DIRECTORY, OLD_TOTALS, TOTALS, Contents, Entry, Skipped
 from hbasemk.transfer.worker import Batch, Job, Report, work
 
 RESTARTS: Final = 3
@@ -33,7 +33,7 @@ RESTARTS: Final = 3
 class Result:
     """What an import did. ``seconds`` is without the verification; ``retries`` are commits and batches done again.
 
-    ``bare`` are the files, old and new, whose content is not kept.
+    ``bare`` are the files, old and new, whose content is not kept, ``blobs`` those whose content is in a blob.
     """
 
     entries: int = 0
@@ -41,6 +41,7 @@ class Result:
     changed: int = 0
     removed: int = 0
     bare: int = 0
+    blobs: int = 0
     committed: int = 0
     conflicts: int = 0
     retries: int = 0
@@ -80,7 +81,9 @@ class Import:
     """One import of the directory ``top`` to the node ``at``.
 
     ``workers`` processes commit batches of up to ``batch`` nodes. ``tell`` is called with every report, for progress;
-    ``patience`` is how many seconds workers wait for a store that is away, or go on after conflicts.
+    ``patience`` is how many seconds workers wait for a store that is away, or go on after conflicts. ``contents`` says which
+    contents of files are kept: ``all``, the ``small`` ones of up to ``limit`` bytes, or ``none``. Larger ones than ``limit``
+    become blobs.
     """
 
     def __init__(
@@ -92,7 +95,8 @@ class Import:
         workers: int = 4,
         batch: int = 200,
         exclude: Iterable[str] = (),
-        text_limit: int = entries.DEFAULT_TEXT_LIMIT,
+        limit: int = entries.DEFAULT_LIMIT,
+        contents: Contents = "all",
         patience: float = 120.0,
         tell: Callable[[Report, int], None] | None = None,
     ) -> None:
@@ -101,7 +105,7 @@ class Import:
                 f"{url!r} cannot be imported to: other processes do not see a repository in memory; use a sqlite:/// or "
                 "hbase:// URL"
             )
-        self._job = Job(url, os.path.abspath(top), paths.check_path(at), text_limit, patience)
+        self._job = Job(url, os.path.abspath(top), _check_target(at), patience, limit, contents)
         self._count = workers
         self._size = batch
         self._exclude = tuple(exclude)
@@ -146,6 +150,12 @@ class Import:
                 above.append(paths.parent(above[-1]))
             found = tx.load(above)
             root = found[at]
+            if root is not None and root.keys() >= set(OLD_TOTALS):
+                raise InvalidChangeError(
+                    f"{at} was imported by an earlier version of hbasemk, with another layout, and cannot be updated. Remove it "
+                    "first (hbasemk rm), or import to another path (--at).",
+                    path=at,
+                )
             if root is not None and not root.keys() >= set(TOTALS) and tx.children(at):
                 # An import removes what is not on disk.
                 raise InvalidChangeError(
@@ -170,7 +180,10 @@ class Import:
         rest: list[Entry] = []
         for entry in entries.walk(self._job.top, self._exclude, self.result.skipped.append, own):
             self.result.entries += 1
-            if entry.kind == DIRECTORY:
+            impossible = entries.impossible(self._job.at, entry.relative)
+            if impossible is not None:
+                self.result.skipped.append(impossible)
+            elif entry.kind == DIRECTORY:
                 levels.setdefault(entry.depth, []).append(entry)
             else:
                 rest.append(entry)
@@ -187,10 +200,10 @@ class Import:
         skipped = list(self.result.skipped)
         own = own_files.of(self._job.url)
         there = {
-            entries.node_path(self._job.at, entry)
+            entries.node_path(self._job.at, entry.relative)
             for entry in entries.walk(self._job.top, self._exclude, skipped.append, own)
         }
-        unreadable = {paths.join(self._job.at, one.relative) for one in skipped if one.failed}
+        unreadable = {entries.node_path(self._job.at, one.relative) for one in skipped if one.failed}
         gone: list[str] = []
         with connect(self._job.url, poll_interval=0) as repository:
             for node in repository.refresh().walk(self._job.at):
@@ -246,6 +259,7 @@ class Import:
         result.changed += answer.changed
         result.removed += answer.removed
         result.bare += answer.bare
+        result.blobs += answer.blobs
         result.skipped += answer.skipped
         result.notes += answer.notes
         if self._tell is not None:
@@ -288,3 +302,14 @@ class Import:
                 worker.process.terminate()
                 worker.process.join()
             worker.pipe.close()
+
+
+def _check_target(at: str) -> str:
+    """The path itself; raises InvalidPathError if nothing can be imported there."""
+    for name in paths.check_path(at).split("/"):
+        if name.startswith(":") and not name.startswith("::"):
+            raise InvalidPathError(
+                f"cannot import to {at!r}: names that begin with one ':' are reserved. Choose another path (--at); for an entry "
+                f"with this name, double the colon: {':' + name!r}."
+            )
+    return at

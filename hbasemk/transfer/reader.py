@@ -19,17 +19,28 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from types import TracebackType
-from typing import Final, Literal, NoReturn, TypeAlias
+from typing import BinaryIO, Final, NoReturn, cast
 
 from hbasemk.errors import HbasemkError
 from hbasemk.transfer import own_files
-from hbasemk.transfer.entries import DIRECTORY, FILE, LINK, Answer, Seen, Skipped, from_disk, to_disk, unreadable
+from hbasemk.transfer.entries import (
+    DIRECTORY,
+    FILE,
+    LINK,
+    Answer,
+    Contents,
+    Seen,
+    Skipped,
+    from_disk,
+    to_disk,
+    unreadable,
+)
 
 BLOCK: Final = 1024 * 1024
 """Bytes that are read and sent at once."""
-
-Mode: TypeAlias = Literal["content", "digest"]
-"""Whether contents up to the limit are wanted, or only the digests of all contents."""
+_GOOD: Final = b"+"
+_BAD: Final = b"-"
+"""The first byte of a piece says whether the file could be read so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +96,48 @@ class FileReader:
         theirs.close()
         return cls(ours, process.join)
 
-    def look(self, wanted: Iterable[str], mode: Mode) -> Iterator[tuple[str, Answer]]:
+    def look(self, wanted: Iterable[str], mode: Contents) -> Iterator[tuple[str, Answer]]:
         """Ask what each entry is on disk; the answers come by relative path and in this order.
 
-        The process works while this one does not wait for it. The next call may be made when the last answer has been
-        taken. Raises ReaderDiedError, also while answers are taken.
+        ``mode`` says which contents come along. For ``all``, a file above the limit is not read, and has no digest: ask
+        for it with :meth:`stream`. For ``small`` and ``none`` every file has its digest. The process works while this one
+        does not wait for it. The next call may be made when the last answer has been taken. Raises ReaderDiedError, also
+        while answers are taken.
         """
         asked = list(wanted)
         self._send((mode, asked))
         return ((relative, self._receive()) for relative in asked)
+
+    def stream(self, relative: str, known: str | None, keep: Callable[[BinaryIO], object]) -> Answer:
+        """Read one file of any size; ``keep`` gets its content as a stream, unless its digest is ``known``.
+
+        ``keep`` is not called either when there is no file any more. Raises ReaderDiedError, and what ``keep`` raises; then
+        this may be called again.
+        """
+        self._send(("stream", [(relative, known)]))
+        answer = self._receive()
+        if isinstance(answer, Skipped) or answer.kind != FILE or answer.digest is not None:
+            return answer
+        pieces = _Pieces(self._piece)
+        try:
+            keep(cast(BinaryIO, pieces))
+        except _CutOffError:
+            # The last answer says why.
+            return self._receive()
+        except BaseException:
+            pieces.drain()
+            self._receive()
+            raise
+        pieces.drain()
+        return self._receive()
+
+    def _piece(self) -> bytes | None:
+        """The next piece; empty at the end, None when the file cannot be read to its end."""
+        try:
+            piece = self._pipe.recv_bytes()
+        except (EOFError, OSError) as error:
+            raise _died() from error
+        return piece[1:] if piece[:1] == _GOOD else None
 
     def _send(self, request: object) -> None:
         try:
@@ -128,6 +172,44 @@ def _died() -> ReaderDiedError:
     )
 
 
+class _CutOffError(Exception):
+    """A file could not be read to its end."""
+
+
+class _Pieces:
+    """What comes through the pipe, as a stream to read from."""
+
+    def __init__(self, following: Callable[[], bytes | None]) -> None:
+        self._following = following
+        self._left = b""
+        self._ended = False
+
+    def read(self, size: int = -1) -> bytes:
+        """At most ``size`` bytes, none at the end."""
+        if not self._left:
+            self._left = self._next()
+        if size < 0 or size >= len(self._left):
+            found, self._left = self._left, b""
+        else:
+            found, self._left = self._left[:size], self._left[size:]
+        return found
+
+    def _next(self) -> bytes:
+        if self._ended:
+            return b""
+        piece = self._following()
+        self._ended = not piece
+        if piece is None:
+            raise _CutOffError
+        return piece
+
+    def drain(self) -> None:
+        """Take what is left, so that the pipe is ready for the next request."""
+        with contextlib.suppress(_CutOffError):
+            while self._next():
+                pass
+
+
 # --- in the process --------------------------------------------------------------------------------------
 
 
@@ -153,11 +235,17 @@ def serve(job: ReaderJob, pipe: Connection) -> None:
     files = Files(job)
     try:
         while True:
-            mode, wanted = pipe.recv()
+            try:
+                mode, wanted = pipe.recv()
+            except (EOFError, OSError) as error:
+                raise _NobodyListensError from error
+            if mode == "stream":
+                for relative, known in wanted:
+                    files.stream(relative, known, pipe)
+                continue
             for relative in wanted:
-                pipe.send(files.look(relative, mode))
-    except (EOFError, OSError):
-        # Nobody listens any more. Errors about files do not come here.
+                _put(pipe, files.look(relative, mode))
+    except _NobodyListensError:
         return
 
 
@@ -169,14 +257,38 @@ class Files:
         self._top = job.top
         self._limit = job.limit
 
-    def look(self, relative: str, mode: Mode) -> Answer:
+    def look(self, relative: str, mode: Contents) -> Answer:
         """What an entry is on disk now, or why it is not read."""
+        return self._look(relative, lambda number, seen: self._read(number, seen, mode))
+
+    def stream(self, relative: str, known: str | None, pipe: Connection) -> None:
+        """Send what an entry is; and, if it is a file whose digest is not ``known``, its content, and then what was read."""
+        sent = False
+
+        def read(number: int, seen: Seen) -> Seen:
+            nonlocal sent
+            if known is not None:
+                size, digest = _digest(number)
+                if digest == known:
+                    return seen._replace(size=size, digest=digest)
+                os.lseek(number, 0, os.SEEK_SET)
+            _put(pipe, seen)
+            sent = True
+            size, digest = _digest(number, lambda block: _put_piece(pipe, block))
+            return seen._replace(size=size, digest=digest)
+
+        answer = self._look(relative, read)
+        if sent:
+            _put_piece(pipe, b"" if isinstance(answer, Seen) else None)
+        _put(pipe, answer)
+
+    def _look(self, relative: str, read: Callable[[int, Seen], Seen]) -> Answer:
         try:
-            return self._look(relative, mode)
+            return self._entry(relative, read)
         except OSError as error:
             return unreadable(relative, error)
 
-    def _look(self, relative: str, mode: Mode) -> Answer:
+    def _entry(self, relative: str, read: Callable[[int, Seen], Seen]) -> Answer:
         where = to_disk(self._top, relative)
         status = os.lstat(where)
         if stat.S_ISLNK(status.st_mode):
@@ -192,26 +304,47 @@ class Files:
             number = os.open(where, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
             if error.errno == errno.ELOOP and stat.S_ISLNK(os.lstat(where).st_mode):
-                return self._look(relative, mode)
+                return self._entry(relative, read)
             raise
         try:
-            return self._read(relative, number, mode)
+            status = os.fstat(number)
+            if not stat.S_ISREG(status.st_mode):
+                return _neither(relative)
+            if own_files.is_own(status, self._own()):
+                return Skipped(relative, own_files.REASON, failed=False)
+            return read(number, _seen(FILE, status)._replace(size=status.st_size))
         finally:
             os.close(number)
 
-    def _read(self, relative: str, number: int, mode: Mode) -> Answer:
-        status = os.fstat(number)
-        if not stat.S_ISREG(status.st_mode):
-            return _neither(relative)
-        if own_files.is_own(status, self._own()):
-            return Skipped(relative, own_files.REASON, failed=False)
-        seen = _seen(FILE, status)
-        content = None if mode == "digest" or status.st_size > self._limit else _up_to(number, self._limit)
-        if content is None:
-            os.lseek(number, 0, os.SEEK_SET)
-            size, digest = _digest(number)
-            return seen._replace(size=size, digest=digest)
-        return seen._replace(size=len(content), digest=hashlib.sha256(content).hexdigest(), content=content)
+    def _read(self, number: int, seen: Seen, mode: Contents) -> Seen:
+        assert seen.size is not None
+        content = None if mode == "none" or seen.size > self._limit else _up_to(number, self._limit)
+        if content is not None:
+            return seen._replace(size=len(content), digest=hashlib.sha256(content).hexdigest(), content=content)
+        if mode == "all":
+            return seen
+        os.lseek(number, 0, os.SEEK_SET)
+        size, digest = _digest(number)
+        return seen._replace(size=size, digest=digest)
+
+
+class _NobodyListensError(Exception):
+    """The other end of the pipe is closed."""
+
+
+def _put(pipe: Connection, answer: Answer) -> None:
+    try:
+        pipe.send(answer)
+    except OSError as error:
+        raise _NobodyListensError from error
+
+
+def _put_piece(pipe: Connection, block: bytes | None) -> None:
+    """Send a piece of a file; empty at its end, None when it cannot be read to its end."""
+    try:
+        pipe.send_bytes(_BAD if block is None else _GOOD + block)
+    except OSError as error:
+        raise _NobodyListensError from error
 
 
 def _seen(kind: str, status: os.stat_result) -> Seen:
@@ -222,13 +355,14 @@ def _neither(relative: str) -> Skipped:
     return Skipped(relative, "is neither file, directory nor link", failed=False)
 
 
-def _digest(number: int) -> tuple[int, str]:
-    """Size and SHA-256 of an open file."""
+def _digest(number: int, also: Callable[[bytes], None] = lambda _: None) -> tuple[int, str]:
+    """Size and SHA-256 of an open file; ``also`` gets each block."""
     digest = hashlib.sha256()
     size = 0
     while block := os.read(number, BLOCK):
         digest.update(block)
         size += len(block)
+        also(block)
     return size, digest.hexdigest()
 
 

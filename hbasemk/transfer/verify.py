@@ -1,11 +1,13 @@
 """The proof of an import: a fresh instance compares the tree with the directory, node by node, and the totals.
 
-Memory stays bounded: each node is compared with the disk as the walk meets it. Since different nodes are different
-entries, equal numbers of both mean that nothing is missing; only where they differ are the missing ones looked for.
+Contents are compared by digest: that of what the tree holds, and that of what is on disk now. Memory stays bounded: each
+node is compared with the disk as the walk meets it. Since different nodes are different entries, equal numbers of both mean
+that nothing is missing; only where they differ are the missing ones looked for.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,10 +15,10 @@ from itertools import islice
 from typing import Final
 
 from hbasemk.connect import connect
-from hbasemk.kernel.values import PropertyValue
-from hbasemk.repository import Node, Snapshot
+from hbasemk.errors import BlobNotFoundError
+from hbasemk.repository import Node, Repository, Snapshot
 from hbasemk.transfer import entries, own_files
-from hbasemk.transfer.entries import TOTALS, Answer, Entry, Seen, Skipped
+from hbasemk.transfer.entries import CONTENT, DIGEST, FILE, SIZE, TOTALS, Answer, Contents, Seen, Skipped
 from hbasemk.transfer.own_files import OwnFiles
 from hbasemk.transfer.reader import FileReader, ReaderJob
 
@@ -27,22 +29,34 @@ _AT_ONCE: Final = 200
 
 @dataclass(slots=True)
 class Verification:
-    """What was compared: the number of nodes, and the revision that was looked at."""
+    """What was compared: the number of nodes, of contents and of their bytes, and the revision that was looked at."""
 
     nodes: int = 0
+    contents: int = 0
+    bytes: int = 0
     revision: str = ""
 
 
-def verify(url: str, top: str, at: str, text_limit: int, exclude: Sequence[str], found: Verification) -> Iterator[str]:
+def verify(
+    url: str,
+    top: str,
+    at: str,
+    found: Verification,
+    *,
+    exclude: Sequence[str] = (),
+    limit: int = entries.DEFAULT_LIMIT,
+    contents: Contents = "all",
+) -> Iterator[str]:
     """Yield every difference, in words; none means that the tree is what the directory is.
 
-    Raises NodeNotFoundError when there is no node ``at``, and StoreError.
+    ``exclude``, ``limit`` and ``contents`` are those of the import: they say what the tree need not hold. Raises
+    NodeNotFoundError when there is no node ``at``, and StoreError.
     """
     top = os.path.abspath(top)
     sums = dict.fromkeys(TOTALS, 0)
     equal = 0
     # The reader is another process: this one has the repository open, and must not open files that may be its own.
-    job = ReaderJob(url, top, text_limit)
+    job = ReaderJob(url, top, limit)
     with FileReader.spawned(job) as reader, connect(url, create=False, poll_interval=0) as repository:
         snapshot = repository.refresh()
         found.revision = snapshot.revision
@@ -56,10 +70,13 @@ def verify(url: str, top: str, at: str, text_limit: int, exclude: Sequence[str],
                 yield f"{_printable(node.path)}: {wanted}"
                 continue
             equal += 1
-            yield from _compare(node, entries.properties(node.name, wanted))
+            yield from _compare(node, wanted)
+            if wanted.kind == FILE:
+                needed = contents == "all" or (contents == "small" and (wanted.size or 0) <= limit)
+                yield from _compare_content(repository, node, wanted, needed, found)
         for name, number in sums.items():
             if root.get(name) != number:
-                yield f"{at}: the total of {name} is {root.get(name)!r}, the sum over the tree is {number}"
+                yield f"{at}: the total {name} is {root.get(name)!r}, the sum over the tree is {number}"
         yield from _missing(snapshot, top, at, exclude, equal, own_files.of(url))
 
 
@@ -73,42 +90,72 @@ def _with_entries(
     before: list[tuple[Node, str | None]] = []
     answers: Iterator[tuple[str, Answer]] = iter(())
     while True:
-        batch = [(node, _not_wanted(node, top, at, exclude)) for node in islice(walk, _AT_ONCE)]
+        batch = []
+        wanted = []
+        for node in islice(walk, _AT_ONCE):
+            relative, reason = _entry(node, top, at, exclude)
+            batch.append((node, reason))
+            if reason is None:
+                wanted.append(relative)
         for node, reason in before:
             yield node, reason or _on_disk(next(answers)[1])
         if not batch:
             return
         before = batch
-        answers = reader.look([_relative(node, at) for node, reason in batch if reason is None], "content")
+        answers = reader.look(wanted, "none")
 
 
-def _relative(node: Node, at: str) -> str:
-    return node.path[len(at) :].lstrip("/")
-
-
-def _not_wanted(node: Node, top: str, at: str, exclude: Sequence[str]) -> str | None:
-    """Why there cannot be an entry for a node; None when the disk has to be looked at."""
-    relative = _relative(node, at)
-    if entries.is_excluded(relative, exclude):
-        return "is a node, but excluded from the import"
+def _entry(node: Node, top: str, at: str, exclude: Sequence[str]) -> tuple[str, str | None]:
+    """The entry that a node should be, and why there cannot be one; None when the disk has to be looked at."""
     try:
+        relative = entries.relative_path(node.path, at)
         entries.to_disk(top, relative)
     except ValueError:
-        return "has a name that nothing on disk can have"
-    return None
+        return "", "has a name that nothing on disk can have"
+    if entries.is_excluded(relative, exclude):
+        return "", "is a node, but excluded from the import"
+    return relative, None
 
 
 def _on_disk(answer: Answer) -> Seen | str:
-    return f"{answer.reason}, but there is a node" if isinstance(answer, Skipped) else answer
+    return f"is a node, but the entry {answer.reason}" if isinstance(answer, Skipped) else answer
 
 
-def _compare(node: Node, wanted: dict[str, PropertyValue]) -> Iterator[str]:
+def _compare(node: Node, seen: Seen) -> Iterator[str]:
+    wanted = entries.attributes(entries.entry_of(node.name), seen)
     kept = dict(node)
+    kept.pop(CONTENT, None)
     for name in sorted({*wanted, *kept}):
         if wanted.get(name) != kept.get(name):
             yield (
                 f"{_printable(node.path)}: {name} is {_short(kept.get(name))} and on disk {_short(wanted.get(name))}"
             )
+
+
+def _compare_content(
+    repository: Repository, node: Node, seen: Seen, needed: bool, found: Verification
+) -> Iterator[str]:
+    """Whether the content that the tree holds is the one on disk."""
+    if CONTENT not in node:
+        if needed:
+            yield f"{_printable(node.path)}: the content is missing"
+        return
+    digest = hashlib.sha256()
+    size = 0
+    try:
+        for piece in entries.pieces(node[CONTENT], repository.blobs.stream):
+            digest.update(piece)
+            size += len(piece)
+    except (ValueError, BlobNotFoundError) as error:
+        yield f"{_printable(node.path)}: the content cannot be read: {error}"
+        return
+    found.contents += 1
+    found.bytes += size
+    if digest.hexdigest() != seen.digest:
+        yield (
+            f"{_printable(node.path)}: the content has {size} bytes and {DIGEST} {digest.hexdigest()}; on disk it has "
+            f"{SIZE} {seen.size} and {DIGEST} {seen.digest}"
+        )
 
 
 def _missing(snapshot: Snapshot, top: str, at: str, exclude: Sequence[str], equal: int, own: OwnFiles) -> Iterator[str]:
@@ -117,13 +164,20 @@ def _missing(snapshot: Snapshot, top: str, at: str, exclude: Sequence[str], equa
     there = sum(1 for _ in entries.walk(top, exclude, skipped.append, own))
     for one in skipped:
         if one.failed:
-            yield f"{_printable(entries.node_path(at, Entry(one.relative, '')))}: {one.reason}"
+            yield f"{_printable(entries.node_path(at, one.relative))}: {one.reason}"
     if equal != there:
         walk = entries.walk(top, exclude, lambda _: None, own)
-        while batch := [entries.node_path(at, entry) for entry in islice(walk, _BATCH)]:
+        while found := [entry.relative for entry in islice(walk, _BATCH)]:
+            batch = []
+            for relative in found:
+                impossible = entries.impossible(at, relative)
+                if impossible is None:
+                    batch.append(entries.node_path(at, relative))
+                else:
+                    yield f"{_printable(relative)}: {impossible.reason}"
             for path, node in snapshot.nodes(batch).items():
                 if node is None:
-                    yield f"{_printable(path)}: is on disk, but no node"
+                    yield f"{_printable(path)}: is on disk, but not in the tree"
 
 
 def _printable(text: str) -> str:

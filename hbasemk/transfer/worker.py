@@ -8,30 +8,41 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
+from typing import Final, TypeAlias
 
 from hbasemk.connect import connect
 from hbasemk.errors import HbasemkError
 from hbasemk.kernel import paths
-from hbasemk.kernel.values import PropertyValue
+from hbasemk.kernel.values import BlobRef, PropertyValue
 from hbasemk.repository import Repository
 from hbasemk.transaction import Transaction
 from hbasemk.transfer import entries
-from hbasemk.transfer.entries import TOTALS, Entry, Skipped
+from hbasemk.transfer.entries import CONTENT, FILE, TOTALS, Contents, Entry, Skipped
 from hbasemk.transfer.patience import patiently
 from hbasemk.transfer.reader import FileReader, ReaderDiedError, ReaderJob
+
+LARGEST: Final = 4 << 20
+"""Bytes of contents from which on a commit takes no further node."""
+
+Kept: TypeAlias = dict[str, dict[str, PropertyValue]]
+"""Properties by the node's path."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What all workers of an import need to know. ``patience``: seconds without a store before giving up."""
+    """What all workers of an import need to know.
+
+    ``patience``: seconds without a store before giving up. ``limit``: bytes up to which a content is kept in its node.
+    """
 
     url: str
     top: str
     at: str
-    text_limit: int
     patience: float
+    limit: int = entries.DEFAULT_LIMIT
+    contents: Contents = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +58,7 @@ class Batch:
 class Report:
     """What a worker did for one batch of ``handled`` entries or paths, with its instance's counts so far.
 
-    ``bare`` is how many of the batch's files are kept without their content.
+    ``bare`` is how many of the batch's files are kept without their content, ``blobs`` how many have it in a blob.
     """
 
     number: int
@@ -56,6 +67,7 @@ class Report:
     changed: int
     removed: int
     bare: int
+    blobs: int
     skipped: Sequence[Skipped]
     committed: int
     conflicts: int
@@ -69,7 +81,7 @@ def work(job: Job, pipe: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     # Before anything opens the repository: the reader must never hold a connection.
-    with FileReader.forked(ReaderJob(job.url, job.top, job.text_limit), [pipe]) as reader:
+    with FileReader.forked(ReaderJob(job.url, job.top, job.limit), [pipe]) as reader:
         _work(job, reader, pipe)
 
 
@@ -115,6 +127,18 @@ def _tell(pipe: Connection, answer: Report | HbasemkError) -> bool:
     return True
 
 
+@dataclass(slots=True)
+class _Done:
+    """What has been done of one batch."""
+
+    added: int = 0
+    changed: int = 0
+    removed: int = 0
+    bare: int = 0
+    blobs: int = 0
+    skipped: list[Skipped] = field(default_factory=list)
+
+
 class Worker:
     """Does batches, one after another, with a repository instance of its own."""
 
@@ -126,53 +150,97 @@ class Worker:
         self.repository: Repository = connect(job.url)
 
     def do(self, batch: Batch) -> Report:
-        """Read the batch's entries and commit what is new of them; raises HbasemkError when that is not possible."""
-        skipped: list[Skipped] = []
-        kept: dict[str, tuple[Entry, dict[str, PropertyValue]]] = {}
-        by_path = {entry.relative: entry for entry in batch.entries}
-        for relative, found in self._reader.look(by_path, "content"):
+        """Read the batch's entries and commit what is new of them; raises HbasemkError when that is not possible.
+
+        That is one commit, or several where the contents are large, so that memory stays bounded.
+        """
+        done = _Done()
+        kept: Kept = {}
+        size = 0
+        large: list[str] = []
+        for relative, found in self._reader.look([entry.relative for entry in batch.entries], self._job.contents):
             if isinstance(found, Skipped):
-                skipped.append(found)
+                done.skipped.append(found)
+            elif found.kind == FILE and found.digest is None:
+                large.append(relative)
+            else:
+                kept[self._path(relative)] = entries.properties(relative.rpartition("/")[2], found)
+                size += len(found.content or b"")
+                if size >= LARGEST:
+                    self._commit(batch, kept, done)
+                    kept, size = {}, 0
+        kept.update(self._keep_large(large, done))
+        self._commit(batch, kept, done, batch.gone)
+        return self._report(batch, done)
+
+    def _path(self, relative: str) -> str:
+        return entries.node_path(self._job.at, relative)
+
+    def _keep_large(self, large: Sequence[str], done: _Done) -> Kept:
+        """The nodes of files whose contents go into blobs; these are written before anything refers to them."""
+        kept: Kept = {}
+        if not large:
+            return kept
+        there = self.repository.head.nodes([self._path(relative) for relative in large])
+        for relative in large:
+            path = self._path(relative)
+            node = there[path]
+            before = None if node is None else node.get(CONTENT)
+            # What is in a blob already need not be sent through the pipe.
+            known = before.id if isinstance(before, BlobRef) else None
+            found = self._reader.stream(relative, known, self.repository.blobs.write)
+            if isinstance(found, Skipped):
+                done.skipped.append(found)
                 continue
-            path = entries.node_path(self._job.at, by_path[relative])
-            kept[path] = (by_path[relative], entries.properties(paths.name(path), found))
+            kept[path] = entries.properties(relative.rpartition("/")[2], found)
+            if found.digest is not None:
+                kept[path][CONTENT] = BlobRef(found.digest)
+                done.blobs += 1
+        return kept
+
+    def _commit(self, batch: Batch, kept: Kept, done: _Done, gone: Sequence[str] = ()) -> None:
+        if not kept and not gone:
+            return
         added, changed, removed = patiently(
             self.repository,
-            lambda tx: self._apply(tx, kept, batch.gone),
+            lambda tx: self._apply(tx, kept, gone),
             f"import batch {batch.number}",
             self._job.patience,
             self._done_again,
         )
+        done.added += added
+        done.changed += changed
+        done.removed += removed
+        done.bare += sum(not entries.keeps_content(properties) for properties in kept.values())
+
+    def _report(self, batch: Batch, done: _Done) -> Report:
         notes, self._notes = self._notes, []
         counted = self.repository.statistics
-        handled = len(batch.entries) + len(batch.gone)
-        retries = counted.conflicts + counted.too_slow + self._redone
         return Report(
-            batch.number,
-            handled,
-            added,
-            changed,
-            removed,
-            sum(not entries.keeps_content(properties) for _, properties in kept.values()),
-            skipped,
-            counted.committed,
-            counted.conflicts,
-            retries,
-            notes,
+            number=batch.number,
+            handled=len(batch.entries) + len(batch.gone),
+            added=done.added,
+            changed=done.changed,
+            removed=done.removed,
+            bare=done.bare,
+            blobs=done.blobs,
+            skipped=done.skipped,
+            committed=counted.committed,
+            conflicts=counted.conflicts,
+            retries=counted.conflicts + counted.too_slow + self._redone,
+            notes=notes,
         )
 
     def _done_again(self, why: str) -> None:
         self._notes.append(why)
         self._redone += 1
 
-    def _apply(
-        self, tx: Transaction, kept: dict[str, tuple[Entry, dict[str, PropertyValue]]], gone: Sequence[str]
-    ) -> tuple[int, int, int]:
+    def _apply(self, tx: Transaction, kept: Kept, gone: Sequence[str]) -> tuple[int, int, int]:
         totals = dict.fromkeys(TOTALS, 0)
         added = changed = removed = 0
         # What is changed together with an entry, its parent and the totals, comes in the same round trip.
         found = tx.load([*kept, *{paths.parent(path): None for path in (*kept, *gone)}, self._job.at, *gone])
-        for path, (_, wanted) in kept.items():
+        for path, wanted in kept.items():
             before = found[path]
             if before is None:
                 tx.add(path, wanted)

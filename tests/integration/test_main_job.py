@@ -51,8 +51,8 @@ def assert_there(url: str, top: Path, at: str) -> None:
     entries = wanted(top)
     assert in_tree(url, at) == entries
     found = totals(url, at)
-    assert found["nodes"] == len(entries)
-    assert found["bytes"] == sum(os.path.getsize(top / path) for path, (kind, _) in entries.items() if kind == "file")
+    assert found[":nodes"] == len(entries)
+    assert found[":bytes"] == sum(os.path.getsize(top / path) for path, (kind, _) in entries.items() if kind == "file")
     assert damage(url) == []
 
 
@@ -129,7 +129,7 @@ class Running:
                 assert self.process.poll() is None, self.process.communicate()
                 assert time.monotonic() < deadline
                 root = watching.refresh().nodes(["/docs"])["/docs"]
-                if root is not None and int(str(root["nodes"])) >= nodes:
+                if root is not None and int(str(root[":nodes"])) >= nodes:
                     return
                 time.sleep(0.01)
 
@@ -173,7 +173,7 @@ def until_gone(pids: list[int]) -> None:
 
 def resume(url: str, top: Path) -> Any:
     """Start the import again, and see that it finishes what is left of it, once."""
-    before = totals(url, "/docs")["nodes"]
+    before = totals(url, "/docs")[":nodes"]
     assert before == len(in_tree(url, "/docs"))
     assert 0 < before < len(wanted(top))
     told = done(url, "import", str(top), "--workers", "4")

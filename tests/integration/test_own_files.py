@@ -141,4 +141,4 @@ def test_an_import_of_the_folder_that_holds_the_repository_loses_no_commit(
         head = repository.refresh()
         assert "content.db" not in head.children("/docs")
         assert "hard link" not in head.children("/docs/d001")
-        assert head["/docs/link"]["target"] == "content.db"
+        assert head["/docs/link"][":target"] == "content.db"

@@ -59,8 +59,9 @@ def in_tree(url: str, at: str) -> dict[str, tuple[str, str]]:
     with connect(url, create=False, poll_interval=0) as repository:
         for node in repository.refresh().walk(at):
             if node.path != at:
-                kept: Any = node.get("sha256", node.get("target", ""))
-                found[node.path[len(at.rstrip("/")) + 1 :]] = (str(node["kind"]), kept)
+                kept: Any = node.get(":sha256", node.get(":target", ""))
+                names = [name[name.startswith("::") :] for name in node.path[len(at.rstrip("/")) + 1 :].split("/")]
+                found["/".join(names)] = (str(node[":kind"]), kept)
     return found
 
 
@@ -72,4 +73,4 @@ def totals(url: str, at: str) -> dict[str, Any]:
 
 def differences(url: str, top: Path, at: str, **options: Any) -> list[str]:
     """What the verification says."""
-    return list(verify(url, str(top), at, options.get("text_limit", 65536), options.get("exclude", ()), Verification()))
+    return list(verify(url, str(top), at, Verification(), **options))

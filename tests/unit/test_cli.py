@@ -420,7 +420,7 @@ def test_mv_cp_and_rm_do_so_with_the_subtree_and_tell_the_revision(run: Run, tre
 
 
 def test_import_tells_what_it_did_and_export_writes_it_back(run: Run, tmp_path: Path) -> None:
-    top = write_files(tmp_path / "docs", {name: data for name, data in SMALL.items() if name != "binary"})
+    top = write_files(tmp_path / "docs", {**SMALL, "large": b"x" * 100_000})
     count = len(on_disk(top))
 
     ran = run("import", str(top), "--workers", "2", "--batch", "3", "--output", "json")
@@ -430,7 +430,9 @@ def test_import_tells_what_it_did_and_export_writes_it_back(run: Run, tmp_path: 
     told = ran.json
     assert told["imported_to"] == "/docs"
     assert (told["entries"], told["nodes_added"], told["differences"], told["processes"]) == (count, count, 0, 2)
-    assert told["contents_not_kept"] == 0
+    assert (told["contents_not_kept"], told["contents_in_blobs"]) == (0, 1)
+    size = sum(len(data) for data in SMALL.values()) + 100_000
+    assert told["contents_compared"] == f"{len(SMALL) + 1} contents of {size} bytes"
     assert told["commits"] >= count / 3
     assert told["retries"] >= told["conflicts"] >= 0
     assert f"{count} nodes" in told["compared"]
@@ -439,34 +441,84 @@ def test_import_tells_what_it_did_and_export_writes_it_back(run: Run, tmp_path: 
     assert on_disk(tmp_path / "out") == on_disk(top)
 
     whole = run("export", "/docs", "--format", "json").json
-    assert whole["children"]["a"]["children"]["one.txt"]["properties"]["text"] == "one\n"
+    assert whole["children"]["a"]["children"]["one.txt"]["properties"][":content"] == "one\n"
     assert run("export", "/docs", str(tmp_path / "docs.json"), "-f", "json") == (DONE, "", "")
     assert json.loads((tmp_path / "docs.json").read_text()) == whole
+    assert run("export", "/docs", "-", "-f", "json").json == whole
     assert sorted(os.listdir(tmp_path))[-2:] == ["docs.json", "out"]
 
 
-def test_import_and_export_end_with_1_if_anything_is_left_out(run: Run, tmp_path: Path) -> None:
+def test_export_ends_with_1_if_anything_is_left_out(run: Run, tmp_path: Path, url: str) -> None:
     top = write_files(tmp_path / "docs", SMALL)
-    assert run("import", str(top), "--workers", "1").code == DONE
+    assert run("import", str(top), "--workers", "1", "--contents", "small", "--inline-limit", "6").code == DONE
 
     ran = run("export", "/docs", str(tmp_path / "out"))
 
     assert ran.code == NO
-    assert "/docs/binary" in ran.err
+    assert "skipped: /docs/a/b/c/three.txt: " not in ran.err
+    assert "skipped: /docs/a/b/two.txt: the import left its content out" in ran.err
+
+    for value, kind in (("-1", "integer"), (str(2**70), "integer"), ("rwx", "string")):
+        assert run("set", "-t", kind, "--", "/docs/a/one.txt", ":mode", value).code == DONE
+        ran = run("export", "/docs/a/one.txt", str(tmp_path / "one"))
+        assert ran.code == NO
+        assert "incomplete: /docs/a/one.txt: its mode" in ran.err
+        assert (tmp_path / "one").read_bytes() == b"one\n"
+
+
+def test_export_writes_a_single_file(run: Run, tmp_path: Path) -> None:
+    top = write_files(tmp_path / "docs", SMALL)
+    (top / "readme.txt").chmod(0o4755)
+    assert run("import", str(top), "--workers", "1").code == DONE
+
+    ran = run("export", "/docs/readme.txt", str(tmp_path / "one"), "--output", "json")
+    assert (ran.code, ran.json["files"], ran.json["directories"]) == (DONE, 1, 0)
+    assert "--special-modes" in ran.err
+    assert (tmp_path / "one").read_bytes() == b"Trees\n"
+    assert (tmp_path / "one").stat().st_mode & 0o7777 == 0o755
+    assert run("export", "/docs/readme.txt", str(tmp_path / "one"), "--special-modes").err == ""
+    assert (tmp_path / "one").stat().st_mode & 0o7777 == 0o4755
+
+
+def test_export_to_standard_output_is_for_json(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run("init")
+    before = os.listdir(tmp_path)
+
+    assert run("export", "-f", "json", "/", "-").json == {"properties": {}, "children": {}}
+    assert run("export", "/", "-").code == USAGE
+    assert run("export", "-f", "json", "--special-modes", "/", "-").code == USAGE
+    assert os.listdir(tmp_path) == before
 
 
 def test_import_tells_each_time_of_how_many_files_it_does_not_keep_the_content(run: Run, tmp_path: Path) -> None:
     top = write_files(tmp_path / "docs", {**SMALL, "more/latin": b"caf\xe9", "more/long.txt": b"x" * 101})
     (top / "link").symlink_to("binary")
-    import_ = ("import", str(top), "--workers", "2", "--batch", "2", "--text-limit", "100", "--output", "json")
+    import_ = ("import", str(top), "--workers", "2", "--batch", "2", "--contents", "small", "--inline-limit", "100")
 
-    assert run(*import_).json["contents_not_kept"] == 3
+    assert run(*import_, "--output", "json").json["contents_not_kept"] == 1
     (top / "more/long.txt").write_bytes(b"short")
-    again = run(*import_).json
+    again = run(*import_, "--output", "json").json
 
-    assert (again["contents_not_kept"], again["nodes_changed"], again["differences"]) == (2, 1, 0)
-    assert "contents not kept" in run(*import_[:-2]).out
+    assert (again["contents_not_kept"], again["nodes_changed"], again["differences"]) == (0, 1, 0)
+    assert "contents not kept" in run(*import_).out
     assert "SHA-256" in run("import", "--help").out
+
+
+def test_import_explains_an_earlier_layout(run: Run, tmp_path: Path) -> None:
+    top = write_files(tmp_path / "docs", SMALL)
+    jsop = '+"/docs":{"nodes":1,"files":1,"links":0,"bytes":6,"directories":0,"readme.txt":{"kind":"file"}}'
+    assert run("init").code == DONE
+    assert run("commit", jsop).code == DONE
+
+    ran = run("import", str(top))
+
+    assert ran.code == NO
+    assert "an earlier version" in ran.err
+    assert "--at" in ran.err
+    ran = run("export", "/docs/readme.txt", str(tmp_path / "out"))
+    assert ran.code == NO
+    assert "an earlier version" in ran.err
 
 
 def test_differences_are_listed_and_end_with_1(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -486,7 +538,7 @@ def test_differences_are_listed_and_end_with_1(run: Run, tmp_path: Path, monkeyp
     ran = run("import", str(top), "--workers", "1", "--output", "json")
 
     assert ran.code == NO
-    assert "/docs/readme.txt: sha256" in ran.err
+    assert "/docs/readme.txt: :sha256" in ran.err
     assert "/docs/bad\\nname" in ran.err
     assert ran.json["differences"] == ran.err.count("differs:") > 1
     assert run("import", str(top), "--workers", "1", "--no-verify").code == DONE

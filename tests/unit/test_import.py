@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import io
+import multiprocessing
 import os
 import shutil
 import signal
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,21 +19,26 @@ from typing import Any
 import pytest
 
 from hbasemk import (
+    BlobRef,
     CommitUnknownError,
     HbasemkError,
     InvalidChangeError,
+    InvalidPathError,
     InvalidValueError,
     LeaseLostError,
     Repository,
     StoreNotAppliedError,
     StoreUnknownError,
+    Transaction,
     connect,
 )
+from hbasemk.kernel import limits
+from hbasemk.kernel.blobs import Blobs
 from hbasemk.kernel.settings import Settings
 from hbasemk.transfer import entries, patience
-from hbasemk.transfer.entries import Entry
+from hbasemk.transfer.entries import Contents, Entry, Skipped
 from hbasemk.transfer.importer import Import, Result
-from hbasemk.transfer.reader import FileReader, ReaderJob
+from hbasemk.transfer.reader import FileReader, Files, ReaderJob
 from hbasemk.transfer.worker import Batch, Job, Report, Worker
 from tests.support.imports import SMALL, differences, in_tree, many_files, on_disk, totals, write_files
 from tests.support.repositories import damage
@@ -64,11 +73,11 @@ def assert_imported(url: str, top: Path, at: str = AT) -> None:
     assert in_tree(url, at) == wanted
     found = totals(url, at)
     kinds = [kind for kind, _ in wanted.values()]
-    assert found["nodes"] == len(wanted)
-    assert found["files"] == kinds.count("file")
-    assert found["directories"] == kinds.count("directory")
-    assert found["links"] == kinds.count("link")
-    assert found["bytes"] == sum((top / name).stat().st_size for name, (kind, _) in wanted.items() if kind == "file")
+    assert found[":nodes"] == len(wanted)
+    assert found[":files"] == kinds.count("file")
+    assert found[":directories"] == kinds.count("directory")
+    assert found[":links"] == kinds.count("link")
+    assert found[":bytes"] == sum((top / name).stat().st_size for name, (kind, _) in wanted.items() if kind == "file")
 
 
 # --- the first time --------------------------------------------------------------------------------------
@@ -92,26 +101,119 @@ def test_a_file_node_keeps_what_is_known_of_the_file(url: str, top: Path) -> Non
     with connect(url) as repository:
         node = repository.head[f"{AT}/readme.txt"]
         assert dict(node) == {
-            "kind": "file",
-            "name": "readme.txt",
-            "size": 6,
-            "mode": 0o640,
-            "mtime": 1_234_567_890_123_456_789,
-            "sha256": hashlib.sha256(b"Trees\n").hexdigest(),
-            "text": "Trees\n",
+            ":kind": "file",
+            ":name": "readme.txt",
+            ":size": 6,
+            ":mode": 0o640,
+            ":mtime": 1_234_567_890_123_456_789,
+            ":sha256": hashlib.sha256(b"Trees\n").hexdigest(),
+            ":content": "Trees\n",
         }
 
 
-def test_only_small_utf8_text_is_kept(url: str, top: Path) -> None:
-    write_files(top, {"long.txt": b"x" * 101, "fits.txt": b"x" * 100, "latin": b"caf\xe9"})
+def test_content_is_text_or_bytes_in_the_node_or_a_blob_above_the_limit(url: str, top: Path) -> None:
+    write_files(top, {"long.txt": b"x" * 101, "fits.txt": b"x" * 100, "latin": b"caf\xe9", "huge": b"\0\1" * 3_000_000})
 
-    bring_in(url, top, text_limit=100)
+    result = bring_in(url, top, limit=100)
 
+    assert (result.bare, result.blobs) == (0, 2)
     with connect(url) as repository:
-        head = repository.head
-        assert head[f"{AT}/fits.txt"]["text"] == "x" * 100
-        assert head[f"{AT}/empty"]["text"] == ""
-        assert [name for name in ("long.txt", "latin", "binary") if "text" in head[f"{AT}/{name}"]] == []
+        contents = {
+            name: repository.head[f"{AT}/{name}"][":content"] for name in os.listdir(top) if (top / name).is_file()
+        }
+        assert contents == {
+            "readme.txt": "Trees\n",
+            "empty": "",
+            "fits.txt": "x" * 100,
+            "latin": b"caf\xe9",
+            "binary": b"\x00\xff",
+            "long.txt": BlobRef(hashlib.sha256(b"x" * 101).hexdigest()),
+            "huge": BlobRef(hashlib.sha256(b"\0\1" * 3_000_000).hexdigest()),
+        }
+        assert repository.blobs.read(str(contents["huge"].id)) == b"\0\1" * 3_000_000
+    assert differences(url, top, AT, limit=100) == []
+
+
+@pytest.mark.parametrize(("contents", "kept"), [("none", set()), ("small", {"small", "binary"})])
+def test_contents_are_left_out_only_on_request(url: str, tmp_path: Path, contents: Contents, kept: set[str]) -> None:
+    files = {"small": b"text", "binary": b"\0", "large": b"x" * 101}
+    top = write_files(tmp_path / "docs", files)
+
+    result = bring_in(url, top, limit=100, contents=contents)
+
+    assert result.bare == len(files) - len(kept)
+    assert {name for name, (_, digest) in in_tree(url, AT).items() if digest} == set(files)
+    with connect(url) as repository:
+        assert {name for name in files if ":content" in repository.head[f"{AT}/{name}"]} == kept
+    assert differences(url, top, AT, limit=100, contents=contents) == []
+    missing = differences(url, top, AT)
+    assert sorted(missing) == sorted(f"{AT}/{name}: the content is missing" for name in files.keys() - kept)
+
+    assert bring_in(url, top, limit=100).changed == len(missing)
+    assert differences(url, top, AT) == []
+    assert bring_in(url, top, limit=100, contents=contents).changed == len(missing)
+    assert differences(url, top, AT, limit=100, contents=contents) == []
+
+
+def test_a_large_file_that_has_not_changed_is_not_written_again(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    top = write_files(tmp_path / "docs", {"large": b"x" * 100_000})
+    bring_in(url, top)
+    os.utime(top / "large", ns=(5, 5))
+    monkeypatch.setattr(Blobs, "write", lambda *_: pytest.fail("written again"))
+
+    with one_worker(url, top) as worker:
+        report = worker.do(Batch(0, entries=[Entry("large", "file")]))
+    assert (report.changed, report.blobs) == (1, 1)
+
+    monkeypatch.undo()
+    write_files(top, {"large": b"y" * 100_000})
+    bring_in(url, top)
+    assert_imported(url, top)
+
+
+def test_large_contents_are_committed_in_bounded_pieces(url: str, tmp_path: Path) -> None:
+    top = write_files(tmp_path / "docs", {f"{number:02}": bytes([number]) * 1_000_000 for number in range(12)})
+
+    result = bring_in(url, top, workers=1, batch=100, limit=1_000_000)
+
+    assert_imported(url, top)
+    # One for the root, and one for each five files, of which 4 MiB are passed.
+    assert result.committed == 3
+
+
+@pytest.mark.parametrize("cut", [0, 1_500_000])
+def test_a_large_file_that_cannot_be_read_to_its_end_is_told(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: int
+) -> None:
+    top = write_files(tmp_path / "docs", {"large": b"x" * 3_000_000, "other": b"y" * 3_000_000})
+    real = os.read
+    seen = []
+
+    def read(number: int, size: int) -> bytes:
+        seen.append(size)
+        if sum(seen) > cut and len(seen) < 4:
+            seen.append(10**9)
+            raise OSError(errno.EIO, "Input/output error")
+        return real(number, size)
+
+    files = Files(ReaderJob(url, str(top), 100))
+    ours, theirs = multiprocessing.Pipe()
+    reader = FileReader(ours, lambda: None)
+    kept = io.BytesIO()
+    monkeypatch.setattr(os, "read", read)
+    thread = threading.Thread(target=files.stream, args=("large", None, theirs))
+    monkeypatch.setattr(reader, "_send", lambda request: thread.start())
+
+    answer = reader.stream("large", None, lambda stream: shutil.copyfileobj(stream, kept))
+    thread.join()
+
+    assert answer == Skipped("large", "cannot be read: Input/output error", True)
+    assert not ours.poll()
+    monkeypatch.undo()
+    theirs.close()
+    ours.close()
 
 
 def test_links_are_recorded_and_not_followed(url: str, top: Path) -> None:
@@ -136,6 +238,22 @@ def test_odd_names_come_in_as_they_are(url: str, tmp_path: Path) -> None:
         b"...",
         b"*?[x]",
         b"%2F",
+        b":conflict",
+        b"::conflict",
+        b":",
+        b"::",
+        b":::",
+        b":mode",
+        b":hash",
+        b":id",
+        b":childNodeCount",
+        b"\xff\xfe\x80",
+        b"\xed\xa0\x80 surrogate",
+        b"\x01\x1b[31m",
+        b"\\",
+        b"x" * 253,
+        *(name.encode() for name in ("name", "mode", "mtime", "kind", "size", "sha256", "text", "content", "target")),
+        *(name.encode() for name in ("nodes", "files", "links", "bytes", "directories")),
     ]
     top = os.fsencode(tmp_path / "odd")
     os.mkdir(top)
@@ -149,9 +267,74 @@ def test_odd_names_come_in_as_they_are(url: str, tmp_path: Path) -> None:
     assert_imported(url, tmp_path / "odd")
     with connect(url) as repository:
         assert {os.fsencode(name) for name in repository.head.children(AT)} == {
-            *names,
-            *(name + b".d" for name in names),
+            (b":" if name.startswith(b":") else b"") + name for one in names for name in (one, one + b".d")
         }
+    assert bring_in(url, tmp_path / "odd").changed == 0
+    for name in names:
+        os.rmdir(os.path.join(top, name + b".d"))
+    assert bring_in(url, tmp_path / "odd").removed == len(names)
+    assert_imported(url, tmp_path / "odd")
+
+
+def test_an_entry_that_is_too_deep_for_a_node_is_told_and_the_rest_comes_in(url: str, tmp_path: Path) -> None:
+    top = write_files(tmp_path / "docs", {"file": b"text"})
+    at = "/a" * (limits.MAX_DEPTH - 1)
+    (top / "b/c/d").mkdir(parents=True)
+
+    result = bring_in(url, top, at)
+
+    assert sorted((one.relative, one.failed) for one in result.skipped) == [("b/c", True), ("b/c/d", True)]
+    assert "levels" in result.skipped[0].reason
+    assert set(in_tree(url, at)) == {"file", "b"}
+    assert sum("levels" in one for one in differences(url, top, at)) == 2
+
+
+def test_names_do_not_depend_on_the_locale(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    top = os.fsencode(tmp_path / "odd")
+    os.mkdir(top)
+    with open(os.path.join(top, "\u00e9".encode()), "wb"), open(os.path.join(top, b"\xe9"), "wb"):
+        pass
+    monkeypatch.setenv("PYTHONUTF8", "0")
+    monkeypatch.setenv("PYTHONCOERCECLOCALE", "0")
+    monkeypatch.setenv("LC_ALL", "C")
+
+    bring_in(url, tmp_path / "odd")
+
+    with connect(url) as repository:
+        assert repository.head.children(AT) == ["\u00e9", "\udce9"]
+
+
+def test_an_import_of_the_older_layout_is_not_updated_but_explained(url: str, top: Path) -> None:
+    def older(tx: Transaction) -> None:
+        tx.add(AT, dict.fromkeys(("nodes", "files", "directories", "links", "bytes"), 1))
+        tx.add(f"{AT}/readme.txt", {"kind": "file", "name": "readme.txt", "text": "Trees\n"})
+
+    with connect(url) as repository:
+        repository.run(older)
+
+    with pytest.raises(InvalidChangeError, match="an earlier version .*--at"):
+        bring_in(url, top)
+
+    with connect(url) as repository:
+        assert repository.head.children(AT) == ["readme.txt"]
+
+
+@pytest.mark.parametrize("at", ["/:conflict", "/a/:x/b", "/:"])
+def test_nothing_is_imported_to_a_reserved_name(url: str, top: Path, at: str) -> None:
+    with pytest.raises(InvalidPathError, match="reserved"):
+        bring_in(url, top, at)
+
+
+def test_a_directory_with_a_reserved_name_has_a_default_target(tmp_path: Path) -> None:
+    for name in (b":conflict", b"caf\xe9", b"plain"):
+        os.mkdir(os.path.join(os.fsencode(tmp_path), name))
+
+    found = [
+        entries.default_target(Path(os.fsdecode(name)))
+        for name in sorted(os.scandir(os.fsencode(tmp_path)), key=lambda one: one.name)
+    ]
+
+    assert found == ["/::conflict", "/caf\udce9", "/plain"]
 
 
 def test_what_is_neither_file_nor_directory_nor_link_is_skipped_and_told(
@@ -315,7 +498,7 @@ def test_a_subdirectory_that_cannot_be_listed_keeps_its_nodes_and_is_told(
 @contextmanager
 def one_worker(url: str, top: Path, patience: float = 30.0) -> Iterator[Worker]:
     """A worker in this process, with a reader in another one."""
-    job = Job(url, str(top), AT, 65536, patience)
+    job = Job(url, str(top), AT, patience)
     with FileReader.spawned(ReaderJob(url, str(top), 65536)) as reader:
         worker = Worker(job, reader)
         with worker.repository:
@@ -406,7 +589,7 @@ def test_an_interrupted_import_leaves_no_process_and_can_go_on(url: str, tmp_pat
         assert not repository.instance.journal.pending
     first = len(in_tree(url, AT))
     assert 30 <= first < len(on_disk(top))
-    assert totals(url, AT)["nodes"] == first
+    assert totals(url, AT)[":nodes"] == first
 
     result = bring_in(url, top)
 
@@ -485,7 +668,7 @@ def test_what_a_worker_cannot_do_is_raised_by_the_import(url: str, tmp_path: Pat
 
     def spoil(report: Report, total: int) -> None:
         with connect(url, poll_interval=0) as repository:
-            repository.run(lambda tx: tx.set(AT, "nodes", "no number"))
+            repository.run(lambda tx: tx.set(AT, ":nodes", "no number"))
 
     (top / "directory").mkdir()
     running = Import(url, str(top), AT, workers=1, tell=spoil)

@@ -19,7 +19,9 @@ EXCLUDED = ("*.log",)
 
 @pytest.fixture
 def top(tmp_path: Path) -> Path:
-    return write_files(tmp_path / "docs", {**SMALL, "left.log": b"out"})
+    return write_files(
+        tmp_path / "docs", {**SMALL, "left.log": b"out", "large": b"x" * 100_000, "larger": b"x" * 100_001}
+    )
 
 
 @pytest.fixture
@@ -49,29 +51,50 @@ def lose_and_double(tx: Transaction) -> None:
 def excluded_instead(tx: Transaction) -> None:
     """As many nodes as entries, but one of them should not be there and another one is missing."""
     lose(tx)
-    tx.add(f"{AT}/left.log", {**tx.properties(f"{AT}/a/one.txt"), "name": "left.log"})
+    tx.add(f"{AT}/left.log", {**tx.properties(f"{AT}/a/one.txt"), ":name": "left.log"})
 
 
 def other_content(tx: Transaction) -> None:
-    tx.set(f"{AT}/readme.txt", "sha256", "0" * 64)
+    tx.set(f"{AT}/readme.txt", ":sha256", "0" * 64)
+
+
+def other_text(tx: Transaction) -> None:
+    """As an import that kept something else than what it hashed."""
+    tx.set(f"{AT}/readme.txt", ":content", "trees\n")
+
+
+def other_bytes(tx: Transaction) -> None:
+    tx.set(f"{AT}/binary", ":content", b"\x00\xfe")
+
+
+def other_blob(tx: Transaction) -> None:
+    tx.set(f"{AT}/large", ":content", tx[f"{AT}/larger", ":content"])
+
+
+def no_content(tx: Transaction) -> None:
+    tx.unset(f"{AT}/readme.txt", ":content")
+
+
+def not_a_content(tx: Transaction) -> None:
+    tx.set(f"{AT}/readme.txt", ":content", 5)
 
 
 def other_kind(tx: Transaction) -> None:
-    for name in ("size", "sha256", "text"):
+    for name in (":size", ":sha256", ":content"):
         tx.unset(f"{AT}/empty", name)
-    tx.set(f"{AT}/empty", "kind", "directory")
+    tx.set(f"{AT}/empty", ":kind", "directory")
 
 
 def wrong_total(tx: Transaction) -> None:
-    tx.increment(AT, "bytes", 1)
+    tx.increment(AT, ":bytes", 1)
 
 
 def impossible_name(tx: Transaction) -> None:
-    tx.add(f"{AT}/nul\0", {"kind": "file"})
+    tx.add(f"{AT}/nul\0", {":kind": "file"})
 
 
 def no_such_bytes(tx: Transaction) -> None:
-    tx.add(f"{AT}/\ud800", {"kind": "file"})
+    tx.add(f"{AT}/\ud800", {":kind": "file"})
 
 
 @pytest.mark.parametrize(
@@ -84,6 +107,11 @@ def no_such_bytes(tx: Transaction) -> None:
         (excluded_instead, "/docs/z/last.txt"),
         (excluded_instead, "/docs/left.log"),
         (other_content, "sha256"),
+        (other_text, "/docs/readme.txt: the content has 6 bytes and :sha256"),
+        (other_bytes, "/docs/binary: the content has 2 bytes and :sha256"),
+        (other_blob, "/docs/large: the content has 100001 bytes and :sha256"),
+        (no_content, "/docs/readme.txt: the content is missing"),
+        (not_a_content, "/docs/readme.txt: the content cannot be read"),
         (other_kind, "kind"),
         (wrong_total, "bytes"),
         (impossible_name, "nul"),
@@ -108,8 +136,17 @@ def test_a_directory_that_has_changed_is_found(url: str, top: Path) -> None:
     told = "\n".join(differences(url, top, AT, exclude=EXCLUDED))
 
     assert "/docs/new.txt" in told
-    assert "/docs/a/one.txt: sha256" in told
-    assert "/docs/empty: mtime" in told
+    assert "/docs/a/one.txt: :sha256" in told
+    assert "/docs/empty: :mtime" in told
+
+
+@pytest.mark.damages("a blob is gone")
+def test_a_blob_that_is_gone_is_found(url: str, top: Path) -> None:
+    with connect(url) as repository:
+        blob = bytes.fromhex(str(repository.head[f"{AT}/large"][":content"].id))  # type: ignore[union-attr]
+        repository.store.delete_rows("blobs", [blob])
+
+    assert "/docs/large: the content cannot be read" in "\n".join(differences(url, top, AT, exclude=EXCLUDED))
 
 
 def test_a_directory_that_cannot_be_listed_proves_nothing(url: str, top: Path, tmp_path: Path) -> None:

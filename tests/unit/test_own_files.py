@@ -63,7 +63,7 @@ def test_a_reader_opens_no_file_that_it_sees_to_be_the_repositorys(
     real = os.open
     monkeypatch.setattr(os, "open", lambda where, *rest: opened.append(where) or real(where, *rest))
 
-    answers = {name: files.look(name, "content") for name in [*OWN, "file", "link"]}
+    answers = {name: files.look(name, "all") for name in [*OWN, "file", "link"]}
 
     assert opened == [os.fsencode(top / "file")]
     assert all(isinstance(answers[name], Skipped) for name in OWN)
@@ -91,7 +91,7 @@ def test_a_file_that_is_swapped_for_the_repositorys_before_it_is_opened_is_not_r
     # Nor close them.
     monkeypatch.setattr(os, "close", lambda number: None)
 
-    assert files.look("file", "content") == Skipped("file", "is a file of this repository", False)
+    assert files.look("file", "all") == Skipped("file", "is a file of this repository", False)
 
 
 @pytest.mark.parametrize("becomes", ["pipe", "link", "directory", "nothing"])
@@ -113,7 +113,7 @@ def test_a_file_that_is_swapped_for_something_else_is_what_it_is_then(
         return real(where, *rest)
 
     monkeypatch.setattr(os, "open", swapped)
-    answer = files.look("file", "content")
+    answer = files.look("file", "all")
 
     if becomes == "link":
         assert isinstance(answer, Seen)
@@ -125,10 +125,10 @@ def test_a_file_that_is_swapped_for_something_else_is_what_it_is_then(
 
 def test_a_reader_that_dies_is_an_error_and_not_a_wait_for_ever(url: str, top: Path) -> None:
     with FileReader.spawned(ReaderJob(url, str(top), 100)) as reader:
-        assert dict(reader.look(["file"], "digest"))["file"].kind == "file"  # type: ignore[union-attr]
+        assert dict(reader.look(["file"], "none"))["file"].kind == "file"  # type: ignore[union-attr]
         reader._pipe.send("not a request")
         with pytest.raises(ReaderDiedError, match="again"):
-            list(reader.look(["file"], "digest"))
+            list(reader.look(["file"], "none"))
 
 
 # --- other commands ---------------------------------------------------------------------------------------
