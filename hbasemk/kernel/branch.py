@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Final
 
-from hbasemk.errors import BranchError, ClosedError, CommitUnknownError, StoreError, UnknownRevisionError
+from hbasemk.errors import BranchError, ClosedError, CommitUnknownError, FormatError, StoreError, UnknownRevisionError
 from hbasemk.kernel import changes, changeset, effect, journal_row, paths, revision, schema
 from hbasemk.kernel.batches import write_nodes
 from hbasemk.kernel.branch_ends import ABANDONED, MERGED, REBASED, BranchEnds, Head
@@ -121,11 +121,17 @@ class Branches:
         told = self._row(wanted, columns)
         if schema.BRANCH not in told or told.get(schema.ABORT) == schema.YES:
             raise self._unknown(wanted)
-        root, *own = _decode(told[schema.BRANCH])
-        if root != wanted:
-            told = {**told, **self._row(root, (schema.BRANCH_VIEW,))}
-        base = int.from_bytes(told[schema.BASE], "big")
-        floor, upper, *above = _decode(zlib.decompress(told[schema.BRANCH_VIEW]))
+        try:
+            root, *own = _decode(told[schema.BRANCH])
+            if root != wanted:
+                told = {**told, **self._row(root, (schema.BRANCH_VIEW,))}
+            base = int.from_bytes(told[schema.BASE], "big")
+            floor, upper, *above = _decode(zlib.decompress(told[schema.BRANCH_VIEW]))
+        except (ValueError, KeyError, zlib.error) as error:
+            raise FormatError(
+                f"the journal row of branch revision {revision.to_text(wanted)} at {self._store.location} is damaged: it does "
+                "not show the branch's revisions and its view of trunk. `hbasemk check` lists what is damaged."
+            ) from error
         if self._journal.highest_seen < upper or not self._journal.fresh(0.0):
             # Everything below the floor was decided when the branch began; a poll since then has seen it.
             again(self._runtime, self._journal.poll)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hbasemk.errors import InvalidPathError
+from hbasemk.errors import FormatError, InvalidPathError
 from hbasemk.kernel import limits
 
 ROOT: Final = "/"
@@ -96,8 +96,13 @@ def encode(text: str) -> bytes:
 
 
 def decode(data: bytes) -> str:
-    """The inverse of :func:`encode`."""
-    return data.decode("utf-8", "surrogatepass")
+    """The inverse of :func:`encode`; raises FormatError for bytes that it does not write."""
+    try:
+        return data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError as error:
+        raise FormatError(
+            f"a stored name or message is damaged: {limits.shown(data)} is not UTF-8. `hbasemk check` lists what is damaged."
+        ) from error
 
 
 def key(path: str) -> bytes:
@@ -118,8 +123,14 @@ def _too_long(path: str, length: str) -> InvalidPathError:
 
 
 def path_of(row_key: bytes) -> str:
-    """The path of a row key."""
-    return row_key[2:].decode("utf-8", "surrogatepass")
+    """The path of a row key; raises FormatError for one that is not UTF-8."""
+    try:
+        return row_key[2:].decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError as error:
+        raise FormatError(
+            f"the row key {limits.shown(row_key)} in the table of nodes is damaged: it is not UTF-8. `hbasemk check` lists what "
+            "is damaged."
+        ) from error
 
 
 def level_range(path: str, level: int) -> tuple[bytes, bytes]:

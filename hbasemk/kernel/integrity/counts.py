@@ -41,7 +41,7 @@ class CountsCheck:
         delete = (Delete(PREFIX + key, [CellVersion(*schema.CHILD_COUNT, cell.timestamp)]),)
         try:
             path = paths.check_path(paths.path_of(key))
-        except (UnicodeDecodeError, InvalidPathError):
+        except (FormatError, InvalidPathError):
             shown = ascii(key[:200])[2:-1]
             yield Problem(kinds.COUNT, shown, "", "no node can have this row key", kinds.LEFTOVER, True, delete)
             return

@@ -235,7 +235,7 @@ def _check_shape(entry: _Entry, *, root: bool) -> Iterator[Problem]:
         wrong.append("swept")
     try:
         paths.decode(entry.value(schema.MESSAGE) or b"")
-    except UnicodeDecodeError:
+    except FormatError:
         wrong.append("message")
     if wrong:
         yield Problem(kinds.JOURNAL_VALUE, "", at, f"{', '.join(wrong)} cannot be read")

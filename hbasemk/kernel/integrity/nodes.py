@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
-from hbasemk.errors import InvalidPathError
+from hbasemk.errors import FormatError, InvalidPathError
 from hbasemk.kernel import paths, schema, values
 from hbasemk.kernel.integrity import problem as kinds
 from hbasemk.kernel.integrity.links import Links, Listed
@@ -310,7 +310,7 @@ def _path_of(key: bytes) -> tuple[str, Problem | None]:
     shown = ascii(key[:200])[2:-1]
     try:
         path = paths.check_path(paths.path_of(key))
-    except (UnicodeDecodeError, InvalidPathError):
+    except (FormatError, InvalidPathError):
         return shown, Problem(kinds.ROW_KEY, shown, "", "no node can have this row key")
     if paths.key(path) != key:
         detail = f"the depth in the row key {shown!r} is not that of the path"

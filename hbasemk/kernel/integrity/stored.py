@@ -12,7 +12,7 @@ def describe(cell: Cell) -> str:
     """A cell's column in words."""
     try:
         return schema.describe((cell.family, cell.qualifier))
-    except UnicodeDecodeError:
+    except FormatError:
         return f"column {cell.qualifier[:60]!r}"
 
 
@@ -20,7 +20,7 @@ def is_name(qualifier: bytes) -> bool:
     """Whether these bytes are the name of a child or property."""
     try:
         paths.check_name(paths.decode(qualifier))
-    except (UnicodeDecodeError, InvalidPathError):
+    except (FormatError, InvalidPathError):
         return False
     return True
 
