@@ -24,6 +24,11 @@ T = TypeVar("T")
 DEFAULT_PATIENCE: Final = 60.0
 
 
+def _boot_time() -> float:
+    """``CLOCK_BOOTTIME`` on Linux: ``CLOCK_MONOTONIC`` stands still while a machine sleeps. Elsewhere the monotonic clock."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
 class PerProcess(Generic[T]):
     """A thing that each process makes for itself when it first asks: locks, threads.
 
@@ -89,8 +94,8 @@ class SystemRuntime:
         return time.time_ns() // 1_000_000
 
     def monotonic(self) -> float:
-        """Seconds that only go forward."""
-        return time.monotonic()
+        """Seconds that only go forward, also while the machine sleeps where the system has such a clock."""
+        return _boot_time()
 
     def sleep(self, seconds: float) -> None:
         """Wait; returns at once when the runtime is closed."""

@@ -1,15 +1,15 @@
 """The hybrid clock that issues revision ids.
 
 An id is greater than every id in the snapshot it is built on, so causal order implies id order, and it lies inside
-this instance's lease, so no two ids are ever the same (I1). Ids stay within ``max_clock_skew`` of the store's clock,
-which polling relies on (``docs/protocol.md``, section 2).
+this instance's lease, so no two ids are ever the same (I1). What this machine's clock adds to that stays within
+``max_clock_skew`` of the store's clock; an id that this instance has seen may be further ahead (``docs/protocol.md``, section 2).
 """
 
 from __future__ import annotations
 
 from hbasemk.errors import ClockSkewError, ClosedError
 from hbasemk.kernel import revision
-from hbasemk.kernel.lease import Lease
+from hbasemk.kernel.lease import Lease, ServerClock
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.settings import Settings
 
@@ -21,6 +21,7 @@ class IdClock:
         self._runtime = runtime
         self._settings = settings
         self._lease = lease
+        self._rows = ServerClock(lease.store, runtime)
         self._lock = runtime.lock()
         self._ms = 0
         self._counters = [0, revision.BRANCH_BIT]
@@ -48,9 +49,9 @@ class IdClock:
                 if self._runtime.closed:
                     raise ClosedError("the repository has been closed; the commit was not made")
                 self._lease.claim()
-            made = self._candidate(max(above, self._seen), branch)
             # First: a clock that is ahead must take no time from anybody, not even in the lease.
-            self._check_not_ahead(made)
+            self._check_not_ahead()
+            made = self._candidate(max(above, self._seen), branch)
             if revision.ms_of(made) >= self._lease.end:
                 self._lease.renew(revision.ms_of(made))
             ms, counter = revision.ms_of(made), revision.counter_of(made)
@@ -76,44 +77,60 @@ class IdClock:
     def _now_ms(self) -> int:
         """This machine's clock or the store's, whichever is later; the store's only where they agree as far as they must."""
         local = self._runtime.now_ms()
-        server = int(self._lease.server.at_least(self._runtime.monotonic()))
+        now = self._runtime.monotonic()
+        server = int(max(self._lease.server.at_least(now), self._rows.at_least(now)))
         return server if local < server <= local + self._settings.max_clock_skew_ms else local
 
-    def _check_not_ahead(self, made: int) -> None:
-        if self._ahead(made) > self._settings.max_clock_skew_ms:
+    def _check_not_ahead(self) -> None:
+        if self._ahead() > self._settings.max_clock_skew_ms:
             # Perhaps only what was measured is old: the monotonic clock of a machine that slept stood still.
             self._lease.measure()
-            if self._ahead(made) > self._settings.max_clock_skew_ms:
-                raise self._skew(made, self._lease.server.at_least(self._runtime.monotonic()), "ahead of")
+            if self._ahead() > self._settings.max_clock_skew_ms:
+                raise self._skew(self._lease.server.at_least(self._runtime.monotonic()), "ahead of")
 
-    def _ahead(self, made: int) -> float:
-        """By how many ms an id may be ahead of the store's clock, at most."""
-        return revision.ms_of(made) + self._settings.epoch_ms - self._lease.server.at_least(self._runtime.monotonic())
+    def _ahead(self) -> float:
+        """By how many ms this machine's clock is ahead of the store's, at most."""
+        return self._runtime.now_ms() - self._lease.server.at_least(self._runtime.monotonic())
 
-    def acknowledged(self, made: int) -> bool:
-        """Whether the journal row of ``made``, acknowledged right now, was created in time (protocol, section 2).
+    def seems_in_time(self, made: int) -> bool:
+        """Whether the journal row of ``made``, acknowledged right now, came in time by all that this process can tell.
 
-        False: the creation took too long, a new id may do better. Raises ClockSkewError when no new id would,
-        because this machine's clock is too far behind the store's.
+        No cell is written where it did not. :meth:`created` decides, by the timestamp that the store gave the row.
         """
-        allowed = self._settings.max_clock_skew_ms
-        now = self._runtime.monotonic()
-        server = self._lease.server
-        if server.at_most(now) - (revision.ms_of(made) + self._settings.epoch_ms) <= self._settings.lag_ms:
+        latest = max(self._lease.server.at_most(self._runtime.monotonic()), self._runtime.now_ms())
+        if not self.is_late(made, int(latest)):
             return True
-        if server.at_least(now) - self._runtime.now_ms() > allowed:
-            raise self._skew(made, server.at_least(now), "behind")
         # The store's clock may only seem far ahead because measuring it took long.
         self._lease.measure()
         return False
 
-    def _skew(self, made: int, server: float, how: str) -> ClockSkewError:
-        local = revision.ms_of(made) + self._settings.epoch_ms
+    def created(self, made: int, created_ms: int, sent: float, received: float) -> bool:
+        """Whether the store created the journal row of ``made`` in time (protocol, section 2).
+
+        ``created_ms`` is the timestamp that the store gave the row; the request went out at ``sent`` and the reply came at
+        ``received``, both by the monotonic clock. False: the row came too late, and a new id is made from the clock of the
+        server that the row is on. Raises ClockSkewError where a new id cannot do better, because this machine's clock is too
+        far behind that server's.
+        """
+        self._rows.heard(created_ms, sent, received)
+        if not self.is_late(made, created_ms):
+            return True
+        now = self._runtime.monotonic()
+        if self._rows.at_least(now) - self._runtime.now_ms() > self._settings.max_clock_skew_ms:
+            raise self._skew(self._rows.at_least(now), "behind")
+        return False
+
+    def is_late(self, made: int, created_ms: int) -> bool:
+        """Whether an id is further behind the timestamp of its journal row than the allowed lag."""
+        return created_ms - (revision.ms_of(made) + self._settings.epoch_ms) > self._settings.lag_ms
+
+    def _skew(self, server: float, how: str) -> ClockSkewError:
+        local = self._runtime.now_ms()
+        allowed = self._settings.max_clock_skew_ms
         return ClockSkewError(
-            f"this machine's clock (or an id it has seen) stands at {local} ms since 1970 and is {how} the "
-            f"store's clock at {server:.0f} ms by more than the {self._settings.max_clock_skew_ms} ms that this "
-            "repository allows; set the clock right (NTP) and try again",
+            f"this machine's clock stands at {local} ms since 1970 and is {how} the store's clock at {server:.0f} ms by more "
+            f"than the {allowed} ms that this repository allows; set the clock right (NTP) and try again",
             local_ms=local,
             server_ms=round(server),
-            allowed_ms=self._settings.max_clock_skew_ms,
+            allowed_ms=allowed,
         )

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias, Union
+from typing import Final, NamedTuple, TypeAlias, Union
 
 from hbasemk.errors import (
     BranchError,
+    ClockSkewError,
     ClosedError,
     CommitUnknownError,
     ConflictError,
@@ -41,7 +42,8 @@ from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.snapshot import Snapshot
 from hbasemk.kernel.staging import Staging, both
 from hbasemk.kernel.staging import needed as staging_needs
-from hbasemk.store.abc import Decision, Get, NewCell, Put, Store
+from hbasemk.kernel.watermark import Watermark
+from hbasemk.store.abc import Decision, Get, NewCell, Put, Row, Store
 
 FIRST_BACK_OFF: Final = 0.002
 LONGEST_BACK_OFF: Final = 0.25
@@ -78,7 +80,51 @@ class _Doubt:
 
 
 class _TooSlow(Exception):
-    """The journal row was acknowledged too late; a new id may do better."""
+    """The store created the journal row too late for its id; a new id may do better."""
+
+
+class _Created(NamedTuple):
+    """Between which moments, by the monotonic clock, the journal row of a revision was created."""
+
+    sent: float
+    received: float
+
+
+class _InTime:
+    """Judges in one transaction whether a revision may still commit: its row came in time, and no watermark has passed it.
+
+    The store may ask several times; the last answer counts.
+    """
+
+    def __init__(self, clock: IdClock, made: int, created: _Created) -> None:
+        self._clock = clock
+        self._made = made
+        self._created = created
+        self._created_ms: int | None = None
+        self._watermark = 0
+        self.refused = False
+
+    def rows(self) -> list[tuple[str, Get]]:
+        """What to read beside what else is judged."""
+        journal = Get(schema.revision_key(self._made), columns=(schema.NONCE,))
+        return [(schema.JOURNAL, journal), (schema.CLUSTER, Get(schema.SETTINGS_ROW, columns=(schema.WATERMARK,)))]
+
+    def __call__(self, rows: Sequence[Row]) -> bool:
+        """Judge by the rows that :meth:`rows` names."""
+        own, settings = rows
+        self._created_ms = own.cells[0].timestamp if own.cells else None
+        self._watermark = Watermark.revision_of(settings.cells[0].value) if settings.cells else 0
+        late = self._created_ms is not None and self._clock.is_late(self._made, self._created_ms)
+        self.refused = late or self._made <= self._watermark
+        return not self.refused
+
+    def require(self) -> None:
+        """Raise _TooSlow, or the clock's error, after a refusal; the next id is greater than the watermark."""
+        if self.refused:
+            self._clock.observe(self._watermark)
+            if self._created_ms is not None:
+                self._clock.created(self._made, self._created_ms, *self._created)
+            raise _TooSlow
 
 
 class Committer:
@@ -219,9 +265,9 @@ class Committer:
 
     def _attempt_in_time(self, snapshot: Snapshot, source: Source, message: str) -> int | tuple[int, Loss]:
         if callable(source):
-            made, plan = self._build_then_create(snapshot, source, message)
+            made, plan, created = self._build_then_create(snapshot, source, message)
         else:
-            made, plan = self._stage_and_create(snapshot, source, message)
+            made, plan, created = self._stage_and_create(snapshot, source, message)
         if not plan.changes:
             loss = self._read_back.look(0, snapshot, plan)
             if loss is None:
@@ -230,16 +276,19 @@ class Committer:
             return 0, loss
         doubt = _Doubt()
         try:
-            committed = self._at_once(made, snapshot, plan, doubt)
+            committed = self._at_once(made, snapshot, plan, doubt, created)
             loss = None
             if committed is None:
-                self._write(made, plan, doubt)
+                self._write_in_time(made, plan, doubt, created)
                 loss = self._read_back.look(made, snapshot, plan)
-                committed = loss is None and self._outcomes.decide(
-                    made, schema.ABORT, schema.COMMITTED, doubt.tell_decided
-                )
+                committed = loss is None and self._decide(made, doubt, created)
             if loss is None and not committed:
                 loss = Loss(plan.rows[0].path, schema.LAST_REVISION, made, pending=False)
+        except (_TooSlow, ClockSkewError):
+            if self._end(made, plan.changes, doubt, clean=not doubt.lost) is not Outcome.COMMITTED:
+                raise
+            # The reply that said so was lost, and the watermark has passed it since.
+            loss = None
         except (StoreError, ClosedError):
             # It may turn out to be committed: then this is a success like any other.
             if not self._turned_out_committed(made, plan.changes, doubt):
@@ -292,18 +341,17 @@ class Committer:
 
     def _build_then_create(
         self, snapshot: Snapshot, build: Callable[[], ChangeSet], message: str
-    ) -> tuple[int, ChangeSet]:
+    ) -> tuple[int, ChangeSet, _Created]:
         plan = build()
         self._check(plan)
         if not plan.changes:
-            return 0, plan
+            return 0, plan, _Created(0, 0)
         made = self._new_id(snapshot)
-        self._create(made, snapshot, plan.changes, message)
-        return made, plan
+        return made, plan, self._create(made, snapshot, plan.changes, message)
 
     def _stage_and_create(
         self, snapshot: Snapshot, operations: Sequence[Operation], message: str
-    ) -> tuple[int, ChangeSet]:
+    ) -> tuple[int, ChangeSet, _Created]:
         def build() -> ChangeSet:
             staging = Staging(self._reader, snapshot)
             staging.apply(operations)
@@ -316,7 +364,7 @@ class Committer:
             return self._build_then_create(snapshot, build, message)
         made = self._new_id(snapshot)
         try:
-            _, plan = self._runtime.both(lambda: self._create(made, snapshot, touched, message), build)
+            created, plan = self._runtime.both(lambda: self._create(made, snapshot, touched, message), build)
         except _TooSlow:
             raise
         except BaseException:
@@ -326,7 +374,7 @@ class Committer:
             raise
         if not plan.changes:
             self._give_up(made)
-        return made, plan
+        return made, plan, created
 
     def _foreseen(self, snapshot: Snapshot, operations: Sequence[Operation]) -> list[RowChange] | None:
         """What the operations touch, if reading and creating the journal row at the same time saves a round."""
@@ -346,13 +394,14 @@ class Committer:
         # As a whole, so that other threads can get an id while this one waits for the store.
         return again(self._runtime, lambda: self._clock.next(max(snapshot.upper, self._journal.highest_seen)))
 
-    def _create(self, made: int, snapshot: Snapshot, touched: Sequence[RowChange], message: str) -> None:
+    def _create(self, made: int, snapshot: Snapshot, touched: Sequence[RowChange], message: str) -> _Created:
         nonce = self._runtime.random.getrandbits(128).to_bytes(16, "big")
         begun = journal_row.begin(nonce, snapshot.revision, message)
         put = Put(schema.revision_key(made), [*begun, *changes.encode(touched)])
         try:
-            # Never sent again by us: it must be acknowledged in time, and no cell is written before. HBase's own client
+            # Never sent again by us: it must come in time, and no cell is written before. HBase's own client
             # may send it twice, and then "exists" is the answer to the second; the nonce tells whose the row is.
+            sent = self._runtime.monotonic()
             if not self._store.check_and_write(
                 schema.JOURNAL, schema.COMMITTED, None, put, durable=False
             ) and not self._is_ours(made, nonce):
@@ -360,15 +409,26 @@ class Committer:
                     f"revision {revision.to_text(made)} exists already: two processes issued the same id, which leases "
                     "forbid. Check that the cluster table was not changed by hand."
                 )
-            in_time = self._clock.acknowledged(made)
+            created = _Created(sent, self._runtime.monotonic())
+            in_time = self._clock.seems_in_time(made)
         except InvalidRevisionError:
             raise
         except BaseException:
             self._outcomes.leave(made, ())
             raise
         if not in_time:
-            self._give_up(made)
+            try:
+                self._learn_clock(made, created)
+            finally:
+                self._give_up(made)
             raise _TooSlow
+        return created
+
+    def _learn_clock(self, made: int, created: _Created) -> None:
+        """Let the clock hear the timestamp of a row that came too late; raises its error where no new id does better."""
+        created_ms = self._outcomes.created_ms(made)
+        if created_ms is not None:
+            self._clock.created(made, created_ms, *created)
 
     def _give_up(self, made: int) -> None:
         """Abort a revision that has written nothing yet; remember it if the store is away just now."""
@@ -388,19 +448,59 @@ class Committer:
     def _write(self, made: int, plan: ChangeSet, doubt: _Doubt) -> None:
         write_nodes(self._store, self._runtime, plan.puts(made), doubt.tell)
 
-    def _at_once(self, made: int, snapshot: Snapshot, plan: ChangeSet, doubt: _Doubt) -> bool | None:
+    def _write_in_time(self, made: int, plan: ChangeSet, doubt: _Doubt, created: _Created) -> None:
+        """Step 6; raises _TooSlow if the journal row came too late, by the timestamp that its own server gave it.
+
+        The timestamp is read at the same time as the cells are written. A store with transactions judges it in
+        :meth:`_decide`.
+        """
+        if self._store.supports_transactions:
+            self._write(made, plan, doubt)
+            return
+        created_ms, _ = self._runtime.both(
+            lambda: self._outcomes.created_ms(made), lambda: self._write(made, plan, doubt)
+        )
+        if created_ms is not None and not self._clock.created(made, created_ms, *created):
+            raise _TooSlow
+
+    def _decide(self, made: int, doubt: _Doubt, created: _Created) -> bool:
+        """Step 10; raises _TooSlow if the revision may not commit any more."""
+        if not self._store.supports_transactions:
+            return self._outcomes.decide(made, schema.ABORT, schema.COMMITTED, doubt.tell_decided)
+        return bool(self._write_if(made, (), (), lambda _: True, doubt, created))
+
+    def _write_if(
+        self,
+        made: int,
+        puts: Sequence[Put],
+        gets: Sequence[Get],
+        judge: Callable[[Sequence[Row]], bool],
+        doubt: _Doubt,
+        created: _Created,
+    ) -> bool | None:
+        """Write and decide at one moment if the revision is in time and ``judge`` finds the rows of ``gets`` good."""
+        in_time = _InTime(self._clock, made, created)
+        also = in_time.rows()
+
+        def good(rows: list[Row]) -> bool:
+            return in_time(rows[len(gets) :]) and judge(rows[: len(gets)])
+
+        put = Put(schema.revision_key(made), [NewCell(*schema.COMMITTED, schema.YES)])
+        decision = Decision(schema.JOURNAL, schema.ABORT, schema.NO, put)
+        done = again(
+            self._runtime,
+            lambda: self._store.write_if(schema.NODES, puts, gets, good, decision, also),
+            doubt.tell_decided,
+        )
+        in_time.require()
+        return done
+
+    def _at_once(self, made: int, snapshot: Snapshot, plan: ChangeSet, doubt: _Doubt, created: _Created) -> bool | None:
         """Steps 6, 7 and 10 at one moment, where the store can and nothing is met; None: nothing has been done.
 
-        False: somebody has aborted it.
+        False: somebody has aborted it. Raises _TooSlow if the revision may not commit any more.
         """
         if not self._store.supports_transactions or len(plan.rows) > self._store.batch_rows:
             return None
         gets, nothing_met = self._read_back.judge(made, snapshot, plan)
-        put = Put(schema.revision_key(made), [NewCell(*schema.COMMITTED, schema.YES)])
-        decision = Decision(schema.JOURNAL, schema.ABORT, schema.NO, put)
-        puts = plan.puts(made)
-        return again(
-            self._runtime,
-            lambda: self._store.write_if(schema.NODES, puts, gets, nothing_met, decision),
-            doubt.tell_decided,
-        )
+        return self._write_if(made, plan.puts(made), gets, nothing_met, doubt, created)

@@ -23,7 +23,7 @@ from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.settings import Settings
 from hbasemk.kernel.snapshot import EXPLICIT, SETTLED, Pin, Snapshot
 from hbasemk.kernel.watermark import Watermark
-from hbasemk.store.abc import Get, Scan, Store, scan_all
+from hbasemk.store.abc import Get, Row, Scan, Store, scan_all
 
 SCAN_BATCH: Final = 1000
 KEPT: Final = 10_000
@@ -49,12 +49,19 @@ class Arrival(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """What one scan saw."""
+    """What one scan saw; ``server_ms`` is the latest credible timestamp of a cell, 0 for none."""
 
     committed: list[int]
     pending: set[int]
     highest: int
     server_ms: int
+
+
+class _News(NamedTuple):
+    """What a journal row says of a revision that is about to join: its base (0: none), and what it touched."""
+
+    base: int
+    changes: Sequence[RowChange]
 
 
 class Journal:
@@ -77,7 +84,10 @@ class Journal:
         self._pending: frozenset[int] = frozenset()
         self._unswept: dict[int, float] = {}
         self._low_bound = watermark.revision + 1
+        self._verified = watermark.revision
+        self._uncovered: set[int] = set()
         self._server_offset: float | None = None
+        self._latest_offset: float | None = None
         self._clock_told = runtime.monotonic()
         self._polls_started = 0
         self._polled_at = float("-inf")
@@ -126,8 +136,48 @@ class Journal:
 
     @property
     def low_bound(self) -> int:
-        """No revision below this id can become visible any more, unless it is visible here already."""
+        """Polls look down to this id: an estimate by the store's clock. No answer about conflicts relies on it."""
         return self._low_bound
+
+    @property
+    def settled_bound(self) -> int:
+        """No revision below this id can still commit, if servers' clocks differ by no more than the allowed skew.
+
+        A store with transactions asks at each commit whether the watermark has passed it, so there the bound of polls does.
+        """
+        if self._store.supports_transactions:
+            return self._low_bound
+        return max(revision.earlier(self._low_bound, self._settings.max_clock_skew_ms), self._verified + 1)
+
+    @property
+    def verified(self) -> int:
+        """All that is committed up to this id has joined or is settled here; a watermark said so, and no clock."""
+        return self._verified
+
+    def verify(self, watermark: Watermark) -> None:
+        """Let every committed revision up to the watermark join that no poll has seen. One scan where it is new here.
+
+        Nothing at or below a watermark can commit any more, so afterwards :attr:`verified` is the watermark's revision.
+        """
+        with self._poll_lock:
+            if watermark.revision <= self._verified:
+                return
+            found = self._scan(self._verified + 1, watermark.revision)
+            self._join(found.committed)
+            self._verified = watermark.revision
+
+    def verified_by_scan(self, watermark: Watermark, committed: Sequence[int]) -> None:
+        """:meth:`verify` for the instance that has just moved the watermark, and scanned all above the one before."""
+        with self._poll_lock:
+            if watermark.revision > self._verified:
+                self._join([made for made in committed if made <= watermark.revision])
+                self._verified = watermark.revision
+
+    def cover(self, version: int) -> None:
+        """Make the next poll look down to this revision: a read-back met it, and no poll here has seen it."""
+        if self._verified < version < self._low_bound:
+            with self._lock:
+                self._uncovered.add(version)
 
     @property
     def floor(self) -> int:
@@ -198,9 +248,9 @@ class Journal:
         return self._order.positions.get(made, -1), made
 
     def low_bound_for(self, snapshot: Snapshot) -> int:
-        """No revision outside the snapshot that is committed, or still can be, has a lower id (step 7)."""
+        """No revision outside the snapshot that is committed, or still can be, has a lower id (step 7). No clock is asked."""
         # The bound first: what joins the sequence after that is not below it.
-        low = self._low_bound
+        low = self._verified + 1
         order = self._order
         if snapshot.position < -1:
             return min(low, snapshot.floor + 1)
@@ -330,11 +380,12 @@ class Journal:
         with self._lock:
             self._mend()
             order = self._order
-            shorter = order.shortened(watermark, min(watermark.revision, self._low_bound - 1), KEPT)
+            limit = min(watermark.revision, self._verified)
+            shorter = order.shortened(watermark, limit, KEPT)
             if shorter is None:
                 return
             dropped = {position: pin for position, pin in self._pins.items() if position < shorter.begin - 1}
-            order.tell(dropped, self._low_bound)
+            order.tell(dropped, limit + 1)
             self._order = shorter
             for position in dropped:
                 del self._pins[position]
@@ -355,32 +406,62 @@ class Journal:
                 return []
             self._polls_started += 1
             begun = self._polls_started
+            self._read_store_clock()
             began = self._runtime.monotonic()
-            low = self._low_bound
-            found = self._scan(low)
-            new = sorted(found.committed)
-            # Only listeners need them, and who opens a repository has none yet.
-            touched = self._read_changes(new) if self.listeners else {made: [] for made in new}
+            uncovered = set(self._uncovered)
+            low = max(min(self._low_bound, *uncovered) if uncovered else self._low_bound, self._order.floor + 1)
+            while True:
+                found = self._scan(low)
+                new = sorted(found.committed)
+                news = self._read_news(new)
+                deeper = self._lowest_unknown_base(news, low)
+                if deeper is None:
+                    break
+                # A revision never joins without what it was built on: its writer knew of one that polls here passed over.
+                low = deeper
             with self._lock:
-                self._mend()
-                for made in new:
-                    if made not in self._order.positions:
-                        self._append(Arrival(made, len(self._order), touched[made]))
+                self._join_news(new, news)
                 self.highest_seen = max(self.highest_seen, found.highest)
                 self._pending = frozenset(made for made in found.pending if made not in self._order.positions)
+                self._uncovered -= uncovered
                 self._raise_low_bound(began, found)
             self._poll_begun = begun
             self._polled_at = began
             return new
 
-    def _scan(self, low: int) -> _Found:
+    def _join(self, committed: Sequence[int]) -> None:
+        """Let revisions join that are committed, in the order of ids. With the poll lock held."""
+        order = self._order
+        new = sorted(made for made in committed if made > order.floor and made not in order.positions)
+        if new:
+            news = self._read_news(new)
+            with self._lock:
+                self._join_news(new, news)
+
+    def _join_news(self, new: Sequence[int], news: Mapping[int, _News]) -> None:
+        self._mend()
+        for made in new:
+            # What a compaction has dropped meanwhile is settled, and known by its id.
+            if made > self._order.floor and made not in self._order.positions:
+                self._append(Arrival(made, len(self._order), news[made].changes))
+
+    def _lowest_unknown_base(self, news: Mapping[int, _News], low: int) -> int | None:
+        """The lowest id that a new revision was built on, and that this instance does not know and has not looked at."""
+        known = self._order.positions
+        unknown = [one.base for one in news.values() if self._verified < one.base < low and one.base not in known]
+        return min(unknown) if unknown else None
+
+    def _scan(self, low: int, high: int | None = None) -> _Found:
+        """The revisions from ``low`` up to ``high`` (None: the newest), from the highest down."""
         committed: list[int] = []
         pending: set[int] = set()
         unswept: set[int] = set()
         swept: set[int] = set()
         highest = server_ms = 0
+        now = self._runtime.monotonic()
+        latest = float("inf") if self._latest_offset is None else self._latest_offset + now * 1000 * (1 + CLOCK_DRIFT)
         scan = Scan(
-            None,
+            None if high is None else schema.revision_key(high),
             schema.revision_key(low - 1),
             SCAN_BATCH,
             reverse=True,
@@ -391,7 +472,8 @@ class Journal:
             made = int.from_bytes(key, "big")
             highest = max(highest, made)
             for cell in cells:
-                server_ms = max(server_ms, cell.timestamp)
+                if server_ms < cell.timestamp <= latest:
+                    server_ms = cell.timestamp
             if made in known or revision.is_branch(made):
                 continue
             flags = {cell.qualifier: cell.value for cell in cells}
@@ -425,14 +507,26 @@ class Journal:
             low = min(low, *self._pending)
         self._low_bound = max(low, self._order.floor + 1)
 
+    def _read_store_clock(self) -> None:
+        """Where reading the store's clock takes no call: see a step back at once, and estimate nothing."""
+        server_ms = self._store.clock_ms()
+        if server_ms is None:
+            return
+        self.clock_was_measured(server_ms)
+        offset = server_ms - self._runtime.monotonic() * 1000 * (1 - CLOCK_DRIFT)
+        if self._server_offset is None or offset > self._server_offset:
+            self._server_offset = offset
+
     def clock_was_measured(self, server_ms: float) -> None:
         """The store's clock shows at most this now (ms since 1970). If it went back, look as far down again as it may have gone.
 
         What was created since the last time this was told, and seemed to lie below the bound, is then met by the next poll.
+        Later timestamps than the store's clock can show were given before it went back, and are ignored from now on.
         """
         now = self._runtime.monotonic()
         with self._poll_lock, self._lock:
             told, self._clock_told = self._clock_told, now
+            self._latest_offset = server_ms - now * 1000 * (1 + CLOCK_DRIFT)
             if self._server_offset is None:
                 return
             offset = server_ms - now * 1000 * (1 - CLOCK_DRIFT)
@@ -443,9 +537,12 @@ class Journal:
             ms = int(oldest) - self._settings.epoch_ms - self._settings.lag_ms - 1
             self._low_bound = max(min(self._low_bound, revision.pack(max(ms, 0), 0, 0)), self._order.floor + 1)
 
-    def _read_changes(self, new: Sequence[int]) -> dict[int, list[RowChange]]:
+    def _read_news(self, new: Sequence[int]) -> dict[int, _News]:
+        if not self.listeners:
+            # Only listeners need it, and an instance that is being opened has none and reads from the watermark up.
+            return {made: _News(0, ()) for made in new}
         rows = journal_rows(self._store, self._runtime, new)
-        return {int.from_bytes(row.key, "big"): changes.decode(row.cells) for row in rows}
+        return {int.from_bytes(row.key, "big"): _News(_base_of(row), changes.decode(row.cells)) for row in rows}
 
     # --- looking for one revision ------------------------------------------------------------------------
 
@@ -477,3 +574,7 @@ class Journal:
         get = Get(schema.revision_key(wanted), columns=(schema.COMMITTED,))
         row = again(self._runtime, lambda: self._store.read(schema.JOURNAL, [get]))[0]
         return any(cell.value == schema.YES for cell in row.cells) and wanted not in self._order.hidden
+
+
+def _base_of(row: Row) -> int:
+    return next((int.from_bytes(cell.value, "big") for cell in row.cells if cell[:2] == schema.BASE), 0)

@@ -58,7 +58,10 @@ def record_of(row: Row) -> LeaseRecord | None:
 
 
 class ServerClock:
-    """What this process knows of the store's clock, measured once in a while and carried on monotonically."""
+    """What this process knows of one server's clock, measured once in a while and carried on monotonically.
+
+    Where reading the store's clock takes no round trip, it is read each time instead.
+    """
 
     def __init__(self, store: Store, runtime: Runtime) -> None:
         self._store = store
@@ -71,8 +74,11 @@ class ServerClock:
         """Write a cell with the server's time and read it back: two round trips.
 
         More where it is not this cell that comes back: another measured in the same row, or the store's clock has gone
-        back since somebody did, and a store shows a column's highest timestamp.
+        back since somebody did, and a store shows a column's highest timestamp. None where the clock can be read without.
         """
+        if self._store.clock_ms() is not None:
+            self.measured_at = self._runtime.monotonic()
+            return
         for _ in range(MEASURES):
             token = self._runtime.random.getrandbits(64).to_bytes(8, "big")
             put = Put(row, [NewCell(*schema.CLOCK, token)])
@@ -81,10 +87,7 @@ class ServerClock:
             answer = self._store.read(schema.CLUSTER, [Get(row, columns=(schema.CLOCK,))])[0]
             after = self._runtime.monotonic()
             if answer.cells and answer.cells[0].value == token:
-                server = answer.cells[0].timestamp
-                self._low = server - after * 1000
-                self._high = server + 1 - before * 1000
-                self.measured_at = after
+                self.heard(answer.cells[0].timestamp, before, after)
                 return
             if answer.cells:
                 version = CellVersion(*schema.CLOCK, answer.cells[0].timestamp)
@@ -93,28 +96,38 @@ class ServerClock:
             f"the clock cell written to {self._store.location} could not be read back in {MEASURES} attempts"
         )
 
+    def heard(self, server_ms: int, before: float, after: float) -> None:
+        """The server gave a cell this timestamp at some moment between two of the monotonic clock."""
+        self._low = server_ms - after * 1000
+        self._high = server_ms + 1 - before * 1000
+        self.measured_at = after
+
     def fresh(self, seconds: float) -> bool:
         """Whether it was measured within the last ``seconds``."""
         return self._runtime.monotonic() - self.measured_at < seconds
 
     def at_least(self, monotonic: float) -> float:
         """The lowest time, in ms since 1970, that the server's clock can have shown at ``monotonic``."""
-        return self._low + monotonic * 1000
+        known = self._store.clock_ms()
+        return self._low + monotonic * 1000 if known is None else known
 
     def at_most(self, monotonic: float) -> float:
         """The highest time, in ms since 1970, that the server's clock can have shown at ``monotonic``."""
-        return self._high + monotonic * 1000
+        known = self._store.clock_ms()
+        return self._high + monotonic * 1000 if known is None else known + 1
 
 
 class Lease:
     """One instance's hold on a machine id. Claimed at the first commit, renewed in the background."""
 
     def __init__(self, store: Store, runtime: Runtime, settings: Settings) -> None:
-        self._store = store
+        self.store = store
         self._runtime = runtime
         self._settings = settings
         self._lock = runtime.lock()
         self._record: LeaseRecord | None = None
+        self._renewed_at = 0.0
+        self._observed: dict[int, tuple[bytes, float]] = {}
         self.machine = 0
         self.server = ServerClock(store, runtime)
 
@@ -134,8 +147,13 @@ class Lease:
         return self._record.end if self._record else 0
 
     def due(self) -> bool:
-        """Whether a third of the lease is used up, so that it is time to renew. Our own wall clock has no say in it."""
-        return self.held and self.end - self._id_time() < self._settings.lease_ms * 2 / 3
+        """Whether a third of the lease is used up, so that it is time to renew. This machine's wall clock does not matter.
+
+        The end alone does not show it: where ids are ahead of the store's clock, so is the end.
+        """
+        lease_ms = self._settings.lease_ms
+        unrenewed = (self._runtime.monotonic() - self._renewed_at) * 1000
+        return self.held and (self.end - self._id_time() < lease_ms * 2 / 3 or unrenewed > lease_ms / 3)
 
     def claim(self) -> None:
         """Take a machine id: the one preferred by the MAC, or the next that is free or whose lease is over.
@@ -150,13 +168,13 @@ class Lease:
             for first in range(0, revision.MAX_MACHINE + 1, PROBES_PER_READ):
                 machines = [(preferred + first + n) & revision.MAX_MACHINE for n in range(PROBES_PER_READ)]
                 gets = [Get(schema.machine_key(machine), columns=(schema.LEASE,)) for machine in machines]
-                rows = again(self._runtime, lambda gets=gets: self._store.read(schema.CLUSTER, gets))  # type: ignore[misc]
+                rows = again(self._runtime, lambda gets=gets: self.store.read(schema.CLUSTER, gets))  # type: ignore[misc]
                 for machine, row in zip(machines, rows, strict=True):
                     found = record_of(row)
                     if (found is None or self._is_over(found)) and self._take(machine, found, holder):
                         return
             raise StoreUnusableError(
-                f"all {revision.MAX_MACHINE + 1} machine ids of the repository at {self._store.location} are leased"
+                f"all {revision.MAX_MACHINE + 1} machine ids of the repository at {self.store.location} are leased"
             )
 
     def renew(self, until: int = 0) -> None:
@@ -169,8 +187,9 @@ class Lease:
             if record is None:
                 raise self._lost()
             self.measure()
-            # Never shorter: ids may have been issued up to its end, and the next holder's begin there.
-            end = max(max(self._id_time(), until, record.start) + self._settings.lease_ms, record.end)
+            # Never shorter: ids may have been issued up to its end, and the next holder's begin there. Always another: others
+            # see by the change that the holder is alive.
+            end = max(max(self._id_time(), until, record.start) + self._settings.lease_ms, record.end + 1)
             wanted = LeaseRecord(record.start, end, record.nonce, record.holder)
             if not self._write(self.machine, record, wanted):
                 # Perhaps only because an earlier renewal arrived and its reply did not.
@@ -206,7 +225,23 @@ class Lease:
         if record is None or record.start > revision.ms_of(writer):
             return True
         self._measure_if_old()
-        return self._is_over(record)
+        return self._is_over(record) or self._stands_still(revision.machine_of(writer), record)
+
+    def _stands_still(self, machine: int, record: LeaseRecord) -> bool:
+        """Whether a lease that ends far ahead was not renewed for longer than a lease lasts, as this process watched it.
+
+        A clock that was wrong, or ids that were ahead, put the end there. A holder renews well before, so it is gone.
+        """
+        longest = self._settings.lease_ms + self._settings.max_clock_skew_ms
+        if record.end - self._id_time() <= longest:
+            self._observed.pop(machine, None)
+            return False
+        now = self._runtime.monotonic()
+        seen, since = self._observed.get(machine, (b"", now))
+        if seen != record.encode():
+            self._observed[machine] = record.encode(), now
+            return False
+        return (now - since) * 1000 > longest
 
     def time(self) -> int:
         """The id time that the store's clock shows now, at least. Two round trips where it was not measured lately."""
@@ -238,25 +273,26 @@ class Lease:
             return False
         self.machine = machine
         self._record = wanted
+        self._renewed_at = self._runtime.monotonic()
         return True
 
     def _compare_and_set(self, machine: int, found: LeaseRecord | None, wanted: LeaseRecord) -> bool:
         row = schema.machine_key(machine)
         put = Put(row, [NewCell(*schema.LEASE, wanted.encode())])
         expected = found.encode() if found else None
-        if again(self._runtime, lambda: self._store.check_and_write(schema.CLUSTER, schema.LEASE, expected, put)):
+        if again(self._runtime, lambda: self.store.check_and_write(schema.CLUSTER, schema.LEASE, expected, put)):
             return True
         # After a lost reply the second attempt finds the first one's value.
         return self._read(machine) == wanted
 
     def _read(self, machine: int) -> LeaseRecord | None:
         get = Get(schema.machine_key(machine), columns=(schema.LEASE,))
-        return record_of(again(self._runtime, lambda: self._store.read(schema.CLUSTER, [get]))[0])
+        return record_of(again(self._runtime, lambda: self.store.read(schema.CLUSTER, [get]))[0])
 
     def _lost(self) -> LeaseLostError:
         self._record = None
         return LeaseLostError(
-            f"another process took over machine id {self.machine:#06x} of the repository at {self._store.location}, "
+            f"another process took over machine id {self.machine:#06x} of the repository at {self.store.location}, "
             "because this one did not renew its lease in time (it was paused, or the store was out of reach). The "
             "commit was not made; the next one claims a new machine id.",
             machine=self.machine,

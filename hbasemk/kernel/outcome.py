@@ -62,6 +62,12 @@ class Outcomes:
         rows = journal_rows(self._store, self._runtime, asked, columns=(schema.COMMITTED, schema.ABORT))
         return dict(zip(asked, map(outcome_of, rows), strict=True))
 
+    def created_ms(self, which: int) -> int | None:
+        """The timestamp that the store gave a journal row when it created it; None for no row. One round trip."""
+        get = Get(schema.revision_key(which), columns=(schema.NONCE,))
+        cells = again(self._runtime, lambda: self._store.read(schema.JOURNAL, [get]))[0].cells
+        return cells[0].timestamp if cells else None
+
     # --- deciding ----------------------------------------------------------------------------------------
 
     def decide(self, which: int, unless: Column, then: Column, in_doubt: Callable[[], None] | None = None) -> bool:

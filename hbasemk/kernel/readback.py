@@ -178,6 +178,7 @@ class ReadBack:
         for other in trunk:
             path, column = met[other]
             self._clock.observe(other)
+            self._journal.cover(other)
             outcome = outcomes.get(other, Outcome.COMMITTED)
             if outcome is Outcome.ABSENT:
                 outcome = self._outcomes.bury_absent(other)

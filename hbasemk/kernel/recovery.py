@@ -115,10 +115,12 @@ class Recovery:
         _, current = again(self._runtime, lambda: settings.read(self._store))
         if current is None:
             return None
+        self._journal.verify(current)
+        committed: list[int] = []
         target, hidden, in_doubt = current.revision, set(current.hidden), set[int]()
         scan = Scan(
             schema.revision_key(current.revision + 1),
-            schema.revision_key(max(self._journal.low_bound, current.revision + 1)),
+            schema.revision_key(max(self._journal.settled_bound, current.revision + 1)),
             ADVANCE_BATCH,
             columns=(schema.COMMITTED, schema.ABORT, schema.SWEPT),
         )
@@ -140,11 +142,14 @@ class Recovery:
                     in_doubt.add(which)
                 continue
             target = which
+            committed.append(which)
             hidden |= in_doubt
         if target == current.revision:
             self._journal.compact(current)
             return None
         moved = Watermark(target, frozenset(hidden))
         applied = self._move(current, moved)
+        if applied:
+            self._journal.verified_by_scan(moved, committed)
         self._journal.compact(moved if applied else current)
         return moved if applied else None

@@ -44,6 +44,11 @@ def ms_of(revision: int) -> int:
     return revision >> 24
 
 
+def earlier(revision: int, ms: int) -> int:
+    """The lowest id that lies ``ms`` before a revision; 0 at the earliest."""
+    return max(ms_of(revision) - ms, 0) << 24
+
+
 def machine_of(revision: int) -> int:
     """The machine id of the writer."""
     return revision >> 8 & 0xFFFF

@@ -23,6 +23,11 @@ class Watermark:
         """The bytes of the watermark cell: the revision, then the hidden ids, 8 bytes each."""
         return b"".join(number.to_bytes(8, "big") for number in (self.revision, *sorted(self.hidden)))
 
+    @staticmethod
+    def revision_of(data: bytes) -> int:
+        """Only the revision of a watermark cell."""
+        return int.from_bytes(data[:8], "big")
+
     @classmethod
     def decode(cls, data: bytes) -> Watermark:
         """Read a watermark cell; raises FormatError if it is damaged."""

@@ -167,6 +167,13 @@ class Store(ABC):
         """Whether two calls made at the same time take less long than one after the other."""
         return False
 
+    def clock_ms(self) -> int | None:
+        """The store's clock in ms since 1970, where reading it takes no round trip; None elsewhere.
+
+        Timestamps that the store gives to cells come from this clock.
+        """
+        return None
+
     @property
     def batch_rows(self) -> int:
         """How many rows the kernel should put into one batch at most."""
@@ -234,8 +241,11 @@ class Store(ABC):
         gets: Sequence[Get],
         judge: Callable[[list[Row]], bool],
         decision: Decision,
+        also: Sequence[tuple[str, Get]] = (),
     ) -> bool | None:
         """At one moment: read ``gets``, and if ``judge`` finds the rows good and ``decision`` applies, write ``puts`` and it.
+
+        ``also`` names rows of other tables; they follow the rows of ``gets`` in what ``judge`` receives.
 
         Durable; one round trip. Returns True when all was written; None when ``judge`` said no and False when the
         compare-and-set found something else, and then nothing was. ``judge`` may be asked several times and must not call

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from threading import Lock
 from typing import Final
@@ -179,7 +179,8 @@ class MemoryStore(Store):
     """A store in memory; gone with the object.
 
     ``clock`` gives the server's time in ms since 1970. With ``transactions`` it offers :meth:`write_if`; with ``parallel``
-    it has callers believe that they gain by calls at the same time, which tests want.
+    it has callers believe that they gain by calls at the same time, which tests want. ``clocks`` names tables whose server has
+    a clock of its own.
 
     It does what HBase does, where the contract is silent too: a compare-and-set whose put takes the server's time is
     stamped with the checked cell's time when that is later; an empty value of the checked column counts as absent.
@@ -189,9 +190,15 @@ class MemoryStore(Store):
     """
 
     def __init__(
-        self, clock: Callable[[], int] = real_clock, *, transactions: bool = False, parallel: bool = False
+        self,
+        clock: Callable[[], int] = real_clock,
+        *,
+        transactions: bool = False,
+        parallel: bool = False,
+        clocks: Mapping[str, Callable[[], int]] | None = None,
     ) -> None:
         self._clock = clock
+        self._clocks = clocks or {}
         self._transactions = transactions
         self._parallel = parallel
         self._lock = Lock()
@@ -202,6 +209,13 @@ class MemoryStore(Store):
     def location(self) -> str:
         """Where the cells live, for messages."""
         return "memory"
+
+    def clock_ms(self) -> int | None:
+        """The clock of a store with transactions, as on SQLite; without them this store stands for one far away."""
+        return self._clock() if self._transactions else None
+
+    def _now(self, table: _Table) -> int:
+        return self._clocks.get(table.name, self._clock)()
 
     def clone(self, clock: Callable[[], int] | None = None) -> MemoryStore:
         """Another store that holds the same, on its own from now on; ``clock`` None keeps the clock."""
@@ -277,7 +291,7 @@ class MemoryStore(Store):
             found = self._table(table)
             for put in puts:
                 found.check_families([cell.family for cell in put.cells])
-            now = self._clock()
+            now = self._now(found)
             for put in puts:
                 found.put(put, now)
 
@@ -297,7 +311,7 @@ class MemoryStore(Store):
 
     def _compare_and_set(self, found: _Table, column: Column, expected: bytes | None, put: Put) -> bool:
         found.check_families([column[0], *(cell.family for cell in put.cells)])
-        now = self._clock()
+        now = self._now(found)
         row = found.rows.get(put.row)
         kept = None if row is None else row.versions.get(column)
         value = None
@@ -326,20 +340,22 @@ class MemoryStore(Store):
         gets: Sequence[Get],
         judge: Callable[[list[Row]], bool],
         decision: Decision,
+        also: Sequence[tuple[str, Get]] = (),
     ) -> bool | None:
         """All under the one lock."""
         if not self._transactions:
-            return super().write_if(table, puts, gets, judge, decision)
+            return super().write_if(table, puts, gets, judge, decision, also)
         self.check_puts((*puts, decision.put))
         with self._lock:
             found = self._table(table)
             for put in puts:
                 found.check_families([cell.family for cell in put.cells])
-            if not judge(self._read(found, gets)):
+            others = [row for name, get in also for row in self._read(self._table(name), (get,))]
+            if not judge([*self._read(found, gets), *others]):
                 return None
             if not self._compare_and_set(self._table(decision.table), decision.column, decision.expected, decision.put):
                 return False
-            now = self._clock()
+            now = self._now(found)
             for put in puts:
                 found.put(put, now)
             return True

@@ -71,6 +71,8 @@ class Actor(Thread):
         self.simulator = simulator
         self.name = name
         self.skew_ms = skew_ms
+        self.missed_ms = 0.0
+        """For how long its monotonic clock has stood still."""
         self.died = False
         self.runtime = SimulatedRuntime(self, len(simulator.actors))
 
@@ -134,8 +136,8 @@ class SimulatedRuntime:
         return int(self._simulator.ms) + self._actor.skew_ms
 
     def monotonic(self) -> float:
-        """True time in seconds."""
-        return self._simulator.ms / 1000
+        """True time in seconds, but for what the actor's machine slept through."""
+        return (self._simulator.ms - self._actor.missed_ms) / 1000
 
     def sleep(self, seconds: float) -> None:
         """Let others go on for so long."""
@@ -243,12 +245,13 @@ class SimulatedStore(WrappedStore):
         gets: Sequence[Get],
         judge: Callable[[list[Row]], bool],
         decision: Decision,
+        also: Sequence[tuple[str, Get]] = (),
     ) -> bool | None:
         """One step."""
         return self._actor.simulator.step(
             self._actor,
             Step("write_if", decision.table, decision.put),
-            lambda: self.inner.write_if(table, puts, gets, judge, decision),
+            lambda: self.inner.write_if(table, puts, gets, judge, decision, also),
         )
 
     def close(self) -> None:

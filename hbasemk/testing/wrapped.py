@@ -60,6 +60,10 @@ class WrappedStore(Store):
         """As the inner store."""
         return self.inner.supports_parallel_calls
 
+    def clock_ms(self) -> int | None:
+        """The inner store's."""
+        return self.inner.clock_ms()
+
     @property
     def batch_rows(self) -> int:
         """As the inner store."""
@@ -114,10 +118,11 @@ class WrappedStore(Store):
         gets: Sequence[Get],
         judge: Callable[[list[Row]], bool],
         decision: Decision,
+        also: Sequence[tuple[str, Get]] = (),
     ) -> bool | None:
         """Passed on."""
         return self.around(
-            Call("write_if", table, len(puts)), lambda: self.inner.write_if(table, puts, gets, judge, decision)
+            Call("write_if", table, len(puts)), lambda: self.inner.write_if(table, puts, gets, judge, decision, also)
         )
 
     def delete(self, table: str, deletes: Sequence[Delete]) -> None:
@@ -204,16 +209,19 @@ class CountingStore(WrappedStore):
         gets: Sequence[Get],
         judge: Callable[[list[Row]], bool],
         decision: Decision,
+        also: Sequence[tuple[str, Get]] = (),
     ) -> bool | None:
         """Counted: what the judge is shown was read, what is to be written went to the store even if it refused."""
 
         def shown(rows: list[Row]) -> bool:
-            self._came(table, rows)
+            self._came(table, rows[: len(gets)])
+            for (other, _), row in zip(also, rows[len(gets) :], strict=True):
+                self._came(other, (row,))
             return judge(rows)
 
         self._goes(table, puts)
         self._goes(decision.table, (decision.put,))
-        return super().write_if(table, puts, gets, shown, decision)
+        return super().write_if(table, puts, gets, shown, decision, also)
 
     def take(self) -> Counter[tuple[str, str]]:
         """How many calls of each kind there were since the last time this was asked."""

@@ -140,12 +140,12 @@ def many_revisions(site: Site) -> None:
     one.poll()
     one.tend()
     one.commit(lambda _: [AddNode("/w9", {})], "", patience=1, fresh=0)
-    site.world.advance(6)
+    site.world.advance(12)
     one.close()
 
 
 def advance(site: Site) -> None:
-    site.world.advance(6)
+    site.world.advance(12)
     site.acting.poll()
     site.acting.recovery.advance()
 

@@ -51,7 +51,7 @@ def _late(site: Site, count: int, **flags: bytes) -> list[int]:
     one = site.open(1)
     one.commit(lambda _: [SetProperty("/a", "p", "since")], "", patience=1, fresh=0)
     one.poll()
-    site.world.advance(6)
+    site.world.advance(12)
     one.poll()
     one.recovery.advance()
     _, mark = settings.read(site.store)

@@ -253,7 +253,7 @@ def roll_back_of_what_is_committed(patch: pytest.MonkeyPatch) -> None:
 def cells_before_the_journal_row(patch: pytest.MonkeyPatch) -> None:
     create = Committer._create
 
-    def late(self: Committer, made: int, snapshot: Any, touched: Any, message: str) -> None:
+    def late(self: Committer, made: int, snapshot: Any, touched: Any, message: str) -> Any:
         self._store.write(
             schema.NODES,
             [
@@ -261,7 +261,7 @@ def cells_before_the_journal_row(patch: pytest.MonkeyPatch) -> None:
                 for delete in changes.deletes(touched, made)
             ],
         )
-        create(self, made, snapshot, touched, message)
+        return create(self, made, snapshot, touched, message)
 
     patch.setattr(Committer, "_create", late)
 
@@ -381,7 +381,7 @@ def watermark_past_what_is_not_swept(patch: pytest.MonkeyPatch) -> None:
 
 @sabotage
 def late_creation_taken_for_one_in_time(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(IdClock, "acknowledged", lambda *_: True)
+    patch.setattr(IdClock, "is_late", lambda *_: False)
 
 
 @sabotage

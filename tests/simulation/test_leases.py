@@ -145,7 +145,7 @@ def watermark_that_does_not_wait(patch: pytest.MonkeyPatch) -> None:
 
 def ids_of_any_time(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(IdClock, "_check_not_ahead", lambda *_: None)
-    patch.setattr(IdClock, "acknowledged", lambda *_: True)
+    patch.setattr(IdClock, "is_late", lambda *_: False)
 
 
 SABOTAGES = [

@@ -105,7 +105,7 @@ class Instances:
         if self._opened:
             with Repository(self.new_store(), poll_interval=0) as fresh:
                 found = problems(fresh)
-            assert found == []
+            assert found == [], found
 
 
 @contextmanager

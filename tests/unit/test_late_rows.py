@@ -63,7 +63,7 @@ def test_what_is_committed_is_not_hidden_because_it_says_that_it_is_swept(site: 
     made = one.commit(lambda _: [AddNode("/kept", {})], "", patience=1, fresh=0)
     site.store.write(schema.JOURNAL, [Put(schema.revision_key(made), [NewCell(*schema.SWEPT, schema.SWEPT_IN_DOUBT)])])
     one.poll()
-    site.world.advance(6)
+    site.world.advance(12)
     one.poll()
     one.recovery.advance()
     assert one.recovery.recover_late() == []

@@ -17,7 +17,7 @@ from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support.repositories import Instances
 
-SHORT = Settings(max_lag_ms=100, max_clock_skew_ms=1000, lease_ms=1000)
+SHORT = Settings(max_lag_ms=100, max_clock_skew_ms=300, lease_ms=1000)
 EVERY = 20
 
 

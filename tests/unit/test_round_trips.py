@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,13 +10,15 @@ import pytest
 
 from hbasemk import Repository
 from hbasemk.store.memory import MemoryStore
-from hbasemk.testing.wrapped import CountingStore
+from hbasemk.testing.wrapped import Call, CountingStore, FaultyStore
 from tests.support.repositories import problems
 
 CREATE = ("check_and_write", "journal")
 WRITE = ("write", "nodes")
 READ = ("read", "nodes")
 POLL = ("scan", "journal")
+CREATED = ("read", "journal")
+"""The timestamp that the store gave the journal row: read at the same time as the cells are written."""
 
 
 class ParallelMemory(MemoryStore):
@@ -58,7 +61,32 @@ def fresh(counted: Counted) -> Repository:
 def test_a_commit_on_cached_nodes_takes_four_calls_in_sequence(counted: Counted) -> None:
     with counted.repository.transaction(base=counted.repository.head) as tx:
         tx.set("/a", "p", 1)
-    assert counted.store.take() == {CREATE: 2, WRITE: 1, READ: 1}
+    assert counted.store.take() == {CREATE: 2, CREATED: 1, WRITE: 1, READ: 1}
+
+
+def test_the_timestamp_of_the_journal_row_is_read_while_the_cells_are_written() -> None:
+    # Each of the two calls goes on only when the other one has begun, so one after the other they would never end.
+    reading, writing = threading.Event(), threading.Event()
+    store = FaultyStore(ParallelMemory())
+    repository = Repository(store, poll_interval=0)
+    repository.run(lambda tx: tx.set("/", "p", 0))
+
+    def before(call: Call) -> None:
+        if (call.method, call.table) == CREATED:
+            reading.set()
+            assert writing.wait(60)
+        elif (call.method, call.table) == WRITE:
+            writing.set()
+            assert reading.wait(60)
+
+    with repository.transaction(base=repository.head) as tx:
+        tx.set("/", "p", 1)
+        store.before = before
+    store.before = None
+    assert reading.is_set()
+    assert repository.head["/"]["p"] == 1
+    assert problems(repository) == []
+    repository.close()
 
 
 def test_where_a_store_has_transactions_a_commit_takes_two_calls() -> None:
@@ -79,7 +107,7 @@ def test_a_commit_of_a_whole_batch_takes_four_calls_too(counted: Counted) -> Non
             tx.add(f"/a/new{number}", {"n": number})
     # One more read tells that none of the 900 is there yet (a list of the children, not 900 rows); on HBase it runs beside
     # the creation of the journal row.
-    assert counted.store.take() == {CREATE: 2, WRITE: 1, READ: 2}
+    assert counted.store.take() == {CREATE: 2, CREATED: 1, WRITE: 1, READ: 2}
 
 
 def test_a_commit_on_nodes_that_are_not_cached_reads_them_once(counted: Counted) -> None:
@@ -89,7 +117,12 @@ def test_a_commit_on_nodes_that_are_not_cached_reads_them_once(counted: Counted)
         tx.set("/a/2", "p", 1)
     calls = counted.store.take()
     # The first commit of an instance also claims its lease.
-    assert {kind: count for kind, count in calls.items() if kind[1] != "cluster"} == {CREATE: 2, WRITE: 1, READ: 2}
+    assert {kind: count for kind, count in calls.items() if kind[1] != "cluster"} == {
+        CREATE: 2,
+        CREATED: 1,
+        WRITE: 1,
+        READ: 2,
+    }
     other.close()
 
 
@@ -97,7 +130,7 @@ def test_a_serializable_commit_reads_back_what_it_read_in_one_more_call(counted:
     with counted.repository.transaction(base=counted.repository.head, isolation="serializable") as tx:
         assert [tx.get(f"/a/{number}", "n") for number in range(20)] == list(range(20))
         tx.set("/a", "p", 1)
-    assert counted.store.take() == {CREATE: 2, WRITE: 1, READ: 2}
+    assert counted.store.take() == {CREATE: 2, CREATED: 1, WRITE: 1, READ: 2}
     with counted.repository.transaction(base=counted.repository.head, isolation="serializable") as tx:
         tx.get("/a", "n")
     assert counted.store.take() == {READ: 1}
@@ -106,7 +139,7 @@ def test_a_serializable_commit_reads_back_what_it_read_in_one_more_call(counted:
 def test_a_transaction_polls_once_unless_a_poll_is_fresh(counted: Counted) -> None:
     with counted.repository.transaction() as tx:
         tx.set("/a", "p", 1)
-    assert counted.store.take() == {POLL: 1, CREATE: 2, WRITE: 1, READ: 1}
+    assert counted.store.take() == {POLL: 1, CREATE: 2, CREATED: 1, WRITE: 1, READ: 1}
     background = Repository(counted.store, poll_interval=5, owns_store=False)
     counted.store.take()
     with background.transaction():
@@ -252,7 +285,7 @@ def test_a_lost_conflict_is_rolled_back_in_four_more_calls(counted: Counted) -> 
         CREATE: 2,
         WRITE: 1,
         READ: 1,
-        ("read", "journal"): 1,
+        ("read", "journal"): 2,
         ("delete", "nodes"): 1,
         ("write", "journal"): 1,
     }
@@ -286,7 +319,7 @@ def test_a_merge_reads_the_effect_between_two_looks_at_the_head_and_is_one_commi
     # the commit, whose reading back meets the branch's own cells and tells by their ids that they are none of trunk's.
     assert counted.store.take() == {
         POLL: 1,
-        ("read", "journal"): 3,
+        ("read", "journal"): 4,
         READ: 3,
         CREATE: 3,
         WRITE: 1,

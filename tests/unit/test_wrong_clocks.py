@@ -288,12 +288,10 @@ def test_a_store_whose_own_clock_went_ahead_and_back_hides_nothing_from_those_wh
     live(4)
     shift(0)
     live(4)
-    with pytest.raises(ClockSkewError):
-        count(writer, "/a")
-    live(600)
+    # A clock that was wrong for a moment blocks nobody: ids go on ahead of the store's clock.
     made = count(writer, "/a")
     assert made > last
-    # At once, or after a minute for who makes no commits.
+    # At once, or after a minute for an instance that makes no commits.
     watcher.poll()
     live(70)
     watcher.poll()

@@ -54,7 +54,8 @@ def _create(instance: Instance, base: int, touched: Sequence[RowChange], count: 
         made.append(new)
     instance.store.write(schema.JOURNAL, puts)
     # The first is the oldest.
-    if instance.clock.acknowledged(made[0]):
+    created_ms = instance.outcomes.created_ms(made[0])
+    if created_ms is not None and not instance.clock.is_late(made[0], created_ms):
         return made
     for late in made:
         instance.outcomes.abort_own(late, ())

@@ -48,6 +48,7 @@ class JournalCheck:
         self._branches = BranchesCheck(look)
         # On such a store a row tells what its operations touch at most; setting what is there already writes nothing.
         self._exact = not look.store.supports_parallel_calls
+        self._before = look.settings.root_revision
 
     def run(self) -> Iterator[Problem]:
         """Everything that is wrong in the journal, or differs between it and the nodes."""
@@ -62,6 +63,7 @@ class JournalCheck:
             self._look.look_up([entry.fate.base for entry in entries if entry.fate.base is not None])
             for entry in entries:
                 yield from self._check(entry)
+                self._before = entry.made
             yield from self._compare(entries)
             yield from self._branches.check([entry.row for entry in entries if revision.is_branch(entry.made)])
             self._tell(len(rows))
@@ -97,14 +99,17 @@ class JournalCheck:
                 f"machine id {revision.machine_of(entry.made):04x} has never been leased for the time of this id",
             )
         settings = self._look.settings
-        ahead = revision.ms_of(entry.made) + settings.epoch_ms - nonce.timestamp
+        # An id may be ahead of the store's clock only as far as ids before it, or its writer's lease, already were.
+        step = min(revision.ms_of(entry.made) - revision.ms_of(self._before), self._leases.since_start(entry.made))
+        ahead = min(step, revision.ms_of(entry.made) + settings.epoch_ms - nonce.timestamp)
         trunk = entry.fate.outcome is Outcome.COMMITTED and not revision.is_branch(entry.made)
         if ahead > settings.max_clock_skew_ms:
             detail = f"it is {ahead} ms ahead of the server's time when its row was made"
             yield Problem(kinds.OFF_CLOCK, "", at, f"{detail}; {settings.max_clock_skew_ms} are allowed")
-        elif trunk and -ahead > settings.lag_ms:
-            # Whoever is too slow is aborted; a branch's revisions are never met by polls.
-            detail = f"it is {-ahead} ms behind the server's time when its row was made"
+        behind = nonce.timestamp - revision.ms_of(entry.made) - settings.epoch_ms
+        if trunk and behind > settings.lag_ms:
+            # A writer aborts a revision that comes too late; polls never meet a branch's revisions.
+            detail = f"it is {behind} ms behind the server's time when its row was made"
             yield Problem(kinds.OFF_CLOCK, "", at, f"{detail}; {settings.lag_ms} are allowed")
 
     def _check_base(self, entry: _Entry) -> Iterator[Problem]:

@@ -77,6 +77,10 @@ class SqliteStore(Store):
         """The database file and SQLite's files beside it, those that exist."""
         return files.identities(self._connections.path)
 
+    def clock_ms(self) -> int | None:
+        """This process's wall clock: the file has no server."""
+        return self._clock()
+
     # --- schema ------------------------------------------------------------------------------------------------
 
     def create_tables(self, tables: Sequence[Table]) -> None:
@@ -166,6 +170,13 @@ class SqliteStore(Store):
                 raise FormatError(f"{self.location} is damaged: a part of table {table!r} is missing") from error
             raise
 
+    def _table(self, name: str) -> Families:
+        """A table of the catalog as it was read last."""
+        known = self._known.get(name)
+        if known is None:
+            raise StoreUnusableError(f"there is no table {name!r} in {self.location}; create the tables first")
+        return known
+
     # --- reading -----------------------------------------------------------------------------------------------
 
     def read(self, table: str, gets: Sequence[Get]) -> list[Row]:
@@ -253,6 +264,7 @@ class SqliteStore(Store):
         gets: Sequence[Get],
         judge: Callable[[list[Row]], bool],
         decision: Decision,
+        also: Sequence[tuple[str, Get]] = (),
     ) -> bool | None:
         """One transaction and one sync; what is not to be leaves no trace and syncs nothing."""
         self.check_puts(puts)
@@ -263,7 +275,9 @@ class SqliteStore(Store):
         def write(connection: Connection, tables: Families, deciding: Families) -> bool | None:
             connection.begin(self._durable)
             sql = connection.sql
-            if not judge([Row(get.row, cells.read(sql, tables, get)) for get in gets]):
+            rows = [Row(get.row, cells.read(sql, tables, get)) for get in gets]
+            rows += [Row(get.row, cells.read(sql, self._table(name), get)) for name, get in also]
+            if not judge(rows):
                 sql.execute("ROLLBACK")
                 return None
             now = self._clock()

@@ -1,0 +1,109 @@
+"""Schedules in which no clock can be trusted, and mutants of the rules that make answers independent of clocks.
+
+``HBASEMK_CLOCK_SEEDS=first:last`` runs other schedules.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hbasemk.kernel import commit, instance, journal
+from hbasemk.kernel.clock import IdClock
+from hbasemk.kernel.journal import Journal
+from hbasemk.kernel.snapshot import Snapshot
+from hbasemk.kernel.watermark import Watermark
+from tests.simulation import sabotages
+from tests.simulation.clock_schedules import ClockSchedule
+
+FIRST, LAST = (int(part) for part in os.environ.get("HBASEMK_CLOCK_SEEDS", "0:300").split(":"))
+ENOUGH = 6000
+
+Mutant = Callable[[pytest.MonkeyPatch], None]
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Instances forget positions, and look at the watermark, after two revisions."""
+    monkeypatch.setattr(journal, "KEPT", 2)
+    monkeypatch.setattr(instance, "ADVANCE_AFTER", 2)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+def test_clocks_that_step_and_machines_that_sleep_break_nothing() -> None:
+    commits = stepped = slept = 0
+    for seed in range(FIRST, LAST):
+        schedule = ClockSchedule(seed)
+        try:
+            schedule.run()
+        except BaseException:
+            print(f"repeat with HBASEMK_CLOCK_SEEDS={seed}:{seed + 1}")
+            print("\n".join(schedule.simulator.trace))
+            raise
+        commits += len(schedule.acknowledged)
+        stepped += schedule.simulator.stepped
+        slept += schedule.simulator.slept
+    print(f"{LAST - FIRST} schedules, {commits} commits, {stepped} steps of servers' clocks, {slept} sleeps")
+    assert LAST - FIRST < 100 or (
+        commits > 2 * (LAST - FIRST) and stepped > LAST - FIRST and slept > (LAST - FIRST) / 2
+    )
+
+
+def read_back_down_to_an_estimate(patch: pytest.MonkeyPatch) -> None:
+    original = Journal.low_bound_for
+    patch.setattr(Journal, "low_bound_for", lambda self, snapshot: max(original(self, snapshot), self._low_bound))
+
+
+def lateness_not_judged(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(IdClock, "is_late", lambda *_: False)
+
+
+def bases_not_looked_for(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Journal, "_lowest_unknown_base", lambda *_: None)
+
+
+def watermark_trusted_without_a_look(patch: pytest.MonkeyPatch) -> None:
+    def verify(self: Journal, watermark: Watermark) -> None:
+        self._verified = max(self._verified, watermark.revision)
+
+    patch.setattr(Journal, "verify", verify)
+
+
+def watermark_not_asked_by_the_commit(patch: pytest.MonkeyPatch) -> None:
+    original = commit._InTime.__call__
+
+    def judge(self: Any, rows: Any) -> bool:
+        return original(self, [rows[0], rows[1]._replace(cells=())])
+
+    patch.setattr(commit._InTime, "__call__", judge)
+
+
+def held_snapshots_bounded_by_an_estimate(patch: pytest.MonkeyPatch) -> None:
+    original = Journal.told
+
+    def told(self: Journal, snapshot: Snapshot) -> tuple[int, list[int]]:
+        floor, above = original(self, snapshot)
+        return max(floor, self._low_bound - 1), above
+
+    patch.setattr(Journal, "told", told)
+
+
+MUTANTS: list[Mutant] = [
+    read_back_down_to_an_estimate,
+    lateness_not_judged,
+    bases_not_looked_for,
+    watermark_trusted_without_a_look,
+    watermark_not_asked_by_the_commit,
+    held_snapshots_bounded_by_an_estimate,
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda one: one.__name__)
+def test_a_mutant_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutant(monkeypatch)
+    sabotages.must_be_found(mutant.__name__, map(ClockSchedule, range(ENOUGH)))
