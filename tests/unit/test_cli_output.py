@@ -123,7 +123,7 @@ COMMANDS: dict[str, tuple[int, Callable[[Hostile], tuple[str, ...]]]] = {
     "ls of a wrong path": (USAGE, lambda _: ("ls", f"{TITLE}\nx")),
     "ls at a wrong revision": (USAGE, lambda _: ("ls", "--at", f"{TITLE}\nx")),
     "ls of a wrong URL": (USAGE, lambda _: ("ls", "--url", f"ftp://{TITLE}x")),
-    "ls of another URL": (UNREACHABLE, lambda _: ("ls", "--url", f"sqlite:////nowhere/{TITLE}x")),
+    "ls of another URL": (UNREACHABLE, lambda _: ("ls", "--url", "sqlite:////nowhere/%1b]0;owned%07x")),
     "cat of nothing": (NO, lambda _: ("cat", f"/{TITLE}\nx")),
     "cat of no property": (NO, lambda _: ("cat", TREE, "-p", f"{TITLE}\nx")),
     "log of nothing": (NO, lambda _: ("log", f"/{TITLE}\nx")),
