@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from hbasemk import ClockSkewError, LeaseLostError, RevisionOverflowError, Settings, StoreNotAppliedError
@@ -10,6 +12,7 @@ from hbasemk.kernel.lease import LeaseRecord, record_of
 from hbasemk.kernel.operations import AddNode, SetProperty
 from hbasemk.store.abc import Get
 from hbasemk.store.memory import MemoryStore
+from hbasemk.system import SystemRuntime
 from hbasemk.testing.wrapped import CountingStore
 from tests.support.runtime import START_MS, TestRuntime, World, open_instance
 
@@ -196,8 +199,6 @@ def test_the_lease_row_says_who_holds_it(store: MemoryStore, world: World) -> No
 
 
 def test_the_runtime_of_this_machine_has_a_stable_identity() -> None:
-    from hbasemk.system import SystemRuntime
-
     first, second = SystemRuntime(), SystemRuntime()
     assert first.identity() == second.identity()
     assert 0 <= first.identity()[0] <= 0xFFFF
@@ -267,3 +268,22 @@ def test_a_row_that_came_too_late_and_could_not_be_aborted_is_ended_later(world:
     instance.tend()
     instance.poll()
     assert not instance.journal.pending
+
+
+def test_a_claim_measures_the_stores_clock_however_new_the_last_measurement_is(
+    store: MemoryStore, world: World
+) -> None:
+    counting = CountingStore(store)
+    instance = open_instance(counting, world, mac=5)
+    instance.lease.measure()
+    counting.take()
+    instance.clock.next(0)
+    # A store whose clock can be read without a call needs no measurement.
+    assert counting.take()["write", schema.CLUSTER] == (store.clock_ms() is None)
+
+
+@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="this system has no clock that counts sleep")
+def test_time_that_the_machine_sleeps_through_counts() -> None:
+    before = time.clock_gettime(time.CLOCK_BOOTTIME)
+    now = SystemRuntime().monotonic()
+    assert before <= now <= time.clock_gettime(time.CLOCK_BOOTTIME)
