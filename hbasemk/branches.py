@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from hbasemk.errors import BranchError
 from hbasemk.kernel import diff as kernel_diff
 from hbasemk.kernel import limits, paths, rebase, revision, values
-from hbasemk.kernel.blobs import Blobs as KernelBlobs
+from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.values import BlobRef, Value
 from hbasemk.repository import OTHERS_SNAPSHOT, Snapshot
 from hbasemk.transaction import Transaction
@@ -141,8 +141,10 @@ class Branch:
 class RepositoryBlobs:
     """The blobs of a repository: ``repo.blobs``."""
 
-    def __init__(self, blobs: KernelBlobs) -> None:
-        self._blobs = blobs
+    def __init__(self, instance: Instance) -> None:
+        # It ends when nothing refers to it.
+        self._instance = instance
+        self._blobs = instance.blobs
 
     def write(self, content: BinaryIO | bytes | bytearray | memoryview) -> BlobRef:
         """Keep bytes, or what a binary stream yields, in bounded memory; returns the reference to store in a property.

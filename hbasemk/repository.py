@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from hbasemk import options
-from hbasemk.background import Background, OnDemand, within
+from hbasemk.background import LiveInstance
 from hbasemk.errors import BranchError, ClosedError, PropertyNotFoundError, UnknownRevisionError
 from hbasemk.kernel import history, limits, paths, revision
 from hbasemk.kernel.cache import DEFAULT_ENTRIES
@@ -38,8 +38,6 @@ T = TypeVar("T")
 DEFAULT_POLL_INTERVAL: Final = 0.2
 OPENING: Final = 0.0
 """Seconds for which opening waits for a store that is away: a wrong address is reported at once."""
-CLOSING: Final = 3.0
-"""Seconds that closing gives a store to end what was left and take the lease back."""
 OTHERS_SNAPSHOT: Final = (
     "the snapshot at {} belongs to another Repository object, or to this one before a fork: what it shows is told by that "
     "one's order of revisions. Ask this repository for its own, with at(snapshot.revision)."
@@ -227,17 +225,13 @@ class Repository:
         self._begin(create, settings, OPENING)
 
     def _begin(self, create: bool, settings: Settings | None, patience: float) -> None:
-        self._runtime = SystemRuntime(self._patience)
-        with time_limit(self._runtime, patience):
-            self._kernel = Instance.open(
-                self.store, self._runtime, create=create, wanted=settings, cache_entries=self._cache_entries
+        runtime = SystemRuntime(self._patience)
+        with time_limit(runtime, patience):
+            self._kernel = LiveInstance.open(
+                self.store, runtime, create=create, wanted=settings, cache_entries=self._cache_entries
             )
         self._kernel.journal.watchers.append(self._arrivals.ring)
-        self._background: Background | None = None
-        if self._poll_interval > 0:
-            self._background = Background(self._kernel, self._poll_interval)
-        else:
-            self._kernel.when_many = OnDemand(self._kernel)
+        self._kernel.begin(self._poll_interval, owns_store=self._owns_store)
         # Last: whoever finds the process told uses the rest without a lock.
         self._pid = os.getpid()
 
@@ -399,7 +393,7 @@ class Repository:
         """Large contents, kept once each."""
         from hbasemk.branches import RepositoryBlobs
 
-        return RepositoryBlobs(self.instance.blobs)
+        return RepositoryBlobs(self.instance)
 
     def diff(self, before: Snapshot, after: Snapshot | None = None, path: str = paths.ROOT) -> Iterator[Change]:
         """The nodes that differ between two snapshots (``after`` None: the head); see :func:`hbasemk.diff`."""
@@ -443,7 +437,7 @@ class Repository:
             left = deadline - time.monotonic()
             if left <= 0 or self._closed:
                 return condition()
-            if self._background is not None:
+            if self._poll_interval > 0:
                 bell.wait(left)
                 continue
             bell.wait(min(left, POLL_EVERY))
@@ -480,21 +474,10 @@ class Repository:
                 return
             self._closed = True
         self._arrivals.ring()
-        try:
-            if self._pid == os.getpid():
-                if self._background is not None:
-                    self._background.stop()
-                try:
-                    within(CLOSING, self._close_kernel)
-                finally:
-                    self._runtime.close()
-        finally:
-            if self._owns_store:
-                self.store.close()
-
-    def _close_kernel(self) -> None:
-        with time_limit(self._runtime, CLOSING):
-            self._kernel.close()
+        if self._pid == os.getpid():
+            self._kernel.end()
+        elif self._owns_store:
+            self.store.close()
 
     def __enter__(self) -> Repository:
         return self

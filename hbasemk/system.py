@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import hashlib
 import os
+import queue
 import random
 import socket
 import threading
 import time
 import uuid
+import weakref
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from contextvars import copy_context
-from types import TracebackType
-from typing import Final, Generic, TypeVar
+from functools import partial
+from typing import Any, Final, Generic, TypeVar
+
+from hbasemk.wakeup import LONGEST, Flag
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -51,24 +55,99 @@ class PerProcess(Generic[T]):
         return self._made.get(os.getpid())
 
 
-class _Lock(PerProcess[AbstractContextManager[object]]):
-    """A re-entrant lock between the threads of one process."""
+_locks: weakref.WeakSet[threading.RLock] = weakref.WeakSet()
+"""All locks that kernels have, to be renewed after a fork."""
 
-    __slots__ = ()
+
+def _renew_locks() -> None:
+    """In a forked child: free the locks that threads of the parent held. The thread that forked keeps its own."""
+    for lock in list(_locks):
+        if not lock._is_owned():  # type: ignore[attr-defined]
+            lock._at_fork_reinit()  # type: ignore[attr-defined]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_locks)
+
+
+class _Call(Generic[T]):
+    """A call that another thread makes. Waiting for its end can be interrupted, and repeated."""
+
+    __slots__ = ("_begun", "_call", "_ended", "_error", "_value")
+
+    def __init__(self, call: Callable[[], T]) -> None:
+        self._call = call
+        self._error: BaseException | None = None
+        self._begun = threading.Lock()
+        self._ended = Flag()
+        self._value: T
+
+    def make(self) -> None:
+        """Make it, in this thread, unless another thread does."""
+        if not self._begun.acquire(blocking=False):
+            return
+        try:
+            self._value = self._call()
+        except BaseException as error:
+            self._error = error
+        self._ended.raise_()
+
+    def error(self) -> BaseException | None:
+        """Wait for the end; returns what the call raised."""
+        while not self._ended.wait(LONGEST):
+            continue
+        return self._error
+
+    def result(self) -> T:
+        """Wait for the end; returns what the call returned, or raises what it raised."""
+        error = self.error()
+        if error is None:
+            return self._value
+        try:
+            raise error
+        finally:
+            # The error refers to this frame.
+            del error
+
+
+class _Threads:
+    """Threads that make calls for others, kept for the next call. There is nothing that an interruption could leave held.
+
+    :class:`concurrent.futures.ThreadPoolExecutor` uses conditions, which can be left held.
+    """
 
     def __init__(self) -> None:
-        super().__init__(threading.RLock)
+        self._calls: queue.SimpleQueue[_Call[Any] | None] = queue.SimpleQueue()
+        self._idle: collections.deque[None] = collections.deque()
+        self._over = False
 
-    def __enter__(self) -> object:
-        return (self._made.get(os.getpid()) or self.get()).__enter__()
+    def start(self, call: Callable[[], A]) -> _Call[A]:
+        """Have a call made; raises RuntimeError when no thread can be started any more."""
+        made = _Call(call)
+        try:
+            self._idle.pop()
+        except IndexError:
+            threading.Thread(target=self._work, name="hbasemk-call", daemon=True).start()
+        self._calls.put(made)
+        if self._over:
+            # Perhaps all threads have ended before they came to it.
+            made.make()
+        return made
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        lock = self._made.get(os.getpid())
-        if lock is not None:
-            # Else it was taken before a fork, and is the parent's to give back.
-            lock.__exit__(kind, error, trace)
+    def end(self) -> None:
+        """End the threads, each after the call that it is in."""
+        self._over = True
+        self._calls.put(None)
+
+    def _work(self) -> None:
+        while True:
+            call = self._calls.get()
+            if call is None:
+                self._calls.put(None)
+                return
+            call.make()
+            del call
+            self._idle.append(None)
 
 
 class SystemRuntime:
@@ -80,9 +159,8 @@ class SystemRuntime:
     def __init__(self, patience: float = DEFAULT_PATIENCE) -> None:
         self._patience = patience
         self._random = random.Random(os.urandom(16))
-        self._closed = False
-        self._closing = PerProcess(threading.Event)
-        self._pools = PerProcess(lambda: ThreadPoolExecutor(max_workers=8, thread_name_prefix="hbasemk-call"))
+        self._closing = Flag()
+        self._threads = PerProcess(_Threads)
 
     @property
     def random(self) -> random.Random:
@@ -99,10 +177,7 @@ class SystemRuntime:
 
     def sleep(self, seconds: float) -> None:
         """Wait; returns at once when the runtime is closed."""
-        # Asked for first: close() sets it after it has told that it is closed.
-        closing = self._closing.get()
-        if not self._closed:
-            closing.wait(seconds)
+        self._closing.wait(seconds)
 
     @property
     def patience(self) -> float:
@@ -112,11 +187,13 @@ class SystemRuntime:
     @property
     def closed(self) -> bool:
         """Whether :meth:`close` has been called."""
-        return self._closed
+        return self._closing.is_raised
 
     def lock(self) -> AbstractContextManager[object]:
-        """A new re-entrant lock."""
-        return _Lock()
+        """A new re-entrant lock, implemented in C: an interruption cannot come between taking it and what releases it."""
+        lock = threading.RLock()
+        _locks.add(lock)
+        return lock
 
     def both(self, first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
         """Run two calls at the same time, when closed one after the other; if either raises, that is raised after both ended."""
@@ -126,17 +203,17 @@ class SystemRuntime:
         try:
             result = second()
         except BaseException:
-            error = future.exception()
+            error = future.error()
             if error is not None:
                 # What went wrong with the store matters more than what was wrong with the change.
                 raise error from None
             raise
         return future.result(), result
 
-    def _started(self, call: Callable[[], A]) -> Future[A] | None:
+    def _started(self, call: Callable[[], A]) -> _Call[A] | None:
         """The call, being made by another thread; None when the runtime is closed."""
         try:
-            return None if self.closed else self._pools.get().submit(copy_context().run, call)
+            return None if self.closed else self._threads.get().start(partial(copy_context().run, call))
         except RuntimeError:
             if not self.closed:
                 raise
@@ -161,8 +238,7 @@ class SystemRuntime:
 
     def close(self) -> None:
         """End all sleeping and the threads; idempotent."""
-        self._closed = True
-        self._closing.get().set()
-        pool = self._pools.made()
-        if pool is not None:
-            pool.shutdown(wait=False, cancel_futures=False)
+        self._closing.raise_()
+        threads = self._threads.made()
+        if threads is not None:
+            threads.end()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from hbasemk.errors import ClosedError, StoreNotAppliedError, StoreUnknownError
 from hbasemk.kernel import history, paths
+from hbasemk.kernel.calls import time_limit
 from hbasemk.kernel.extent import Extent
 from hbasemk.kernel.feed import Batch, Feed
 from hbasemk.kernel.history import LogEntry
@@ -18,6 +19,8 @@ from hbasemk.wakeup import Bells
 if TYPE_CHECKING:
     from hbasemk.repository import Repository
 
+NO_PATIENCE: Final = 0.0
+"""A watch tries again itself, so that it can be closed meanwhile."""
 POLL_EVERY: Final = 0.1
 """Seconds between the polls of a watch on a repository without background polling."""
 FIRST_WAIT: Final = 0.1
@@ -80,7 +83,9 @@ class Watch(Iterator[LogEntry]):
                 if batch.given >= len(batch.revisions):
                     self._look()
                 elif known is not batch:
-                    self._read = (batch, list(history.entries(self._repository.instance, batch.revisions)))
+                    instance = self._repository.instance
+                    with time_limit(instance.runtime, NO_PATIENCE):
+                        self._read = (batch, list(history.entries(instance, batch.revisions)))
                 else:
                     entry = entries[batch.given]
                     if self._path != paths.ROOT and not entry.touches(self._path):
@@ -106,8 +111,9 @@ class Watch(Iterator[LogEntry]):
     def _look(self) -> None:
         """Choose the next revisions; if there are none, wait for some."""
         instance = self._repository.instance
-        if self._feed.advance(instance).revisions:
-            return
+        with time_limit(instance.runtime, NO_PATIENCE):
+            if self._feed.advance(instance).revisions:
+                return
         left = self._until - time.monotonic()
         if left <= 0:
             self._closed = True
@@ -116,7 +122,8 @@ class Watch(Iterator[LogEntry]):
         else:
             self._bell.wait(min(left, POLL_EVERY))
             if not self._closed:
-                instance.poll()
+                with time_limit(instance.runtime, NO_PATIENCE):
+                    instance.poll()
 
     def _is_out_of_reach(self, error: StoreNotAppliedError | StoreUnknownError) -> None:
         if self._wait == FIRST_WAIT:

@@ -6,7 +6,7 @@ The faces (``repository``, ``microkernel``) and the background work use the kern
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
 
 from hbasemk.errors import ClosedError, StoreError, StoreUnusableError
 from hbasemk.kernel import revision, schema, settings
@@ -26,6 +26,8 @@ from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.settings import Settings
 from hbasemk.kernel.snapshot import Snapshot
 from hbasemk.store.abc import Store
+
+Opened = TypeVar("Opened", bound="Instance")
 
 SWEEP_EVERY: Final = 3600.0
 """Seconds between looks for branches that nobody touches any more, and for rows that came long after their writer's end."""
@@ -79,14 +81,14 @@ class Instance:
 
     @classmethod
     def open(
-        cls,
+        cls: type[Opened],
         store: Store,
         runtime: Runtime,
         *,
         create: bool = True,
         wanted: Settings | None = None,
         cache_entries: int = DEFAULT_ENTRIES,
-    ) -> Instance:
+    ) -> Opened:
         """Open the repository that a store holds, creating it first where there is none (unless told not to).
 
         Raises StoreUnusableError when there is none and ``create`` is False, or when its tables are not as they must

@@ -443,7 +443,7 @@ def test_a_creation_that_was_interrupted_is_completed_by_the_next() -> None:
 
         store.before = before
         with contextlib.suppress(Stop):
-            Repository(store, poll_interval=0, owns_store=False)
+            Repository(store, poll_interval=0, owns_store=False).close()
         with Repository(shared, poll_interval=0, owns_store=False) as repo:
             repo.run(lambda tx: tx.add("/a"))
             assert tree(repo) == {"/": {}, "/a": {}}
