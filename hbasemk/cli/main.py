@@ -91,7 +91,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     session = Session()
     try:
         output.prepare_streams()
-        code = _run(session, arguments)
+        with output.logged_as_messages():
+            code = _run(session, arguments)
         code = _finish(session, code)
     except (KeyboardInterrupt, click.exceptions.Abort):
         code = INTERRUPTED

@@ -13,6 +13,7 @@ import datetime
 import errno
 import io
 import json
+import logging
 import math
 import os
 import re
@@ -295,6 +296,24 @@ def discard(stream: IO[str]) -> None:
 def complain(text: str) -> None:
     """Print a message of one line to standard error, where nobody may be listening."""
     _say(f"hbasemk: {visible(text)}")
+
+
+class _Log(logging.Handler):
+    """Prints what the library logs as messages like any others."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        complain(record.getMessage())
+
+
+@contextlib.contextmanager
+def logged_as_messages() -> Iterator[None]:
+    """Print warnings of the library meanwhile, which logging would print as they are."""
+    logger, handler = logging.getLogger("hbasemk"), _Log(logging.WARNING)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
 
 
 def complain_lines(text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import subprocess
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from hbasemk import ConflictError, connect
+from hbasemk import ConflictError, Repository, Snapshot, connect
 from hbasemk.cli import output
 from hbasemk.cli.main import main
 from tests.support.repositories import problems
@@ -110,6 +111,8 @@ COMMANDS: dict[str, tuple[int, Callable[[Hostile], tuple[str, ...]]]] = {
     "diff": (NO, lambda it: ("diff", it.first)),
     "diff paths": (NO, lambda it: ("diff", it.first, "--paths")),
     "diff json": (NO, lambda it: ("diff", it.first, "--output", "json")),
+    "watch": (DONE, lambda it: ("watch", "--since", it.first, "-n", "2")),
+    "watch json": (DONE, lambda it: ("watch", "--since", it.first, "-n", "2", "--output", "json")),
     "check": (DONE, lambda _: ("check",)),
     "check subtree": (DONE, lambda _: ("check", "--path", TREE)),
     "recover": (DONE, lambda _: ("recover",)),
@@ -505,3 +508,48 @@ def test_a_conflict_error_cannot_forge_a_line(
         main(["--url", hostile.url, "set", TREE, "a", "b"])
     assert ended.value.code == CONFLICT
     assert capfdbinary.readouterr().err == b"hbasemk: lost at \\x1b]0;owned\\x07\\nhbasemk: all is well\n"
+
+
+def test_what_the_library_logs_is_a_message_like_any_other(
+    hostile: Hostile, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    logger = logging.getLogger("hbasemk.store")
+
+    def refresh(repository: Repository) -> Snapshot:
+        logger.warning("trouble with %s", f"{TITLE}\nforged")
+        return repository.head
+
+    monkeypatch.setattr("hbasemk.repository.Repository.refresh", refresh)
+    with pytest.raises(SystemExit) as ended:
+        main(["--url", hostile.url, "ls"])
+    assert ended.value.code == DONE
+    assert capfdbinary.readouterr().err == b"hbasemk: trouble with \\x1b]0;owned\\x07\\nforged\n"
+    assert logging.getLogger("hbasemk").handlers == []
+
+
+def test_what_an_import_skips_and_an_export_cannot_write_is_shown_with_escapes(
+    hostile: Hostile, tmp_path: Path
+) -> None:
+    top = tmp_path / "in"
+    top.mkdir()
+    for name in ("esc\x1b[31m", "new\nline", "fine"):
+        (top / name).write_text(name)
+        os.mkfifo(top / f"{name}-fifo")
+    url = f"sqlite:///{tmp_path / 'other.db'}"
+    commands = {
+        "init": ("init", "--url", url),
+        "import": ("import", str(top), "--at", f"/x{TITLE}", "--workers", "1", "--url", url),
+        "export": ("export", TREE, str(tmp_path / f"out{TITLE}"), "--url", hostile.url),
+    }
+
+    ran = on_terminal(commands, str(tmp_path))
+
+    assert controls(ran["import"].text) == [], ran["import"].data
+    assert "skipped: esc\\x1b[31m-fifo" in ran["import"].text
+    assert "skipped: new\\nline-fifo" in ran["import"].text
+    assert ran["import"].code == DONE, ran["import"].data
+    assert controls(ran["export"].text) == [], ran["export"].data
+    assert ran["export"].code == NO
+    assert "skipped: /t\\x1b[7m\\nree" in ran["export"].text
+    with connect(url) as repository:
+        assert problems(repository) == []
