@@ -92,9 +92,9 @@ class Instance:
         """Open the repository that a store holds, creating it first where there is none (unless told not to).
 
         Raises StoreUnusableError when there is none and ``create`` is False, or when its tables are not as they must
-        be; FormatError when it was written by a newer version.
+        be; FormatError when it was written by a newer version. A store that this process may only read is not created.
         """
-        if create:
+        if create and not store.read_only:
             found, watermark = settings.create(store, runtime, wanted or Settings())
         else:
             again(runtime, lambda: store.verify(schema.TABLES))
@@ -155,7 +155,12 @@ class Instance:
     def tend(self) -> None:
         """What every instance does now and then: renew its lease, end loose ends and dead writers' revisions,
         move the watermark. No round trip when there is nothing to do. Raises StoreError and LeaseLostError.
+
+        An instance that may only read does none of it; it only drops what others have moved the watermark past.
         """
+        if self.store.read_only:
+            self._follow()
+            return
         if self.lease.due():
             self.lease.renew()
         self._watch_the_stores_clock()
@@ -181,6 +186,15 @@ class Instance:
             self._measured_at = server.measured_at
             self.journal.clock_was_measured(server.at_most(self.runtime.monotonic()))
 
+    def _follow(self) -> None:
+        if self.store.clock_ms() is not None:
+            # Elsewhere that takes a write.
+            self._watch_the_stores_clock()
+        seen = len(self.journal)
+        if seen - self._advanced_at >= ADVANCE_AFTER:
+            self._advanced_at = seen
+            self.recovery.follow()
+
     def _advance(self) -> None:
         # Readers too: short-lived writers may never come to it, and the watermark is what lets the journal stay short.
         seen = len(self.journal)
@@ -191,6 +205,9 @@ class Instance:
     def close(self) -> None:
         """End what can be ended and give the machine id back; a store out of reach, or closed before, is no error here,
         since a lease ends by itself and others then recover what this instance left."""
+        if self.store.read_only:
+            self.lease.forget()
+            return
         try:
             self.outcomes.settle()
             self.branches.settle()

@@ -105,6 +105,13 @@ class Recovery:
             lambda: self._store.check_and_write(schema.CLUSTER, schema.WATERMARK, current.encode(), put, durable=False),
         )
 
+    def follow(self) -> None:
+        """Let the journal drop what the watermark that others move includes. One round trip, and a scan if it has moved."""
+        _, current = again(self._runtime, lambda: settings.read(self._store))
+        if current is not None:
+            self._journal.verify(current)
+            self._journal.compact(current)
+
     def advance(self) -> Watermark | None:
         """Move the watermark up as far as everything is decided and swept; None when it need not move.
 

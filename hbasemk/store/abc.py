@@ -184,6 +184,11 @@ class Store(ABC):
         """Whether there is :meth:`write_if`."""
         return False
 
+    @property
+    def read_only(self) -> bool:
+        """Whether every write would fail because this process may only read: then nothing is written in the background."""
+        return False
+
     def files(self) -> Mapping[FileIdentity, str]:
         """Return the local files that hold this store's data now, by device and inode, with their paths.
 

@@ -69,6 +69,11 @@ class WrappedStore(Store):
         """As the inner store."""
         return self.inner.batch_rows
 
+    @property
+    def read_only(self) -> bool:
+        """As the inner store."""
+        return self.inner.read_only
+
     def files(self) -> Mapping[FileIdentity, str]:
         """The inner store's."""
         return self.inner.files()

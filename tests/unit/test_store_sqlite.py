@@ -76,6 +76,13 @@ class TestFiles:
         store.write("one", [flag(b"r")])
         store.close()
 
+    def test_a_journal_that_needs_no_roll_back_is_no_obstacle(self, store: SqliteStore, path: Path) -> None:
+        store.close()
+        path.with_name("content.db-journal").write_bytes(b"")
+        again = SqliteStore(str(path))
+        again.write("one", [flag(b"r")])
+        again.close()
+
     def test_a_path_with_characters_that_mean_something_in_a_url(self, tmp_path: Path) -> None:
         path = tmp_path / "a b%20?mode=ro#x&y ü.db"
         store = SqliteStore(str(path))
@@ -212,18 +219,23 @@ class TestPermissions:
         assert said.startswith("StoreUnusableError")
         assert "content.db" in said
 
-    def test_a_reader_needs_the_folder_to_be_writable_and_not_the_file(self, open_folder: Path) -> None:
+    @pytest.mark.parametrize(("file", "folder"), [(0o666, 0o555), (0o444, 0o777), (0o444, 0o555)])
+    def test_a_reader_needs_permission_to_read_only(self, open_folder: Path, file: int, folder: int) -> None:
         path = open_folder / "content.db"
         store = SqliteStore(str(path))
         store.create_tables(TABLES)
         store.close()
-        path.chmod(0o666)
-        open_folder.chmod(0o555)
-        script = WITHOUT_RIGHTS + 'attempt(lambda: store.read("one", [Get(b"r")]))'
-        assert run(script, path).startswith("StoreUnusableError")
-        path.chmod(0o444)
-        open_folder.chmod(0o777)
-        assert run(script, path).startswith("[Row(")
+        path.chmod(file)
+        open_folder.chmod(folder)
+        script = """
+attempt(lambda: store.read("one", [Get(b"r")]))
+attempt(lambda: store.write("one", [flag(b"r")]))
+store.close()
+"""
+        read, write = run(WITHOUT_RIGHTS + script, path).splitlines()
+        assert read == "[Row(key=b'r', cells=[])]"
+        assert write.startswith(f"StoreUnusableError {path} is open for reading only")
+        assert os.listdir(open_folder) == ["content.db"]
 
     def test_a_folder_that_may_not_be_written_is_unusable(self, open_folder: Path) -> None:
         open_folder.chmod(0o555)

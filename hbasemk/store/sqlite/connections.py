@@ -12,6 +12,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 from urllib.parse import quote
@@ -40,6 +41,8 @@ LOOK_AT_LOG: Final = 64
 """A connection looks at the size of the log after so many of its writes."""
 LOG_PATIENCE_MS: Final = 1000
 """How long that writer waits."""
+FOREIGN_PATIENCE: Final = 1.0
+"""Seconds for which a call waits for files that another user may be about to complete."""
 SHORTEST_WAIT: Final = 0.0002
 LONGEST_WAIT: Final = 0.001
 """Seconds between two looks at a file that is busy. Long waits are unfair: a writer that never pauses wins them all."""
@@ -51,10 +54,11 @@ _inherited: list[Connection] = []
 class Connection:
     """One SQLite connection and what is known of its state."""
 
-    __slots__ = ("__weakref__", "_close", "committing", "durable", "guard", "sql", "writes")
+    __slots__ = ("__weakref__", "_close", "committing", "durable", "frozen", "guard", "sql", "writes")
 
-    def __init__(self, sql: sqlite3.Connection, guard: Guard) -> None:
+    def __init__(self, sql: sqlite3.Connection, frozen: bool, guard: Guard) -> None:
         self.sql = sql
+        self.frozen = frozen
         self.guard = guard
         self._close = weakref.finalize(self, guard.close, sql)
         # At the end of the process other threads may still use it.
@@ -86,7 +90,7 @@ class Connection:
 
     def usable_again(self) -> bool:
         """Roll back what a failed call left; False if the connection has to go."""
-        if self.committing or self.guard.lost is not None:
+        if self.committing or self.guard.lost is not None or (self.frozen and not self.guard.is_frozen()):
             return False
         try:
             if self.sql.in_transaction:
@@ -159,12 +163,17 @@ class Connections:
             usable = False
             try:
                 if connection is None:
-                    connection = self._open(create)
+                    try:
+                        connection = self._open(create)
+                    except OSError as error:
+                        raise trouble.unreachable(self.path, error) from error
                 if not writing:
                     connection.guard.check_sometimes(begun)
-                    result = call(connection)
+                    result = self._read(connection, call)
                     usable = True
                     return result
+                if connection.guard.read_only is not None:
+                    raise trouble.read_only(self.path, connection.guard.read_only)
                 connection.guard.begin_write()
                 try:
                     result = call(connection)
@@ -174,19 +183,51 @@ class Connections:
                     return result
                 finally:
                     connection.guard.end_write()
+            except trouble.ForeignFilesError:
+                # Another user's process may just be creating them, and about to share them with the group.
+                if time.monotonic() - begun >= min(FOREIGN_PATIENCE, self.busy_timeout):
+                    raise
             except (StoreUnusableError, StoreUnknownError):
                 self._check_files(connection)
                 raise
             except sqlite3.Error as error:
-                if not trouble.is_busy(error):
+                reason = self._read_only_because()
+                if reason is not None and trouble.is_read_only(error):
+                    # A writer may just be creating the log and its index.
+                    if time.monotonic() - begun >= min(FOREIGN_PATIENCE, self.busy_timeout):
+                        raise trouble.needs_a_writer(self.path, reason, str(error)) from error
+                elif not trouble.is_busy(error):
                     committing = connection is not None and connection.committing
                     raise trouble.translate(error, self.path, committing=committing) from error
-                if time.monotonic() - begun >= self.busy_timeout:
+                elif time.monotonic() - begun >= self.busy_timeout:
                     raise trouble.busy(self.path, self.busy_timeout) from error
             finally:
                 self._give_back(connection, usable)
             time.sleep(wait * (0.5 + random.random()))
             wait = min(wait * 2, LONGEST_WAIT)
+
+    def _read(self, connection: Connection, call: Callable[[Connection], T]) -> T:
+        """The result of a call that reads; raises SQLite's busy error if another user has begun to write meanwhile."""
+        if not connection.frozen:
+            return call(connection)
+        try:
+            result = call(connection)
+        except Exception as error:
+            if connection.guard.is_frozen():
+                raise
+            raise trouble.locked() from error
+        if not connection.guard.is_frozen():
+            raise trouble.locked()
+        return result
+
+    @property
+    def read_only(self) -> bool:
+        """Whether the file exists and this process's user can only read it."""
+        return self._read_only_because() is not None
+
+    def _read_only_because(self) -> str | None:
+        path = files.real_path(self.path)
+        return files.read_only_because(path) if os.path.exists(path) else None
 
     def _check_files(self, connection: Connection | None) -> None:
         """Remember when the files were replaced: what this pool gave before may not be in the new ones."""
@@ -278,7 +319,7 @@ class Connections:
 
     def _open(self, create: bool) -> Connection:
         path = files.real_path(self.path)
-        while True:
+        for recovered in (False, True):
             identity = files.identity(path)
             if identity is None:
                 if self._identity is not None:
@@ -294,26 +335,34 @@ class Connections:
             if identity is not None:
                 found = guard.of(path, identity)
                 try:
-                    sql = found.open(lambda: self._connect(path, create=False), lambda sql: self._prepare(sql, create))
+                    sql, frozen = found.open(
+                        partial(self._connect, path),
+                        lambda sql, writable: self._prepare(sql, create, writable),
+                        recovered,
+                    )
                     self._identity = identity
-                    return Connection(sql, found)
+                    return Connection(sql, frozen, found)
                 except NotReadyError:
                     pass
-                except OSError as error:
-                    raise StoreUnusableError(
-                        f"{self.path} cannot be opened ({error}); check that it is a file, and that this user may read "
-                        "it and the files beside it"
-                    ) from error
             # Nothing holds the file meanwhile, since SQLite changes to a log only when it has the file for itself.
-            sql = self._connect(path, create)
+            reason = files.read_only_because(path) if identity is not None else None
+            sql = self._connect(
+                path, "mode=rwc" if create and reason is None else "mode=rw" if reason is None else "mode=ro"
+            )
             try:
-                self._prepare(sql, create)
+                if reason is None:
+                    self._prepare(sql, create, writable=True)
+                else:
+                    self._check(sql, create=False)
+                    raise trouble.needs_a_writer(self.path, reason, "its creation has not ended")
             finally:
                 sql.close()
+        # Another process is changing the file just now.
+        raise trouble.locked()
 
-    def _connect(self, path: str, create: bool) -> sqlite3.Connection:
+    def _connect(self, path: str, mode: str) -> sqlite3.Connection:
         return sqlite3.connect(
-            f"file:{quote(path)}?mode={'rwc' if create else 'rw'}",
+            f"file:{quote(path)}?{mode}",
             uri=True,
             timeout=0,
             isolation_level=None,
@@ -321,13 +370,15 @@ class Connections:
             cached_statements=256,
         )
 
-    def _prepare(self, sql: sqlite3.Connection, create: bool) -> None:
-        self._check(sql, create)
+    def _prepare(self, sql: sqlite3.Connection, create: bool, writable: bool) -> None:
+        self._check(sql, create and writable)
+        sql.execute("PRAGMA cache_size=-32768")
+        if not writable:
+            return
         # Only now: another program's file is not to be changed in any way.
         mode = sql.execute("PRAGMA journal_mode=WAL").fetchone()[0]
         if mode != "wal":
             raise StoreUnusableError(f"{self.path} cannot have a write-ahead log (SQLite chooses {mode!r} there)")
-        sql.execute("PRAGMA cache_size=-32768")
         sql.execute(f"PRAGMA wal_autocheckpoint={LOG_PAGES}")
         sql.execute(f"PRAGMA journal_size_limit={LOG_BOUND}")
 

@@ -24,7 +24,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from hbasemk.errors import StoreUnusableError
 from hbasemk.store.abc import FileIdentity
@@ -53,6 +53,20 @@ _BUSY: Final = (errno.EAGAIN, errno.EACCES)
 _UNSUPPORTED: Final = (errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
+WRITABLE: Final = "mode=rw"
+READABLE: Final = "mode=ro&readonly_shm=1"
+FROZEN: Final = "mode=ro&immutable=1"
+"""How connections are opened: to write; to read only, without creating files; to read a database without a log."""
+USED: Final = ("", files.LOG, files.INDEX)
+
+
+class Opened(NamedTuple):
+    """A connection; ``frozen``: it takes the database for unchangeable, so what it read counts only if that is true."""
+
+    sql: sqlite3.Connection
+    frozen: bool
+
+
 class NotReadyError(Exception):
     """The file has no write-ahead log (yet), or a crash left it amid a change without one."""
 
@@ -71,7 +85,9 @@ class Guard:
         self._main: int | None = None
         self._index: int | None = None
         self._locks = False
-        self._may_write = True
+        self._unchanged = (0, 0)
+        self.read_only: str | None = None
+        """Why this user cannot write; None: it can."""
         self._expected: list[tuple[str, FileIdentity]] = []
         self.lost: str | None = None
         """The path of a file that another one has replaced, or that is gone: no connection may be used any more."""
@@ -79,22 +95,31 @@ class Guard:
     # --- connections -----------------------------------------------------------------------------------------
 
     def open(
-        self, connect: Callable[[], sqlite3.Connection], prepare: Callable[[sqlite3.Connection], None]
-    ) -> sqlite3.Connection:
-        """One more connection: ``prepare`` is its first use, and must read.
+        self,
+        connect: Callable[[str], sqlite3.Connection],
+        prepare: Callable[[sqlite3.Connection, bool], None],
+        recovered: bool,
+    ) -> Opened:
+        """One more connection: ``connect`` opens it in a mode of SQLite, ``prepare`` is its first use, and must read;
+        it is told whether this user may write. ``recovered``: SQLite has just looked whether a journal is left to roll back.
 
-        Raises NotReadyError, SQLite's busy error, StoreUnusableError for files that were replaced, and what the
-        two raise.
+        Raises NotReadyError, SQLite's busy error, StoreUnusableError for files that were replaced or that this user
+        cannot use, and what the two raise.
         """
         with self._lock:
             self.check()
             if not self._connections:
-                self._hold()
+                self._hold(recovered)
             sql = None
             try:
-                sql = connect()
-                prepare(sql)
-                if not self._connections:
+                mode = self._mode()
+                sql = connect(mode)
+                prepare(sql, self.read_only is None)
+                if mode == FROZEN:
+                    self._note_main()
+                    if not self.is_frozen():
+                        raise trouble.locked()
+                elif len(self._expected) < len(USED):
                     self._note()
                 self.check()
             except BaseException:
@@ -107,7 +132,32 @@ class Guard:
                     self._let_go()
                 raise
             self._connections += 1
-            return sql
+            return Opened(sql, mode == FROZEN)
+
+    def _mode(self) -> str:
+        """How to open a connection. A user who may not write creates no log and no index: the owner could not use them."""
+        if self.read_only is None:
+            return WRITABLE
+        found = [os.path.exists(self._path + suffix) for suffix in (files.LOG, files.INDEX)]
+        if all(found):
+            return READABLE
+        if found[0]:
+            # A writer is just about to create the index; or somebody has deleted it.
+            raise sqlite3.OperationalError(f"unable to open database file: {self._path}{files.INDEX} is missing")
+        return FROZEN
+
+    def is_frozen(self) -> bool:
+        """Whether nobody has written to the database since the first connection that takes it for unchangeable.
+
+        Writers create a log before anything else. None can vanish, because that takes the exclusive lock.
+        """
+        if os.path.exists(self._path + files.LOG):
+            return False
+        try:
+            found = os.stat(self._path)
+        except OSError:
+            return False
+        return (found.st_mtime_ns, found.st_size) == self._unchanged
 
     def close(self, sql: sqlite3.Connection) -> None:
         """Close one of the connections. The last one moves the log into the file if no other process has it open."""
@@ -135,7 +185,7 @@ class Guard:
         if not self._writing.acquire(blocking=False):
             raise trouble.locked()
         try:
-            if self._locks and self._may_write and not _lock(self._main, fcntl.F_WRLCK, WRITER_BYTE, 1):
+            if self._locks and self.read_only is None and not _lock(self._main, fcntl.F_WRLCK, WRITER_BYTE, 1):
                 raise trouble.locked()
         except BaseException:
             self._writing.release()
@@ -144,7 +194,7 @@ class Guard:
     def end_write(self) -> None:
         """Let others write."""
         try:
-            if self._locks and self._may_write:
+            if self._locks and self.read_only is None:
                 _lock(self._main, fcntl.F_UNLCK, WRITER_BYTE, 1)
         finally:
             self._writing.release()
@@ -157,9 +207,11 @@ class Guard:
             for path, identity in self._expected:
                 try:
                     found = os.stat(path)
-                except OSError:
+                except (FileNotFoundError, NotADirectoryError):
                     self.lost = path
                     break
+                except OSError as error:
+                    raise trouble.unreachable(path, error) from error
                 if found.st_ino != identity[1] or found.st_dev != identity[0]:
                     self.lost = path
                     break
@@ -178,46 +230,81 @@ class Guard:
         try:
             self.check()
         except StoreUnusableError as error:
-            raise trouble.replaced_meanwhile(self._path, self.lost) from error
+            raise trouble.replaced_meanwhile(self._path, self.lost, str(error)) from error
+
+    def _note_main(self) -> None:
+        """Note the database's file and state; it has no log."""
+        if not self._expected:
+            self._expected = [(self._path, self._identity)]
+            found = os.stat(self._path)
+            self._unchanged = found.st_mtime_ns, found.st_size
 
     def _note(self) -> None:
-        """Note which files the first connection has opened."""
+        """Note which files the first connection with a log has opened."""
         expected = [(self._path, self._identity)]
         for suffix in (files.LOG, files.INDEX):
             identity = files.identity(self._path + suffix)
             if identity is None:
                 raise trouble.locked()
             expected.append((self._path + suffix, identity))
-        if self._locks:
-            self._index = _descriptor(self._path + files.INDEX, os.O_RDONLY, expected[2][1])
-            if not _lock(self._index, fcntl.F_RDLCK, INDEX_IN_USE, 1):
-                raise trouble.locked()
+        if self.read_only is None:
+            files.share_with_group(self._path)
+            if self._locks:
+                # Not by a reader: it may be the last that has the index open, and the next writer has to start it anew.
+                self._index = _descriptor(self._path + files.INDEX, os.O_RDONLY, expected[2][1])
+                if not _lock(self._index, fcntl.F_RDLCK, INDEX_IN_USE, 1):
+                    raise trouble.locked()
         self._expected = expected
 
     # --- the locks -------------------------------------------------------------------------------------------
 
-    def _hold(self) -> None:
+    def _hold(self, recovered: bool) -> None:
         """Lock the database against the deletion of its log; raises SQLite's busy error and NotReadyError."""
         try:
-            flags = os.O_RDWR if os.access(self._path, os.W_OK) else os.O_RDONLY
+            self.read_only = files.read_only_because(self._path)
+            flags = os.O_RDWR if self.read_only is None else os.O_RDONLY
             self._main = _descriptor(self._path, flags, self._identity)
-            self._may_write = flags == os.O_RDWR
-            if os.pread(self._main, 2, 18) != WAL_MODE or os.path.exists(self._path + files.JOURNAL):
+            if os.pread(self._main, 2, 18) != WAL_MODE:
                 raise NotReadyError
-            if _set_lock is None:
-                return
-            try:
-                self._locks = _lock(self._main, fcntl.F_RDLCK, SHARED_FIRST, SHARED_SIZE)
-            except OSError as error:
-                if error.errno not in _UNSUPPORTED:
-                    raise
-                _log.debug("%s: the file system has no locks of open file descriptions (%s)", self._path, error)
-                return
-            if not self._locks:
-                raise trouble.locked()
+            if not recovered and os.path.exists(self._path + files.JOURNAL):
+                raise NotReadyError
+            if self.read_only is None and files.foreign(self._path):
+                self._replace_foreign(self._main)
+            self._locks = self._try(self._main, fcntl.F_RDLCK, SHARED_FIRST, SHARED_SIZE)
         except BaseException:
             self._let_go()
             raise
+
+    def _replace_foreign(self, main: int) -> None:
+        """Replace a log and an index that this user may not write, if nobody uses the database; else raise."""
+        names = files.foreign(self._path)
+        try:
+            # All that SQLite's connections and guards lock.
+            alone = self._try(main, fcntl.F_WRLCK, PENDING_BYTE, WRITER_BYTE - PENDING_BYTE)
+        except sqlite3.OperationalError:
+            alone = False
+        if not alone:
+            raise trouble.foreign(self._path, names, None)
+        try:
+            files.replace_foreign(self._path)
+        except OSError as error:
+            raise trouble.foreign(self._path, names, error) from error
+        finally:
+            _lock(main, fcntl.F_UNLCK, 0, 0)
+
+    def _try(self, descriptor: int, kind: int, start: int, length: int) -> bool:
+        """Lock; False where there are no such locks. Raises SQLite's busy error if another lock is in the way."""
+        if _set_lock is None:
+            return False
+        try:
+            if not _lock(descriptor, kind, start, length):
+                raise trouble.locked()
+        except OSError as error:
+            if error.errno not in _UNSUPPORTED:
+                raise
+            _log.debug("%s: the file system has no locks of open file descriptions (%s)", self._path, error)
+            return False
+        return True
 
     def _unlock(self) -> None:
         # Explicitly: a forked child that has not begun its own program yet has the same open file descriptions.

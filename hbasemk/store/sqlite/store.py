@@ -73,6 +73,11 @@ class SqliteStore(Store):
         """The file."""
         return self._connections.path
 
+    @property
+    def read_only(self) -> bool:
+        """Whether this process's user may read the file and cannot write to it, or cannot create the files beside it."""
+        return self._connections.read_only
+
     def files(self) -> Mapping[FileIdentity, str]:
         """The database file and SQLite's files beside it, those that exist."""
         return files.identities(self._connections.path)
@@ -101,7 +106,8 @@ class SqliteStore(Store):
                         connection.sql.execute(statement)
             connection.commit()
 
-        self._connections.writing(create, create=True)
+        if not self.read_only:
+            self._connections.writing(create, create=True)
         self.verify(tables)
 
     def verify(self, tables: Sequence[Table]) -> None:

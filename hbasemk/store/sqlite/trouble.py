@@ -10,6 +10,7 @@ import sqlite3
 from typing import Final
 
 from hbasemk.errors import FormatError, StoreError, StoreNotAppliedError, StoreUnknownError, StoreUnusableError
+from hbasemk.store.sqlite import files
 
 _BUSY: Final = ("database is locked", "database table is locked", "locking protocol", "database schema is locked")
 _FULL: Final = "database or disk is full"
@@ -51,13 +52,56 @@ def replaced(path: str, lost: str | None) -> StoreUnusableError:
     )
 
 
-def replaced_meanwhile(path: str, lost: str | None) -> StoreUnknownError:
+def unreachable(path: str, error: OSError) -> StoreUnusableError:
+    """The error for a file that the operating system does not let this user reach."""
+    return StoreUnusableError(
+        f"{path} cannot be reached or opened ({error.strerror}); check that it is a file, and that user {files.me()} may read "
+        "it and the files beside it, and enter its folder"
+    )
+
+
+def replaced_meanwhile(path: str, lost: str | None, why: str) -> StoreUnknownError:
     """The error for the write in which that was found."""
+    if lost is None:
+        return StoreUnknownError(f"a write to the database {path} may be lost: {why}")
     return StoreUnknownError(
         f"{lost or path} was deleted or replaced while this process wrote to the database {path}; whether the write is "
         "in the database that others see is not known. Close every repository of this process that uses the database, "
         "open it again, and run `hbasemk check`."
     )
+
+
+class ForeignFilesError(StoreUnusableError):
+    """Files beside the database belong to another user; perhaps only for a moment."""
+
+
+def foreign(path: str, names: list[str], error: OSError | None) -> ForeignFilesError:
+    """The error for a log or an index that this user may not write, and that cannot be replaced."""
+    why = f"they cannot be replaced ({error})" if error is not None else "another process has the database open"
+    reference = f"--reference={path}"
+    return ForeignFilesError(
+        f"user {files.me()} may not write to {', '.join(map(files.described, names))}, which belong to the database "
+        f"{files.described(path)}; {why}. End the processes that use the database, or run as root: "
+        f"chown {reference} {' '.join(names)} && chmod {reference} {' '.join(names)}"
+    )
+
+
+def read_only(path: str, reason: str) -> StoreUnusableError:
+    """The error for a write by a user who may only read."""
+    return StoreUnusableError(f"{path} is open for reading only: {reason}; nothing was written")
+
+
+def needs_a_writer(path: str, reason: str, text: str) -> StoreUnusableError:
+    """The error for a database that this user could read if another had completed it."""
+    return StoreUnusableError(
+        f"{path} cannot be read without writing now ({text}), and {reason}. Let a user who may write open the "
+        "repository once (`hbasemk status`), and try again."
+    )
+
+
+def is_read_only(error: sqlite3.Error) -> bool:
+    """Whether SQLite had to write and could not."""
+    return _says(error, "readonly database", "unable to open database file")
 
 
 def translate(error: sqlite3.Error, path: str, *, committing: bool) -> StoreError:
