@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO
 
-from hbasemk.errors import BranchError
+from hbasemk import arguments
+from hbasemk.errors import BranchError, InvalidValueError
 from hbasemk.kernel import diff as kernel_diff
 from hbasemk.kernel import limits, paths, rebase, revision, values
 from hbasemk.kernel.instance import Instance
@@ -41,9 +42,16 @@ def diff(before: Snapshot, after: Snapshot, path: str = paths.ROOT) -> Iterator[
 
     Costs what changed between the two, not the tree. Raises ValueError for snapshots of two Repository objects.
     """
+    arguments.instance(before, Snapshot, "before")
+    arguments.instance(after, Snapshot, "after")
+    arguments.path(path)
     if before.instance is not after.instance:
         raise ValueError(OTHERS_SNAPSHOT.format(before.revision))
-    found = kernel_diff.diff(after.instance, before.prefix, after.prefix, paths.check_path(path))
+    return _diff(before, after, path)
+
+
+def _diff(before: Snapshot, after: Snapshot, path: str) -> Iterator[Change]:
+    found = kernel_diff.diff(after.instance, before.prefix, after.prefix, path)
     for one, old, new in found:
         yield Change(
             one,
@@ -86,6 +94,7 @@ class Branch:
 
         Raises BranchError when somebody else has committed to the branch since, or it has ended.
         """
+        arguments.function(change, "change")
         instance = self._repository.instance
         transaction = Transaction(instance, instance.at(self._at), message)
         change(transaction)
@@ -98,9 +107,9 @@ class Branch:
 
         Raises ConflictError, leaving both as they were; :meth:`rebase` tells where.
         """
+        text = self._message if message is None else limits.check_message(message)
         instance = self._repository.instance
         instance.poll()
-        text = self._message if message is None else limits.check_message(message)
         self._merged = revision.to_text(instance.branches.merge(self._at, text))
         return self._merged
 
@@ -111,14 +120,14 @@ class Branch:
         markers before merging.
         """
         instance = self._repository.instance
-        target = (self._repository.refresh() if base is None else self._repository.own(base)).prefix
+        target = (self._repository.refresh() if base is None else self._repository.own(base, "base")).prefix
         self._at = rebase.rebase(instance.branches, instance.reader, self._at, target, self._message)
         self._merged = None
         return instance.branches.markers(instance.branches.find(self._at))
 
     def reset(self, to: str) -> None:
         """Take the branch back to an earlier revision of its own."""
-        self._at = self._repository.instance.branches.reset(self._at, revision.from_text(to))
+        self._at = self._repository.instance.branches.reset(self._at, arguments.revision(to, "to"))
         self._merged = None
 
     def abandon(self) -> None:
@@ -151,15 +160,22 @@ class RepositoryBlobs:
 
         A stream is read to its end and not closed. Raises InvalidValueError for anything else, such as a stream of text.
         """
+        if not isinstance(content, (bytes, bytearray, memoryview)) and not callable(getattr(content, "read", None)):
+            raise InvalidValueError(
+                "content must be bytes, or a binary stream such as open(path, 'rb') or io.BytesIO(data), not "
+                f"{type(content).__name__}"
+            )
         stream = io.BytesIO(bytes(content)) if isinstance(content, (bytes, bytearray, memoryview)) else content
         return BlobRef(self._blobs.write(stream))
 
     def read(self, ref: BlobRef | str, position: int = 0, length: int | None = None) -> bytes:
         """Bytes of a blob; raises BlobNotFoundError."""
+        _check_range(position, length)
         return self._blobs.read(_id(ref), position, length)
 
     def stream(self, ref: BlobRef | str, position: int = 0, length: int | None = None) -> Iterator[bytes]:
         """The same in pieces of at most 1 MiB, in bounded memory."""
+        _check_range(position, length)
         return self._blobs.stream(_id(ref), position, length)
 
     def length(self, ref: BlobRef | str) -> int:
@@ -168,12 +184,21 @@ class RepositoryBlobs:
 
 
 def _id(ref: BlobRef | str) -> str:
-    return ref.id if isinstance(ref, BlobRef) else ref
+    found = ref.id if isinstance(ref, BlobRef) else ref
+    if not isinstance(found, str):
+        raise arguments.wrong("ref", "a BlobRef or the id of a blob", ref)
+    return found
+
+
+def _check_range(position: int, length: int | None) -> None:
+    arguments.count(position, "position")
+    if length is not None:
+        arguments.count(length, "length")
 
 
 def resume(repository: Repository, at: str) -> Branch:
     """Go on with a branch by its newest revision; raises BranchError and UnknownRevisionError."""
-    made = revision.from_text(at)
+    made = arguments.revision(at, "revision")
     if not revision.is_branch(made):
         raise BranchError(f"{at} is a trunk revision; a branch's is needed", revision=at)
     repository.instance.branches.require_head(made)

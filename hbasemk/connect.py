@@ -39,8 +39,6 @@ def connect(url: str, *, create: bool = True, settings: Settings | None = None, 
     keyword arguments, which count more. Raises InvalidValueError for a URL of which a part has no meaning, TypeError for
     anything but a str (a path too: its URL says which kind of store it is), StoreError when the store cannot be used.
     """
-    if settings is not None and not isinstance(settings, Settings):
-        raise TypeError(f"settings must be a hbasemk.Settings or None, got {shown(settings)}")
     unknown = sorted(options.keys() - _REPOSITORY_OPTIONS.keys())
     if unknown:
         raise TypeError(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from hbasemk.errors import InvalidValueError
+from hbasemk.kernel.limits import shown
 
 LONGEST: Final = 1_000_000.0
 """Seconds that anything may be told to wait; clocks, locks and sockets of all systems can count so far."""
@@ -20,15 +21,15 @@ def seconds(name: str, value: float, *, above_zero: bool = False, endless: bool 
     """
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         enough = value > 0 if above_zero else value >= 0
-        if enough and (endless or value <= LONGEST):
+        if enough and (value <= LONGEST or (endless and not (isinstance(value, int) and value >= 2**63))):
             return value
     least = "more than 0" if above_zero else "at least 0"
     most = "" if endless else f" and at most {LONGEST:,.0f}"
-    raise InvalidValueError(f"{name} is a number of seconds, {least}{most}; {value!r} is none")
+    raise InvalidValueError(f"{name} is a number of seconds, {least}{most}; {shown(value)} is none")
 
 
 def count(name: str, value: int) -> int:
     """The value, if it is a whole number that is not negative. Raises InvalidValueError naming the option."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
-    raise InvalidValueError(f"{name} is a whole number, at least 0; {value!r} is none")
+    raise InvalidValueError(f"{name} is a whole number, at least 0; {shown(value)} is none")

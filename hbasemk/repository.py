@@ -7,9 +7,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar, overload
 
-from hbasemk import options
+from hbasemk import arguments, options
 from hbasemk.background import LiveInstance
 from hbasemk.errors import BranchError, ClosedError, PropertyNotFoundError, UnknownRevisionError
 from hbasemk.kernel import history, limits, paths, revision
@@ -26,7 +26,7 @@ from hbasemk.kernel.snapshot import Snapshot as Prefix
 from hbasemk.kernel.values import Value
 from hbasemk.store.abc import Store
 from hbasemk.system import DEFAULT_PATIENCE, PerProcess, SystemRuntime
-from hbasemk.transaction import Isolation, Transaction
+from hbasemk.transaction import Isolation, Transaction, check_isolation
 from hbasemk.wakeup import Bells
 from hbasemk.watch import POLL_EVERY, Watch
 
@@ -85,9 +85,10 @@ class Node(Mapping[str, Value]):
 
     def child(self, name: str) -> Node:
         """The child of this name; raises NodeNotFoundError."""
-        return self._snapshot[paths.join(self._state.path, name)]
+        return self._snapshot[paths.join(self._state.path, arguments.node_name(name))]
 
     def __getitem__(self, name: str) -> Value:
+        arguments.text(name, "name")
         try:
             value = self._state.properties[name]
         except KeyError:
@@ -99,7 +100,11 @@ class Node(Mapping[str, Value]):
         return list(value) if isinstance(value, list) else value
 
     def __contains__(self, name: object) -> bool:
-        return name in self._state.encoded
+        return isinstance(name, str) and name in self._state.encoded
+
+    def __bool__(self) -> bool:
+        """True: a node without properties is a node."""
+        return True
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._state.encoded)
@@ -136,10 +141,19 @@ class Snapshot(Mapping[str, Node]):
         return revision.to_text(self.prefix.revision)
 
     def __getitem__(self, path: str) -> Node:
-        return Node(self, self.instance.reader.require(self.prefix, paths.check_path(path)))
+        return Node(self, self.instance.reader.require(self.prefix, arguments.path(path)))
 
     def __contains__(self, path: object) -> bool:
-        return isinstance(path, str) and self.instance.reader.node(self.prefix, paths.check_path(path)) is not None
+        return paths.is_path(path) and self.instance.reader.node(self.prefix, path) is not None
+
+    @overload
+    def get(self, path: str) -> Node | None: ...
+    @overload
+    def get(self, path: str, default: Node | T) -> Node | T: ...
+    def get(self, path: str, default: object = None) -> object:
+        """The node at a path; ``default`` if there is none, also for a text that is not a path."""
+        state = self.instance.reader.node(self.prefix, path) if paths.is_path(path) else None
+        return default if state is None else Node(self, state)
 
     def __iter__(self) -> Iterator[str]:
         return (node.path for node in self.walk())
@@ -152,12 +166,16 @@ class Snapshot(Mapping[str, Node]):
 
     def nodes(self, wanted: Sequence[str]) -> dict[str, Node | None]:
         """Many nodes at once, None for those that are not there; one round trip for each 1000."""
-        found = self.instance.reader.nodes(self.prefix, [paths.check_path(path) for path in wanted])
+        found = self.instance.reader.nodes(self.prefix, arguments.path_list(wanted, "wanted"))
         return {path: None if state is None else Node(self, state) for path, state in found.items()}
 
     def children(self, path: str, after: str | None = None, limit: int | None = None) -> list[str]:
         """Names of children after the name ``after``, at most ``limit``; raises NodeNotFoundError."""
-        names = self.instance.reader.children(self.prefix, paths.check_path(path), after, limit)
+        if after is not None:
+            arguments.text(after, "after")
+        if limit is not None:
+            arguments.count(limit, "limit")
+        names = self.instance.reader.children(self.prefix, arguments.path(path), after, limit)
         if not names:
             self.instance.reader.require(self.prefix, path)
         return names
@@ -176,8 +194,13 @@ class Snapshot(Mapping[str, Node]):
         Each level comes in the order of its paths' bytes, in batches of up to 1000 nodes a round trip. Raises
         NodeNotFoundError.
         """
-        top = self.instance.reader.require(self.prefix, paths.check_path(path))
-        yield Node(self, top)
+        arguments.path(path)
+        if depth is not None:
+            arguments.count(depth, "depth")
+        return self._walk(path, depth)
+
+    def _walk(self, path: str, depth: int | None) -> Iterator[Node]:
+        yield Node(self, self.instance.reader.require(self.prefix, path))
         for batch in self.instance.reader.levels(self.prefix, path, depth):
             for state in batch:
                 yield Node(self, state)
@@ -213,8 +236,13 @@ class Repository:
         settings: Settings | None = None,
         owns_store: bool = True,
     ) -> None:
+        if not isinstance(store, Store):
+            raise arguments.wrong("store", "a hbasemk.store.abc.Store; hbasemk.connect takes a URL", store)
         self.store = store
-        self._owns_store = owns_store
+        arguments.flag(create, "create")
+        if settings is not None:
+            arguments.instance(settings, Settings, "settings")
+        self._owns_store = arguments.flag(owns_store, "owns_store")
         self._poll_interval = options.seconds("poll_interval", poll_interval)
         self._patience = options.seconds("patience", patience, endless=True)
         self._cache_entries = options.count("cache_entries", cache_entries)
@@ -262,7 +290,7 @@ class Repository:
         Raises InvalidRevisionError and UnknownRevisionError.
         """
         instance = self.instance
-        return Snapshot(instance, instance.at(revision.from_text(wanted)))
+        return Snapshot(instance, instance.at(arguments.revision(wanted, "wanted")))
 
     def refresh(self) -> Snapshot:
         """The newest snapshot after asking the store for what others committed. One round trip if nothing new."""
@@ -274,8 +302,8 @@ class Repository:
 
         ``upto`` is the newest revision to tell (None: the head). Reads the journal as the iterator goes on.
         """
-        newest = None if upto is None else revision.from_text(upto)
-        return history.log(self.instance, paths.check_path(path), newest)
+        newest = None if upto is None else arguments.revision(upto, "upto")
+        return history.log(self.instance, arguments.path(path), newest)
 
     # --- changing ----------------------------------------------------------------------------------------
 
@@ -289,10 +317,14 @@ class Repository:
         branch's. Polls first unless a poll has just been made. With ``isolation="serializable"`` it also is when it
         touches what was read through the transaction, see :class:`Transaction`.
         """
+        limits.check_message(message)
+        check_isolation(isolation)
         instance = self.instance
         if base is None and not instance.journal.fresh(self._poll_interval * 2):
             instance.poll()
-        return Transaction(instance, instance.head() if base is None else self.own(base).prefix, message, isolation)
+        return Transaction(
+            instance, instance.head() if base is None else self.own(base, "base").prefix, message, isolation
+        )
 
     def run(
         self,
@@ -307,7 +339,11 @@ class Repository:
         call returned; that call's transaction then has the ``revision``.
         Raises ConflictError after ``patience`` seconds, and what ``change`` and the commit raise.
         """
+        arguments.function(change, "change")
         limits.check_message(message)
+        check_isolation(isolation)
+        if patience is not None:
+            options.seconds("patience", patience, endless=True)
         instance = self.instance
         attempts: list[tuple[Transaction, T]] = []
 
@@ -330,8 +366,8 @@ class Repository:
 
         limits.check_message(message)
         if revision is not None:
-            return resume(self, revision)
-        snapshot = self.refresh() if base is None else self.own(base)
+            return resume(self, arguments.text(revision, "revision"))
+        snapshot = self.refresh() if base is None else self.own(base, "base")
         return Branch(self, self.instance.branches.begin(snapshot.prefix, message), message)
 
     def watch(
@@ -349,8 +385,13 @@ class Repository:
         Raises InvalidRevisionError for a text that is neither, or a token of another repository; UnknownRevisionError for
         revisions that are not here; BranchError for those of a branch; ValueError for another repository's snapshot.
         """
+        arguments.path(path)
+        if timeout is not None:
+            options.seconds("timeout", timeout, endless=True)
+        if since is not None and not isinstance(since, (str, Snapshot)):
+            raise arguments.wrong("since", "a resume token, a revision id, a Snapshot or None", since)
         extent = self._extent(since)
-        return Watch(self, self._arrivals, extent, paths.check_path(path), timeout, polls=self._poll_interval == 0)
+        return Watch(self, self._arrivals, extent, path, timeout, polls=self._poll_interval == 0)
 
     def _extent(self, since: str | Snapshot | None) -> Extent:
         """What a watch leaves out because it came before."""
@@ -399,11 +440,11 @@ class Repository:
         """The nodes that differ between two snapshots (``after`` None: the head); see :func:`hbasemk.diff`."""
         from hbasemk.branches import diff
 
-        return diff(self.own(before), self.head if after is None else self.own(after), path)
+        return diff(self.own(before, "before"), self.head if after is None else self.own(after, "after"), path)
 
-    def own(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot, if it is one of this Repository object; raises ValueError."""
-        if snapshot.instance is not self.instance:
+    def own(self, snapshot: Snapshot, name: str = "snapshot") -> Snapshot:
+        """The snapshot, if it is one of this Repository object; raises ValueError, and TypeError naming the argument."""
+        if arguments.instance(snapshot, Snapshot, name).instance is not self.instance:
             raise ValueError(OTHERS_SNAPSHOT.format(snapshot.revision))
         return snapshot
 
@@ -412,6 +453,7 @@ class Repository:
 
         Returns the first revisions of those that were swept.
         """
+        options.seconds("retention", retention)
         swept = self.instance.branches.sweep(round(retention * 1000))
         return [revision.to_text(root) for root in swept]
 
@@ -450,7 +492,7 @@ class Repository:
 
     def outcome(self, asked: str) -> Outcome:
         """How a revision turned out, for CommitUnknownError; ends it first if this instance left it undecided."""
-        return self.instance.outcome(revision.from_text(asked))
+        return self.instance.outcome(arguments.revision(asked, "asked"))
 
     @property
     def statistics(self) -> CommitStatistics:

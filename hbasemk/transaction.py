@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Literal, TypeAlias
 
+from hbasemk import arguments
 from hbasemk.errors import ClosedError, PropertyNotFoundError
 from hbasemk.kernel import changeset, limits, paths, revision
 from hbasemk.kernel.changeset import ChangeSet
@@ -29,6 +30,14 @@ Isolation: TypeAlias = Literal["snapshot", "serializable"]
 """``snapshot``: what is written must not have changed. ``serializable``: what is read neither."""
 
 
+def check_isolation(isolation: object) -> None:
+    """Raise TypeError or ValueError for anything but the two kinds."""
+    if not isinstance(isolation, str):
+        raise arguments.wrong("isolation", "'snapshot' or 'serializable'", isolation)
+    if isolation not in ("snapshot", "serializable"):
+        raise ValueError(f"there is no isolation {limits.shown(isolation)}; it is 'snapshot' or 'serializable'")
+
+
 class Transaction:
     """Changes on one snapshot. Reading from it shows the snapshot with the changes so far.
 
@@ -43,8 +52,7 @@ class Transaction:
     """
 
     def __init__(self, instance: Instance, snapshot: Snapshot, message: str, isolation: Isolation = "snapshot") -> None:
-        if isolation not in ("snapshot", "serializable"):
-            raise ValueError(f"there is no isolation {isolation!r}; it is 'snapshot' or 'serializable'")
+        check_isolation(isolation)
         self._instance = instance
         self._reads = Reads() if isolation == "serializable" else None
         self._snapshot = snapshot
@@ -60,11 +68,12 @@ class Transaction:
 
     def add(self, path: str, properties: Mapping[str, PropertyValue] | None = None) -> None:
         """Add a node; its parent must exist (or be added before), it must not."""
-        self._take(AddNode(paths.check_new(path), dict(properties or {})))
+        given = {} if properties is None else dict(arguments.mapping(properties, "properties"))
+        self._take(AddNode(arguments.new_path(path), given))
 
     def set(self, path: str, name: str, value: PropertyValue | None) -> None:
         """Set a property of an existing node; None removes it."""
-        self._take(SetProperty(paths.check_path(path), paths.check_name(name), value))
+        self._take(SetProperty(arguments.path(path), arguments.node_name(name), value))
 
     def unset(self, path: str, name: str) -> None:
         """Remove a property; removing one that is not there is no error."""
@@ -72,24 +81,24 @@ class Transaction:
 
     def update(self, path: str, properties: Mapping[str, PropertyValue | None]) -> None:
         """Set many properties of an existing node; None removes one."""
-        for name, value in properties.items():
+        for name, value in arguments.mapping(properties, "properties").items():
             self.set(path, name, value)
 
     def increment(self, path: str, name: str, amount: int | float = 1) -> None:
         """Add to a number property; an absent one counts as 0."""
-        self._take(Increment(paths.check_path(path), paths.check_name(name), amount))
+        self._take(Increment(arguments.path(path), arguments.node_name(name), arguments.number(amount, "amount")))
 
     def remove(self, path: str) -> None:
         """Remove a node with its subtree."""
-        self._take(RemoveNode(paths.check_path(path)))
+        self._take(RemoveNode(arguments.path(path)))
 
     def move(self, source: str, target: str) -> None:
         """Move a node with its subtree; the target must not exist, its parent must."""
-        self._take(MoveNode(paths.check_path(source), paths.check_new(target)))
+        self._take(MoveNode(arguments.path(source, "source"), arguments.new_path(target, "target")))
 
     def copy(self, source: str, target: str) -> None:
         """Copy a node with its subtree; the target must not exist, its parent must."""
-        self._take(CopyNode(paths.check_path(source), paths.check_new(target)))
+        self._take(CopyNode(arguments.path(source, "source"), arguments.new_path(target, "target")))
 
     def _take(self, operation: Operation) -> None:
         if self._done:
@@ -100,10 +109,11 @@ class Transaction:
 
     def load(self, wanted: Sequence[str]) -> dict[str, dict[str, Value] | None]:
         """Many nodes' properties with the changes so far, None where there is no node; one round trip a batch."""
+        checked = arguments.path_list(wanted, "wanted")
         staging = self._stage()
-        staging.load([paths.check_path(path) for path in wanted])
+        staging.load(checked)
         found: dict[str, dict[str, Value] | None] = {}
-        for path in wanted:
+        for path in checked:
             node = staging.find(path)
             found[path] = None if node is None else {name: decode(data) for name, data in node.all_encoded().items()}
         return found
@@ -122,6 +132,7 @@ class Transaction:
 
     def get(self, path: str, name: str, default: Value | None = None) -> Value | None:
         """A property with the changes so far, ``default`` if the node or the property is not there."""
+        arguments.text(name, "name")
         node = self._look(path)
         data = None if node is None else node.encoded(name)
         return default if data is None else decode(data)
@@ -135,7 +146,8 @@ class Transaction:
 
     def children(self, path: str) -> list[str]:
         """The names of a node's children with the changes so far; raises NodeNotFoundError."""
-        names = self._stage().children(paths.check_path(path))
+        arguments.path(path)
+        names = self._stage().children(path)
         if names is None:
             raise self._instance.reader.missing(self._snapshot, path)
         return names
@@ -143,19 +155,21 @@ class Transaction:
     def __getitem__(self, key: tuple[str, str]) -> Value:
         if not isinstance(key, tuple) or len(key) != 2:
             raise TypeError(
-                f"a transaction is asked for [path, name], not for [{key!r}]; properties(path) gives a whole node"
+                f"a transaction is asked for [path, name], not for [{limits.shown(key)}]; properties(path) gives a whole node"
             )
         path, name = key
+        arguments.text(name, "name")
         found = self.properties(path)
         if name not in found:
             raise PropertyNotFoundError(f"the node {path} has no property {name!r}", path=path, name=name)
         return found[name]
 
     def __contains__(self, path: object) -> bool:
-        return isinstance(path, str) and self.exists(path)
+        return paths.is_path(path) and self.exists(path)
 
     def _look(self, path: str) -> StagedNode | None:
-        return self._stage().find(paths.check_path(path))
+        arguments.path(path)
+        return self._stage().find(path)
 
     def _stage(self) -> Staging:
         if self._staging is None:

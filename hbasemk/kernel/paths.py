@@ -6,7 +6,7 @@ every level of a subtree.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeGuard
 
 from hbasemk.errors import FormatError, InvalidPathError
 from hbasemk.kernel import limits
@@ -42,6 +42,14 @@ def check_path(path: str) -> str:
             check_name(name)
     key(path)
     return path
+
+
+def is_path(path: object) -> TypeGuard[str]:
+    """Whether a node can have this path."""
+    try:
+        return isinstance(path, str) and bool(check_path(path))
+    except InvalidPathError:
+        return False
 
 
 def check_new(path: str) -> str:

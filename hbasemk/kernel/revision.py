@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from hbasemk.errors import InvalidRevisionError, RevisionOverflowError
+from hbasemk.kernel.limits import shown
 
 DEFAULT_EPOCH_MS: Final = 1_356_998_400_000
 """2013-01-01T00:00Z, in ms since 1970."""
@@ -76,7 +77,9 @@ def from_text(text: str) -> int:
             raise ValueError
         revision = int.from_bytes(bytes.fromhex(text), "big")
     except (ValueError, TypeError, AttributeError):
-        raise InvalidRevisionError(f"{text!r} is not a revision id; ids are {TEXT_LENGTH} hexadecimal digits") from None
+        raise InvalidRevisionError(
+            f"{shown(text)} is not a revision id; ids are {TEXT_LENGTH} hexadecimal digits"
+        ) from None
     if revision > MAX_REVISION:
         raise InvalidRevisionError(f"{text!r} is greater than any revision id")
     return revision

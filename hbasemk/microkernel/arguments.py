@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from hbasemk.kernel import limits
+from hbasemk.errors import InvalidRevisionError
+from hbasemk.kernel import limits, revision
 
 LEAST: Final = -(2**63)
 MOST: Final = 2**63 - 1
@@ -28,6 +29,14 @@ def text_or_none(value: object, name: str) -> str | None:
 def note_of(message: object) -> str:
     """The message of a commit, none for None; raises TypeError and LimitError."""
     return limits.check_message(text_or_none(message, "message") or "")
+
+
+def revision_of(value: str, name: str) -> int:
+    """The id of the value, which must be a revision in text form; raises InvalidRevisionError naming the argument."""
+    try:
+        return revision.from_text(value)
+    except InvalidRevisionError as error:
+        raise InvalidRevisionError(f"{name}: {error.message}") from None
 
 
 def whole(value: object, name: str) -> int:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import BinaryIO, Final
 
+from hbasemk import arguments as check
 from hbasemk import jsop
 from hbasemk.errors import BranchError, ConflictError, InvalidPathError
 from hbasemk.kernel import checkpoints, diff, paths, rebase, revision
 from hbasemk.kernel.node import NodeState
 from hbasemk.kernel.snapshot import Snapshot
 from hbasemk.microkernel import arguments, changes, journal, reading
-from hbasemk.microkernel.arguments import note_of, text, text_or_none, whole
+from hbasemk.microkernel.arguments import note_of, revision_of, text, text_or_none, whole
 from hbasemk.microkernel.filters import Filter
 from hbasemk.microkernel.gone import without_gone
 from hbasemk.microkernel.hashes import Hashes
@@ -30,7 +31,7 @@ class MicroKernel:
     """
 
     def __init__(self, repository: Repository) -> None:
-        self.repository = repository
+        self.repository = check.instance(repository, Repository, "repository")
         self._hashes = Hashes(repository.instance)
 
     # --- revisions ---------------------------------------------------------------------------------------
@@ -59,7 +60,7 @@ class MicroKernel:
         """
         seconds = min(whole(timeout_ms, "timeout_ms") / 1000, LONGEST_WAIT)
         instance = self.repository.instance
-        old = self._snapshot(old_head)
+        old = self._snapshot(old_head, "old_head")
         if seconds > 0 and old_head is not None:
             self.repository.wait(lambda: instance.head() != old, seconds)
         return self.get_head_revision()
@@ -75,7 +76,7 @@ class MicroKernel:
     def get_journal(self, from_revision: str, to_revision: str | None, path: str | None = None) -> str:
         """The revisions between two, both included, with their changes, as JSON; ``[]`` when they are not in order."""
         limit = _path(path)
-        first, last = self._snapshot(from_revision), self._snapshot(to_revision)
+        first, last = self._snapshot(from_revision, "from_revision"), self._snapshot(to_revision, "to_revision")
         return journal.journal(self.repository.instance, first.revision, last.revision, limit)
 
     def diff(self, from_revision: str | None, to_revision: str | None, path: str | None = None, depth: int = -1) -> str:
@@ -87,7 +88,7 @@ class MicroKernel:
         top = _path(path)
         if whole(depth, "depth") < -1:
             raise ValueError(f"depth {depth} is neither -1 nor a number of levels")
-        before, after = self._snapshot(from_revision), self._snapshot(to_revision)
+        before, after = self._snapshot(from_revision, "from_revision"), self._snapshot(to_revision, "to_revision")
         return tell(diff.diff(self.repository.instance, before, after, top), top, depth)
 
     # --- reading -----------------------------------------------------------------------------------------
@@ -95,7 +96,7 @@ class MicroKernel:
     def node_exists(self, path: str, revision_id: str | None = None) -> bool:
         """Whether there is a node."""
         text(path, "path")
-        snapshot = self._snapshot(revision_id)
+        snapshot = self._snapshot(revision_id, "revision_id")
         return self.repository.instance.reader.node(snapshot, paths.check_path(path)) is not None
 
     def get_child_node_count(self, path: str, revision_id: str | None = None) -> int:
@@ -103,7 +104,7 @@ class MicroKernel:
         :meth:`hbasemk.Snapshot.child_count`.
         """
         text(path, "path")
-        snapshot = self._snapshot(revision_id)
+        snapshot = self._snapshot(revision_id, "revision_id")
         instance = self.repository.instance
         return instance.counts.of(snapshot, instance.reader.require(snapshot, paths.check_path(path)))
 
@@ -151,7 +152,7 @@ class MicroKernel:
     def _locate(self, path: str, revision_id: str | None) -> tuple[Snapshot, NodeState] | None:
         instance = self.repository.instance
         if path.startswith("/"):
-            snapshot = self._snapshot(revision_id)
+            snapshot = self._snapshot(revision_id, "revision_id")
             paths.check_path(path)
         elif (known := self._hashes.find(path)) is not None:
             at, path = known
@@ -183,7 +184,7 @@ class MicroKernel:
         if revision_id is None:
             made = self.repository.commit_on_head(lambda snapshot: lambda: build(snapshot), note)
             return revision.to_text(made)
-        asked = revision.from_text(revision_id)
+        asked = revision_of(revision_id, "revision_id")
         if revision.is_branch(asked):
             return revision.to_text(instance.branches.commit(asked, build, note))
         return revision.to_text(self._commit_on(instance.at(asked), told, note))
@@ -207,7 +208,7 @@ class MicroKernel:
 
     def branch(self, trunk_revision_id: str | None = None) -> str:
         """A private revision on a trunk revision; raises BranchError for a branch revision."""
-        snapshot = self._snapshot(trunk_revision_id)
+        snapshot = self._snapshot(trunk_revision_id, "trunk_revision_id")
         return revision.to_text(self.repository.instance.branches.begin(snapshot))
 
     def merge(self, branch_revision_id: str, message: str | None = None) -> str:
@@ -226,13 +227,13 @@ class MicroKernel:
         on = self._branch(branch_revision_id)
         if new_base_revision_id is None:
             instance.poll()
-        base = self._snapshot(new_base_revision_id)
+        base = self._snapshot(new_base_revision_id, "new_base_revision_id")
         return revision.to_text(rebase.rebase(instance.branches, instance.reader, on, base, ""))
 
     def reset(self, branch_revision_id: str, ancestor_revision_id: str) -> str:
         """Take a branch back to an earlier revision of its own; raises BranchError for any other revision."""
         instance = self.repository.instance
-        on, ancestor = self._branch(branch_revision_id), revision.from_text(ancestor_revision_id)
+        on, ancestor = self._branch(branch_revision_id), revision_of(ancestor_revision_id, "ancestor_revision_id")
         instance.at(ancestor)  # one that is nowhere is unknown, not just no ancestor
         return revision.to_text(instance.branches.reset(on, ancestor))
 
@@ -261,12 +262,12 @@ class MicroKernel:
 
     # --- arguments ---------------------------------------------------------------------------------------
 
-    def _snapshot(self, revision_id: str | None) -> Snapshot:
+    def _snapshot(self, revision_id: str | None, name: str) -> Snapshot:
         instance = self.repository.instance
-        return instance.head() if revision_id is None else instance.at(revision.from_text(revision_id))
+        return instance.head() if revision_id is None else instance.at(revision_of(revision_id, name))
 
     def _branch(self, revision_id: str) -> int:
-        found = revision.from_text(revision_id)
+        found = revision_of(revision_id, "branch_revision_id")
         if not revision.is_branch(found):
             self.repository.instance.at(found)  # one that is nowhere is unknown, not trunk's
             raise BranchError(f"{revision_id} is a trunk revision; a branch's is needed", revision=revision_id)

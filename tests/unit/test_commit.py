@@ -217,7 +217,7 @@ def wrong(*steps):  # type: ignore[no-untyped-def]
         (wrong(("copy", "/x", "/y")), NodeNotFoundError),
         (wrong(("copy", "/a", "/a/b")), NodeExistsError),
         (wrong(("set", "/a", "s", "text"), ("increment", "/a", "s")), InvalidChangeError),
-        (wrong(("increment", "/a", "n", "1")), InvalidChangeError),
+        (wrong(("increment", "/a", "n", "1")), TypeError),
     ],
 )
 def test_a_change_that_is_wrong_by_itself_raises_and_changes_nothing(opened: Instances, change, error) -> None:  # type: ignore[no-untyped-def]

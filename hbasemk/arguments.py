@@ -1,0 +1,116 @@
+"""Checks of arguments where users' calls come in: an error names the parameter, what was expected, and what came.
+
+Without them a wrong type fails somewhere inside, with an error that names neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from hbasemk.errors import InvalidRevisionError
+from hbasemk.kernel import limits, paths
+from hbasemk.kernel import revision as revisions
+
+T = TypeVar("T")
+
+
+def wrong(name: str, expected: str, value: object) -> TypeError:
+    """The error for an argument of a wrong type."""
+    return TypeError(f"{name} must be {expected}, got {limits.shown(value)}")
+
+
+def text(value: object, name: str) -> str:
+    """The value, which must be a str."""
+    if not isinstance(value, str):
+        raise wrong(name, "a str", value)
+    return value
+
+
+def path(value: object, name: str = "path") -> str:
+    """The value, which must be the path of a node; raises TypeError and InvalidPathError."""
+    if not isinstance(value, str):
+        raise wrong(name, "a path, such as '/a/b'", value)
+    return paths.check_path(value)
+
+
+def new_path(value: object, name: str = "path") -> str:
+    """The value, which must be a path at which a node can be added; raises TypeError and InvalidPathError."""
+    if not isinstance(value, str):
+        raise wrong(name, "a path, such as '/a/b'", value)
+    return paths.check_new(value)
+
+
+def path_list(value: object, name: str) -> list[str]:
+    """The paths in a sequence; raises TypeError (for a single text too) and InvalidPathError."""
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        raise wrong(name, "a sequence of paths", value)
+    return [path(one, f"each path in {name}") for one in value]
+
+
+def node_name(value: object, name: str = "name") -> str:
+    """The value, which must be the name of a node or property; raises TypeError and InvalidPathError."""
+    if not isinstance(value, str):
+        raise wrong(name, "a name", value)
+    return paths.check_name(value)
+
+
+def revision(value: object, name: str) -> int:
+    """The id of the value, which must be a revision in text form; raises TypeError and InvalidRevisionError."""
+    if not isinstance(value, str):
+        raise wrong(name, f"a revision id of {revisions.TEXT_LENGTH} hexadecimal digits", value)
+    try:
+        return revisions.from_text(value)
+    except InvalidRevisionError as error:
+        raise InvalidRevisionError(f"{name}: {error.message}") from None
+
+
+def flag(value: object, name: str) -> bool:
+    """The value, which must be True or False."""
+    if not isinstance(value, bool):
+        raise wrong(name, "True or False", value)
+    return value
+
+
+def count(value: object, name: str) -> int:
+    """The value, which must be an int that is not negative; raises TypeError and ValueError."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise wrong(name, "an int", value)
+    if value < 0:
+        raise ValueError(f"{name} must be at least 0, got {limits.shown(value)}")
+    return value
+
+
+def number(value: object, name: str) -> int | float:
+    """The value, which must be an int or a float."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        raise wrong(name, "an int or a float", value)
+    return value
+
+
+def function(value: Callable[..., Any], name: str) -> None:
+    """Raises TypeError unless the value can be called."""
+    if not callable(value):
+        raise wrong(name, "a function", value)
+
+
+def mapping(value: object, name: str) -> Mapping[Any, Any]:
+    """The value, which must be a mapping."""
+    if not isinstance(value, Mapping):
+        raise wrong(name, "a mapping of names to values", value)
+    return value
+
+
+def instance(value: object, kind: type[T], name: str) -> T:
+    """The value, which must be an instance of a class."""
+    if not isinstance(value, kind):
+        raise wrong(name, f"a {kind.__module__.partition('.')[0]}.{kind.__name__}", value)
+    return value
+
+
+def choice(value: object, possible: Sequence[str], name: str) -> None:
+    """Raises TypeError for what is not a str, and ValueError for what is none of the possible ones."""
+    if not isinstance(value, str):
+        raise wrong(name, " or ".join(map(repr, possible)), value)
+    if value not in possible:
+        raise ValueError(f"{name} must be {' or '.join(map(repr, possible))}, got {limits.shown(value)}")
