@@ -1,17 +1,97 @@
-"""Many rows in as few calls as the store likes: journal rows read, cells of nodes written."""
+"""Many rows in as few calls as the store likes: journal rows read, cells of nodes written and deleted.
+
+No call carries more than ``Store.batch_rows`` rows, nor more than ``Store.batch_bytes`` bytes unless one cell alone does.
+A row that is larger is written in several calls: readers see none of its cells before the commit is decided.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, TypeVar
 
-from hbasemk.kernel import schema
+from hbasemk.kernel import changes, schema
 from hbasemk.kernel.calls import again
 from hbasemk.kernel.runtime import Runtime
-from hbasemk.store.abc import Column, Get, Put, Row, Store
+from hbasemk.store.abc import Column, Delete, Get, NewCell, Put, Row, Store
+
+T = TypeVar("T")
 
 JOURNAL_BATCH: Final = 200
 """Journal rows carry what a revision touches, so they are read in smaller batches than nodes."""
+CELL_BYTES: Final = 32
+"""What a cell takes besides its names and its value, about: family, timestamp, lengths."""
+WHOLE: Final[Sequence[Column]] = (
+    schema.COMMITTED,
+    schema.ABORT,
+    schema.NONCE,
+    schema.BASE,
+    schema.MESSAGE,
+    schema.SWEPT,
+    schema.BRANCH,
+    schema.BRANCH_VIEW,
+    schema.BRANCH_HEAD,
+    (schema.DATA, schema.CHANGES),
+)
+"""The columns of a journal row, but for the further chunks of ``changes``."""
+
+
+def by_size(things: Iterable[T], size_of: Callable[[T], int], rows: int, most: int) -> Iterator[list[T]]:
+    """Group things in their order, at most ``rows`` and ``most`` bytes in each group; what is larger stands alone."""
+    part: list[T] = []
+    size = 0
+    for one in things:
+        more = size_of(one)
+        if part and (len(part) >= rows or size + more > most):
+            yield part
+            part, size = [], 0
+        part.append(one)
+        size += more
+    if part:
+        yield part
+
+
+def put_size(put: Put) -> int:
+    """About how many bytes a put takes in a message."""
+    return len(put.row) + sum(len(cell[1]) + len(cell[2]) + CELL_BYTES for cell in put.cells)
+
+
+def delete_size(delete: Delete) -> int:
+    """About how many bytes a delete takes in a message."""
+    return len(delete.row) + sum(len(cell[1]) + CELL_BYTES for cell in delete.cells)
+
+
+def _cell_size(cell: NewCell) -> int:
+    return len(cell[1]) + len(cell[2]) + CELL_BYTES
+
+
+def put_batches(puts: Iterable[Put], rows: int, most: int) -> Iterator[list[Put]]:
+    """Group puts for one call each; a row that is too large for one is divided between its cells."""
+
+    def divided() -> Iterator[Put]:
+        for put in puts:
+            if put_size(put) <= most:
+                yield put
+            else:
+                for part in by_size(put.cells, _cell_size, len(put.cells), most - len(put.row)):
+                    yield Put(put.row, part)
+
+    return by_size(divided(), put_size, rows, most)
+
+
+def delete_batches(deletes: Iterable[Delete], rows: int, most: int) -> Iterator[list[Delete]]:
+    """Group deletes for one call each; a row that is too large for one is divided between its cells."""
+
+    def divided() -> Iterator[Delete]:
+        for delete in deletes:
+            if delete_size(delete) <= most:
+                yield delete
+            else:
+                for part in by_size(
+                    delete.cells, lambda cell: len(cell[1]) + CELL_BYTES, len(delete.cells), most - len(delete.row)
+                ):
+                    yield Delete(delete.row, part)
+
+    return by_size(divided(), delete_size, rows, most)
 
 
 def journal_rows(
@@ -19,19 +99,60 @@ def journal_rows(
 ) -> Iterator[Row]:
     """The journal rows of some revisions, in their order; one round trip for each 200, for as many as the store likes where
     only a few small ``columns`` of them are asked for.
+
+    Of whole rows, those whose changes are large take further round trips, one for each 16 MiB.
     """
     size = JOURNAL_BATCH if columns is None else store.batch_rows
-    families = (schema.DATA,) if columns is None else None
     for at in range(0, len(made), size):
-        gets = [Get(schema.revision_key(one), columns, families) for one in made[at : at + size]]
-        yield from again(runtime, lambda gets=gets: store.read(schema.JOURNAL, gets))  # type: ignore[misc]
+        gets = [Get(schema.revision_key(one), columns or WHOLE) for one in made[at : at + size]]
+        rows = again(runtime, lambda gets=gets: store.read(schema.JOURNAL, gets))  # type: ignore[misc]
+        yield from rows if columns is not None else whole_rows(store, runtime, rows)
+
+
+def whole_rows(store: Store, runtime: Runtime, rows: Iterable[Row]) -> Iterator[Row]:
+    """Rows that were read with the columns :data:`WHOLE`, with the further chunks of their changes where there are any."""
+    for row in rows:
+        first = next((cell for cell in row.cells if cell.qualifier == schema.CHANGES), None)
+        if first is None or len(first.value) < changes.FIRST_CHUNK:
+            yield row
+            continue
+        cells = list(row.cells)
+        group = max(1, store.batch_bytes // changes.CHUNK)
+        number, more = 1, True
+        while more:
+            columns = [(schema.DATA, changes.chunk_qualifier(one)) for one in range(number, number + group)]
+            get = Get(row.key, columns)
+            found = again(runtime, lambda get=get: store.read(schema.JOURNAL, [get]))[0].cells  # type: ignore[misc]
+            cells += found
+            number += group
+            more = len(found) == group
+        yield Row(row.key, sorted(cells, key=lambda cell: (cell.family, cell.qualifier)))
+
+
+def write_changes(store: Store, runtime: Runtime, made: int, told: Sequence[NewCell]) -> None:
+    """Add its changes to the row of a revision that was begun without them, before any of its cells is written.
+
+    The first chunk is written last, in a call of its own: a row without it tells that no cell was written yet.
+    """
+    row = schema.revision_key(made)
+    first, *further = told
+    for part in put_batches([Put(row, further)] if further else [], store.batch_rows, store.batch_bytes):
+        again(runtime, lambda part=part: store.write(schema.JOURNAL, part, durable=False))  # type: ignore[misc]
+    again(runtime, lambda: store.write(schema.JOURNAL, [Put(row, [first])], durable=False))
 
 
 def write_nodes(
-    store: Store, runtime: Runtime, puts: Sequence[Put], in_doubt: Callable[[], None] | None = None
+    store: Store,
+    runtime: Runtime,
+    puts: Iterable[Put],
+    in_doubt: Callable[[], None] | None = None,
+    between: Callable[[], None] | None = None,
 ) -> None:
-    """Write cells of nodes, in order and not durably by themselves; ``in_doubt`` is told of each reply that was lost."""
-    size = store.batch_rows
-    for at in range(0, len(puts), size):
-        part = puts[at : at + size]
+    """Write cells of nodes, in order and not durably by themselves; ``in_doubt`` is told of each reply that was lost.
+
+    ``between`` is called before each call but the first, to renew what must not run out meanwhile.
+    """
+    for number, part in enumerate(put_batches(puts, store.batch_rows, store.batch_bytes)):
+        if number and between is not None:
+            between()
         again(runtime, lambda part=part: store.write(schema.NODES, part, durable=False), in_doubt=in_doubt)  # type: ignore[misc]

@@ -14,7 +14,7 @@ from typing import Final
 
 from hbasemk.errors import BranchError, ClosedError, CommitUnknownError, FormatError, StoreError, UnknownRevisionError
 from hbasemk.kernel import changes, changeset, effect, journal_row, paths, revision, schema
-from hbasemk.kernel.batches import write_nodes
+from hbasemk.kernel.batches import write_changes, write_nodes
 from hbasemk.kernel.branch_ends import ABANDONED, MERGED, REBASED, BranchEnds, Head
 from hbasemk.kernel.branch_states import BranchState, BranchStates
 from hbasemk.kernel.calls import again, nothing_committed, patient, time_limit
@@ -203,6 +203,8 @@ class Branches:
         self._store.check_puts(plan.puts(0))
         if not plan.changes:
             return on
+        told = changes.encode(plan.changes)
+        inline = changes.size_of(told) <= changes.INLINE
         above = max(state.snapshot.upper, self._journal.highest_seen)
         made = again(self._runtime, lambda: self._clock.next(above, branch=True))
         put = Put(
@@ -210,7 +212,7 @@ class Branches:
             [
                 *self._common(message, state.base),
                 NewCell(*schema.BRANCH, _encode((state.root, *state.own, made))),
-                *changes.encode(plan.changes),
+                *(told if inline else ()),
             ],
         )
         try:
@@ -218,7 +220,9 @@ class Branches:
                 self._runtime,
                 lambda: self._store.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put, durable=False),
             )
-            write_nodes(self._store, self._runtime, plan.puts(made))
+            if not inline:
+                write_changes(self._store, self._runtime, made, told)
+            write_nodes(self._store, self._runtime, plan.each_put(made), between=self._clock.keep_lease)
         except BaseException:
             self._outcomes.leave(made, plan.changes)
             self._outcomes.settle_quietly()

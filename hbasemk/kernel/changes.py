@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from hbasemk.errors import FormatError
+from hbasemk.errors import FormatError, LimitError
 from hbasemk.kernel import paths, schema
 from hbasemk.store.abc import Cell, CellVersion, Column, Delete, NewCell
 
@@ -21,7 +21,15 @@ CHANGED: Final = "c"
 
 _PLAIN, _DEFLATED = b"\x01", b"\x02"
 _DEFLATE_FROM: Final = 1024
-_CHUNK: Final = 1024 * 1024
+_AT_ONCE: Final = 5000
+"""So many nodes are turned into text at once."""
+FIRST_CHUNK: Final = 64 * 1024
+"""The first chunk's length if there are more: polls read it of many rows at once, so it is short."""
+CHUNK: Final = 1024 * 1024
+INLINE: Final = 1024 * 1024
+"""A revision's row is created with its changes up to this size; larger ones are added to it after that."""
+LARGEST: Final = 64 * 1024 * 1024
+"""How many bytes the changes of one commit may take, deflated: some millions of nodes, a million of random names."""
 
 
 class RowChange(NamedTuple):
@@ -57,19 +65,62 @@ def deletes(changes: Iterable[RowChange], revision: int) -> Iterator[Delete]:
 
 
 def encode(changes: Iterable[RowChange]) -> list[NewCell]:
-    """The journal cells that hold the changes, in chunks of at most 1 MiB."""
+    """The journal cells that hold the changes: a chunk of at most 64 KiB, and further ones of at most 1 MiB.
+
+    Raises LimitError when they are larger than :data:`LARGEST`.
+    """
+    texts = _texts(changes)
+    head = next(texts)
+    further = next(texts, None)
+    if further is None and len(head) < _DEFLATE_FROM:
+        return _chunks(_PLAIN + head)
+    deflate = zlib.compressobj(1)
+    data = bytearray(_DEFLATED)
+    data += deflate.compress(head)
+    while further is not None and len(data) <= LARGEST:
+        data += deflate.compress(further)
+        further = next(texts, None)
+    data += deflate.flush()
+    if len(data) > LARGEST:
+        raise LimitError(
+            f"the commit touches too many nodes: what the journal has to keep of it takes more than {LARGEST} bytes, "
+            "deflated. Nothing was committed. Divide the change into several commits."
+        )
+    return _chunks(bytes(data))
+
+
+def _texts(changes: Iterable[RowChange]) -> Iterator[bytes]:
+    """The JSON of the changes, in parts of some thousand nodes each."""
     rows: list[list[object]] = []
+    before = "["
     for path, kind, *names in changes:
         while names and not names[-1]:
             names.pop()
         rows.append([path, kind, *(list(part) for part in names)])
+        if len(rows) == _AT_ONCE:
+            yield _text(before, rows, "")
+            before, rows = ",", []
+    yield _text(before if rows or before == "[" else "", rows, "]")
+
+
+def _text(before: str, rows: list[list[object]], after: str) -> bytes:
     # Without escapes: reading would join two that make a pair, where row keys keep the two surrogates apart.
-    text = json.dumps(rows, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
-    data = _PLAIN + text if len(text) < _DEFLATE_FROM else _DEFLATED + zlib.compress(text, 1)
+    text = json.dumps(rows, separators=(",", ":"), ensure_ascii=False)
+    return f"{before}{text[1:-1]}{after}".encode("utf-8", "surrogatepass")
+
+
+def _chunks(data: bytes) -> list[NewCell]:
+    starts = [0, *range(FIRST_CHUNK, len(data), CHUNK)]
+    ends = [*starts[1:], len(data)]
     return [
-        NewCell(schema.DATA, chunk_qualifier(number), data[at : at + _CHUNK])
-        for number, at in enumerate(range(0, len(data), _CHUNK))
+        NewCell(schema.DATA, chunk_qualifier(number), data[start:end])
+        for number, (start, end) in enumerate(zip(starts, ends, strict=True))
     ]
+
+
+def size_of(told: Iterable[NewCell]) -> int:
+    """How many bytes encoded changes take."""
+    return sum(len(cell.value) for cell in told)
 
 
 def decode(cells: Iterable[Cell]) -> list[RowChange]:
@@ -86,9 +137,12 @@ def decode(cells: Iterable[Cell]) -> list[RowChange]:
 
 
 def of_row(cells: Iterable[Cell]) -> list[RowChange]:
-    """The changes that a journal row tells; none where it has none. Raises FormatError when they are damaged."""
+    """The changes that a journal row tells. Raises FormatError when they are damaged.
+
+    None where it has none, nor where the first chunk is absent: that is written last, and before any cell.
+    """
     told = [cell for cell in cells if is_chunk(cell.qualifier)]
-    return decode(told) if told else []
+    return decode(told) if any(cell.qualifier == schema.CHANGES for cell in told) else []
 
 
 def chunk_qualifier(number: int) -> bytes:

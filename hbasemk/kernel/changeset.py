@@ -7,7 +7,7 @@ subtree meets every change in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,6 +23,8 @@ from hbasemk.store.abc import Column, NewCell, Put
 
 _tuple: Final = tuple.__new__
 """Makes a named tuple of its fields at a third of the cost of calling its class."""
+COLUMNS: Final = 10_000
+"""So many columns of one row are read back by one get at most."""
 MANY: Final = 32
 """The names of so many new children are looked for among the properties together, not one by one."""
 _BORN: Final = (*schema.DELETED, schema.ALIVE)
@@ -35,7 +37,7 @@ class RowPlan:
 
     A name is a property or a child, never both. So who sets a property relies on the child column of that name too, which
     must be ``vacant`` in the node's life since ``born``; who adds a child on the property column (many of these are in
-    ``unnamed``, the others in ``relied``).
+    ``unnamed``, the others in ``relied``). ``bytes`` is how many bytes of values reading back brings at least.
     """
 
     path: str
@@ -45,6 +47,7 @@ class RowPlan:
     vacant: frozenset[Column] = frozenset()
     born: int = 0
     unnamed: frozenset[Column] = frozenset()
+    bytes: int = 0
 
 
 @dataclass(slots=True)
@@ -71,12 +74,19 @@ class ChangeSet:
 
     def puts(self, revision: int) -> list[Put]:
         """The cells at their revision, one put per row (step 6)."""
+        return list(self.each_put(revision))
+
+    def each_put(self, revision: int) -> Iterator[Put]:
+        """The same one after the other, so that a large commit takes no second copy of its cells."""
         last = (revision,)
-        return [
-            _tuple(Put, (row.key, [_tuple(NewCell, cell + last) for cell in row.cells]))
-            for row in self.rows
-            if row.cells
-        ]
+        for row in self.rows:
+            if row.cells:
+                yield _tuple(Put, (row.key, [_tuple(NewCell, cell + last) for cell in row.cells]))
+
+    @property
+    def size(self) -> int:
+        """About how many bytes its cells are."""
+        return sum(len(cell[1]) + len(cell[2]) for row in self.rows for cell in row.cells)
 
     def states(self, revision: int) -> dict[str, NodeState | None]:
         """What the touched nodes became."""
@@ -107,11 +117,13 @@ def of_nodes(nodes: Iterable[StagedNode], reads: Reads | None = None) -> ChangeS
         if not node.dirty:
             if node.relies:
                 relied = {schema.DELETED: None, **_unchanged(node)}
-                plans.append(RowPlan(node.path, paths.key(node.path), [], relied))
+                plans.append(RowPlan(node.path, paths.key(node.path), [], relied, bytes=_bytes(node)))
                 unchanged.append(node)
             continue
         plan, change = _plan(node)
         plans.append(plan)
+        if len(plan.relied) > COLUMNS:
+            plans += _divide(plan)
         told.append(change)
         after.append(node)
     return ChangeSet(plans, told, after, reads, unchanged)
@@ -137,6 +149,23 @@ def repeating(plan: ChangeSet) -> ChangeSet:
             told.append(change._replace(properties=[*change.properties, *names]))
             after.append(node)
     return ChangeSet(plans, told, after, plan.reads)
+
+
+def _divide(plan: RowPlan) -> Iterator[RowPlan]:
+    """Leave to a row's plan the first of the columns that it relies on, and yield further plans with the others."""
+    columns = list(plan.relied)
+    plan.relied = dict.fromkeys(columns[:COLUMNS])
+    vacant, plan.vacant = plan.vacant, plan.vacant & plan.relied.keys()
+    for at in range(COLUMNS, len(columns), COLUMNS):
+        relied = dict.fromkeys(columns[at : at + COLUMNS])
+        yield RowPlan(plan.path, plan.key, [], relied, vacant & relied.keys(), plan.born)
+
+
+def _bytes(node: StagedNode) -> int:
+    """How many bytes the values have that the commit and its snapshot hold in the properties that it relies on."""
+    before = node.base.encoded if node.base is not None else {}
+    size = sum(len(data or b"") + len(before.get(name, b"")) for name, data in node.written.items())
+    return size + sum(len(before.get(name, b"")) for name in node.repeated or ())
 
 
 def _unchanged(node: StagedNode) -> dict[Column, None]:
@@ -189,6 +218,7 @@ def _plan(node: StagedNode) -> tuple[RowPlan, RowChange]:
         if kind == CHANGED:
             _keep_names_apart(node, plan)
             relied.update(_unchanged(node))
+            plan.bytes = _bytes(node)
     present = [name for name, there in node.children.items() if there] if node.children else []
     gone = [name for name, there in node.children.items() if not there] if node.children else []
     change = RowChange(node.path, kind, list(node.written), present, gone)

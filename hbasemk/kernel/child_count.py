@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from hbasemk.errors import FormatError, StoreError
 from hbasemk.kernel import changes, paths, revision, schema
+from hbasemk.kernel.batches import WHOLE, whole_rows
 from hbasemk.kernel.calls import again
 from hbasemk.kernel.journal import EXPLICIT, Arrival, Journal
 from hbasemk.kernel.node import NodeState
@@ -253,18 +254,18 @@ class ChildCounts:
             return None
         rows: list[Row] = []
         if low < high:
-            scan = Scan(schema.revision_key(low), schema.revision_key(high), most + 1, families=(schema.DATA,))
+            scan = Scan(schema.revision_key(low), schema.revision_key(high), most + 1, columns=WHOLE)
             rows += again(self._runtime, lambda: self._store.scan(schema.JOURNAL, scan))
             if len(rows) > most:
                 return None
         if made:
-            gets = [Get(schema.revision_key(which), families=(schema.DATA,)) for which in made]
+            gets = [Get(schema.revision_key(which), WHOLE) for which in made]
             found = again(self._runtime, lambda: self._store.read(schema.JOURNAL, gets))
             if not all(row.cells for row in found):
                 return None
             rows += found
         names: set[str] = set()
-        for row in rows:
+        for row in whole_rows(self._store, self._runtime, rows):
             for change in changes.of_row(row.cells):
                 if change.path == path:
                     names.update(change.present, change.gone)

@@ -32,6 +32,10 @@ class IdClock:
         if seen > self._seen:
             self._seen = seen
 
+    def keep_lease(self) -> None:
+        """Renew the lease if it is due: what a commit has written must not look like a dead writer's meanwhile."""
+        self._lease.keep()
+
     @property
     def issued_ms(self) -> int:
         """The highest ms, since the repository's epoch, of which an id was issued."""

@@ -28,7 +28,8 @@ from hbasemk.errors import (
     StoreUnknownError,
 )
 from hbasemk.kernel import changes, changeset, journal_row, revision, schema
-from hbasemk.kernel.batches import write_nodes
+from hbasemk.kernel.batches import write_changes, write_nodes
+from hbasemk.kernel.cache import DEFAULT_ENTRIES
 from hbasemk.kernel.calls import again, nothing_committed, patient, pause, retries, time_limit
 from hbasemk.kernel.changes import RowChange
 from hbasemk.kernel.changeset import ChangeSet
@@ -77,6 +78,17 @@ class _Doubt:
 
     def tell_decided(self) -> None:
         self.lost = self.decided = True
+
+
+@dataclass(slots=True)
+class _Draft:
+    """What an attempt is about to commit, kept for the next try where a journal row came too late.
+
+    ``told`` are the encoded changes. They are made before the id, since an id grows old.
+    """
+
+    plan: ChangeSet | None = None
+    told: Sequence[NewCell] = ()
 
 
 class _TooSlow(Exception):
@@ -253,9 +265,10 @@ class Committer:
                 f"a message has {len(message)} characters; {LONGEST_MESSAGE} are possible. Nothing was committed."
             )
         self._outcomes.settle()
+        draft = _Draft()
         for _ in range(TRIES_IN_TIME):
             try:
-                return self._attempt_in_time(snapshot, source, message)
+                return self._attempt_in_time(snapshot, source, message, draft)
             except _TooSlow:
                 self.statistics.too_slow += 1
         raise StoreNotAppliedError(
@@ -263,11 +276,13 @@ class Committer:
             "It is overloaded, or the repository's allowed lag (see its status) is too short for it."
         )
 
-    def _attempt_in_time(self, snapshot: Snapshot, source: Source, message: str) -> int | tuple[int, Loss]:
+    def _attempt_in_time(
+        self, snapshot: Snapshot, source: Source, message: str, draft: _Draft
+    ) -> int | tuple[int, Loss]:
         if callable(source):
-            made, plan, created = self._build_then_create(snapshot, source, message)
+            made, plan, created = self._build_then_create(snapshot, source, message, draft)
         else:
-            made, plan, created = self._stage_and_create(snapshot, source, message)
+            made, plan, created = self._stage_and_create(snapshot, source, message, draft)
         if not plan.changes:
             loss = self._read_back.look(0, snapshot, plan)
             if loss is None:
@@ -304,7 +319,9 @@ class Committer:
             self.statistics.conflicts += 1
             return made, loss
         # Where it lost and is committed: it was so at one moment, the reply was lost, and what was met had been built on it.
-        self._journal.append_local(made, plan.changes, plan.states(made), snapshot)
+        # Of a commit that no cache could hold, the cache only learns what it touched.
+        states = plan.states(made) if len(plan.after) <= DEFAULT_ENTRIES else {}
+        self._journal.append_local(made, plan.changes, states, snapshot)
         self.statistics.committed += 1
         return made
 
@@ -340,17 +357,21 @@ class Committer:
     # --- steps 3 to 5: the id, its journal row, the plan --------------------------------------------------
 
     def _build_then_create(
-        self, snapshot: Snapshot, build: Callable[[], ChangeSet], message: str
+        self, snapshot: Snapshot, build: Callable[[], ChangeSet], message: str, draft: _Draft
     ) -> tuple[int, ChangeSet, _Created]:
-        plan = build()
-        self._check(plan)
+        if draft.plan is None:
+            plan = build()
+            self._check(plan)
+            draft.told = changes.encode(plan.changes) if plan.changes else ()
+            draft.plan = plan
+        plan = draft.plan
         if not plan.changes:
             return 0, plan, _Created(0, 0)
         made = self._new_id(snapshot)
-        return made, plan, self._create(made, snapshot, plan.changes, message)
+        return made, plan, self._create(made, snapshot, draft.told, message)
 
     def _stage_and_create(
-        self, snapshot: Snapshot, operations: Sequence[Operation], message: str
+        self, snapshot: Snapshot, operations: Sequence[Operation], message: str, draft: _Draft
     ) -> tuple[int, ChangeSet, _Created]:
         def build() -> ChangeSet:
             staging = Staging(self._reader, snapshot)
@@ -359,12 +380,13 @@ class Committer:
             self._check(plan)
             return plan
 
-        touched = self._foreseen(snapshot, operations)
+        touched = self._foreseen(snapshot, operations) if draft.plan is None else None
         if touched is None:
-            return self._build_then_create(snapshot, build, message)
+            return self._build_then_create(snapshot, build, message, draft)
+        told = changes.encode(touched)
         made = self._new_id(snapshot)
         try:
-            created, plan = self._runtime.both(lambda: self._create(made, snapshot, touched, message), build)
+            created, plan = self._runtime.both(lambda: self._create(made, snapshot, told, message), build)
         except _TooSlow:
             raise
         except BaseException:
@@ -378,7 +400,7 @@ class Committer:
 
     def _foreseen(self, snapshot: Snapshot, operations: Sequence[Operation]) -> list[RowChange] | None:
         """What the operations touch, if reading and creating the journal row at the same time saves a round."""
-        if not self._store.supports_parallel_calls:
+        if not self._store.supports_parallel_calls or len(operations) > self._store.batch_rows:
             return None
         wanted = staging_needs(operations)
         if all(self._reader.cached(snapshot, path) for path in wanted):
@@ -394,10 +416,11 @@ class Committer:
         # As a whole, so that other threads can get an id while this one waits for the store.
         return again(self._runtime, lambda: self._clock.next(max(snapshot.upper, self._journal.highest_seen)))
 
-    def _create(self, made: int, snapshot: Snapshot, touched: Sequence[RowChange], message: str) -> _Created:
+    def _create(self, made: int, snapshot: Snapshot, told: Sequence[NewCell], message: str) -> _Created:
         nonce = self._runtime.random.getrandbits(128).to_bytes(16, "big")
         begun = journal_row.begin(nonce, snapshot.revision, message)
-        put = Put(schema.revision_key(made), [*begun, *changes.encode(touched)])
+        inline = changes.size_of(told) <= changes.INLINE
+        put = Put(schema.revision_key(made), [*begun, *told] if inline else begun)
         try:
             # Never sent again by us: it must come in time, and no cell is written before. HBase's own client
             # may send it twice, and then "exists" is the answer to the second; the nonce tells whose the row is.
@@ -411,6 +434,8 @@ class Committer:
                 )
             created = _Created(sent, self._runtime.monotonic())
             in_time = self._clock.seems_in_time(made)
+            if in_time and not inline:
+                write_changes(self._store, self._runtime, made, told)
         except InvalidRevisionError:
             raise
         except BaseException:
@@ -446,7 +471,7 @@ class Committer:
     # --- step 6: write; or 6, 7 and 10 at one moment ------------------------------------------------------
 
     def _write(self, made: int, plan: ChangeSet, doubt: _Doubt) -> None:
-        write_nodes(self._store, self._runtime, plan.puts(made), doubt.tell)
+        write_nodes(self._store, self._runtime, plan.each_put(made), doubt.tell, self._clock.keep_lease)
 
     def _write_in_time(self, made: int, plan: ChangeSet, doubt: _Doubt, created: _Created) -> None:
         """Step 6; raises _TooSlow if the journal row came too late, by the timestamp that its own server gave it.
@@ -500,7 +525,11 @@ class Committer:
 
         False: somebody has aborted it. Raises _TooSlow if the revision may not commit any more.
         """
-        if not self._store.supports_transactions or len(plan.rows) > self._store.batch_rows:
+        if (
+            not self._store.supports_transactions
+            or len(plan.rows) > self._store.batch_rows
+            or plan.size > self._store.batch_bytes
+        ):
             return None
         gets, nothing_met = self._read_back.judge(made, snapshot, plan)
         return self._write_if(made, plan.puts(made), gets, nothing_met, doubt, created)

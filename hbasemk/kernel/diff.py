@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from hbasemk.errors import FormatError
 from hbasemk.kernel import changes, paths, revision, schema
-from hbasemk.kernel.batches import journal_rows
+from hbasemk.kernel.batches import WHOLE, journal_rows, whole_rows
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.node import NodeState
 from hbasemk.kernel.outcome import Outcome, outcome_of
@@ -92,11 +92,12 @@ def _touched(instance: Instance, before: Snapshot, after: Snapshot) -> set[str]:
     low, high = instance.journal.unlisted(before, after)
     if low < high:
         start, stop = schema.revision_key(low), schema.revision_key(high)
-        scan = Scan(start, stop, BATCH, families=(schema.DATA,))
+        scan = Scan(start, stop, BATCH, columns=WHOLE)
         for row in scan_all(instance.store, schema.JOURNAL, scan):
             made = int.from_bytes(row.key, "big")
             if not revision.is_branch(made) and outcome_of(row) is Outcome.COMMITTED:
-                touched.update(_paths(row.cells))
+                (whole,) = whole_rows(instance.store, instance.runtime, [row])
+                touched.update(_paths(whole.cells))
     return touched
 
 

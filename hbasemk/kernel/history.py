@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hbasemk.kernel import changes, paths, revision, schema
-from hbasemk.kernel.batches import journal_rows
+from hbasemk.kernel.batches import WHOLE, journal_rows, whole_rows
 from hbasemk.kernel.changes import RowChange
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal_row import decode_message
@@ -59,7 +59,7 @@ def log(instance: Instance, path: str = paths.ROOT, upto: int | None = None) -> 
     """
     instance.poll()
     head = instance.head() if upto is None else instance.at(upto)
-    scan = Scan(schema.revision_key(head.upper), None, BATCH, reverse=True, families=(schema.DATA,))
+    scan = Scan(schema.revision_key(head.upper), None, BATCH, reverse=True, columns=WHOLE)
     for row in scan_all(instance.store, schema.JOURNAL, scan):
         made = int.from_bytes(row.key, "big")
         if (
@@ -68,6 +68,7 @@ def log(instance: Instance, path: str = paths.ROOT, upto: int | None = None) -> 
             or not instance.journal.sees(head, made)
         ):
             continue
-        entry = entry_of(row, instance.settings.epoch_ms)
+        (whole,) = whole_rows(instance.store, instance.runtime, [row])
+        entry = entry_of(whole, instance.settings.epoch_ms)
         if path == paths.ROOT or entry.touches(path):
             yield entry

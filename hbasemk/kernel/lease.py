@@ -197,6 +197,18 @@ class Lease:
                 if found is None or found.nonce != record.nonce or not self._write(self.machine, found, wanted):
                     raise self._lost()
 
+    def keep(self) -> None:
+        """Renew the lease if it is due; for work in one call that may last longer than a lease.
+
+        After a loss the work goes on: others may have ended what was begun, and its compare-and-set shows that.
+        """
+        if self.due():
+            try:
+                self.renew()
+            except LeaseLostError:
+                # The claim is dropped: the next id takes another machine id.
+                return
+
     def measure(self) -> None:
         """Measure the store's clock again. Two round trips."""
         machine = self.machine if self.held else self._runtime.identity()[0]

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable, Sequence
 
 from hbasemk.errors import StoreError
 from hbasemk.kernel import changes, schema
-from hbasemk.kernel.batches import journal_rows
+from hbasemk.kernel.batches import delete_batches, journal_rows
 from hbasemk.kernel.calls import again
 from hbasemk.kernel.changes import RowChange
 from hbasemk.kernel.journal import Journal
 from hbasemk.kernel.lease import Lease
 from hbasemk.kernel.runtime import Runtime
-from hbasemk.store.abc import Column, Delete, Get, NewCell, Put, Row, Store
+from hbasemk.store.abc import Column, Get, NewCell, Put, Row, Store
 
 
 class Outcome(enum.Enum):
@@ -125,10 +125,10 @@ class Outcomes:
             self.decide(which, schema.COMMITTED, schema.ABORT)
 
     def _sweep(self, which: int, touched: Iterable[RowChange], by: bytes) -> None:
-        pending: list[Delete] = list(changes.deletes(touched, which))
-        size = self._store.batch_rows
-        for at in range(0, len(pending), size):
-            part = pending[at : at + size]
+        deletes = changes.deletes(touched, which)
+        for number, part in enumerate(delete_batches(deletes, self._store.batch_rows, self._store.batch_bytes)):
+            if number:
+                self._lease.keep()
             again(self._runtime, lambda part=part: self._store.delete(schema.NODES, part))  # type: ignore[misc]
         put = Put(schema.revision_key(which), [NewCell(*schema.SWEPT, by)])
         if by == schema.SWEPT_CLEAN:
@@ -171,8 +171,7 @@ class Outcomes:
         self._sweep(which, changes.of_row(self._row(which).cells), schema.SWEPT_IN_DOUBT)
 
     def _row(self, which: int) -> Row:
-        get = Get(schema.revision_key(which), families=(schema.DATA,))
-        return again(self._runtime, lambda: self._store.read(schema.JOURNAL, [get]))[0]
+        return next(journal_rows(self._store, self._runtime, [which]))
 
     # --- this instance's own loose ends -------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from hbasemk.kernel import paths, revision, schema
+from hbasemk.kernel.batches import CELL_BYTES, by_size
 from hbasemk.kernel.calls import again
 from hbasemk.kernel.changeset import ChangeSet
 from hbasemk.kernel.clock import IdClock
@@ -42,6 +43,11 @@ class _Look(NamedTuple):
     vacant: frozenset[Column] = frozenset()
     born: int = 0
     only: frozenset[Column] | None = None
+    bytes: int = 0
+
+    def size(self) -> int:
+        """About how many bytes are asked for, as far as that is known."""
+        return self.bytes + sum(len(column[1]) + 2 * CELL_BYTES for column in self.get.columns or ())
 
 
 @dataclass(slots=True)
@@ -63,7 +69,7 @@ def _relied(plan: ChangeSet, low: int) -> list[_Look]:
         if row.relied:
             since = 0 if row.vacant else low
             get = Get(row.key, columns=list(row.relied), since=since, versions=_versions_of(row.relied))
-            looks.append(_Look(get, row.vacant, row.born))
+            looks.append(_Look(get, row.vacant, row.born, bytes=row.bytes))
         if row.unnamed:
             get = Get(row.key, families=(schema.DATA,), since=low, versions=FEW_VERSIONS)
             looks.append(_Look(get, only=row.unnamed))
@@ -90,8 +96,10 @@ class ReadBack:
         met = _Met()
         size = self._store.batch_rows
         looks = _relied(plan, low)
-        for at in range(0, len(looks), size):
-            part: Sequence[_Look] = looks[at : at + size]
+        for number, first in enumerate(by_size(looks, _Look.size, size, self._store.batch_bytes)):
+            part: Sequence[_Look] = first
+            if number and made:
+                self._clock.keep_lease()
             while part:
                 rows = self._read([look.get for look in part])
                 part = self._meet(made, snapshot, low, part, rows, met)

@@ -180,6 +180,14 @@ class Store(ABC):
         return 1000
 
     @property
+    def batch_bytes(self) -> int:
+        """How many bytes of keys, names and values the kernel should put into one call at most.
+
+        The size is counted without the overhead of messages. One cell may be larger, and then travels alone.
+        """
+        return 16 * 1024 * 1024
+
+    @property
     def supports_transactions(self) -> bool:
         """Whether there is :meth:`write_if`."""
         return False

@@ -74,6 +74,11 @@ class WrappedStore(Store):
         """As the inner store."""
         return self.inner.read_only
 
+    @property
+    def batch_bytes(self) -> int:
+        """As the inner store."""
+        return self.inner.batch_bytes
+
     def files(self) -> Mapping[FileIdentity, str]:
         """The inner store's."""
         return self.inner.files()

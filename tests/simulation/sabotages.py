@@ -253,15 +253,15 @@ def roll_back_of_what_is_committed(patch: pytest.MonkeyPatch) -> None:
 def cells_before_the_journal_row(patch: pytest.MonkeyPatch) -> None:
     create = Committer._create
 
-    def late(self: Committer, made: int, snapshot: Any, touched: Any, message: str) -> Any:
+    def late(self: Committer, made: int, snapshot: Any, told: Any, message: str) -> Any:
         self._store.write(
             schema.NODES,
             [
                 Put(delete.row, [NewCell(cell.family, cell.qualifier, b"\x02\x01", made) for cell in delete.cells])
-                for delete in changes.deletes(touched, made)
+                for delete in changes.deletes(changes.decode(told), made)
             ],
         )
-        return create(self, made, snapshot, touched, message)
+        return create(self, made, snapshot, told, message)
 
     patch.setattr(Committer, "_create", late)
 

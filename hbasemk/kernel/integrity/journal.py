@@ -220,7 +220,9 @@ def _check_shape(entry: _Entry, *, root: bool) -> Iterator[Problem]:
         branch = entry.value(schema.BRANCH)
         if revision.is_branch(entry.made):
             needed.append(schema.BRANCH)
-        if branch is None or len(branch) != 16:
+        # Large changes are added to a row after it was created, and its writer may die, or lose it, before that.
+        begun = aborted or (entry.fate.outcome is Outcome.PENDING and not revision.is_branch(entry.made))
+        if not begun and (branch is None or len(branch) != 16):
             needed.append((schema.DATA, schema.CHANGES))
     missing = [column[1].decode() for column in needed if column not in entry.cells]
     if missing:
@@ -245,6 +247,9 @@ def _check_shape(entry: _Entry, *, root: bool) -> Iterator[Problem]:
     if wrong:
         yield Problem(kinds.JOURNAL_VALUE, "", at, f"{', '.join(wrong)} cannot be read")
     chunks = [column[1] for column in entry.cells if changes.is_chunk(column[1])]
+    if chunks and chunks[0] != schema.CHANGES and entry.fate.outcome is not Outcome.COMMITTED:
+        # Its writer died before all of them were there, and so before it wrote any cell.
+        return
     if chunks and (chunks != [changes.chunk_qualifier(number) for number in range(len(chunks))]):
         yield Problem(kinds.CHANGES, "", at, f"parts of them are missing: only {len(chunks)} are there")
     elif told_by(entry.row) is None:

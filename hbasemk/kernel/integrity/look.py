@@ -196,7 +196,8 @@ def base_of(row: Row) -> int | None:
 def told_by(row: Row) -> list[RowChange] | None:
     """What a journal row tells that its revision touches, empty for none; None when that cannot be read."""
     chunks = [cell for cell in row.cells if changes.is_chunk(cell.qualifier)]
-    if not chunks:
+    if not any(cell.qualifier == schema.CHANGES for cell in chunks):
+        # The first one is written last, and before any cell of the revision.
         return []
     try:
         touched = changes.decode(chunks)
