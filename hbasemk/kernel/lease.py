@@ -202,12 +202,15 @@ class Lease:
 
         After a loss the work goes on: others may have ended what was begun, and its compare-and-set shows that.
         """
-        if self.due():
+        with self._lock:
+            record = self._record
+            if record is None or not self.due():
+                return
             try:
                 self.renew()
             except LeaseLostError:
-                # The claim is dropped: the next id takes another machine id.
-                return
+                # Who wants the next id is told.
+                self._record = record
 
     def measure(self) -> None:
         """Measure the store's clock again. Two round trips."""
