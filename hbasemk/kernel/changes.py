@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from hbasemk.errors import FormatError, LimitError
-from hbasemk.kernel import paths, schema
+from hbasemk.kernel import limits, paths, schema
 from hbasemk.store.abc import Cell, CellVersion, Column, Delete, NewCell
 
 ADDED: Final = "a"
@@ -28,8 +28,7 @@ FIRST_CHUNK: Final = 64 * 1024
 CHUNK: Final = 1024 * 1024
 INLINE: Final = 1024 * 1024
 """A revision's row is created with its changes up to this size; larger ones are added to it after that."""
-LARGEST: Final = 64 * 1024 * 1024
-"""How many bytes the changes of one commit may take, deflated: some millions of nodes, a million of random names."""
+LARGEST: Final = limits.MAX_CHANGES
 
 
 class RowChange(NamedTuple):

@@ -21,6 +21,8 @@ MAX_NAME: Final = MAX_PATH - 1
 MAX_PATHS: Final = 128 * 1024 * 1024
 """Bytes of the paths of all nodes that one commit adds, and of all relative paths in a change text: below a long path,
 each few characters of a text would else take 32 KiB."""
+MAX_CHANGES: Final = 64 * 1024 * 1024
+"""Bytes that the journal may keep of one commit, deflated: some millions of nodes, about a million of random names."""
 MAX_DIGITS: Final = 4300
 """Digits of an integer, and characters of a JSON number, without the sign: as many as Python converts by itself, because
 that takes quadratic time."""
