@@ -13,7 +13,7 @@ from hbasemk import ConflictError, LimitError, Repository, StoreUnknownError, Tr
 from hbasemk.kernel import changes, schema
 from hbasemk.kernel.changes import RowChange
 from hbasemk.kernel.operations import AddNode, MoveNode, Operation, RemoveNode, SetProperty
-from hbasemk.store.abc import CellVersion, Decision, Delete, Get, NewCell, Put, Row, Store
+from hbasemk.store.abc import CellVersion, Delete, Get, NewCell, Put, Row, Store
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, CountingStore, FaultyStore
 from tests.support.repositories import Checked, Instances, problems
@@ -135,11 +135,9 @@ class Narrow(CountingStore):
         )
         return found
 
-    def write_if(
-        self, table: str, puts: Sequence[Put], gets: Sequence[Get], judge: Any, decision: Decision
-    ) -> bool | None:
+    def write_if(self, table: str, puts: Sequence[Put], *more: Any, **others: Any) -> bool | None:
         self.sizes.append(_size(puts))
-        return super().write_if(table, puts, gets, judge, decision)
+        return super().write_if(table, puts, *more, **others)
 
 
 def _size(rows: Sequence[Put] | Sequence[Delete]) -> int:
