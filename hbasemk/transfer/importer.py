@@ -100,7 +100,7 @@ class Import:
         patience: float = 120.0,
         tell: Callable[[Report, int], None] | None = None,
     ) -> None:
-        if url.startswith("memory:"):
+        if url.lower().startswith("memory:"):
             raise InvalidValueError(
                 f"{url!r} cannot be imported to: other processes do not see a repository in memory; use a sqlite:/// or "
                 "hbase:// URL"

@@ -71,7 +71,7 @@ class JsonImport:
         patience: float = 120.0,
         tell: Callable[[int, int], None] | None = None,
     ) -> None:
-        if url.startswith("memory:"):
+        if url.lower().startswith("memory:"):
             raise InvalidValueError(f"{url!r} cannot be imported to: it would be gone at once")
         self._url = url
         self._source = source

@@ -25,7 +25,7 @@ def of(url: str) -> OwnFiles:
 
     Raises InvalidValueError for a URL that cannot be read.
     """
-    if not url.startswith("sqlite:"):
+    if url.partition(":")[0].lower() != "sqlite":
         return dict
     return open_store(url)[0].files
 

@@ -386,9 +386,10 @@ def test_an_empty_directory_is_an_import_of_nothing(url: str, tmp_path: Path) ->
     assert_imported(url, tmp_path / "docs")
 
 
-def test_a_repository_in_memory_is_refused_since_no_other_process_could_see_it(top: Path) -> None:
+@pytest.mark.parametrize("url", ["memory://shared", "Memory://shared"])
+def test_a_repository_in_memory_is_refused_since_no_other_process_could_see_it(top: Path, url: str) -> None:
     with pytest.raises(InvalidValueError, match="memory"):
-        bring_in("memory://shared", top)
+        bring_in(url, top)
 
 
 def test_what_was_not_imported_is_never_replaced_by_an_import(url: str, top: Path) -> None:

@@ -409,9 +409,10 @@ def test_a_node_that_is_there_twice_with_other_properties_is_refused(new: str) -
             bring_in(new, io.BytesIO(text), batch=batch)
 
 
-def test_a_repository_in_memory_is_refused(file: Path) -> None:
+@pytest.mark.parametrize("url", ["memory://shared", "Memory://shared"])
+def test_a_repository_in_memory_is_refused(file: Path, url: str) -> None:
     with pytest.raises(InvalidValueError, match="memory"):
-        bring_in("memory://shared", file)
+        bring_in(url, file)
 
 
 # --- the command ------------------------------------------------------------------------------------------

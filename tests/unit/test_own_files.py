@@ -204,3 +204,11 @@ def test_what_is_not_on_disk_is_nobodys_file(real_store: object) -> None:
     with Repository(real_store, poll_interval=0) as repository:  # type: ignore[arg-type]
         assert repository.store.files() == {}
     assert own_files.of("memory://x")() == {}
+
+
+def test_a_scheme_in_capitals_names_the_same_files(url: str) -> None:
+    with connect(url, poll_interval=0):
+        found = own_files.of(url)()
+        assert len(found) == 3
+        assert own_files.of(url.replace("sqlite:", "SQLite:"))() == found
+    assert own_files.of("HBase://127.0.0.1:1/")() == {}
