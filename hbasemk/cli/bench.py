@@ -123,7 +123,7 @@ def _show(session: Session, runs: list[Run], table: bool, markdown: Path | None,
                 raise
 
             def render_str(self, text: str, **options: Any) -> Text:
-                # What a file of results holds is no markup, and controls no terminal.
+                # A file of results may hold anything: its text is not markup.
                 return super().render_str(output.visible_lines(text), **{**options, "markup": False, "emoji": False})
 
         # Nobody can widen a file or a pipe afterwards.

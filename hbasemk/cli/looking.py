@@ -143,13 +143,13 @@ def log(
 
 def _show_entry(session: Session, entry: LogEntry, changes: bool, full: bool) -> None:
     """One entry begins at the left margin; all that belongs to it, and comes from the repository, is indented."""
-    told = f"{entry.revision}  {moment(entry.time_ms)}  {len(entry.changes):>6} nodes"
+    head = f"{entry.revision}  {moment(entry.time_ms)}  {len(entry.changes):>6} nodes"
     if full:
-        session.line(told)
+        session.line(head)
         for line in entry.message.split("\n"):
             session.line(f"    {line}" if line else "")
     else:
-        session.line(f"{told}  {first_line(entry.message)}")
+        session.line(f"{head}  {first_line(entry.message)}")
     if not changes:
         return
     for change in entry.changes:

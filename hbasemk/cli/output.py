@@ -44,7 +44,7 @@ _UNSAFE: Final = re.compile(
 _NAMED: Final = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
 _KEPT_IN_TEXTS: Final = "\n\t"
 _UNESCAPED_IN_JSON: Final = re.compile("[\x7f\ud800-\udfff]")
-"""What writers of JSON may leave as it is, and is no UTF-8 or is taken away by readers."""
+"""Characters that JSON writers may leave as they are, although UTF-8 has no form for them or some terminals delete them."""
 
 
 class Session:
@@ -188,9 +188,6 @@ def visible(text: str) -> str:
     return _UNSAFE.sub(_escape, text)
 
 
-printable = visible
-
-
 def _escape(found: re.Match[str]) -> str:
     code = ord(found[0])
     if found[0] in _NAMED:
@@ -236,7 +233,7 @@ def _visible_text(text: str) -> str:
 
 
 def print_bytes(pieces: Iterable[bytes]) -> None:
-    """Print bytes exactly; on a terminal as UTF-8 text with escapes for what is none."""
+    """Print bytes exactly; on a terminal as UTF-8 text, with escapes for bytes that are not UTF-8."""
     if _on_terminal():
         decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         for piece in pieces:
@@ -269,7 +266,7 @@ def _write(piece: str | bytes) -> None:
 
 
 def flush() -> None:
-    """Let what was printed reach whoever reads it. Raises BrokenPipeError, and OSError that names standard output."""
+    """Send buffered output to its reader. Raises BrokenPipeError, and OSError that names standard output."""
     if sys.stdout is not None and not sys.stdout.closed:
         with _named_errors(sys.stdout):
             sys.stdout.flush()
@@ -287,7 +284,7 @@ def _named_errors(stream: IO[str]) -> Iterator[None]:
 
 
 def discard(stream: IO[str]) -> None:
-    """Let what a stream has buffered, and what still comes, go nowhere: it would be an error again when the process ends."""
+    """Send the buffered and all later output of a stream nowhere: else the process fails again when it ends."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, stream.fileno())
     os.close(null)
