@@ -122,6 +122,7 @@ def _import_json(session: Session, source: Path, at: str, batch: int, patience: 
             batch=batch,
             patience=patience,
             tell=progress,
+            note=output.complain,
         )
         try:
             result = job.run(verify=verify)
@@ -133,8 +134,6 @@ def _import_json(session: Session, source: Path, at: str, batch: int, patience: 
                     "Run the same command again to go on."
                 )
             raise
-    for note in result.notes:
-        output.complain(note)
     missing, different = result.missing, result.differences
     _tell("missing blob", missing.first, missing.count)
     _tell("differs", different.first, different.count)
@@ -213,6 +212,7 @@ def _import_files(
             contents=contents,
             patience=patience,
             tell=tell,
+            note=output.complain,
         )
         try:
             result = job.run()
@@ -225,13 +225,21 @@ def _import_files(
         found = Verification()
         different = Found()
         if verify:
-            compared = compare(session.url, str(directory), at, found, exclude=exclude, limit=limit, contents=contents)
+            compared = compare(
+                session.url,
+                str(directory),
+                at,
+                found,
+                exclude=exclude,
+                limit=limit,
+                contents=contents,
+                patience=patience,
+                note=output.complain,
+            )
             for difference in compared:
                 different.add(difference)
         took = time.monotonic() - began
 
-    for note in result.notes:
-        output.complain(note)
     # What failed first, so that it is among those shown.
     skipped = sorted(result.skipped, key=lambda one: not one.failed)
     _tell("skipped", [f"{one.relative}: {one.reason}" for one in skipped[:SHOWN]], len(skipped))
@@ -246,6 +254,7 @@ def _import_files(
         "contents not kept": result.bare,
         "contents in blobs": result.blobs,
         "skipped": len(result.skipped),
+        "vanished": sum(one.vanished for one in result.skipped),
         "processes": workers,
         "commits": result.committed,
         "conflicts": result.conflicts,
@@ -275,13 +284,22 @@ def _tell(what: str, lines: Sequence[str], count: int) -> None:
 @click.option("-f", "--format", "form", type=click.Choice(["files", "json"]), default="files", show_default=True)
 @click.option("--at", "revision", metavar="REVISION", help="This revision instead of the newest.")
 @click.option(
+    "--patience", type=float, default=120, show_default=True, help="Seconds to wait for a store that is away."
+)
+@click.option(
     "--special-modes",
     is_flag=True,
     help="Also set the set-user-id, set-group-id and sticky bits that nodes have (files).",
 )
 @click.pass_obj
 def export(
-    session: Session, path: str, target: Path | None, form: str, revision: str | None, special_modes: bool
+    session: Session,
+    path: str,
+    target: Path | None,
+    form: str,
+    revision: str | None,
+    patience: float,
+    special_modes: bool,
 ) -> int:
     """Write the subtree of PATH to the folder TARGET, or as JSON to the file TARGET (standard output without one, or for -).
 
@@ -294,6 +312,7 @@ def export(
     from hbasemk.cli.output import at
     from hbasemk.transfer import own_files
     from hbasemk.transfer.exporter import export_files, export_json, write_json
+    from hbasemk.transfer.patience import Patience
 
     if special_modes and form == "json":
         raise click.UsageError("--special-modes is for files only")
@@ -302,8 +321,9 @@ def export(
         raise click.UsageError("to export files, give the folder to write to (./- for one with that name)")
     if target is not None:
         own_files.refuse(target, session.url, "overwritten")
-    with session.open() as repository:
-        snapshot = at(repository, revision)
+    waiting = Patience(patience, output.complain)
+    with waiting.opened(session.url, create=False, poll_interval=0) as repository:
+        snapshot = waiting.call(lambda: at(repository, revision))
         if form == "json":
             if target is None or to_stdout:
                 for piece in export_json(snapshot, path):

@@ -66,11 +66,15 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """An entry that is not imported, and why; ``failed`` when it should have been."""
+    """An entry that is not imported, and why; ``failed`` when it should have been.
+
+    ``vanished``: it was listed, and gone when it was to be read.
+    """
 
     relative: str
     reason: str
     failed: bool
+    vanished: bool = False
 
 
 class Seen(NamedTuple):
@@ -94,7 +98,9 @@ Answer: TypeAlias = Union[Seen, Skipped]  # noqa: UP007 - evaluated at run time
 
 def unreadable(relative: str, error: OSError) -> Skipped:
     """The entry that an error was met at; one that is gone meanwhile is not to be imported, so that is no failure."""
-    return Skipped(relative, f"cannot be read: {error.strerror}", error.errno not in VANISHED)
+    if error.errno in VANISHED:
+        return Skipped(relative, f"vanished before it was read ({error.strerror})", failed=False, vanished=True)
+    return Skipped(relative, f"cannot be read: {error.strerror}", failed=True)
 
 
 def from_disk(name: bytes) -> str:

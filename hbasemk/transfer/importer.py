@@ -17,12 +17,12 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Final
 
-from hbasemk.connect import connect
 from hbasemk.errors import HbasemkError, InvalidChangeError, InvalidPathError, InvalidValueError
 from hbasemk.kernel import paths
 from hbasemk.transaction import Transaction
 from hbasemk.transfer import entries, own_files
 from hbasemk.transfer.entries import DIRECTORY, OLD_TOTALS, TOTALS, Contents, Entry, Skipped
+from hbasemk.transfer.patience import Patience
 from hbasemk.transfer.worker import Batch, Job, Report, work
 
 RESTARTS: Final = 3
@@ -83,7 +83,7 @@ class Import:
     ``workers`` processes commit batches of up to ``batch`` nodes. ``tell`` is called with every report, for progress;
     ``patience`` is how many seconds workers wait for a store that is away, or go on after conflicts. ``contents`` says which
     contents of files are kept: ``all``, the ``small`` ones of up to ``limit`` bytes, or ``none``. Larger ones than ``limit``
-    become blobs.
+    become blobs. ``note`` is called with each note as soon as it is known.
     """
 
     def __init__(
@@ -99,6 +99,7 @@ class Import:
         contents: Contents = "all",
         patience: float = 120.0,
         tell: Callable[[Report, int], None] | None = None,
+        note: Callable[[str], None] | None = None,
     ) -> None:
         if url.lower().startswith("memory:"):
             raise InvalidValueError(
@@ -110,6 +111,8 @@ class Import:
         self._size = batch
         self._exclude = tuple(exclude)
         self._tell = tell
+        self._note_too = note
+        self._patience = Patience(patience, self._note)
         self._workers: list[_Worker] = []
         self._numbers = iter(range(10**12))
         self.result = Result()
@@ -135,6 +138,7 @@ class Import:
             raise
         for worker in self._workers:
             self._count_in(worker)
+        self.result.retries += self._patience.retries
         self.result.seconds = time.monotonic() - began
         return self.result
 
@@ -170,8 +174,8 @@ class Import:
                 if name not in root:
                     tx.set(self._job.at, name, 0)
 
-        with connect(self._job.url) as repository:
-            repository.run(change, f"import of {os.path.basename(self._job.top)}")
+        with self._patience.opened(self._job.url) as repository:
+            self._patience.run(repository, change, f"import of {os.path.basename(self._job.top)}")
 
     def _levels(self) -> Iterator[list[Entry]]:
         """Directories level by level, then everything else."""
@@ -205,7 +209,7 @@ class Import:
         }
         unreadable = {entries.node_path(self._job.at, one.relative) for one in skipped if one.failed}
         gone: list[str] = []
-        with connect(self._job.url, poll_interval=0) as repository:
+        with self._patience.opened(self._job.url, poll_interval=0) as repository:
             for node in repository.refresh().walk(self._job.at):
                 path = node.path
                 if path in there or path == self._job.at:
@@ -261,16 +265,22 @@ class Import:
         result.bare += answer.bare
         result.blobs += answer.blobs
         result.skipped += answer.skipped
-        result.notes += answer.notes
+        for note in answer.notes:
+            self._note(note)
         if self._tell is not None:
             self._tell(answer, result.entries)
         return True
+
+    def _note(self, text: str) -> None:
+        self.result.notes.append(text)
+        if self._note_too is not None:
+            self._note_too(text)
 
     def _replace(self, dead: _Worker) -> _Worker:
         dead.process.join()
         self.result.restarts += 1
         code = dead.process.exitcode
-        self.result.notes.append(f"worker process {dead.process.pid} died (exit code {code}); its batch is done again")
+        self._note(f"worker process {dead.process.pid} died (exit code {code}); its batch is done again")
         if self.result.restarts > RESTARTS * self._count:
             raise HbasemkError(
                 f"worker processes keep dying (exit code {code} last); what was committed stays. Run the import again to "

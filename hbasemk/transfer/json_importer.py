@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final, TypeAlias
 
-from hbasemk.connect import connect
 from hbasemk.errors import BlobNotFoundError, InvalidChangeError, InvalidValueError
 from hbasemk.kernel import paths
 from hbasemk.kernel.values import BlobRef, PropertyValue, encode
@@ -20,7 +19,7 @@ from hbasemk.transaction import Transaction
 from hbasemk.transfer import own_files
 from hbasemk.transfer.found import Found
 from hbasemk.transfer.json_tree import read_tree
-from hbasemk.transfer.patience import patiently
+from hbasemk.transfer.patience import Patience
 
 Encoded: TypeAlias = dict[str, bytes]
 """Properties as they are stored, so that 1, 1.0 and true differ."""
@@ -57,7 +56,7 @@ class JsonImport:
 
     Nodes that are there with the same properties stay, and those without properties get them; so an import that was cut off
     goes on when it is done again. ``batch`` nodes are committed together at most; ``patience`` is how many seconds it waits for a
-    store that is away. ``tell`` hears how many nodes more are done.
+    store that is away. ``tell`` hears how many nodes more are done, and ``note`` why it waits.
     """
 
     def __init__(
@@ -70,6 +69,7 @@ class JsonImport:
         batch: int = 200,
         patience: float = 120.0,
         tell: Callable[[int, int], None] | None = None,
+        note: Callable[[str], None] | None = None,
     ) -> None:
         if url.lower().startswith("memory:"):
             raise InvalidValueError(f"{url!r} cannot be imported to: it would be gone at once")
@@ -78,7 +78,8 @@ class JsonImport:
         self._at = paths.check_path(at)
         self._name = name or str(source)
         self._size = batch
-        self._patience = patience
+        self._patience = Patience(patience, self._done_again)
+        self._note = note
         self._tell = tell
         self.result = JsonResult()
 
@@ -94,7 +95,7 @@ class JsonImport:
             file = self._seekable(stack)
             for _ in self._read(file):
                 result.nodes += 1
-            with connect(self._url) as repository:
+            with self._patience.opened(self._url) as repository:
                 for batch in self._batches(file):
                     self._bring(repository, batch)
             result.seconds = time.monotonic() - began
@@ -139,12 +140,8 @@ class JsonImport:
 
     def _bring(self, repository: Repository, batch: Batch) -> None:
         result = self.result
-        added, changed = patiently(
-            repository,
-            lambda tx: self._apply(tx, batch),
-            f"import of {Path(self._name).name}",
-            self._patience,
-            self._done_again,
+        added, changed = self._patience.run(
+            repository, lambda tx: self._apply(tx, batch), f"import of {Path(self._name).name}"
         )
         result.added += added
         result.changed += changed
@@ -159,6 +156,8 @@ class JsonImport:
     def _done_again(self, why: str) -> None:
         self.result.notes.append(why)
         self.result.retries += 1
+        if self._note is not None:
+            self._note(why)
 
     def _apply(self, tx: Transaction, batch: Batch) -> tuple[int, int]:
         above = []
@@ -195,8 +194,8 @@ class JsonImport:
 
     def _compare(self, file: BinaryIO) -> None:
         """Let a fresh instance read every node."""
-        with connect(self._url, create=False, poll_interval=0) as repository:
-            snapshot = repository.refresh()
+        with self._patience.opened(self._url, create=False, poll_interval=0) as repository:
+            snapshot = self._patience.call(repository.refresh)
             self.result.compared_at = snapshot.revision
             for batch in self._batches(file):
                 for path, node in snapshot.nodes(list(batch)).items():

@@ -1,11 +1,16 @@
-"""Going on when the store is away for a while: changes that do no harm twice are simply made again."""
+"""Waiting for a store that is away: one rule for everything that imports, exports and verifications ask of it.
+
+A repository retries its own calls for as long as its ``patience`` allows (decision 23). What is not such a call, above all
+the opening of the repository, is retried here: it does no harm twice, as every change here looks at what is there first.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
+from hbasemk.connect import connect
 from hbasemk.errors import CommitUnknownError, LeaseLostError, StoreNotAppliedError, StoreUnknownError
 from hbasemk.repository import Repository
 from hbasemk.transaction import Transaction
@@ -14,29 +19,43 @@ T = TypeVar("T")
 
 FIRST_WAIT: Final = 0.2
 LONGEST_WAIT: Final = 5.0
+AWAY: Final = (StoreNotAppliedError, StoreUnknownError, CommitUnknownError, LeaseLostError)
+"""What is raised while a store is away; whatever became of the call, it can be made again."""
 
 
-def patiently(
-    repository: Repository,
-    change: Callable[[Transaction], T],
-    message: str,
-    patience: float,
-    told: Callable[[str], None],
-) -> T:
-    """Commit ``change``, and while the store is away wait for it, up to ``patience`` seconds; returns what it returned.
+class Patience:
+    """Retries whatever fails because the store is away, each for ``seconds`` from its first failure on.
 
-    ``change`` must look at what is there, so that it changes nothing the second time. ``told`` hears of each commit that is
-    done again. Raises what the last attempt raised, and at once what no waiting mends.
+    ``report`` is called with the reason before each wait.
     """
-    deadline = time.monotonic() + patience
-    wait = FIRST_WAIT
-    while True:
-        try:
-            return repository.run(change, message, patience)
-        except (StoreNotAppliedError, StoreUnknownError, CommitUnknownError, LeaseLostError) as error:
-            # Whatever became of the commit: the change looks at what is there, so it can simply be done again.
-            if time.monotonic() > deadline:
-                raise
-            told(str(error))
-            time.sleep(wait)
-            wait = min(wait * 2, LONGEST_WAIT)
+
+    def __init__(self, seconds: float, report: Callable[[str], None]) -> None:
+        self.seconds = seconds
+        self.retries = 0
+        self._report = report
+
+    def call(self, make: Callable[[], T]) -> T:
+        """Return what ``make`` returns. Raises what its last attempt raised, and at once what no waiting can repair."""
+        until: float | None = None
+        wait = FIRST_WAIT
+        while True:
+            try:
+                return make()
+            except AWAY as error:
+                now = time.monotonic()
+                if until is None:
+                    until = now + self.seconds
+                if now >= until:
+                    raise
+                self.retries += 1
+                self._report(str(error))
+                time.sleep(min(wait, until - now))
+                wait = min(wait * 2, LONGEST_WAIT)
+
+    def opened(self, url: str, **options: Any) -> Repository:
+        """Open the repository at a URL, whose own calls are then retried for as long."""
+        return self.call(lambda: connect(url, patience=self.seconds, **options))
+
+    def run(self, repository: Repository, change: Callable[[Transaction], T], message: str) -> T:
+        """Commit ``change``, which must look at what is there, so that it changes nothing the second time."""
+        return self.call(lambda: repository.run(change, message, self.seconds))

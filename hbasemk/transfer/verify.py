@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from hbasemk.connect import connect
 from hbasemk.errors import BlobNotFoundError
 from hbasemk.repository import Node, Repository, Snapshot
 from hbasemk.transfer import entries, own_files
 from hbasemk.transfer.entries import CONTENT, DIGEST, FILE, SIZE, TOTALS, Answer, Contents, Seen, Skipped
 from hbasemk.transfer.own_files import OwnFiles
+from hbasemk.transfer.patience import Patience
 from hbasemk.transfer.reader import FileReader, ReaderJob
 
 _BATCH: Final = 1000
@@ -46,19 +46,23 @@ def verify(
     exclude: Sequence[str] = (),
     limit: int = entries.DEFAULT_LIMIT,
     contents: Contents = "all",
+    patience: float = 120.0,
+    note: Callable[[str], None] = lambda _: None,
 ) -> Iterator[str]:
     """Yield every difference, in words; none means that the tree is what the directory is.
 
-    ``exclude``, ``limit`` and ``contents`` are those of the import: they say what the tree need not hold. Raises
-    NodeNotFoundError when there is no node ``at``, and StoreError.
+    ``exclude``, ``limit`` and ``contents`` are those of the import: they say what the tree need not hold. ``patience`` is
+    how many seconds it waits for a store that is away, and ``note`` is called when it begins to. Raises NodeNotFoundError
+    when there is no node ``at``, and StoreError.
     """
     top = os.path.abspath(top)
     sums = dict.fromkeys(TOTALS, 0)
     equal = 0
     # The reader is another process: this one has the repository open, and must not open files that may be its own.
     job = ReaderJob(url, top, limit)
-    with FileReader.spawned(job) as reader, connect(url, create=False, poll_interval=0) as repository:
-        snapshot = repository.refresh()
+    patient = Patience(patience, note)
+    with FileReader.spawned(job) as reader, patient.opened(url, create=False, poll_interval=0) as repository:
+        snapshot = patient.call(repository.refresh)
         found.revision = snapshot.revision
         root = snapshot[at]
         walk = (node for node in snapshot.walk(at) if node.path != at)

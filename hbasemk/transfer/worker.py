@@ -9,10 +9,10 @@ from __future__ import annotations
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Final, TypeAlias
 
-from hbasemk.connect import connect
 from hbasemk.errors import HbasemkError
 from hbasemk.kernel import paths
 from hbasemk.kernel.values import BlobRef, PropertyValue
@@ -20,7 +20,7 @@ from hbasemk.repository import Repository
 from hbasemk.transaction import Transaction
 from hbasemk.transfer import entries
 from hbasemk.transfer.entries import CONTENT, FILE, TOTALS, Contents, Entry, Skipped
-from hbasemk.transfer.patience import patiently
+from hbasemk.transfer.patience import Patience
 from hbasemk.transfer.reader import FileReader, ReaderDiedError, ReaderJob
 
 LARGEST: Final = 4 << 20
@@ -146,8 +146,8 @@ class Worker:
         self._job = job
         self._reader = reader
         self._notes: list[str] = []
-        self._redone = 0
-        self.repository: Repository = connect(job.url)
+        self._patience = Patience(job.patience, self._notes.append)
+        self.repository: Repository = self._patience.opened(job.url)
 
     def do(self, batch: Batch) -> Report:
         """Read the batch's entries and commit what is new of them; raises HbasemkError when that is not possible.
@@ -201,20 +201,29 @@ class Worker:
     def _commit(self, batch: Batch, kept: Kept, done: _Done, gone: Sequence[str] = ()) -> None:
         if not kept and not gone:
             return
-        added, changed, removed = patiently(
-            self.repository,
-            lambda tx: self._apply(tx, kept, gone),
-            f"import batch {batch.number}",
-            self._job.patience,
-            self._done_again,
-        )
-        done.added += added
-        done.changed += changed
-        done.removed += removed
-        done.bare += sum(not entries.keeps_content(properties) for properties in kept.values())
+        left = kept
+        for looked_again in (False, True):
+            if looked_again:
+                # Another worker may have just committed the directories; a poll from now on shows them.
+                self._patience.call(self.repository.refresh)
+            added, changed, removed, homeless = self._patience.run(
+                self.repository, partial(self._apply, kept=left, gone=gone), f"import batch {batch.number}"
+            )
+            done.added += added
+            done.changed += changed
+            done.removed += removed
+            left, gone = {path: kept[path] for path in homeless}, ()
+            if not left:
+                break
+        for path in left:
+            done.skipped.append(
+                Skipped(entries.relative_path(path, self._job.at), "the directory that it is in vanished", False, True)
+            )
+        done.bare += sum(not entries.keeps_content(properties) for path, properties in kept.items() if path not in left)
 
     def _report(self, batch: Batch, done: _Done) -> Report:
-        notes, self._notes = self._notes, []
+        notes = self._notes.copy()
+        self._notes.clear()
         counted = self.repository.statistics
         return Report(
             number=batch.number,
@@ -227,21 +236,24 @@ class Worker:
             skipped=done.skipped,
             committed=counted.committed,
             conflicts=counted.conflicts,
-            retries=counted.conflicts + counted.too_slow + self._redone,
+            retries=counted.conflicts + counted.too_slow + self._patience.retries,
             notes=notes,
         )
 
-    def _done_again(self, why: str) -> None:
-        self._notes.append(why)
-        self._redone += 1
-
-    def _apply(self, tx: Transaction, kept: Kept, gone: Sequence[str]) -> tuple[int, int, int]:
+    def _apply(self, tx: Transaction, kept: Kept, gone: Sequence[str]) -> tuple[int, int, int, list[str]]:
+        """Make the changes; returns how many nodes were added, changed and removed, and the paths that had no parent."""
         totals = dict.fromkeys(TOTALS, 0)
         added = changed = removed = 0
+        homeless: list[str] = []
         # What is changed together with an entry, its parent and the totals, comes in the same round trip.
         found = tx.load([*kept, *{paths.parent(path): None for path in (*kept, *gone)}, self._job.at, *gone])
         for path, wanted in kept.items():
             before = found[path]
+            parent = paths.parent(path)
+            if before is None and found[parent] is None and (parent not in kept or parent in homeless):
+                # The directory was gone when its turn came, and is there again: the next import finds it.
+                homeless.append(path)
+                continue
             if before is None:
                 tx.add(path, wanted)
                 added += 1
@@ -261,7 +273,7 @@ class Worker:
         for name, difference in totals.items():
             if difference:
                 tx.increment(self._job.at, name, difference)
-        return added, changed, removed
+        return added, changed, removed, homeless
 
 
 def _count(totals: dict[str, int], kept: Mapping[str, PropertyValue], sign: int) -> None:

@@ -520,6 +520,41 @@ def test_a_file_that_cannot_be_read_is_told_and_keeps_the_node_that_it_has(url: 
     assert in_tree(url, AT) == before
 
 
+def test_a_file_whose_directory_vanished_and_came_back_is_counted_and_left_to_the_next_import(
+    url: str, top: Path
+) -> None:
+    """The directory was gone when its turn came, and has no node."""
+    bring_in(url, top)
+    write_files(top, {"back/again/file": b"text", "other": b"text"})
+
+    with one_worker(url, top) as worker:
+        batch = [Entry("back/again", "directory"), Entry("back/again/file", "file"), Entry("other", "file")]
+        report = worker.do(Batch(0, entries=batch))
+
+    assert [(one.relative, one.failed, one.vanished) for one in report.skipped] == [
+        ("back/again", False, True),
+        ("back/again/file", False, True),
+    ]
+    assert report.added == 1
+    bring_in(url, top)
+    assert_imported(url, top)
+
+
+def test_entries_that_vanish_while_the_import_runs_are_counted_and_no_failure(url: str, tmp_path: Path) -> None:
+    top = many_files(tmp_path / "docs", 60, per_directory=10)
+    gone = [path for path in on_disk(top) if path.startswith("d003")]
+
+    def vanish(report: Report, total: int) -> None:
+        shutil.rmtree(top / "d003", ignore_errors=True)
+
+    result = Import(url, str(top), AT, workers=1, batch=3, tell=vanish).run()
+
+    assert not any(one.failed for one in result.skipped)
+    assert {one.relative for one in result.skipped if one.vanished} <= {*gone}
+    assert any(one.vanished for one in result.skipped)
+    assert_imported(url, top)
+
+
 def test_a_file_that_is_gone_before_it_is_read_is_no_failure(url: str, top: Path) -> None:
     bring_in(url, top)
 
