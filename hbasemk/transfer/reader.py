@@ -17,6 +17,7 @@ import stat
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import BinaryIO, Final, NoReturn, cast
@@ -87,6 +88,8 @@ class FileReader:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         process = context.Process(target=serve, args=(job, theirs), daemon=True)
+        # Before SIGINT is blocked: starting the tracker unblocks it.
+        resource_tracker.ensure_running()
         # The child inherits that SIGINT is blocked, until it ignores it: Ctrl-C is the parent's to handle.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
