@@ -43,6 +43,7 @@ from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.snapshot import Snapshot
 from hbasemk.kernel.staging import Staging, both
 from hbasemk.kernel.staging import needed as staging_needs
+from hbasemk.kernel.turns import Turns
 from hbasemk.kernel.watermark import Watermark
 from hbasemk.store.abc import Decision, Get, NewCell, Put, Row, Store
 
@@ -143,7 +144,14 @@ class Committer:
     """Makes revisions for one instance. Safe to be used by many threads at once."""
 
     def __init__(
-        self, store: Store, runtime: Runtime, clock: IdClock, journal: Journal, reader: Reader, outcomes: Outcomes
+        self,
+        store: Store,
+        runtime: Runtime,
+        clock: IdClock,
+        journal: Journal,
+        reader: Reader,
+        outcomes: Outcomes,
+        turns: Turns,
     ) -> None:
         self._store = store
         self._runtime = runtime
@@ -152,6 +160,7 @@ class Committer:
         self._reader = reader
         self._outcomes = outcomes
         self._read_back = ReadBack(store, runtime, clock, journal, outcomes)
+        self._turns = turns
         self.statistics = CommitStatistics()
 
     # --- whole commits -----------------------------------------------------------------------------------
@@ -168,15 +177,17 @@ class Committer:
             return self._on_head(make, message, self._runtime.monotonic() + patience, fresh)
 
     def _on_head(self, make: Callable[[Snapshot], Source], message: str, deadline: float, fresh: float) -> int:
-        back_off = FIRST_BACK_OFF
-        if not self._journal.fresh(fresh):
+        since = 0
+        if self._turns.make_room() or not self._journal.fresh(fresh):
             again(self._runtime, self._journal.poll)
         current = False
         away = retries(self._runtime)
         while True:
             snapshot = self._journal.head
+            began = self._runtime.monotonic()
             try:
                 lost = self._attempt(snapshot, make(snapshot), message)
+                self._turns.took(self._runtime.monotonic() - began)
             except (NodeNotFoundError, NodeExistsError, InvalidChangeError):
                 # Perhaps only because this head is a poll old: then the newest one decides.
                 if current:
@@ -198,8 +209,8 @@ class Committer:
             error = self._conflict(*lost)
             if self._runtime.monotonic() >= deadline:
                 raise error
-            pause(self._runtime, back_off * (0.5 + self._runtime.random.random()))
-            back_off = min(back_off * 2, LONGEST_BACK_OFF)
+            since = since or lost[0]
+            self._turns.wait_for_turn(since)
             self._wait_for(lost[1], deadline)
             again(self._runtime, self._journal.poll)
             current = True
@@ -290,10 +301,15 @@ class Committer:
             self.statistics.conflicts += 1
             return 0, loss
         doubt = _Doubt()
+        wrote = False
         try:
             committed = self._at_once(made, snapshot, plan, doubt, created)
             loss = None
-            if committed is None:
+            if committed is None and self._fits_at_once(plan):
+                # Something was met. Whoever has lost already need not write, roll back, and hold the file meanwhile.
+                loss = self._read_back.look(made, snapshot, plan)
+            if committed is None and loss is None:
+                wrote = True
                 self._write_in_time(made, plan, doubt, created)
                 loss = self._read_back.look(made, snapshot, plan)
                 committed = loss is None and self._decide(made, doubt, created)
@@ -313,7 +329,8 @@ class Committer:
             # Interrupted (Ctrl-C, a bug): the revision must not stay pending while this process lives.
             self._outcomes.leave(made, plan.changes)
             raise
-        if loss is not None and self._end(made, plan.changes, doubt, clean=not doubt.lost) is not Outcome.COMMITTED:
+        touched = plan.changes if wrote or doubt.lost else ()
+        if loss is not None and self._end(made, touched, doubt, clean=not doubt.lost) is not Outcome.COMMITTED:
             if not loss.other:
                 raise both(loss.path, schema.name_of(loss.column))
             self.statistics.conflicts += 1
@@ -322,6 +339,7 @@ class Committer:
         # Of a commit that no cache could hold, the cache only learns what it touched.
         states = plan.states(made) if len(plan.after) <= DEFAULT_ENTRIES else {}
         self._journal.append_local(made, plan.changes, states, snapshot)
+        self._turns.committed(plan.changes)
         self.statistics.committed += 1
         return made
 
@@ -520,16 +538,17 @@ class Committer:
         in_time.require()
         return done
 
+    def _fits_at_once(self, plan: ChangeSet) -> bool:
+        store = self._store
+        fits = len(plan.rows) <= store.batch_rows and plan.size <= store.batch_bytes
+        return store.supports_transactions and fits
+
     def _at_once(self, made: int, snapshot: Snapshot, plan: ChangeSet, doubt: _Doubt, created: _Created) -> bool | None:
         """Steps 6, 7 and 10 at one moment, where the store can and nothing is met; None: nothing has been done.
 
         False: somebody has aborted it. Raises _TooSlow if the revision may not commit any more.
         """
-        if (
-            not self._store.supports_transactions
-            or len(plan.rows) > self._store.batch_rows
-            or plan.size > self._store.batch_bytes
-        ):
+        if not self._fits_at_once(plan):
             return None
         gets, nothing_met = self._read_back.judge(made, snapshot, plan)
         return self._write_if(made, plan.puts(made), gets, nothing_met, doubt, created)

@@ -25,6 +25,7 @@ from hbasemk.kernel.recovery import Recovery
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.settings import Settings
 from hbasemk.kernel.snapshot import Snapshot
+from hbasemk.kernel.turns import Turns
 from hbasemk.store.abc import Store
 
 Opened = TypeVar("Opened", bound="Instance")
@@ -67,7 +68,8 @@ class Instance:
         self.recovery = Recovery(
             store, runtime, journal, self.outcomes, (found.lease_ms + found.max_clock_skew_ms) / 1000
         )
-        self._committer = Committer(store, runtime, self.clock, journal, self.reader, self.outcomes)
+        turns = Turns(store, runtime, journal, self.lease)
+        self._committer = Committer(store, runtime, self.clock, journal, self.reader, self.outcomes, turns)
         self._sweep_due = runtime.monotonic() + SWEEP_EVERY
         self._measured_at = runtime.monotonic()
         self.branches = Branches(

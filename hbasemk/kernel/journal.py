@@ -16,6 +16,7 @@ from hbasemk.kernel import changes, revision, schema
 from hbasemk.kernel.batches import journal_rows
 from hbasemk.kernel.calls import again
 from hbasemk.kernel.changes import RowChange
+from hbasemk.kernel.contention import Contention
 from hbasemk.kernel.extent import Extent
 from hbasemk.kernel.node import NodeState
 from hbasemk.kernel.order import Order, settled, told
@@ -79,6 +80,7 @@ class Journal:
         self._origin = watermark.revision
         self._order = Order.first(watermark)
         self._pins: WeakValueDictionary[int, Pin] = WeakValueDictionary()
+        self.contention = Contention()
         self._poll_lock = runtime.lock()
         self._lock = runtime.lock()
         self._pending: frozenset[int] = frozenset()
@@ -342,6 +344,7 @@ class Journal:
             self._mend()
             if made not in self._order.positions:
                 self._append(Arrival(made, len(self._order), touched, states, built_on.position))
+            self.contention.committed(made)
 
     def _append(self, arrival: Arrival) -> None:
         self.announced = arrival.position
@@ -479,8 +482,10 @@ class Journal:
             flags = {cell.qualifier: cell.value for cell in cells}
             if flags.get(schema.ABORT[1]) == schema.YES:
                 (swept if schema.SWEPT[1] in flags else unswept).add(made)
+                self.contention.aborted(made)
             elif flags.get(schema.COMMITTED[1]) == schema.YES:
                 committed.append(made)
+                self.contention.committed(made)
             else:
                 pending.add(made)
         now = self._runtime.monotonic()
