@@ -9,13 +9,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hbasemk.errors import StoreUnknownError, StoreUnusableError
-from hbasemk.store.abc import Get, NewCell, Put, Table
+from hbasemk.store.abc import Cell, Get, NewCell, Put, Table
 from hbasemk.store.memory import MemoryStore
-from hbasemk.store.sqlite import SqliteStore, guard
+from hbasemk.store.sqlite import SqliteStore, cells, guard
 from hbasemk.testing.wrapped import CountingStore
 
 TABLES = [Table("one", (b"d",), 1)]
@@ -191,6 +192,63 @@ class TestLocks:
         del store
         another_process_writes_and_closes(path)
         assert os.listdir(path.parent) == ["content.db"]
+
+
+OVERWRITE = """
+import sys
+from hbasemk.store.abc import NewCell, Put
+from hbasemk.store.sqlite import SqliteStore
+store = SqliteStore(sys.argv[1])
+for _ in range(10):
+    value = b"newest" * 3000
+    store.write("one", [Put(b"%d" % number, [NewCell(b"d", b"flag", value)]) for number in range(10)])
+    if "restart" in sys.argv:
+        store._connections.writing(lambda found: found.sql.execute("PRAGMA wal_checkpoint(RESTART)").fetchall())
+store._connections.writing(lambda found: found.sql.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall())
+store.close()
+"""
+
+
+class TestReadsThatLoseTheirLock:
+    @pytest.mark.parametrize("how", ["restart", "move"])
+    def test_a_read_sees_one_state(
+        self, store: SqliteStore, path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        rows = [b"%d" % number for number in range(10)]
+        store.write("one", [flag(row, b"old" * 3000) for row in rows])
+        if how == "move":
+            # So that a read uses no frame of the log.
+            store._connections.writing(lambda found: found.sql.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall())
+        # One without pages in its cache.
+        reader = SqliteStore(str(path))
+        read = cells.read
+        pending = [OVERWRITE]
+
+        def slowly(*arguments: Any) -> list[Cell]:
+            found = read(*arguments)
+            if pending:
+                path.with_name("content.db-shm").open("rb").close()
+                subprocess.run([sys.executable, "-c", pending.pop(), str(path), how], check=True, timeout=60)
+            return found
+
+        monkeypatch.setattr(cells, "read", slowly)
+        found = reader.read("one", [Get(row) for row in rows])
+        reader.close()
+        assert not pending
+        assert [row.cells[0].value[:6] for row in found] == [b"newest"] * 10
+
+    def test_a_checkpoint_between_reads_repeats_none_of_the_next(self, store: SqliteStore, path: Path) -> None:
+        store.write("one", [flag(b"a")])
+        asked = []
+        for _ in range(3):
+            subprocess.run([sys.executable, "-c", OVERWRITE, str(path), "restart"], check=True, timeout=60)
+            store._connections.reading(asked.append)
+            # Once more at most, for what has changed since the last read.
+            assert 1 <= len(asked) <= 2
+            asked.clear()
+            store._connections.reading(asked.append)
+            assert len(asked) == 1
+            asked.clear()
 
 
 def remove(path: Path) -> None:

@@ -54,7 +54,7 @@ _inherited: list[Connection] = []
 class Connection:
     """One SQLite connection and what is known of its state."""
 
-    __slots__ = ("__weakref__", "_close", "committing", "durable", "frozen", "guard", "sql", "writes")
+    __slots__ = ("__weakref__", "_close", "committing", "durable", "frozen", "guard", "sql", "unsound", "writes")
 
     def __init__(self, sql: sqlite3.Connection, frozen: bool, guard: Guard) -> None:
         self.sql = sql
@@ -65,6 +65,8 @@ class Connection:
         self._close.atexit = False
         self.durable: bool | None = None
         self.committing = False
+        self.unsound = False
+        """Whether its cache may hold pages that are not the file's."""
         self.writes = 0
 
     def begin(self, durable: bool) -> None:
@@ -83,6 +85,7 @@ class Connection:
         self.committing = False
         self.writes += 1
         self.guard.check_written()
+        self.guard.look_at_log()
 
     def close(self) -> None:
         """Close it; idempotent. It also closes when it is garbage."""
@@ -90,7 +93,7 @@ class Connection:
 
     def usable_again(self) -> bool:
         """Roll back what a failed call left; False if the connection has to go."""
-        if self.committing or self.guard.lost is not None or (self.frozen and not self.guard.is_frozen()):
+        if self.committing or self.unsound or self.guard.lost is not None:
             return False
         try:
             if self.sql.in_transaction:
@@ -207,17 +210,20 @@ class Connections:
             wait = min(wait * 2, LONGEST_WAIT)
 
     def _read(self, connection: Connection, call: Callable[[Connection], T]) -> T:
-        """The result of a call that reads; raises SQLite's busy error if another user has begun to write meanwhile."""
-        if not connection.frozen:
-            return call(connection)
+        """The result of a call that reads; raises SQLite's busy error if what it read may not be one state of the file."""
+        guard = connection.guard
+        before = guard.log_state
+        connection.unsound = True
         try:
             result = call(connection)
         except Exception as error:
-            if connection.guard.is_frozen():
+            if guard.is_frozen() if connection.frozen else guard.is_sound(before):
+                connection.unsound = False
                 raise
             raise trouble.locked() from error
-        if not connection.guard.is_frozen():
+        if not (guard.is_frozen() if connection.frozen else guard.is_sound(before)):
             raise trouble.locked()
+        connection.unsound = False
         return result
 
     @property

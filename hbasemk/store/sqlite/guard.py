@@ -45,6 +45,9 @@ INDEX_IN_USE: Final = 128
 """SQLite's "dead man's switch" in the index: whoever finds it unlocked starts the index anew."""
 CHECK_EVERY: float = 1.0
 """Seconds after which a read looks at the files again; a write always does."""
+_INDEX: Final = struct.Struct("=I12xI12x8s88xI")
+"""The index: its version, the frames in the log, the log's salt, and up to which frame a checkpoint may have gone."""
+INDEX_VERSION: Final = 3_007_000
 WAL_MODE: Final = b"\2\2"
 """What a database with a write-ahead log has in the header's bytes 18 and 19."""
 
@@ -58,6 +61,15 @@ READABLE: Final = "mode=ro&readonly_shm=1"
 FROZEN: Final = "mode=ro&immutable=1"
 """How connections are opened: to write; to read only, without creating files; to read a database without a log."""
 USED: Final = ("", files.LOG, files.INDEX)
+
+
+class LogState(NamedTuple):
+    """What the index says of the log: its generation, how many frames it has, and how many a checkpoint may have moved."""
+
+    version: int
+    salt: bytes
+    frames: int
+    moved: int
 
 
 class Opened(NamedTuple):
@@ -89,6 +101,8 @@ class Guard:
         self.read_only: str | None = None
         """Why this user cannot write; None: it can."""
         self._expected: list[tuple[str, FileIdentity]] = []
+        self.log_state: LogState | None = None
+        """What the index said last."""
         self.lost: str | None = None
         """The path of a file that another one has replaced, or that is gone: no connection may be used any more."""
 
@@ -199,6 +213,29 @@ class Guard:
         finally:
             self._writing.release()
 
+    # --- reading ---------------------------------------------------------------------------------------------
+
+    def is_sound(self, before: LogState | None) -> bool:
+        """Whether a read is right even if its lock vanished; ``before`` is :attr:`log_state` from before it began.
+
+        The read used the log's first ``before.frames`` frames at least. It is right unless another process began the log
+        anew (which changes the salt), or moved later frames into the database (which the index says first).
+        """
+        looked = self.look_at_log()
+        if looked is None or looked.version not in {0, INDEX_VERSION}:
+            return True
+        return before is not None and looked[:2] == before[:2] and looked.moved <= before.frames
+
+    def look_at_log(self) -> LogState | None:
+        """Set and return :attr:`log_state`."""
+        if self._index is None:
+            return None
+        # An index that has just been truncated counts as zeros.
+        data = os.pread(self._index, _INDEX.size, 0).ljust(_INDEX.size, b"\0")
+        version, frames, salt, moved = _INDEX.unpack(data)
+        self.log_state = looked = LogState(version, salt, frames, moved)
+        return looked
+
     # --- noticing that files were replaced ---------------------------------------------------------------------
 
     def check(self) -> None:
@@ -249,11 +286,11 @@ class Guard:
             expected.append((self._path + suffix, identity))
         if self.read_only is None:
             files.share_with_group(self._path)
-            if self._locks:
-                # Not by a reader: it may be the last that has the index open, and the next writer has to start it anew.
-                self._index = _descriptor(self._path + files.INDEX, os.O_RDONLY, expected[2][1])
-                if not _lock(self._index, fcntl.F_RDLCK, INDEX_IN_USE, 1):
-                    raise trouble.locked()
+        self._index = _descriptor(self._path + files.INDEX, os.O_RDONLY, expected[2][1])
+        # Not by a reader: it may be the last that has the index open, and the next writer has to start it anew.
+        if self._locks and self.read_only is None and not _lock(self._index, fcntl.F_RDLCK, INDEX_IN_USE, 1):
+            raise trouble.locked()
+        self.look_at_log()
         self._expected = expected
 
     # --- the locks -------------------------------------------------------------------------------------------
