@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from hbasemk.cli import output
-from hbasemk.cli.output import NULL, Seconds, Session, first_line, moment
+from hbasemk.cli.output import NULL, Revision, Seconds, Session, first_line, moment
 from hbasemk.errors import HbasemkError
 
 if TYPE_CHECKING:
@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 @click.argument("jsop", required=False)
 @click.option("--path", "root", default="", metavar="PATH", help="Where relative paths in it start.")
 @click.option(
-    "--on", "revision", metavar="REVISION", help="The revision it was made on; a branch's commits to the branch."
+    "--on",
+    "revision",
+    type=Revision(),
+    metavar="REVISION",
+    help="The revision it was made on; a branch's commits to the branch.",
 )
 @click.option("-m", "--message", default="", help="Told in the log.")
 @click.pass_obj
@@ -51,7 +55,11 @@ def _standard_input() -> str:
 @click.command("nodes")
 @click.argument("path", default="/")
 @click.option(
-    "--at", "revision", metavar="REVISION", help="This revision, of trunk or a branch, instead of the newest."
+    "--at",
+    "revision",
+    type=Revision(),
+    metavar="REVISION",
+    help="This revision, of trunk or a branch, instead of the newest.",
 )
 @click.option(
     "-d", "--depth", type=click.IntRange(min=-1), default=1, show_default=True, help="So many levels; -1: no children."
@@ -91,8 +99,8 @@ def _as_usage() -> Iterator[None]:
 
 
 @click.command("diff")
-@click.argument("before")
-@click.argument("after", required=False)
+@click.argument("before", type=Revision())
+@click.argument("after", type=Revision(), required=False)
 @click.option("--path", default="/", metavar="PATH", help="Only this subtree.")
 @click.option("-d", "--depth", type=click.IntRange(min=-1), default=-1, help="Only so many levels below it.")
 @click.option("--paths", "paths_only", is_flag=True, help="Only the paths of nodes that differ, one a line.")
@@ -132,11 +140,22 @@ def _diff_paths(session: Session, repository: Repository, before: str, after: st
 
 
 @click.command("branch")
-@click.argument("base", required=False)
+@click.argument("base", type=Revision(), required=False)
 @click.option(
-    "--rebase", "rebased", metavar="REVISION", help="Move this branch to BASE (the newest without one) instead."
+    "--rebase",
+    "rebased",
+    type=Revision(),
+    metavar="REVISION",
+    help="Move this branch to BASE (the newest without one) instead.",
 )
-@click.option("--reset", "reset", nargs=2, metavar="REVISION TO", help="Take this branch back to an earlier revision.")
+@click.option(
+    "--reset",
+    "reset",
+    type=Revision(),
+    nargs=2,
+    metavar="REVISION TO",
+    help="Take this branch back to an earlier revision.",
+)
 @click.option("--sweep", type=Seconds(), metavar="SECONDS", help="Give up branches untouched for so long.")
 @click.pass_obj
 def branch(
@@ -173,7 +192,7 @@ def branch(
 
 
 @click.command("merge")
-@click.argument("revision")
+@click.argument("revision", type=Revision())
 @click.option("-m", "--message", default="", help="Told in the log.")
 @click.pass_obj
 def merge(session: Session, revision: str, message: str) -> None:

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hbasemk.cli import output
-from hbasemk.cli.output import NULL, Session, at, first_line, moment
+from hbasemk.cli.output import NULL, Revision, Session, at, first_line, moment
 from hbasemk.errors import NodeNotFoundError
 
 if TYPE_CHECKING:
     from hbasemk.kernel.history import LogEntry
 
 LATER_EPOCH = "export the tree, and import it into a repository made by `hbasemk init --epoch DATE` with a later date"
-REVISION = click.option("--at", "revision", metavar="REVISION", help="Look at this revision instead of the newest.")
+REVISION = click.option(
+    "--at", "revision", type=Revision(), metavar="REVISION", help="Look at this revision instead of the newest."
+)
 
 
 @click.command("ls")
@@ -87,7 +89,7 @@ def cat(session: Session, path: str, name: str | None, null: bool, revision: str
 @click.option("--full", is_flag=True, help="The whole message, indented below, instead of its first line.")
 @click.option("--paths", "paths_only", is_flag=True, help="Only the paths that the revisions touched below PATH.")
 @NULL
-@click.option("--from", "upto", metavar="REVISION", help="The newest revision to show.")
+@click.option("--from", "upto", type=Revision(), metavar="REVISION", help="The newest revision to show.")
 @click.pass_obj
 def log(
     session: Session,

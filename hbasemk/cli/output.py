@@ -127,6 +127,21 @@ class Seconds(click.FloatRange):
         return seconds
 
 
+class Revision(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """A revision id. A wrong one is a usage error that names the option."""
+
+    name = "revision"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from hbasemk.errors import InvalidRevisionError
+        from hbasemk.kernel import revision
+
+        try:
+            return revision.to_text(revision.from_text(value))
+        except InvalidRevisionError as error:
+            self.fail(str(error), param, ctx)
+
+
 NULL = click.option(
     "-0",
     "--null",

@@ -13,7 +13,7 @@ import click
 from click.core import ParameterSource
 
 from hbasemk.cli import output
-from hbasemk.cli.output import Session
+from hbasemk.cli.output import Revision, Session
 from hbasemk.errors import HbasemkError
 from hbasemk.transfer.entries import DEFAULT_LIMIT, LARGEST_LIMIT, Contents
 from hbasemk.transfer.found import SHOWN, Found
@@ -282,7 +282,7 @@ def _tell(what: str, lines: Sequence[str], count: int) -> None:
 @click.argument("path")
 @click.argument("target", type=click.Path(allow_dash=True, path_type=Path), required=False)
 @click.option("-f", "--format", "form", type=click.Choice(["files", "json"]), default="files", show_default=True)
-@click.option("--at", "revision", metavar="REVISION", help="This revision instead of the newest.")
+@click.option("--at", "revision", type=Revision(), metavar="REVISION", help="This revision instead of the newest.")
 @click.option(
     "--patience", type=float, default=120, show_default=True, help="Seconds to wait for a store that is away."
 )

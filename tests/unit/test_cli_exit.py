@@ -376,3 +376,31 @@ def test_an_interruption_while_nobody_reads_the_output_is_one_line(place: Place)
 
 def test_the_version_is_one_line(run: Run) -> None:
     assert run("--version") == (DONE, f"hbasemk, version {hbasemk.__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("ls --at x", "--at"),
+        ("cat /a --at x", "--at"),
+        ("log --from x", "--from"),
+        ("nodes --at x", "--at"),
+        ("export /a -f json --at x", "--at"),
+        ('commit +"/c":{} --on x', "--on"),
+        ("diff x", "BEFORE"),
+        ("diff {head} x", "AFTER"),
+        ("branch x", "BASE"),
+        ("branch --rebase x", "--rebase"),
+        ("branch --reset {branch} x", "--reset"),
+        ("merge x", "REVISION"),
+    ],
+)
+def test_a_text_that_is_not_a_revision_is_wrong_usage_of_the_option(
+    run: Run, place: Place, line: str, named: str
+) -> None:
+    words = [re.sub(r"^\{(\w+)\}$", lambda found: str(vars(place)[found[1]]), word) for word in line.split()]
+    code, out, err = run(*words)
+    assert (code, out) == (USAGE, "")
+    assert "'x' is not a revision id" in err
+    assert named in err
+    assert "wanted" not in err
