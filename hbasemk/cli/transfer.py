@@ -218,7 +218,11 @@ def _import_files(
             result = job.run()
         except KeyboardInterrupt:
             done = job.result
-            output.complain(f"interrupted; {done.added} nodes added so far stay. Run the same command again to go on.")
+            least = "at least " if done.unknown else ""
+            output.complain(
+                f"interrupted; {least}{done.added} nodes added, {done.changed} changed and {done.removed} removed in "
+                f"{done.committed} commits stay. Run the same command again to go on."
+            )
             return 130
         progress.update(task, description="compare with the directory", completed=0, total=None)
         began = time.monotonic()

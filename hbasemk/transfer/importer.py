@@ -13,11 +13,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Final
 
 from hbasemk.errors import HbasemkError, InvalidChangeError, InvalidPathError, InvalidValueError
+from hbasemk.interrupts import Deferred
 from hbasemk.kernel import paths
 from hbasemk.transaction import Transaction
 from hbasemk.transfer import entries, own_files
@@ -29,11 +31,16 @@ RESTARTS: Final = 3
 """How often a dead worker is replaced, for each worker there is."""
 
 
+LAST_ANSWERS: Final = 10.0
+"""Seconds that workers have to finish the batch that they are in when an import is interrupted."""
+
+
 @dataclass(slots=True)
 class Result:
     """What an import did. ``seconds`` is without the verification; ``retries`` are commits and batches done again.
 
-    ``bare`` are the files, old and new, whose content is not kept, ``blobs`` those whose content is in a blob.
+    ``bare`` are the files, old and new, whose content is not kept, ``blobs`` those whose content is in a blob. ``unknown`` are
+    the batches of an interrupted import of which it is not known whether they were committed; they are not counted.
     """
 
     entries: int = 0
@@ -41,6 +48,7 @@ class Result:
     changed: int = 0
     removed: int = 0
     bare: int = 0
+    unknown: int = 0
     blobs: int = 0
     committed: int = 0
     conflicts: int = 0
@@ -58,6 +66,8 @@ class _Worker:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.process: BaseProcess = context.Process(target=work, args=(job, theirs), daemon=True)
+        # Before SIGINT is blocked: starting the tracker unblocks it, so that Ctrl-C would reach a child that begins.
+        resource_tracker.ensure_running()
         # The child inherits that SIGINT is blocked, until it ignores it: Ctrl-C is the parent's to handle.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
@@ -69,12 +79,14 @@ class _Worker:
         self.committed = self.conflicts = self.retries = 0
 
     def give(self, batch: Batch) -> None:
-        self.batch = batch
-        try:
-            self.pipe.send(batch)
-        except OSError:
-            # It has just died; its end of the pipe tells so, and the batch goes to another.
-            return
+        with Deferred():
+            # Whole: half a message would be read together with the next one.
+            self.batch = batch
+            try:
+                self.pipe.send(batch)
+            except OSError:
+                # It has just died; its end of the pipe tells so, and the batch goes to another.
+                return
 
 
 class Import:
@@ -124,11 +136,12 @@ class Import:
         import made, and HbasemkError for what workers met.
         """
         began = time.monotonic()
+        self._workers.clear()
         levels = self._levels()
         self._prepare()
         try:
             for _ in range(self._count):
-                self._workers.append(_Worker(self._job))
+                self._start()
             for level in levels:
                 self._do(self._batches(level))
             self._do(self._vanished())
@@ -136,9 +149,10 @@ class Import:
         except BaseException:
             self._stop(now=True)
             raise
-        for worker in self._workers:
-            self._count_in(worker)
-        self.result.retries += self._patience.retries
+        finally:
+            for worker in self._workers:
+                self._count_in(worker)
+            self.result.retries += self._patience.retries
         self.result.seconds = time.monotonic() - began
         return self.result
 
@@ -249,10 +263,18 @@ class Import:
 
     def _hear(self, worker: _Worker) -> bool:
         """Take a worker's answer; False when it died instead."""
+        with Deferred():
+            # An answer that has been taken is counted.
+            answer = self._take_answer(worker)
+        if answer is not None and self._tell is not None:
+            self._tell(answer, self.result.entries)
+        return answer is not None
+
+    def _take_answer(self, worker: _Worker) -> Report | None:
         try:
             answer = worker.pipe.recv()
         except (EOFError, OSError):
-            return False
+            return None
         if isinstance(answer, HbasemkError):
             raise answer
         assert isinstance(answer, Report)
@@ -267,9 +289,7 @@ class Import:
         result.skipped += answer.skipped
         for note in answer.notes:
             self._note(note)
-        if self._tell is not None:
-            self._tell(answer, result.entries)
-        return True
+        return answer
 
     def _note(self, text: str) -> None:
         self.result.notes.append(text)
@@ -286,12 +306,18 @@ class Import:
                 f"worker processes keep dying (exit code {code} last); what was committed stays. Run the import again to "
                 "go on, and look for what kills them (out of memory?)."
             )
-        self._count_in(dead)
-        self.result.retries += 1
-        self._workers.remove(dead)
-        fresh = _Worker(self._job)
-        self._workers.append(fresh)
-        return fresh
+        with Deferred():
+            # Counted once.
+            self._count_in(dead)
+            self.result.retries += 1
+            self._workers.remove(dead)
+        return self._start()
+
+    def _start(self) -> _Worker:
+        with Deferred():
+            # None is started that is not known here.
+            self._workers.append(_Worker(self._job))
+            return self._workers[-1]
 
     def _count_in(self, worker: _Worker) -> None:
         self.result.committed += worker.committed
@@ -305,13 +331,33 @@ class Import:
             except OSError:
                 # It is gone already.
                 continue
+        if now:
+            self._hear_the_last(time.monotonic() + LAST_ANSWERS)
         for worker in self._workers:
-            # After an interruption each may still finish the batch it is in.
-            worker.process.join(10 if now else None)
+            worker.process.join(1 if now else None)
             if worker.process.is_alive():
                 worker.process.terminate()
                 worker.process.join()
             worker.pipe.close()
+
+    def _hear_the_last(self, deadline: float) -> None:
+        """Count what workers still finish: each ends after the batch that it is in."""
+        while busy := {worker.pipe: worker for worker in self._workers if worker.batch is not None}:
+            ready = wait(list(busy), max(0.0, deadline - time.monotonic()))
+            if not ready:
+                break
+            for pipe in ready:
+                assert isinstance(pipe, Connection)
+                worker = busy[pipe]
+                try:
+                    with Deferred():
+                        if self._take_answer(worker) is not None:
+                            continue
+                except HbasemkError as error:
+                    self.result.notes.append(f"the last batch of worker process {worker.process.pid} failed: {error}")
+                self.result.unknown += 1
+                worker.batch = None
+        self.result.unknown += len(busy)
 
 
 def _check_target(at: str) -> str:

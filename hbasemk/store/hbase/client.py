@@ -9,7 +9,7 @@ from typing import Any, Final
 from hbasemk.errors import ClosedError, StoreError, StoreUnknownError
 from hbasemk.store.hbase import trouble
 from hbasemk.store.hbase.connection import Connection, Refused, Wire, text_of
-from hbasemk.store.hbase.connections import Connections
+from hbasemk.store.hbase.connections import Connections, Use
 from hbasemk.store.hbase.gateway import Method
 from hbasemk.store.hbase.greeting import open_connection
 
@@ -60,37 +60,47 @@ class Client:
         deadline = begun + (self._timeout if timeout is None else timeout)
         repeatable = True
         while True:
-            connection = self._pool.take(deadline)
-            # Apart from the greeting, nothing has been asked on a new connection yet.
-            kept = connection.calls > 1
+            use = Use()
             try:
-                reply = connection.call(method, request, deadline)
-            except Refused as error:
-                self._pool.give(connection)
-                raise trouble.by_gateway(str(error), self._where(method, table), method.effect) from None
-            except Exception as error:
-                self._pool.drop(connection)
-                harmless = not (connection.sent and method.effect)
-                if self._pool.closed:
-                    raise self._closed(method, table, harmless) from error
-                broken = isinstance(error, (OSError, EOFError)) and not isinstance(error, TimeoutError)
-                if broken and harmless and kept and repeatable:
-                    repeatable = False
-                    continue
-                if _is_ours(error, connection):
-                    raise
-                raise trouble.by_connection(
-                    error,
-                    self._where(method, table),
-                    effect=method.effect,
-                    sent=connection.sent,
-                    seconds=self.clock() - begun,
-                ) from error
-            except BaseException:
-                self._pool.drop(connection)
+                answered, reply = self._call_once(method, request, table, deadline, begun, use, repeatable)
+            finally:
+                # Only what was interrupted has not been handed back.
+                self._pool.end(use)
+            if answered:
+                return self._result(method, reply, table)
+            repeatable = False
+
+    def _call_once(
+        self, method: Method, request: Any, table: bytes, deadline: float, begun: float, use: Use, repeatable: bool
+    ) -> tuple[bool, Any]:
+        """Whether there was an answer, and the answer; without one the call can be made once more."""
+        connection = self._pool.take(deadline, use)
+        # Apart from the greeting, nothing has been asked on a new connection yet.
+        kept = connection.calls > 1
+        try:
+            reply = connection.call(method, request, deadline)
+        except Refused as error:
+            self._pool.give(connection, use)
+            raise trouble.by_gateway(str(error), self._where(method, table), method.effect) from None
+        except Exception as error:
+            self._pool.end(use)
+            harmless = not (connection.sent and method.effect)
+            if self._pool.closed:
+                raise self._closed(method, table, harmless) from error
+            broken = isinstance(error, (OSError, EOFError)) and not isinstance(error, TimeoutError)
+            if broken and harmless and kept and repeatable:
+                return False, None
+            if _is_ours(error, connection):
                 raise
-            self._pool.give(connection)
-            return self._result(method, reply, table)
+            raise trouble.by_connection(
+                error,
+                self._where(method, table),
+                effect=method.effect,
+                sent=connection.sent,
+                seconds=self.clock() - begun,
+            ) from error
+        self._pool.give(connection, use)
+        return True, reply
 
     def _result(self, method: Method, reply: Any, table: bytes) -> Any:
         if reply.error is not None:

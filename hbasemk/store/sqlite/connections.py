@@ -18,6 +18,7 @@ from typing import Final, TypeVar
 from urllib.parse import quote
 
 from hbasemk.errors import ClosedError, FormatError, StoreUnknownError, StoreUnusableError
+from hbasemk.interrupts import SLICE, Deferred
 from hbasemk.store.abc import FileIdentity
 from hbasemk.store.sqlite import files, forks, guard, trouble
 from hbasemk.store.sqlite.guard import Guard, NotReadyError
@@ -123,8 +124,9 @@ class Connections:
 
     def reading(self, call: Callable[[Connection], T]) -> T:
         """The result of a call that only reads; raises StoreError and ClosedError."""
-        self._check_process()
-        return self._run(call, create=False, writing=False, begun=time.monotonic())
+        with Deferred() as interrupts:
+            self._check_process()
+            return self._run(call, create=False, writing=False, begun=time.monotonic(), interrupts=interrupts)
 
     def writing(self, call: Callable[[Connection], T], *, create: bool = False) -> T:
         """The result of a call that writes in one transaction; one of this pool at a time.
@@ -132,17 +134,24 @@ class Connections:
         ``create`` makes the file if there is none. The call is made again, from its beginning, when the file is
         busy; so it must not write before its transaction has begun.
         """
-        self._check_process()
-        begun = time.monotonic()
-        if not self._writing.acquire(timeout=self.busy_timeout):
-            raise trouble.busy(self.path, self.busy_timeout)
-        try:
-            return self._run(call, create, writing=True, begun=begun)
-        finally:
-            self._writing.release()
+        with Deferred() as interrupts:
+            self._check_process()
+            begun = time.monotonic()
+            while not self._writing.acquire(timeout=SLICE):
+                interrupts.deliver()
+                if time.monotonic() - begun >= self.busy_timeout:
+                    raise trouble.busy(self.path, self.busy_timeout)
+            try:
+                return self._run(call, create, writing=True, begun=begun, interrupts=interrupts)
+            finally:
+                self._writing.release()
 
     def close(self) -> None:
         """Close what is idle now, and what is in use when its call ends; idempotent."""
+        with Deferred():
+            self._close()
+
+    def _close(self) -> None:
         with self._state:
             self._closed = True
             idle, self._idle = self._idle, []
@@ -159,7 +168,9 @@ class Connections:
 
     # --- one call ------------------------------------------------------------------------------------------
 
-    def _run(self, call: Callable[[Connection], T], create: bool, writing: bool, begun: float) -> T:
+    def _run(
+        self, call: Callable[[Connection], T], create: bool, writing: bool, begun: float, interrupts: Deferred
+    ) -> T:
         wait = SHORTEST_WAIT
         while True:
             connection = self._take()
@@ -206,6 +217,7 @@ class Connections:
                     raise trouble.busy(self.path, self.busy_timeout) from error
             finally:
                 self._give_back(connection, usable)
+            interrupts.deliver()
             time.sleep(wait * (0.5 + random.random()))
             wait = min(wait * 2, LONGEST_WAIT)
 

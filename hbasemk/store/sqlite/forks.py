@@ -7,10 +7,13 @@ before a fork every pool finishes its calls and closes its connections; both sid
 
 from __future__ import annotations
 
+import _thread
 import os
 import threading
 import weakref
 from typing import Protocol
+
+from hbasemk.interrupts import Deferred
 
 
 class Forkable(Protocol):
@@ -27,6 +30,7 @@ _everyone: weakref.WeakSet[Forkable] = weakref.WeakSet()
 _lock = threading.Lock()
 _stopped: list[Forkable] = []
 _hooked = False
+_interrupts: list[Deferred] = []
 
 
 def register(forkable: Forkable) -> None:
@@ -42,15 +46,23 @@ def register(forkable: Forkable) -> None:
 
 
 def _before() -> None:
-    # Held until after the fork, so that no pool comes up meanwhile and no two threads stop the same ones.
+    # Held until after the fork, so that no pool comes up meanwhile and no two threads stop the same ones. Until then an
+    # interrupt waits: what hooks of a fork raise is not raised by the fork.
+    interrupts = Deferred()
+    interrupts.__enter__()
     _lock.acquire()
+    _interrupts.append(interrupts)
     for forkable in list(_everyone):
-        forkable.before_fork()
         _stopped.append(forkable)
+        forkable.before_fork()
 
 
 def _after(child: bool) -> None:
     for forkable in _stopped:
         forkable.after_fork(child)
     _stopped.clear()
+    interrupts = _interrupts.pop()
     _lock.release()
+    if interrupts.leave() and not child:
+        # After the fork has returned.
+        threading.Timer(0.001, _thread.interrupt_main).start()
