@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
+from hbasemk.errors import StoreError, StoreNotAppliedError, StoreUnknownError
 from hbasemk.kernel import changes, schema
 from hbasemk.kernel.calls import again
 from hbasemk.kernel.runtime import Runtime
-from hbasemk.store.abc import Column, Delete, Get, NewCell, Put, Row, Store
+from hbasemk.store.abc import Column, Delete, Get, NewCell, Put, Row, Scan, Store
 
 T = TypeVar("T")
 
@@ -92,6 +93,55 @@ def delete_batches(deletes: Iterable[Delete], rows: int, most: int) -> Iterator[
                     yield Delete(delete.row, part)
 
     return by_size(divided(), delete_size, rows, most)
+
+
+def read_rows(store: Store, runtime: Runtime, gets: Sequence[Get], table: str = schema.NODES) -> list[Row]:
+    """Read rows, of nodes unless told otherwise: one round trip, unless so much is in them that it does not come in time.
+
+    How large rows are shows only when they are read. So after a call that took too long the next one asks for half as many.
+    """
+    size = len(gets)
+    rows: list[Row] = []
+
+    def read() -> list[Row]:
+        nonlocal size
+        try:
+            return store.read(table, gets[len(rows) : len(rows) + size])
+        except (StoreNotAppliedError, StoreUnknownError) as error:
+            size = _fewer(size, error)
+            raise
+
+    while len(rows) < len(gets):
+        rows += again(runtime, read)
+    return rows
+
+
+def scan_rows(store: Store, runtime: Runtime, scan: Scan, table: str = schema.NODES) -> list[Row]:
+    """The first rows of a forward scan, made smaller in the same way as :func:`read_rows`."""
+    size = scan.limit
+    rows: list[Row] = []
+
+    def read() -> tuple[list[Row], int]:
+        nonlocal size
+        asked = min(size, scan.limit - len(rows))
+        start = rows[-1].key + b"\0" if rows else scan.start
+        try:
+            return store.scan(table, scan._replace(start=start, limit=asked)), asked
+        except (StoreNotAppliedError, StoreUnknownError) as error:
+            size = _fewer(size, error)
+            raise
+
+    while True:
+        found, asked = again(runtime, read)
+        rows += found
+        if len(rows) >= scan.limit or len(found) < asked:
+            return rows
+
+
+def _fewer(size: int, error: StoreError) -> int:
+    """How many rows to ask for next; as many as before where the store was not reached at all."""
+    too_much = isinstance(error.__cause__, (TimeoutError, EOFError))
+    return max(1, size // 2) if too_much else size
 
 
 def journal_rows(

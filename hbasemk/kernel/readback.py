@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from hbasemk.kernel import paths, revision, schema
-from hbasemk.kernel.batches import CELL_BYTES, by_size
-from hbasemk.kernel.calls import again
+from hbasemk.kernel.batches import CELL_BYTES, by_size, read_rows
 from hbasemk.kernel.changeset import ChangeSet
 from hbasemk.kernel.clock import IdClock
 from hbasemk.kernel.journal import Journal
@@ -113,7 +112,7 @@ class ReadBack:
         return loss
 
     def _read(self, gets: Sequence[Get]) -> Sequence[Row]:
-        return again(self._runtime, lambda: self._store.read(schema.NODES, gets))
+        return read_rows(self._store, self._runtime, gets)
 
     def judge(
         self, made: int, snapshot: Snapshot, plan: ChangeSet

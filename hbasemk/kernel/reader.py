@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 from hbasemk.errors import NodeDeletedError, NodeNotFoundError
 from hbasemk.kernel import paths, revision, schema
+from hbasemk.kernel.batches import read_rows, scan_rows
 from hbasemk.kernel.cache import NodeCache
-from hbasemk.kernel.calls import again
 from hbasemk.kernel.journal import Journal
 from hbasemk.kernel.node import NodeState, from_cells
 from hbasemk.kernel.runtime import Runtime
@@ -249,7 +249,7 @@ class Reader:
 
     def _scan(self, snapshot: Snapshot, start: bytes, stop: bytes) -> list[Row]:
         scan = Scan(start, stop, LEVEL_BATCH, families=(schema.DATA,), before=snapshot.upper + 1)
-        return again(self._runtime, lambda: self._store.scan(schema.NODES, scan))
+        return scan_rows(self._store, self._runtime, scan)
 
     def _nodes_of(self, snapshot: Snapshot, rows: Sequence[Row]) -> list[NodeState]:
         found = []
@@ -267,7 +267,7 @@ class Reader:
         return self._visible(snapshot, self._read([get._replace(before=upper, versions=1) for get in gets]))
 
     def _read(self, gets: Sequence[Get]) -> list[Row]:
-        return again(self._runtime, lambda: self._store.read(schema.NODES, gets))
+        return read_rows(self._store, self._runtime, gets)
 
     def _visible(self, snapshot: Snapshot, rows: Sequence[Row]) -> list[list[Cell]]:
         sees = self._journal.sees

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import pytest
 
-from hbasemk import ConflictError, LimitError, Repository, StoreUnknownError, Transaction
+from hbasemk import (
+    ConflictError,
+    LimitError,
+    Repository,
+    StoreNotAppliedError,
+    StoreUnknownError,
+    Transaction,
+)
 from hbasemk.kernel import changes, schema
 from hbasemk.kernel.changes import RowChange
 from hbasemk.kernel.operations import AddNode, MoveNode, Operation, RemoveNode, SetProperty
 from hbasemk.store.abc import CellVersion, Delete, Get, NewCell, Put, Row, Store
 from hbasemk.store.memory import MemoryStore
-from hbasemk.testing.wrapped import Call, CountingStore, FaultyStore
+from hbasemk.testing.wrapped import Call, CountingStore, FaultyStore, WrappedStore
 from tests.support.repositories import Checked, Instances, problems
 from tests.support.runtime import World, open_instance
+
+T = TypeVar("T")
 
 PER_NODE = 0.0001
 """Seconds that pass while one node is encoded, by the clock of a test."""
@@ -195,6 +204,39 @@ def test_read_back_is_bounded_by_what_is_known_of_it(checked: Checked) -> None:
                 tx.set(f"/top/{number}", "large", b"x" * LARGE)
             store.of_reads.clear()
         assert max(store.of_reads) <= 2 * MOST
+
+
+class Slow(WrappedStore):
+    """Has no answer in time to a call that would bring more than 10,000 bytes."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.refused = 0
+
+    def around(self, call: Call, do: Callable[[], T]) -> T:
+        found = do()
+        if (
+            call.table == schema.NODES
+            and isinstance(found, list)
+            and sum(len(cell.value) for row in found for cell in row.cells) > MOST
+        ):
+            self.refused += 1
+            raise StoreNotAppliedError(f"{call.method}: no answer within 20 s") from TimeoutError()
+        return found
+
+
+def test_a_read_that_takes_too_long_is_made_for_fewer_rows(checked: Checked) -> None:
+    inner = checked(MemoryStore())
+    slow = Slow(inner)
+    with Repository(inner, poll_interval=0) as repository, Repository(slow, poll_interval=0, owns_store=False) as other:
+        repository.run(large_nodes)
+        paths = [f"/top/{number}" for number in range(30)]
+        found = other.refresh().nodes(paths)
+        assert all(node is not None and node["large"] == bytes(LARGE) for node in found.values())
+        assert slow.refused
+        slow.refused = 0
+        assert [node.path for node in other.head.walk("/top")][1:] == sorted(paths)
+        assert slow.refused
 
 
 # --- the journal row -----------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from hbasemk.errors import FormatError
 from hbasemk.kernel import changes, paths, revision, schema
+from hbasemk.kernel.batches import read_rows, scan_rows
 from hbasemk.kernel.calls import again
 from hbasemk.kernel.changes import RowChange
 from hbasemk.kernel.lease import Lease
@@ -87,13 +88,12 @@ class Look:
         found: list[Row] = []
         size = self.store.batch_rows
         for at in range(0, len(gets), size):
-            part = gets[at : at + size]
-            found += again(self.runtime, lambda part=part: self.store.read(table, part))  # type: ignore[misc]
+            found += read_rows(self.store, self.runtime, gets[at : at + size], table)
         return found
 
     def page(self, table: str, scan: Scan) -> list[Row]:
         """The first rows of a range."""
-        return again(self.runtime, lambda: self.store.scan(table, scan))
+        return scan_rows(self.store, self.runtime, scan, table)
 
     def pages(self, table: str, scan: Scan) -> Iterator[list[Row]]:
         """All rows of a range, upwards, ``scan.limit`` at a time."""
