@@ -398,7 +398,7 @@ def progress_bar(*columns: ProgressColumn) -> Iterator[Progress]:
         first,
         *columns,
         console=console,
-        disable=not console.is_interactive,
+        disable=not (console.is_interactive and sys.stderr is not None and sys.stderr.isatty()),
         transient=True,
         redirect_stdout=False,
         redirect_stderr=False,

@@ -199,3 +199,6 @@ def test_progress_is_shown_on_a_terminal_only(tool: Tool) -> None:
     assert done.stdout.splitlines()[-1].split() == ["notes", "0"]
     piped = subprocess.run(command, capture_output=True, check=True, text=True, timeout=60)
     assert piped.stderr == ""
+    forced = {**environment, "FORCE_COLOR": "1", "TTY_COMPATIBLE": "1"}
+    piped = subprocess.run(command, capture_output=True, check=True, text=True, timeout=60, env=forced)
+    assert piped.stderr == ""
