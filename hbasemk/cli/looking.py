@@ -148,7 +148,7 @@ def _show_entry(session: Session, entry: LogEntry, changes: bool, full: bool) ->
     head = f"{entry.revision}  {moment(entry.time_ms)}  {len(entry.changes):>6} nodes"
     if full:
         session.line(head)
-        for line in entry.message.split("\n"):
+        for line in entry.message.split("\n") if entry.message else ():
             session.line(f"    {line}" if line else "")
     else:
         session.line(f"{head}  {first_line(entry.message)}")

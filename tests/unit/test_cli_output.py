@@ -415,6 +415,7 @@ def test_log_shows_the_first_line_of_a_message_or_all_of_it_indented(piped: Any)
         b"",
         b"    last\x1b[2J",
     ]
+    assert b"" not in [line for line, before in zip(full[1:], full, strict=False) if before.endswith(b" nodes")]
     changes = piped("log", "--changes")[1].split(b"\n")
     assert all(line[:16].isalnum() or line.startswith(b"    ") for line in changes[:-1])
 
