@@ -237,6 +237,7 @@ KINDS = [
     Kind("set", commit([SetProperty("/a", "p", "new")])),
     Kind("unset", commit([SetProperty("/a", "p", None)])),
     Kind("increment", commit([Increment("/a", "n", 1)])),
+    Kind("beside a change without effect", commit([SetProperty("/a", "p", "new"), Increment("/a/b", "q", 0)])),
     Kind("add", commit([AddNode("/a/new", {"x": 1})])),
     Kind("remove a leaf", commit([RemoveNode("/a/b/c")])),
     Kind("remove a subtree", commit([RemoveNode("/a")])),
