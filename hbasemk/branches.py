@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, BinaryIO
 from hbasemk import arguments
 from hbasemk.errors import BranchError, InvalidValueError
 from hbasemk.kernel import diff as kernel_diff
-from hbasemk.kernel import limits, paths, rebase, revision, values
+from hbasemk.kernel import limits, paths, rebase, revision
 from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.node import decode_properties
 from hbasemk.kernel.values import BlobRef, Value
 from hbasemk.repository import OTHERS_SNAPSHOT, Snapshot
 from hbasemk.transaction import Transaction
@@ -55,8 +56,8 @@ def _diff(before: Snapshot, after: Snapshot, path: str) -> Iterator[Change]:
     for one, old, new in found:
         yield Change(
             one,
-            None if old is None else {name: values.decode(data) for name, data in old.encoded.items()},
-            None if new is None else {name: values.decode(data) for name, data in new.encoded.items()},
+            None if old is None else decode_properties(one, old.encoded),
+            None if new is None else decode_properties(one, new.encoded),
         )
 
 

@@ -12,6 +12,7 @@ from hbasemk.kernel import changeset, limits, paths, revision
 from hbasemk.kernel.changeset import ChangeSet
 from hbasemk.kernel.commit import Source
 from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.node import decode_properties, decode_property
 from hbasemk.kernel.operations import (
     AddNode,
     CopyNode,
@@ -24,7 +25,7 @@ from hbasemk.kernel.operations import (
 from hbasemk.kernel.reads import Reads
 from hbasemk.kernel.snapshot import Snapshot
 from hbasemk.kernel.staging import StagedNode, Staging
-from hbasemk.kernel.values import PropertyValue, Value, decode
+from hbasemk.kernel.values import PropertyValue, Value
 
 Isolation: TypeAlias = Literal["snapshot", "serializable"]
 """``snapshot``: what is written must not have changed. ``serializable``: what is read neither."""
@@ -115,16 +116,14 @@ class Transaction:
         found: dict[str, dict[str, Value] | None] = {}
         for path in checked:
             node = staging.find(path)
-            found[path] = None if node is None else {name: decode(data) for name, data in node.all_encoded().items()}
+            found[path] = None if node is None else decode_properties(path, node.all_encoded())
         return found
 
     def subtree(self, path: str) -> list[dict[str, Value]]:
         """The properties of a node and of everything below it, with the changes so far; empty if it is not there."""
         if self._look(path) is None:
             return []
-        return [
-            {name: decode(data) for name, data in node.all_encoded().items()} for node in self._stage().subtree(path)
-        ]
+        return [decode_properties(node.path, node.all_encoded()) for node in self._stage().subtree(path)]
 
     def exists(self, path: str) -> bool:
         """Whether there is a node, with the changes so far."""
@@ -135,14 +134,14 @@ class Transaction:
         arguments.text(name, "name")
         node = self._look(path)
         data = None if node is None else node.encoded(name)
-        return default if data is None else decode(data)
+        return default if data is None else decode_property(path, name, data)
 
     def properties(self, path: str) -> dict[str, Value]:
         """All properties of a node with the changes so far; raises NodeNotFoundError."""
         node = self._look(path)
         if node is None:
             raise self._instance.reader.missing(self._snapshot, path)
-        return {name: decode(data) for name, data in node.all_encoded().items()}
+        return decode_properties(path, node.all_encoded())
 
     def children(self, path: str) -> list[str]:
         """The names of a node's children with the changes so far; raises NodeNotFoundError."""

@@ -108,6 +108,8 @@ class Blobs:
 
     def _length(self, key: bytes) -> int | None:
         row = again(self._runtime, lambda: self._store.read(schema.BLOBS, [Get(key, columns=(LENGTH,))]))[0]
+        if row.cells and len(row.cells[0].value) != 8:
+            raise schema.damaged("the length of a blob is not a number of 8 bytes", schema.BLOBS, key, LENGTH)
         return int.from_bytes(row.cells[0].value, "big") if row.cells else None
 
 

@@ -8,11 +8,11 @@ new head. A merge is one ordinary commit of the net effect on that view (``docs/
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Final
 
-from hbasemk.errors import BranchError, ClosedError, CommitUnknownError, FormatError, StoreError, UnknownRevisionError
+from hbasemk.errors import BranchError, ClosedError, CommitUnknownError, StoreError, UnknownRevisionError
 from hbasemk.kernel import changes, changeset, effect, journal_row, paths, revision, schema
 from hbasemk.kernel.batches import write_changes, write_nodes
 from hbasemk.kernel.branch_ends import ABANDONED, MERGED, REBASED, BranchEnds, Head
@@ -28,7 +28,7 @@ from hbasemk.kernel.reader import Reader
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.snapshot import Snapshot
 from hbasemk.kernel.staging import StagedNode
-from hbasemk.store.abc import Get, NewCell, Put, Store
+from hbasemk.store.abc import Column, Get, NewCell, Put, Store
 
 MARKER: Final = ":conflict"
 REBASE: Final = "Rebase the branch, which tells where both sides changed the same, and merge it again."
@@ -123,14 +123,19 @@ class Branches:
             raise self._unknown(wanted)
         try:
             root, *own = _decode(told[schema.BRANCH])
+            if not own:
+                raise ValueError("no revisions")
             if root != wanted:
                 told = {**told, **self._row(root, (schema.BRANCH_VIEW,))}
-            base = int.from_bytes(told[schema.BASE], "big")
+            (base,) = _decode(told[schema.BASE])
             floor, upper, *above = _decode(zlib.decompress(told[schema.BRANCH_VIEW]))
         except (ValueError, KeyError, zlib.error) as error:
-            raise FormatError(
+            raise schema.damaged(
                 f"the journal row of branch revision {revision.to_text(wanted)} at {self._store.location} is damaged: it does "
-                "not show the branch's revisions and its view of trunk. `hbasemk check` lists what is damaged."
+                "not show the branch's revisions, its base and its view of trunk",
+                schema.JOURNAL,
+                schema.revision_key(wanted),
+                schema.BRANCH,
             ) from error
         if self._journal.highest_seen < upper or not self._journal.fresh(0.0):
             # Everything below the floor was decided when the branch began; a poll since then has seen it.
@@ -259,7 +264,7 @@ class Branches:
         told = self._row(asked, columns)
         if schema.BRANCH not in told:
             return Outcome.ABORTED
-        head = self._ends.told(_decode(told[schema.BRANCH])[0])
+        head = self._ends.told(self._own(asked, told)[0])
         gone = told.get(schema.ABORT) == schema.YES
         if head is None or head.newest is None:
             # Ended by a version that did not keep what its newest revision was.
@@ -267,7 +272,23 @@ class Branches:
         newest = self._row(head.newest, columns)
         if head.how not in (MERGED, REBASED) and (gone or newest.get(schema.ABORT) == schema.YES):
             return Outcome.ABORTED
-        return Outcome.COMMITTED if asked in _decode(newest.get(schema.BRANCH, b"")) else Outcome.ABORTED
+        return Outcome.COMMITTED if asked in self._own(head.newest, newest) else Outcome.ABORTED
+
+    def _own(self, which: int, told: Mapping[Column, bytes]) -> list[int]:
+        """The first revision of a branch and all of its own that its row names; none without such a row."""
+        data = told.get(schema.BRANCH)
+        try:
+            found = [] if data is None else _decode(data)
+        except ValueError:
+            found = []
+        if data is not None and not found:
+            raise schema.damaged(
+                f"the row of branch revision {revision.to_text(which)} is damaged",
+                schema.JOURNAL,
+                schema.revision_key(which),
+                schema.BRANCH,
+            )
+        return found
 
     @patient
     def reset(self, on: int, ancestor: int) -> int:
@@ -416,4 +437,7 @@ def _encode(numbers: Sequence[int]) -> bytes:
 
 
 def _decode(data: bytes) -> list[int]:
-    return [int.from_bytes(data[at : at + 8], "big") for at in range(0, len(data), 8)]
+    found = [int.from_bytes(data[at : at + 8], "big") for at in range(0, len(data), 8)]
+    if len(data) % 8 or any(one > revision.MAX_REVISION for one in found):
+        raise ValueError("these are not revision ids")
+    return found

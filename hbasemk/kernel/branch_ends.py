@@ -79,7 +79,7 @@ def _noted(made: int, damaged: list[FormatError]) -> Iterator[None]:
         yield
     except FormatError as error:
         text = revision.to_text(made)
-        damaged.append(FormatError(f"the cells of the branch revision {text} stay: {error}; hbasemk check tells more"))
+        damaged.append(FormatError(f"the cells of the branch revision {text} stay: {error}"))
 
 
 class BranchEnds:
@@ -124,7 +124,12 @@ class BranchEnds:
         found = None if data is None else decode(data)
         if data is not None and found is None:
             text = revision.to_text(root)
-            raise FormatError(f"the head {data[:20].hex()!r} of branch {text} is damaged; hbasemk check tells more")
+            raise schema.damaged(
+                f"the head {data[:20].hex()!r} of branch {text} is damaged",
+                schema.JOURNAL,
+                schema.revision_key(root),
+                schema.BRANCH_HEAD,
+            )
         return found
 
     # --- ends --------------------------------------------------------------------------------------------
@@ -220,7 +225,8 @@ class BranchEnds:
         for row in scan_all(self._store, schema.JOURNAL, Scan(None, None, 1000, columns=columns)):
             made = int.from_bytes(row.key, "big")
             told = {(cell.family, cell.qualifier): cell for cell in row.cells}
-            if not revision.is_branch(made) or schema.BRANCH not in told:
+            if len(row.key) != 8 or not revision.is_branch(made) or schema.BRANCH not in told:
+                # A key of another length is damage that the check reports; nothing else depends on that row.
                 continue
             root = int.from_bytes(told[schema.BRANCH].value[:8], "big")
             if schema.SWEPT not in told:
@@ -261,5 +267,5 @@ class BranchEnds:
         """What branch revisions touched, in their order."""
         told: list[RowChange] = []
         for row in journal_rows(self._store, self._runtime, own):
-            told += changes.of_row(row.cells)
+            told += changes.of_row(row)
         return told

@@ -11,9 +11,9 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from hbasemk.errors import FormatError, LimitError
+from hbasemk.errors import LimitError
 from hbasemk.kernel import limits, paths, schema
-from hbasemk.store.abc import Cell, CellVersion, Column, Delete, NewCell
+from hbasemk.store.abc import Cell, CellVersion, Column, Delete, NewCell, Row
 
 ADDED: Final = "a"
 REMOVED: Final = "r"
@@ -122,26 +122,45 @@ def size_of(told: Iterable[NewCell]) -> int:
     return sum(len(cell.value) for cell in told)
 
 
-def decode(cells: Iterable[Cell]) -> list[RowChange]:
-    """The changes in a journal row's cells; cells of other columns are skipped.
+def decode(cells: Iterable[Cell], row: bytes = b"") -> list[RowChange]:
+    """The changes in the cells of a journal row; cells of other columns are skipped.
 
-    Raises FormatError when they are missing or damaged.
+    Raises FormatError when they are missing or damaged; it names the row by its key ``row``.
     """
     data = b"".join(cell.value for cell in cells if is_chunk(cell.qualifier))
     try:
         text = zlib.decompress(data[1:]) if data[:1] == _DEFLATED else data[1:]
-        return [RowChange(*row) for row in json.loads(text.decode("utf-8", "surrogatepass"))]
-    except (ValueError, TypeError, zlib.error) as error:
-        raise FormatError(f"the changes of a journal row are damaged ({len(data)} bytes: {data[:60]!r})") from error
+        return [_row_change(*one) for one in json.loads(text.decode("utf-8", "surrogatepass"))]
+    except (ValueError, TypeError, RecursionError, zlib.error) as error:
+        raise schema.damaged(
+            f"the changes of a journal row are damaged ({len(data)} bytes: {data[:60]!r})",
+            schema.JOURNAL,
+            row,
+            (schema.DATA, schema.CHANGES),
+        ) from error
 
 
-def of_row(cells: Iterable[Cell]) -> list[RowChange]:
+def _row_change(path: str, kind: str, *names: Sequence[str]) -> RowChange:
+    """One change as the journal has it; raises TypeError and ValueError where it is of another form."""
+    if not isinstance(path, str) or not path.startswith("/"):
+        raise ValueError("the path is not one")
+    for part in names:
+        # Whatever is not a text in a list ends this; nothing else looks at all of them so quickly.
+        "".join(part)
+        if not isinstance(part, list):
+            raise TypeError("the names are not a list")
+    if kind not in (ADDED, REMOVED, CHANGED):
+        raise ValueError(f"there is no change {kind!r}")
+    return RowChange(path, kind, *names)
+
+
+def of_row(row: Row) -> list[RowChange]:
     """The changes that a journal row tells. Raises FormatError when they are damaged.
 
     None where it has none, nor where the first chunk is absent: that is written last, and before any cell.
     """
-    told = [cell for cell in cells if is_chunk(cell.qualifier)]
-    return decode(told) if any(cell.qualifier == schema.CHANGES for cell in told) else []
+    told = [cell for cell in row.cells if is_chunk(cell.qualifier)]
+    return decode(told, row.key) if any(cell.qualifier == schema.CHANGES for cell in told) else []
 
 
 def chunk_qualifier(number: int) -> bytes:

@@ -266,7 +266,7 @@ class ChildCounts:
             rows += found
         names: set[str] = set()
         for row in whole_rows(self._store, self._runtime, rows):
-            for change in changes.of_row(row.cells):
+            for change in changes.of_row(row):
                 if change.path == path:
                     names.update(change.present, change.gone)
         return {paths.encode(name) for name in names}

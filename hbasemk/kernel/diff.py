@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from hbasemk.errors import FormatError
 from hbasemk.kernel import changes, paths, revision, schema
 from hbasemk.kernel.batches import WHOLE, journal_rows, whole_rows
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.node import NodeState
 from hbasemk.kernel.outcome import Outcome, outcome_of
 from hbasemk.kernel.snapshot import Snapshot
-from hbasemk.store.abc import Cell, Scan, scan_all
+from hbasemk.store.abc import Row, Scan, scan_all
 
 BATCH: Final = 200
 
@@ -88,7 +87,7 @@ def _touched(instance: Instance, before: Snapshot, after: Snapshot) -> set[str]:
     ids += sorted({made for made in before.own ^ after.own if revision.is_branch(made)})
     touched: set[str] = set()
     for row in journal_rows(instance.store, instance.runtime, ids):
-        touched.update(_paths(row.cells))
+        touched.update(_paths(row))
     low, high = instance.journal.unlisted(before, after)
     if low < high:
         start, stop = schema.revision_key(low), schema.revision_key(high)
@@ -97,13 +96,10 @@ def _touched(instance: Instance, before: Snapshot, after: Snapshot) -> set[str]:
             made = int.from_bytes(row.key, "big")
             if not revision.is_branch(made) and outcome_of(row) is Outcome.COMMITTED:
                 (whole,) = whole_rows(instance.store, instance.runtime, [row])
-                touched.update(_paths(whole.cells))
+                touched.update(_paths(whole))
     return touched
 
 
-def _paths(cells: Iterable[Cell]) -> set[str]:
-    told = [cell for cell in cells if changes.is_chunk(cell.qualifier)]
-    try:
-        return {change.path for change in changes.decode(told)} if told else set()
-    except FormatError as error:
-        raise FormatError(f"{error}; the two revisions can be compared by walking the tree") from error
+def _paths(row: Row) -> set[str]:
+    told = [cell for cell in row.cells if changes.is_chunk(cell.qualifier)]
+    return {change.path for change in changes.decode(told, row.key)} if told else set()

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from hbasemk.errors import FormatError
 from hbasemk.kernel import changes, paths, revision, schema
 from hbasemk.kernel.batches import WHOLE, journal_rows, whole_rows
 from hbasemk.kernel.changes import RowChange
@@ -37,12 +38,18 @@ def entry_of(row: Row, epoch_ms: int) -> LogEntry:
     made = int.from_bytes(row.key, "big")
     found = {cell.qualifier: cell.value for cell in row.cells}
     base = found.get(schema.BASE[1])
+    if base is not None and (len(base) != 8 or int.from_bytes(base, "big") > revision.MAX_REVISION):
+        raise schema.damaged("the base of a revision is not a revision id", schema.JOURNAL, row.key, schema.BASE)
+    try:
+        message = decode_message(found.get(schema.MESSAGE[1], b""))
+    except FormatError as error:
+        raise schema.damaged("the message is not UTF-8", schema.JOURNAL, row.key, schema.MESSAGE) from error
     return LogEntry(
         revision.to_text(made),
         None if base is None else revision.to_text(int.from_bytes(base, "big")),
         revision.ms_of(made) + epoch_ms,
-        decode_message(found.get(schema.MESSAGE[1], b"")),
-        changes.of_row(row.cells),
+        message,
+        changes.of_row(row),
     )
 
 

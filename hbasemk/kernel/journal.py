@@ -547,7 +547,9 @@ class Journal:
             # Only listeners need it, and an instance that is being opened has none and reads from the watermark up.
             return {made: _News(0, ()) for made in new}
         rows = journal_rows(self._store, self._runtime, new)
-        return {int.from_bytes(row.key, "big"): _News(_base_of(row), changes.decode(row.cells)) for row in rows}
+        return {
+            int.from_bytes(row.key, "big"): _News(_base_of(row), changes.decode(row.cells, row.key)) for row in rows
+        }
 
     # --- looking for one revision ------------------------------------------------------------------------
 
@@ -582,4 +584,7 @@ class Journal:
 
 
 def _base_of(row: Row) -> int:
-    return next((int.from_bytes(cell.value, "big") for cell in row.cells if cell[:2] == schema.BASE), 0)
+    base = next((int.from_bytes(cell.value, "big") for cell in row.cells if cell[:2] == schema.BASE), 0)
+    if base > revision.MAX_REVISION:
+        raise schema.damaged("the base of a revision is not a revision id", schema.JOURNAL, row.key, schema.BASE)
+    return base

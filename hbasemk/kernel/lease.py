@@ -23,6 +23,8 @@ MEASURES: Final = 20
 """How often measuring the store's clock is tried while others do it in the same row."""
 FRESH: Final = 30.0
 """Seconds for which a measurement of the store's clock is good enough to call another's lease over."""
+LATEST: Final = 2 * revision.MAX_MS
+"""No lease ends later, in ms since the repository's epoch: ids end at half of it."""
 _HEAD: Final = struct.Struct(">QQ16s")
 
 
@@ -44,6 +46,8 @@ class LeaseRecord:
         """Read a lease cell; raises FormatError if it is damaged."""
         try:
             start, end, nonce = _HEAD.unpack_from(data)
+            if max(start, end) > LATEST:
+                raise FormatError(f"the lease {data[:60]!r} is damaged")
             return cls(start, end, nonce, data[_HEAD.size :].decode())
         except (struct.error, UnicodeDecodeError) as error:
             raise FormatError(f"the lease {data[:60]!r} is damaged") from error
@@ -53,7 +57,10 @@ def record_of(row: Row) -> LeaseRecord | None:
     """The lease in a row of the cluster table, if there is one."""
     for cell in row.cells:
         if (cell.family, cell.qualifier) == schema.LEASE:
-            return LeaseRecord.decode(cell.value)
+            try:
+                return LeaseRecord.decode(cell.value)
+            except FormatError as error:
+                raise schema.damaged(error.message, schema.CLUSTER, row.key, schema.LEASE) from error
     return None
 
 

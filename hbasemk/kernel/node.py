@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from hbasemk.errors import FormatError
 from hbasemk.kernel import paths, schema, values
 from hbasemk.kernel.values import Value
-from hbasemk.store.abc import Cell
+from hbasemk.store.abc import Cell, Column
 
 
 class NodeState:
@@ -28,8 +29,29 @@ class NodeState:
     def properties(self) -> dict[str, Value]:
         """The decoded properties by name; callers must not change them."""
         if self._decoded is None:
-            self._decoded = {name: values.decode(data) for name, data in self.encoded.items()}
+            self._decoded = decode_properties(self.path, self.encoded)
         return self._decoded
+
+
+def decode_property(path: str, name: str, data: bytes) -> Value:
+    """The value of a node's property; raises FormatError naming its place when it is damaged."""
+    try:
+        return values.decode(data)
+    except FormatError as error:
+        raise schema.damaged(error.message, schema.NODES, paths.key(path), schema.property_column(name)) from error
+
+
+def decode_properties(path: str, encoded: Mapping[str, bytes]) -> dict[str, Value]:
+    """The values of a node's properties; raises FormatError naming the place of one that is damaged."""
+    return {name: decode_property(path, name, data) for name, data in encoded.items()}
+
+
+def name_of(path: str, column: Column) -> str:
+    """The name of a property or child column of a node; raises FormatError naming its place when it is damaged."""
+    try:
+        return schema.name_of(column)
+    except FormatError as error:
+        raise schema.damaged("the name is not UTF-8", schema.NODES, paths.key(path), column) from error
 
 
 def from_cells(path: str, cells: Iterable[Cell]) -> tuple[NodeState | None, int]:
@@ -43,7 +65,7 @@ def from_cells(path: str, cells: Iterable[Cell]) -> tuple[NodeState | None, int]
     found: list[Cell] = []
     for cell in cells:
         qualifier = cell.qualifier
-        if qualifier[0] == schema.PROPERTY:
+        if qualifier and qualifier[0] == schema.PROPERTY:
             found.append(cell)
         elif qualifier == schema.DELETED[1]:
             life = cell.timestamp
@@ -54,7 +76,7 @@ def from_cells(path: str, cells: Iterable[Cell]) -> tuple[NodeState | None, int]
     if not life:
         return None, 0
     encoded = {
-        paths.decode(cell.qualifier[1:]): cell.value
+        name_of(path, cell[:2]): cell.value
         for cell in found
         if cell.timestamp >= life and cell.value != values.TOMBSTONE
     }

@@ -157,7 +157,7 @@ class Outcomes:
                 return found
         row = self._row(which)
         if not any(cell.qualifier == schema.SWEPT[1] for cell in row.cells):
-            self._sweep(which, changes.of_row(row.cells), schema.SWEPT_IN_DOUBT)
+            self._sweep(which, changes.of_row(row), schema.SWEPT_IN_DOUBT)
         return Outcome.ABORTED
 
     def is_swept(self, which: int, *, in_doubt: bool = False) -> bool:
@@ -168,7 +168,7 @@ class Outcomes:
 
     def sweep_again(self, which: int) -> None:
         """Delete what a paused writer, or a gateway that held its request, brought after a sweep in doubt."""
-        self._sweep(which, changes.of_row(self._row(which).cells), schema.SWEPT_IN_DOUBT)
+        self._sweep(which, changes.of_row(self._row(which)), schema.SWEPT_IN_DOUBT)
 
     def _row(self, which: int) -> Row:
         return next(journal_rows(self._store, self._runtime, [which]))

@@ -136,7 +136,8 @@ def path_of(row_key: bytes) -> str:
         return row_key[2:].decode("utf-8", "surrogatepass")
     except UnicodeDecodeError as error:
         raise FormatError(
-            f"the row key {limits.shown(row_key)} in the table of nodes is damaged: it is not UTF-8. `hbasemk check` lists what "
+            f"the row key is damaged: it is not UTF-8 (table 'nodes', row key {limits.shown(row_key)}). `hbasemk check` "
+            "lists what "
             "is damaged."
         ) from error
 

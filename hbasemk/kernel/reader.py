@@ -15,7 +15,7 @@ from hbasemk.kernel import paths, revision, schema
 from hbasemk.kernel.batches import read_rows, scan_rows
 from hbasemk.kernel.cache import NodeCache
 from hbasemk.kernel.journal import Journal
-from hbasemk.kernel.node import NodeState, from_cells
+from hbasemk.kernel.node import NodeState, from_cells, name_of
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.snapshot import Snapshot
 from hbasemk.store.abc import Cell, Column, Get, Page, Row, Scan, Store
@@ -119,7 +119,7 @@ class Reader:
             state, _ = from_cells(path, life_cells)
             if state is None:
                 return []
-            names += _present(cells, state.created)
+            names += _present(state, cells)
             if len(row.cells) < size:
                 break
             start = row.cells[-1].qualifier
@@ -164,11 +164,11 @@ class Reader:
             page = Page(schema.CHILDREN, None, wide)
             rows = self._read([Get(paths.key(state.path), page=page, before=before) for state in part])
             for state, row, cells in zip(part, rows, self._visible(snapshot, rows), strict=True):
-                names = _present(cells, state.created)
+                names = _present(state, cells)
                 after = row.cells[-1].qualifier if len(row.cells) == wide else None
                 while after is not None and (limit is None or len(names) < limit):
                     cells, after = self.child_page(snapshot, state, after)
-                    names += _present(cells, state.created)
+                    names += _present(state, cells)
                 found[state.path] = Names(names, after is None)
         return found
 
@@ -334,10 +334,11 @@ class Reader:
         return [(number, last[column]) for column in columns if column not in done and seen.get(column, 0) == versions]
 
 
-def _present(cells: Sequence[Cell], created: int) -> list[str]:
-    """The names of the children that visible cells show, in a life of their parent that began at ``created``."""
+def _present(state: NodeState, cells: Sequence[Cell]) -> list[str]:
+    """The names of the children that visible cells of a node show."""
+    created = state.created
     return [
-        paths.decode(cell.qualifier) for cell in cells if cell.value == schema.PRESENT and cell.timestamp >= created
+        name_of(state.path, cell[:2]) for cell in cells if cell.value == schema.PRESENT and cell.timestamp >= created
     ]
 
 

@@ -13,10 +13,10 @@ from hbasemk.kernel import changeset, operations, paths
 from hbasemk.kernel.branch import MARKER, Branches
 from hbasemk.kernel.branch_states import BranchState
 from hbasemk.kernel.changeset import ChangeSet
+from hbasemk.kernel.node import decode_properties, decode_property
 from hbasemk.kernel.reader import Reader
 from hbasemk.kernel.snapshot import Snapshot
 from hbasemk.kernel.staging import StagedNode, Staging
-from hbasemk.kernel.values import decode
 
 ADD_EXISTING_PROPERTY: Final = "addExistingProperty"
 DELETE_DELETED_PROPERTY: Final = "deleteDeletedProperty"
@@ -91,7 +91,7 @@ class _Rebase:
                 self._changed(node)
         for path, name, mine in self._late:
             if self._staging.find(paths.join(path, name)) is None:
-                self._staging.apply([operations.SetProperty(path, name, decode(mine))])
+                self._staging.apply([operations.SetProperty(path, name, decode_property(path, name, mine))])
             else:
                 self._mark_property(ADD_EXISTING_PROPERTY, path, name, mine)
         return changeset.build(self._staging)
@@ -189,7 +189,7 @@ class _Rebase:
             if base is None and mine is not None:
                 self._set_new(path, name, mine)
                 return
-            value = None if mine is None else decode(mine)
+            value = None if mine is None else decode_property(path, name, mine)
             self._staging.apply([operations.SetProperty(path, name, value)])
         elif mine is None:
             if base is None:
@@ -211,7 +211,7 @@ class _Rebase:
         if self._staging.find(paths.join(path, name)) is not None:
             self._late.append((path, name, mine))
         else:
-            self._staging.apply([operations.SetProperty(path, name, decode(mine))])
+            self._staging.apply([operations.SetProperty(path, name, decode_property(path, name, mine))])
 
     # --- helpers -----------------------------------------------------------------------------------------
 
@@ -243,7 +243,7 @@ class _Rebase:
 
     def _mark_property(self, kind: str, path: str, name: str, data: bytes) -> None:
         marker = self._marker(path, kind)
-        self._staging.apply([operations.SetProperty(marker, name, decode(data))])
+        self._staging.apply([operations.SetProperty(marker, name, decode_property(path, name, data))])
 
     def _mark_node(self, kind: str, path: str, subtree: dict[str, dict[str, bytes]]) -> None:
         """Mark a whole subtree, in the place of what an earlier rebase may have marked there."""
@@ -269,4 +269,4 @@ def _above(path: str) -> Iterable[str]:
 
 
 def _add(path: str, encoded: dict[str, bytes]) -> operations.AddNode:
-    return operations.AddNode(path, {name: decode(data) for name, data in encoded.items()})
+    return operations.AddNode(path, {**decode_properties(path, encoded)})

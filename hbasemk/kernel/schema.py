@@ -5,7 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
+from hbasemk.errors import FormatError
 from hbasemk.kernel import paths
+from hbasemk.kernel.limits import shown
 from hbasemk.store.abc import ALL_VERSIONS, Column, Table
 
 NODES: Final = "nodes"
@@ -87,6 +89,16 @@ def describe(column: Column) -> str:
     if qualifier[:1] == b"\x01":
         return f"property {paths.decode(qualifier[1:])!r}"
     return qualifier[1:].decode("ascii", "replace")
+
+
+def damaged(problem: str, table: str, row: bytes, column: Column | None = None) -> FormatError:
+    """The error for stored bytes that cannot be read; it names the place in the tables."""
+    where = f"table {table!r}, row {shown(row)}"
+    if column is not None:
+        where += f", column {column[0].decode('ascii', 'backslashreplace')}:{shown(column[1])}"
+    return FormatError(
+        f"{problem} ({where}). `hbasemk check` lists what is damaged.", table=table, row=row, column=column
+    )
 
 
 def revision_key(revision: int) -> bytes:

@@ -99,7 +99,7 @@ class Settings:
                     f"the repository at {location} has format {found}, and this version of hbasemk knows formats up to "
                     f"{FORMAT}; use a newer version"
                 )
-            return cls(
+            settings = cls(
                 epoch_ms=int(fields["epochMs"]),
                 max_clock_skew_ms=int(fields["maxClockSkewMs"]),
                 lease_ms=int(fields["leaseMs"]),
@@ -108,8 +108,17 @@ class Settings:
                 root_revision=revision.from_text(fields["rootRevision"]),
                 format=found,
             )
-        except (ValueError, KeyError, TypeError) as error:
-            raise FormatError(f"the settings of the repository at {location} are damaged: {data[:200]!r}") from error
+            times = (settings.max_clock_skew_ms, settings.lease_ms, settings.max_lag_ms)
+            if abs(settings.epoch_ms) > FARTHEST_MS or not all(0 <= one <= LONGEST_MS for one in times):
+                raise ValueError("out of range")
+            return settings
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+            raise schema.damaged(
+                f"the settings of the repository at {location} are damaged: {data[:200]!r}",
+                schema.CLUSTER,
+                schema.SETTINGS_ROW,
+                schema.SETTINGS,
+            ) from error
 
 
 def read(store: Store) -> tuple[Settings | None, Watermark | None]:

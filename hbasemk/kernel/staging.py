@@ -11,7 +11,7 @@ from typing import Final
 
 from hbasemk.errors import InvalidChangeError, InvalidValueError, LimitError, NodeExistsError, NodeNotFoundError
 from hbasemk.kernel import limits, paths, revision, values
-from hbasemk.kernel.node import NodeState
+from hbasemk.kernel.node import NodeState, decode_property
 from hbasemk.kernel.operations import (
     AddNode,
     CopyNode,
@@ -284,7 +284,7 @@ class Staging:
         node = self._require(operation.path)
         paths.check_name(operation.name)
         data = node.encoded(operation.name)
-        current = 0 if data is None else values.decode(data)
+        current = 0 if data is None else decode_property(operation.path, operation.name, data)
         if isinstance(current, bool) or not isinstance(current, (int, float)):
             raise InvalidChangeError(
                 f"property {operation.name!r} of {operation.path} cannot be incremented: it is {limits.shown(current)}, "

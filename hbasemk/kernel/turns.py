@@ -38,7 +38,7 @@ def _columns(touched: Sequence[RowChange]) -> set[tuple[str, str]]:
 
 def _touched(row: Row) -> set[tuple[str, str]]:
     try:
-        return _columns(changes.of_row(row.cells))
+        return _columns(changes.of_row(row))
     except FormatError:
         # Damage that somebody left is no reason for this commit to fail; it waits for nobody because of it.
         return set()

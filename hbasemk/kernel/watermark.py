@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hbasemk.errors import FormatError
+from hbasemk.kernel import revision, schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,13 @@ class Watermark:
     @classmethod
     def decode(cls, data: bytes) -> Watermark:
         """Read a watermark cell; raises FormatError if it is damaged."""
-        if not data or len(data) % 8:
-            raise FormatError(f"the watermark has {len(data)} bytes, which is no multiple of 8; it is damaged")
         numbers = [int.from_bytes(data[at : at + 8], "big") for at in range(0, len(data), 8)]
-        return cls(numbers[0], frozenset(numbers[1:]))
+        if not data or len(data) % 8:
+            problem = f"it has {len(data)} bytes, which is no multiple of 8"
+        elif max(numbers) > revision.MAX_REVISION:
+            problem = "it has numbers that are not revision ids"
+        else:
+            return cls(numbers[0], frozenset(numbers[1:]))
+        raise schema.damaged(
+            f"the watermark is damaged: {problem}", schema.CLUSTER, schema.SETTINGS_ROW, schema.WATERMARK
+        )

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from hbasemk import jsop
 from hbasemk.jsop import JsonNode
-from hbasemk.kernel import paths, values
+from hbasemk.kernel import paths
 from hbasemk.kernel.diff import NodeChange
-from hbasemk.kernel.node import NodeState
+from hbasemk.kernel.node import NodeState, decode_property
 from hbasemk.microkernel.names import RESERVED, hidden
 from hbasemk.microkernel.values import to_json
 
@@ -81,4 +81,4 @@ def _properties(before: NodeState, after: NodeState) -> Iterable[tuple[str, jsop
             yield name, None
     for name, data in after.encoded.items():
         if before.encoded.get(name) != data and name not in RESERVED:
-            yield name, to_json(values.decode(data))
+            yield name, to_json(decode_property(after.path, name, data))

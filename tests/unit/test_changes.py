@@ -15,7 +15,8 @@ from hbasemk.store.abc import Cell
 from tests.support.repositories import Instances
 
 NAMES = st.lists(st.text(st.characters(codec=None) | st.characters(categories=["Cs"]), min_size=1), max_size=4)
-CHANGES = st.builds(RowChange, st.text(min_size=1), st.sampled_from([ADDED, REMOVED, CHANGED]), NAMES, NAMES, NAMES)
+PATHS = st.text(min_size=1).map(lambda text: "/" + text)
+CHANGES = st.builds(RowChange, PATHS, st.sampled_from([ADDED, REMOVED, CHANGED]), NAMES, NAMES, NAMES)
 
 
 def as_read(cells: list[changes.NewCell]) -> list[Cell]:

@@ -216,7 +216,9 @@ class RawThrift2(System):
         assert isinstance(mark, int)
         scan = idl.Scan(start=(mark + 1).to_bytes(8, "big"), caching=BATCH, limit=BATCH)
         rows = self.client.getScannerResults(self._journal, scan, BATCH)
-        keys = list(dict.fromkeys(paths.key(change.path) for row in rows for change in changes.decode(row.cells)))
+        keys = list(
+            dict.fromkeys(paths.key(change.path) for row in rows for change in changes.decode(row.cells, row.key))
+        )
         before = [idl.Get(key, [_column(schema.DATA)], idl.TimeRange(0, mark + 1)) for key in keys]
         old = self.client.getMultiple(self._nodes, before)
         new = self.client.getMultiple(self._nodes, [idl.Get(key, [_column(schema.DATA)]) for key in keys])

@@ -200,7 +200,7 @@ def told_by(row: Row) -> list[RowChange] | None:
         # The first one is written last, and before any cell of the revision.
         return []
     try:
-        touched = changes.decode(chunks)
+        touched = changes.decode(chunks, row.key)
     except (FormatError, UnicodeDecodeError, RecursionError):
         return None
     return touched if all(map(_is_change, touched)) else None
