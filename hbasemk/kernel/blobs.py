@@ -33,10 +33,11 @@ class Blobs:
         self._store = store
         self._runtime = runtime
 
-    def write(self, stream: BinaryIO) -> str:
+    def write(self, stream: BinaryIO, *, durable: bool = True) -> str:
         """Keep what a stream yields; returns the blob's id, which the same bytes always get.
 
-        Whatever the stream raises is passed on, and nothing that is referred to remains. The stream is not closed. Raises
+        With ``durable`` False it may become durable only together with the next durable commit, such as the one that refers
+        to it. Whatever the stream raises is passed on, and nothing that is referred to remains. The stream is not closed. Raises
         InvalidValueError for what is no stream, or yields something else than bytes.
         """
         digest = hashlib.sha256()
@@ -49,10 +50,10 @@ class Blobs:
             key = digest.digest()
             if self._length(key) is None:
                 spool.seek(0)
-                self._upload(key, spool, length)  # type: ignore[arg-type]
+                self._upload(key, spool, length, durable)  # type: ignore[arg-type]
         return key.hex()
 
-    def _upload(self, key: bytes, spool: BinaryIO, length: int) -> None:
+    def _upload(self, key: bytes, spool: BinaryIO, length: int, durable: bool) -> None:
         puts: list[Put] = []
         number = 0
         while block := spool.read(CHUNK):
@@ -62,7 +63,7 @@ class Blobs:
                 self._put(puts)
                 puts = []
         self._put(puts)
-        self._put([Put(key, [NewCell(*LENGTH, length.to_bytes(8, "big"))])], durable=True)
+        self._put([Put(key, [NewCell(*LENGTH, length.to_bytes(8, "big"))])], durable=durable)
 
     def _put(self, puts: list[Put], *, durable: bool = False) -> None:
         if puts:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing.connection import Connection
-from typing import Final, TypeAlias
+from typing import BinaryIO, Final, TypeAlias
 
 from hbasemk.errors import HbasemkError
 from hbasemk.kernel import paths
@@ -188,7 +188,7 @@ class Worker:
             before = None if node is None else node.get(CONTENT)
             # What is in a blob already need not be sent through the pipe.
             known = before.id if isinstance(before, BlobRef) else None
-            found = self._reader.stream(relative, known, self.repository.blobs.write)
+            found = self._reader.stream(relative, known, self._keep_blob)
             if isinstance(found, Skipped):
                 done.skipped.append(found)
                 continue
@@ -197,6 +197,10 @@ class Worker:
                 kept[path][CONTENT] = BlobRef(found.digest)
                 done.blobs += 1
         return kept
+
+    def _keep_blob(self, stream: BinaryIO) -> None:
+        # The commit that refers to it makes it durable.
+        self.repository.instance.blobs.write(stream, durable=False)
 
     def _commit(self, batch: Batch, kept: Kept, done: _Done, gone: Sequence[str] = ()) -> None:
         if not kept and not gone:

@@ -32,9 +32,10 @@ from hbasemk import (
     Transaction,
     connect,
 )
-from hbasemk.kernel import limits
+from hbasemk.kernel import limits, schema
 from hbasemk.kernel.blobs import Blobs
 from hbasemk.kernel.settings import Settings
+from hbasemk.store.sqlite import SqliteStore
 from hbasemk.transfer import entries, patience
 from hbasemk.transfer.entries import Contents, Entry, Skipped
 from hbasemk.transfer.importer import Import, Result
@@ -161,7 +162,7 @@ def test_a_large_file_that_has_not_changed_is_not_written_again(
     top = write_files(tmp_path / "docs", {"large": b"x" * 100_000})
     bring_in(url, top)
     os.utime(top / "large", ns=(5, 5))
-    monkeypatch.setattr(Blobs, "write", lambda *_: pytest.fail("written again"))
+    monkeypatch.setattr(Blobs, "write", lambda *_, **__: pytest.fail("written again"))
 
     with one_worker(url, top) as worker:
         report = worker.do(Batch(0, entries=[Entry("large", "file")]))
@@ -170,6 +171,27 @@ def test_a_large_file_that_has_not_changed_is_not_written_again(
     monkeypatch.undo()
     write_files(top, {"large": b"y" * 100_000})
     bring_in(url, top)
+    assert_imported(url, top)
+
+
+def test_blobs_of_an_import_become_durable_with_the_commit_that_refers_to_them(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    top = write_files(tmp_path / "docs", {"one": b"1" * 100_000, "two": b"2" * 3_000_000})
+    real = SqliteStore.write
+    synced: list[bool] = []
+
+    def write(self: SqliteStore, table: str, puts: Any, *, durable: bool = True) -> None:
+        if table == schema.BLOBS:
+            synced.append(durable)
+        real(self, table, puts, durable=durable)
+
+    monkeypatch.setattr(SqliteStore, "write", write)
+    with one_batch(url, top) as (worker, batch):
+        worker.do(batch)
+        assert synced == [False] * 4
+        worker.repository.blobs.write(b"by itself")
+        assert synced[4:] == [False, True]
     assert_imported(url, top)
 
 
