@@ -103,13 +103,15 @@ class Outcomes:
 
     def abort(self, which: int) -> Outcome:
         """Abort a revision of this instance; COMMITTED when it was decided before."""
-        if not self.decide(which, schema.COMMITTED, schema.ABORT):
+        while not self.decide(which, schema.COMMITTED, schema.ABORT):
             found = self.of(which)
-            if found is Outcome.COMMITTED:
-                return found
             if found is Outcome.ABSENT:
                 # Its creation never arrived, or still may; a row that says "aborted" makes it fail.
                 self._bury(which)
+                break
+            if found is not Outcome.PENDING:
+                return found
+            # Its creation has arrived since: now it can be aborted.
         return Outcome.ABORTED
 
     def clean_up(self, which: int, touched: Iterable[RowChange], *, clean: bool) -> None:

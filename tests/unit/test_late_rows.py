@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from hbasemk import StoreError
-from hbasemk.kernel import schema, settings
+from hbasemk.kernel import changes, journal_row, schema, settings
 from hbasemk.kernel.operations import AddNode
 from hbasemk.kernel.outcome import Outcome
 from hbasemk.store.abc import NewCell, Put
 from hbasemk.store.memory import MemoryStore
+from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.simulation.crash_mending import late_rows
 from tests.simulation.crashes import AWAY, DIED, Died, Site, problems
-from tests.support.runtime import World
+from tests.support.runtime import World, open_instance
 
 
 @pytest.fixture
@@ -69,3 +70,25 @@ def test_what_is_committed_is_not_hidden_because_it_says_that_it_is_swept(site: 
     assert one.recovery.recover_late() == []
     assert hidden(site) == before
     assert site.open(0x41).reader.node(site.open(0x42).head(), "/kept") is not None
+
+
+@pytest.mark.parametrize("when", range(4))
+def test_a_revision_whose_row_comes_while_it_is_aborted_is_aborted(when: int) -> None:
+    world = World()
+    store = FaultyStore(MemoryStore(world.clock))
+    instance = open_instance(store, world)
+    instance.commit(lambda _: [AddNode("/a", {"p": 1})], "", patience=1, fresh=0)
+    made = instance.clock.next(instance.head().upper)
+    left = iter(range(when))
+
+    def arrive(call: Call) -> None:
+        # Its creation was sent by another thread, and its writer was interrupted (Ctrl-C) meanwhile.
+        if next(left, None) is None:
+            store.before = lambda _: None
+            cells = journal_row.begin(b"n" * 16, instance.head().revision, "")
+            put = Put(schema.revision_key(made), [*cells, *changes.encode(())])
+            store.inner.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put)
+
+    store.before = arrive
+    assert instance.outcomes.abort_own(made, ()) is Outcome.ABORTED
+    assert instance.outcomes.of(made) is Outcome.ABORTED
