@@ -7,26 +7,27 @@ from collections.abc import Iterable, Sequence
 from hbasemk.errors import BranchError
 from hbasemk.jsop import JsonBuilder
 from hbasemk.kernel import diff, paths, revision, schema
-from hbasemk.kernel.calls import again
+from hbasemk.kernel.batches import WHOLE, journal_rows, whole_rows
 from hbasemk.kernel.history import LogEntry, entry_of
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.outcome import Outcome, outcome_of
 from hbasemk.kernel.snapshot import Snapshot
 from hbasemk.microkernel.telling import tell
-from hbasemk.store.abc import Get, Scan, scan_all
+from hbasemk.store.abc import Scan, scan_all
 
 BATCH = 200
 
 
 def trunk_entries(instance: Instance, first: int, head: Snapshot) -> list[LogEntry]:
     """The committed trunk revisions in a snapshot from the id ``first`` up, in the order in which they joined."""
-    scan = Scan(schema.revision_key(first), schema.revision_key(head.upper + 1), BATCH, families=(schema.DATA,))
+    scan = Scan(schema.revision_key(first), schema.revision_key(head.upper + 1), BATCH, columns=WHOLE)
     found = []
     for row in scan_all(instance.store, schema.JOURNAL, scan):
         made = int.from_bytes(row.key, "big")
         committed = not revision.is_branch(made) and outcome_of(row) is Outcome.COMMITTED
         if committed and instance.journal.sees(head, made):
-            found.append(entry_of(row, instance.settings.epoch_ms))
+            (whole,) = whole_rows(instance.store, instance.runtime, [row])
+            found.append(entry_of(whole, instance.settings.epoch_ms))
     found.sort(key=lambda entry: instance.journal.order(int(entry.revision, 16)))
     return found
 
@@ -93,8 +94,7 @@ def _branch(
 ) -> list[tuple[LogEntry, str | None, str | None]]:
     state = instance.branches.find(last)
     told: list[tuple[LogEntry, str | None, str | None]] = []
-    gets = [Get(schema.revision_key(made), families=(schema.DATA,)) for made in own]
-    for row in again(instance.runtime, lambda: instance.store.read(schema.JOURNAL, gets)) if gets else ():
+    for row in journal_rows(instance.store, instance.runtime, own):
         entry = entry_of(row, instance.settings.epoch_ms)
         made = int(entry.revision, 16)
         if not (path == paths.ROOT or entry.touches(path)):

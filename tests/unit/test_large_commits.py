@@ -12,12 +12,13 @@ import pytest
 from hbasemk import (
     ConflictError,
     LimitError,
+    MicroKernel,
     Repository,
     StoreNotAppliedError,
     StoreUnknownError,
     Transaction,
 )
-from hbasemk.kernel import changes, schema
+from hbasemk.kernel import changes, revision, schema
 from hbasemk.kernel.changes import RowChange
 from hbasemk.kernel.operations import AddNode, MoveNode, Operation, RemoveNode, SetProperty
 from hbasemk.store.abc import CellVersion, Delete, Get, NewCell, Put, Row, Store
@@ -271,6 +272,8 @@ def test_large_changes_follow_the_row_that_begins_a_revision(opened: Instances) 
     row = two.store.read(schema.JOURNAL, [Get(schema.revision_key(made))])[0]
     chunks = [cell for cell in row.cells if changes.is_chunk(cell.qualifier)]
     assert len(chunks) > 3
+    told = MicroKernel(two).get_journal(two.at(revision.to_text(made)).revision, None)
+    assert str(told).count("+\\") == 200
     branch = one.branch()
     branch.run(lambda tx: [tx.add(one.path, {}) for one in names(2) if isinstance(one, AddNode)] and None)
     branch.merge()
