@@ -193,6 +193,25 @@ class TestLocks:
         another_process_writes_and_closes(path)
         assert os.listdir(path.parent) == ["content.db"]
 
+    def test_garbage_collection_waits_for_no_lock_that_its_thread_holds(self, path: Path) -> None:
+        script = """
+import os, sys
+from hbasemk.store.abc import Get, Table
+from hbasemk.store.sqlite import SqliteStore, guard
+path = sys.argv[1]
+for held in (lambda one: one._lock, lambda one: guard._guards_lock):
+    store = SqliteStore(path)
+    store.create_tables([Table("one", (b"d",), 1)])
+    one = store._connections._idle[0].guard
+    with held(one):
+        del store
+    other = SqliteStore(path)
+    other.read("one", [Get(b"r")])
+    other.close()
+    assert os.listdir(os.path.dirname(path)) == ["content.db"], os.listdir(os.path.dirname(path))
+"""
+        subprocess.run([sys.executable, "-c", script, str(path)], check=True, timeout=20)
+
 
 OVERWRITE = """
 import sys

@@ -61,7 +61,7 @@ class Connection:
         self.sql = sql
         self.frozen = frozen
         self.guard = guard
-        self._close = weakref.finalize(self, guard.close, sql)
+        self._close = weakref.finalize(self, guard.is_garbage, sql)
         # At the end of the process other threads may still use it.
         self._close.atexit = False
         self.durable: bool | None = None
@@ -90,7 +90,8 @@ class Connection:
 
     def close(self) -> None:
         """Close it; idempotent. It also closes when it is garbage."""
-        self._close()
+        if self._close.detach() is not None:
+            self.guard.close(self.sql)
 
     def usable_again(self) -> bool:
         """Roll back what a failed call left; False if the connection has to go."""

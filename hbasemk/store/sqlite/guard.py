@@ -93,6 +93,7 @@ class Guard:
         self._lock = threading.Lock()
         self._writing = threading.Lock()
         self._connections = 0
+        self._garbage: list[sqlite3.Connection] = []
         self._checked_at = 0.0
         self._main: int | None = None
         self._index: int | None = None
@@ -176,21 +177,47 @@ class Guard:
     def close(self, sql: sqlite3.Connection) -> None:
         """Close one of the connections. The last one moves the log into the file if no other process has it open."""
         if self._pid != os.getpid():
+            # A thread that the child lacks may hold the lock.
             _abandoned.append((sql, self))
             return
         with self._lock:
-            if self.lost is not None and not self._locks:
-                # Closing could move a log into the file that is not the file's any more; nor may this process open more
-                # connections, to which SQLite would give the old index.
-                _abandoned.append((sql, self))
-                return
-            # With the lock held SQLite leaves log and file alone, which is right if they do not belong together.
-            if self._connections == 1 and self.lost is None:
-                self._unlock()
-            sql.close()
-            self._connections -= 1
-            if not self._connections:
-                self._let_go()
+            self._close(sql)
+        self._close_garbage()
+
+    def is_garbage(self, sql: sqlite3.Connection) -> None:
+        """Close a connection that nothing refers to any more, now or soon.
+
+        The garbage collector calls this at any moment, so it must not wait for a lock that its own thread may hold.
+        """
+        self._garbage.append(sql)
+        self._close_garbage()
+
+    def _close_garbage(self) -> None:
+        while self._garbage and self._lock.acquire(blocking=False):
+            try:
+                if not _guards_lock.acquire(blocking=False):
+                    return
+                _guards_lock.release()
+                self._close(self._garbage.pop())
+            finally:
+                self._lock.release()
+
+    def _close(self, sql: sqlite3.Connection) -> None:
+        if self._pid != os.getpid():
+            _abandoned.append((sql, self))
+            return
+        if self.lost is not None and not self._locks:
+            # Closing could move a log into the file that is not the file's any more; nor may this process open more
+            # connections, to which SQLite would give the old index.
+            _abandoned.append((sql, self))
+            return
+        # With the lock held SQLite leaves log and file alone, which is right if they do not belong together.
+        if self._connections == 1 and self.lost is None:
+            self._unlock()
+        sql.close()
+        self._connections -= 1
+        if not self._connections:
+            self._let_go()
 
     # --- writing ---------------------------------------------------------------------------------------------
 
