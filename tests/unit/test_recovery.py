@@ -132,9 +132,7 @@ def test_a_paused_writer_that_was_recovered_loses_and_goes_on_as_another(took_ov
     with pytest.raises(ConflictError):
         place.writer.commit_on(place.writer.head(), NEW, "")
     assert place.value() == "heir"
-    if took_over:
-        with pytest.raises(LeaseLostError):
-            place.writer.commit(lambda _: NEW, "", patience=1, fresh=0)
+    # Where its lease was taken over, the commit is made again under another machine id.
     made = place.writer.commit(lambda _: NEW, "", patience=1, fresh=0)
     assert revision.machine_of(made) == (3 if took_over else 2)
     assert place.value() == "new"
