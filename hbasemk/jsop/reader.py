@@ -393,4 +393,6 @@ class _Reader:
         more_before, more_after = "…" * (at > _CONTEXT), "…" * (at + _CONTEXT < len(text))
         marked = f"<-- HERE {after}" if after else "<-- END"
         context = f"{more_before}{before} {marked}{more_after}"
-        return JsopError(f"{printable(problem)}; at offset {at}: {context}", offset=at, context=context)
+        return JsopError(
+            f"{printable(problem.removesuffix('.'))}; at offset {at}: {context}", offset=at, context=context
+        )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from hbasemk.jsop import AddNode, ChangedSubtree, Copy, JsonNode, Move, Operation, Remove, SetProperty, Value
 from hbasemk.jsop import Number as RealNumber
+from hbasemk.kernel import limits
 
 
 class RefusedError(Exception):
@@ -30,8 +32,18 @@ def _joined(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
+def _number(text: str) -> Number:
+    if len(text.lstrip("-")) > limits.MAX_DIGITS:
+        raise RefusedError
+    return Number(text)
+
+
 def _is_name(name: str) -> bool:
-    return bool(name) and name not in {".", ".."} and "/" not in name
+    return bool(name) and name not in {".", ".."} and "/" not in name and _size(name) <= limits.MAX_NAME
 
 
 def _tidy(value: Any) -> Any:
@@ -55,7 +67,7 @@ def _node(pairs: list[tuple[str, Any]]) -> Node:
     )
 
 
-_decoder = json.JSONDecoder(object_pairs_hook=_node, parse_int=Number, parse_float=Number, parse_constant=_refuse)
+_decoder = json.JSONDecoder(object_pairs_hook=_node, parse_int=_number, parse_float=_number, parse_constant=_refuse)
 
 
 def _skip(text: str, at: int) -> int:
@@ -72,26 +84,43 @@ def _json(text: str, at: int) -> tuple[Any, int]:
     return _tidy(value), _skip(text, at)
 
 
-def _path(text: str, at: int, root: str) -> tuple[str, int]:
+def _path(text: str, at: int, root: str, lengths: list[int]) -> tuple[str, int]:
     path, at = _json(text, at)
     if not isinstance(path, str) or not path or (path[0] != "/" and not root):
         raise RefusedError
     if path[0] != "/":
         path = root.rstrip("/") + "/" + path
-    if path != "/" and not all(map(_is_name, path[1:].split("/"))):
+        lengths.append(_size(path))
+    if path != "/" and not all(name and name not in {".", ".."} for name in path[1:].split("/")):
+        raise RefusedError
+    if _size(path) > limits.MAX_PATH:
         raise RefusedError
     return path, at
+
+
+def _added(path: str, node: Node) -> Iterator[str]:
+    """The paths of everything below a new node."""
+    for name, child in node.children.items():
+        below = path.rstrip("/") + "/" + name
+        yield below
+        yield from _added(below, child)
+
+
+def _check_new(path: str) -> None:
+    if path.count("/") > limits.MAX_DEPTH or _size(path) > limits.MAX_PATH:
+        raise RefusedError
 
 
 def read(text: str, root: str, changed_subtrees: bool) -> list[tuple[Any, ...]]:
     """Each operation as a tuple that begins with its offset; raises RefusedError."""
     found: list[tuple[Any, ...]] = []
+    lengths: list[int] = []
     at = _skip(text, 0)
     while at < len(text):
         start, operator = at, text[at]
         if operator not in "+-^>*":
             raise RefusedError
-        path, at = _path(text, _skip(text, at + 1), root)
+        path, at = _path(text, _skip(text, at + 1), root, lengths)
         if operator == "-":
             found.append((start, "-", path))
             continue
@@ -99,7 +128,9 @@ def read(text: str, root: str, changed_subtrees: bool) -> list[tuple[Any, ...]]:
             raise RefusedError
         at = _skip(text, at + 1)
         if operator in ">*":
-            target, at = _path(text, at, root)
+            target, at = _path(text, at, root, lengths)
+            if target.count("/") > limits.MAX_DEPTH and target != "/":
+                raise RefusedError
             found.append((start, operator, path, target))
             continue
         value, at = _json(text, at)
@@ -108,11 +139,17 @@ def read(text: str, root: str, changed_subtrees: bool) -> list[tuple[Any, ...]]:
         if not isinstance(value, Node):
             found.append((start, "^", path, value))
         elif operator == "+":
+            _check_new(path)
+            for below in _added(path, value):
+                _check_new(below)
+                lengths.append(_size(below))
             found.append((start, "+", path, value))
         elif changed_subtrees and value == ({}, {}):
             found.append((start, "^", path, value))
         else:
             raise RefusedError
+    if sum(lengths) > limits.MAX_PATHS:
+        raise RefusedError
     return found
 
 
