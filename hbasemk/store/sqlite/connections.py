@@ -47,6 +47,9 @@ FOREIGN_PATIENCE: Final = 1.0
 SHORTEST_WAIT: Final = 0.0002
 LONGEST_WAIT: Final = 0.001
 """Seconds between two looks at a file that is busy. Long waits are unfair: a writer that never pauses wins them all."""
+BUSY: Final = 0.02
+LONGEST_BUSY_WAIT: Final = 0.005
+"""After so many seconds many processes wait for the file; looks at it each ms would take all the machine's time."""
 
 _inherited: list[Connection] = []
 """Connections that came through a fork of which Python was not told; closing them would harm the parent."""
@@ -220,7 +223,8 @@ class Connections:
                 self._give_back(connection, usable)
             interrupts.deliver()
             time.sleep(wait * (0.5 + random.random()))
-            wait = min(wait * 2, LONGEST_WAIT)
+            long = time.monotonic() - begun > BUSY
+            wait = min(wait * 2, LONGEST_BUSY_WAIT if long else LONGEST_WAIT)
 
     def _read(self, connection: Connection, call: Callable[[Connection], T]) -> T:
         """The result of a call that reads; raises SQLite's busy error if what it read may not be one state of the file."""
