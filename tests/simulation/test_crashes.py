@@ -175,7 +175,7 @@ class Point:
             assert all(len(heads[root].value) == 8 for root in unswept), "an ended branch is not swept"
         self.kind.finish(site, later)
         later.poll()
-        site.world.advance(6)
+        site.world.advance(12)
         later.poll()
         later.recovery.advance()
         assert problems(later) == []

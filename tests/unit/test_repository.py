@@ -547,7 +547,7 @@ def test_start_up_does_not_grow_with_the_age_of_the_repository(opened: Instances
         repo.run(lambda tx: tx.increment("/a", "n"))
     # What is younger than the allowed skew may still get company below it; so the bound is moved as time would.
     journal = repo.instance.journal
-    journal._low_bound = journal.highest_seen + 1
+    journal._low_bound = journal.highest_seen + (repo.instance.settings.max_clock_skew_ms + 1 << 24)
     moved = repo.instance.recovery.advance()
     assert moved is not None
     assert moved.revision == journal.highest_seen
