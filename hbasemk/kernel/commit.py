@@ -494,15 +494,19 @@ class Committer:
     def _write_in_time(self, made: int, plan: ChangeSet, doubt: _Doubt, created: _Created) -> None:
         """Step 6; raises _TooSlow if the journal row came too late, by the timestamp that its own server gave it.
 
-        The timestamp is read at the same time as the cells are written. A store with transactions judges it in
-        :meth:`_decide`.
+        The timestamp is read at the same time as the cells are written, where the store gains by it. A store with
+        transactions judges it in :meth:`_decide`.
         """
         if self._store.supports_transactions:
             self._write(made, plan, doubt)
             return
-        created_ms, _ = self._runtime.both(
-            lambda: self._outcomes.created_ms(made), lambda: self._write(made, plan, doubt)
-        )
+        if self._store.supports_parallel_calls:
+            created_ms, _ = self._runtime.both(
+                lambda: self._outcomes.created_ms(made), lambda: self._write(made, plan, doubt)
+            )
+        else:
+            created_ms = self._outcomes.created_ms(made)
+            self._write(made, plan, doubt)
         if created_ms is not None and not self._clock.created(made, created_ms, *created):
             raise _TooSlow
 

@@ -326,9 +326,9 @@ def test_what_cannot_be_committed_at_all_leaves_nothing_behind(opened: Instances
     before = repo.head.revision
     with pytest.raises(InvalidChangeError, match="too large for a fraction"):
         repo.run(lambda tx: tx.increment("/a", "n", 1.5))
-    with pytest.raises(LimitError, match="1000001 characters"):
-        repo.run(lambda tx: tx.set("/a", "n", 1), "m" * 1_000_001)
+    with pytest.raises(LimitError, match="65537 bytes"):
+        repo.run(lambda tx: tx.set("/a", "n", 1), "m" * 65_537)
     assert not repo.instance.outcomes.left
     assert repo.refresh().revision == before
-    repo.run(lambda tx: tx.set("/a", "n", 1), "m" * 1_000_000)
-    assert next(repo.log()).message == "m" * 1_000_000
+    repo.run(lambda tx: tx.set("/a", "n", 1), "m" * 65_536)
+    assert next(repo.log()).message == "m" * 65_536
