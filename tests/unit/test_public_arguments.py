@@ -15,12 +15,21 @@ from hbasemk.branches import RepositoryBlobs
 from hbasemk.kernel.limits import shown
 from hbasemk.store.memory import MemoryStore
 
-WRONG = [None, 1, b"", [], object(), 10**5000]
+
+class _Other:
+    """Of a type that no parameter has; its name is the same in each process, as the names of test cases have to be."""
+
+    def __repr__(self) -> str:
+        return "another object"
+
+
+OTHER = _Other()
+WRONG = [None, 1, b"", [], OTHER, 10**5000]
 
 FINE: dict[str, Callable[[Any], bool]] = {
     # Parameters for which one of the wrong values is a good one.
     "properties": lambda value: value is None,
-    "value": lambda value: type(value) is not object,
+    "value": lambda value: value is not OTHER,
     "default": lambda value: True,
     "amount": lambda value: value == 1,
     "after": lambda value: value is None,
@@ -231,7 +240,7 @@ def test_what_is_not_a_path_is_not_in_a_snapshot_or_transaction(repo: Repository
         assert text not in isolated
 
 
-@pytest.mark.parametrize("name", [None, 1, b"n", [], ("n",), object()], ids=shown)
+@pytest.mark.parametrize("name", [None, 1, b"n", [], ("n",), OTHER], ids=shown)
 def test_what_is_not_a_name_is_not_in_a_node(repo: Repository, name: Any) -> None:
     assert name not in repo.head["/a"]
     with pytest.raises(TypeError, match="name must be a str"):
