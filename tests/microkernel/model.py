@@ -6,6 +6,7 @@ It shares no code with the real one but the reader of JSOP.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,14 +44,25 @@ def below(tree: Tree, path: str) -> list[str]:
     return [one for one in tree if one == path or one.startswith(path.rstrip("/") + "/")]
 
 
-def apply(base: Tree, told: list[jsop.Operation]) -> Tree:
-    """The tree after the operations; raises Refused."""
+def lives_on(before: Tree, after: Tree, path: str) -> bool:
+    """Whether a node is in both trees, in the same life."""
+    return path in before and path in after and before[path][0] == after[path][0]
+
+
+def apply(base: Tree, told: list[jsop.Operation], touched: set[Column] | None = None) -> Tree:
+    """The tree after the operations; raises Refused. ``touched`` receives the properties and children that they mention."""
     tree = {path: (life, dict(kept)) for path, (life, kept) in base.items()}
+    touched = set() if touched is None else touched
+
+    def touch(kind: str, path: str, key: str) -> None:
+        if lives_on(base, tree, path):
+            touched.add((kind, path, key))
 
     def begin(path: str, kept: dict[str, Any]) -> None:
         above = parent(path)
         if path in tree or above not in tree or name(path) in tree[above][1]:
             raise Refused(path)
+        touch("c", above, name(path))
         tree[path] = (next(_lives), kept)
 
     def copy(source: str, target: str) -> None:
@@ -60,6 +72,7 @@ def apply(base: Tree, told: list[jsop.Operation]) -> Tree:
             begin(target + path[len(source) :], dict(tree[path][1]))
 
     def remove(path: str) -> None:
+        touch("c", parent(path), name(path))
         for one in below(tree, path):
             del tree[one]
 
@@ -70,6 +83,7 @@ def apply(base: Tree, told: list[jsop.Operation]) -> Tree:
         elif isinstance(operation, jsop.SetProperty):
             if operation.path not in tree:
                 raise Refused(operation.path)
+            touch("p", operation.path, operation.name)
             if operation.value is None:
                 tree[operation.path][1].pop(operation.name, None)
             elif operation.path.rstrip("/") + "/" + operation.name in tree:
@@ -81,6 +95,7 @@ def apply(base: Tree, told: list[jsop.Operation]) -> Tree:
             if operation.path != "/" and operation.path in tree:
                 remove(operation.path)
             elif operation.path != "/" and above in tree and name(operation.path) in tree[above][1]:
+                touch("p", above, name(operation.path))
                 del tree[above][1][name(operation.path)]
             else:
                 raise Refused(operation.path)
@@ -125,9 +140,16 @@ class Effect:
     relies: set[Column] = field(default_factory=set)
 
 
-def effect(before: Tree, after: Tree) -> Effect:
-    """The net effect between two trees, by the table of the protocol."""
+def effect(before: Tree, after: Tree, touched: Iterable[Column] = ()) -> Effect:
+    """The net effect between two trees, by the table of the protocol; what was ``touched`` without effect is relied on."""
     found = Effect()
+    for kind, path, key in touched:
+        if not lives_on(before, after, path):
+            continue
+        if kind == "p" and before[path][1].get(key) == after[path][1].get(key):
+            found.relies |= {("p", path, key), ("d", path, "")}
+        elif kind == "c" and not {path.rstrip("/") + "/" + key} & (before.keys() | after.keys()):
+            found.relies |= {("c", path, key), ("d", path, "")}
     for path in before.keys() | after.keys():
         old, new = before.get(path), after.get(path)
         if old is not None and new is not None and old[0] == new[0]:
@@ -182,6 +204,12 @@ class Line:
     base: int
     trees: list[Tree]
     ids: list[str]
+    wrote: list[set[Column]]
+    """The properties that each of its revisions wrote, also those that it left as they were."""
+
+    def effect(self, base: Tree) -> Effect:
+        """The branch's net effect on the tree that it is based on."""
+        return effect(base, self.trees[-1], set().union(*self.wrote))
 
 
 class Model:
@@ -195,12 +223,11 @@ class Model:
     def plan(self, told: list[jsop.Operation], base: int) -> tuple[list[jsop.Operation], Effect] | None:
         """The effect of a commit on a base, None if it has none; raises Refused and Conflict."""
         while True:
-            after = apply(self.trees[base], told)
-            change = effect(self.trees[base], after)
-            if not change.writes:
-                return None
+            touched: set[Column] = set()
+            after = apply(self.trees[base], told, touched)
+            change = effect(self.trees[base], after, touched)
             if not self.conflicts(change, base):
-                return None if same(self.trees[base], after) else (told, change)
+                return None if not change.writes or same(self.trees[base], after) else (told, change)
             gone = [
                 one
                 for one in told

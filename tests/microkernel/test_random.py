@@ -154,15 +154,16 @@ class Walk:
     def branch(self) -> None:
         base = self.chance.randrange(max(0, len(self.model.ids) - 4), len(self.model.ids))
         made = self.kernel.branch(self.model.ids[base])
-        self.lines.append(Line(base, [self.model.trees[base]], [made]))
+        self.lines.append(Line(base, [self.model.trees[base]], [made], [set()]))
 
     def on_branch(self) -> None:
         if not self.lines:
             return
         line = self.chance.choice(self.lines)
         told = self.operations(line.trees[-1])
+        touched: set[simple.Column] = set()
         try:
-            tree = simple.apply(line.trees[-1], told)
+            tree = simple.apply(line.trees[-1], told, touched)
         except Refused:
             with pytest.raises(MicroKernelError):
                 self.kernel.commit("", jsop.write(told), line.ids[-1])
@@ -171,13 +172,14 @@ class Walk:
         if not simple.same(line.trees[-1], tree):
             line.trees.append(tree)
             line.ids.append(made)
+            line.wrote.append({column for column in touched if column[0] == "p"})
         assert made == line.ids[-1]
 
     def merge(self) -> None:
         if not self.lines:
             return
         line = self.chance.choice(self.lines)
-        change = simple.effect(self.model.trees[line.base], line.trees[-1])
+        change = line.effect(self.model.trees[line.base])
         if simple.same(self.model.trees[line.base], line.trees[-1]):
             assert self.kernel.merge(line.ids[-1]) == self.model.ids[-1]
             return
@@ -193,7 +195,7 @@ class Walk:
         if not self.lines:
             return
         line = self.chance.choice(self.lines)
-        change = simple.effect(self.model.trees[line.base], line.trees[-1])
+        change = line.effect(self.model.trees[line.base])
         made = self.kernel.rebase(line.ids[-1])
         if line.base == len(self.model.ids) - 1:
             assert made == line.ids[-1]
@@ -202,6 +204,7 @@ class Walk:
         if not self.model.conflicts(change, line.base):
             line.base = len(self.model.ids) - 1
             line.trees, line.ids = [simple.put_on(self.model.trees[-1], change)], [made]
+            line.wrote = [set().union(*line.wrote)]
             assert found == shown(line.trees[-1])
             return
         # With conflicts: outside the markers it must be a tree, and trunk's where it is not the branch's.
@@ -219,7 +222,7 @@ class Walk:
         line = self.chance.choice(self.lines)
         at = self.chance.randrange(len(line.ids))
         assert self.kernel.reset(line.ids[-1], line.ids[at]) == line.ids[at]
-        del line.ids[at + 1 :], line.trees[at + 1 :]
+        del line.ids[at + 1 :], line.trees[at + 1 :], line.wrote[at + 1 :]
 
     # --- reading -----------------------------------------------------------------------------------------
 
