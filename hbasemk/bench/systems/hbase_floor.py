@@ -217,7 +217,7 @@ class RawThrift2(System):
         scan = idl.Scan(start=(mark + 1).to_bytes(8, "big"), caching=BATCH, limit=BATCH)
         rows = self.client.getScannerResults(self._journal, scan, BATCH)
         keys = list(
-            dict.fromkeys(paths.key(change.path) for row in rows for change in changes.decode(row.cells, row.key))
+            dict.fromkeys(paths.key(change.path) for row in rows for change in changes.decode(row.cells, row.row))
         )
         before = [idl.Get(key, [_column(schema.DATA)], idl.TimeRange(0, mark + 1)) for key in keys]
         old = self.client.getMultiple(self._nodes, before)

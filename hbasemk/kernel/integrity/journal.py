@@ -63,7 +63,8 @@ class JournalCheck:
             self._look.look_up([entry.fate.base for entry in entries if entry.fate.base is not None])
             for entry in entries:
                 yield from self._check(entry)
-                self._before = entry.made
+                if self._leases.cover(entry.made):
+                    self._before = entry.made
             yield from self._compare(entries)
             yield from self._branches.check([entry.row for entry in entries if revision.is_branch(entry.made)])
             self._tell(len(rows))
