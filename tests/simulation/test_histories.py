@@ -141,7 +141,8 @@ def test_without_serializable_the_checker_finds_write_skew(workload: Workload) -
     for seed in range(200):
         found = ran(seed, [workload], 5, weakened="snapshot")
         kinds = {anomaly.kind for anomaly in found.anomalies}
-        assert kinds <= {Kind.WRITE_SKEW, Kind.G2, Kind.INVARIANT}, found.explain()
+        # The weakened commits do not rely on what they read, so others may overtake them in it.
+        assert kinds <= {Kind.WRITE_SKEW, Kind.G2, Kind.INVARIANT, Kind.OVERTAKEN}, found.explain()
         if Kind.WRITE_SKEW in kinds:
             print(f"write skew was found in history {seed}:\n{found.explain()}")
             return
