@@ -102,17 +102,20 @@ class Outcomes:
         return outcome
 
     def abort(self, which: int) -> Outcome:
-        """Abort a revision of this instance; COMMITTED when it was decided before."""
-        while not self.decide(which, schema.COMMITTED, schema.ABORT):
+        """Abort a revision of this instance; COMMITTED when it was decided before, FormatError for damaged flags."""
+        for _ in range(2):
+            if self.decide(which, schema.COMMITTED, schema.ABORT):
+                return Outcome.ABORTED
             found = self.of(which)
             if found is Outcome.ABSENT:
                 # Its creation never arrived, or still may; a row that says "aborted" makes it fail.
                 self._bury(which)
-                break
+                return Outcome.ABORTED
             if found is not Outcome.PENDING:
                 return found
             # Its creation has arrived since: now it can be aborted.
-        return Outcome.ABORTED
+        reason = "a revision is neither committed, aborted nor pending"
+        raise schema.damaged(reason, schema.JOURNAL, schema.revision_key(which), schema.COMMITTED)
 
     def clean_up(self, which: int, touched: Iterable[RowChange], *, clean: bool) -> None:
         """Delete exactly the cells of a revision of this instance that is aborted."""
