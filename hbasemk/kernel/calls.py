@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from weakref import ref
 
 from hbasemk.errors import ClosedError, StoreNotAppliedError, StoreUnknownError
 from hbasemk.kernel.runtime import Runtime
@@ -34,7 +35,7 @@ class _Limit:
     ``inner``: an outer call is made again as a whole, so those inside it are made again for a moment only.
     """
 
-    __slots__ = ("inner", "seconds", "until")
+    __slots__ = ("__weakref__", "inner", "seconds", "until")
 
     def __init__(self, seconds: float, until: float | None = None, *, inner: bool = False) -> None:
         self.seconds = seconds
@@ -42,8 +43,13 @@ class _Limit:
         self.inner = inner
 
 
-_limit: ContextVar[_Limit | None] = ContextVar("hbasemk_limit", default=None)
-_INNER: Final = _Limit(AT_LEAST, inner=True)
+_limit: ContextVar[ref[_Limit] | None] = ContextVar("hbasemk_limit", default=None)
+"""The limit that holds here. The call that set it owns it: an interrupt can keep it from being reset, but not alive."""
+
+
+def _holds() -> _Limit | None:
+    found = _limit.get()
+    return None if found is None else found()
 
 
 @contextmanager
@@ -53,7 +59,7 @@ def time_limit(runtime: Runtime, seconds: float | None = None) -> Iterator[None]
     Until ``seconds`` from now; None: until the store has been away for the runtime's patience. An earlier limit that holds
     already stays.
     """
-    outer = _limit.get()
+    outer = _holds()
     if outer is not None and (seconds is None or outer.inner):
         yield
         return
@@ -64,7 +70,7 @@ def time_limit(runtime: Runtime, seconds: float | None = None) -> Iterator[None]
         if outer is not None and outer.until is not None:
             until = min(until, outer.until)
         limit = _Limit(seconds, until)
-    token = _limit.set(limit)
+    token = _limit.set(ref(limit))
     try:
         yield
     finally:
@@ -127,12 +133,13 @@ def again(runtime: Runtime, call: Callable[[], T], in_doubt: Callable[[], None] 
     told each time a reply was lost: the store may apply that attempt at any later moment. A call that makes such calls
     itself is made again as a whole, once its locks are free; those inside it are made again for :data:`AT_LEAST` only.
     """
-    outer = _limit.get()
+    outer = _holds()
+    inner = _Limit(AT_LEAST, inner=True)
     began = runtime.monotonic()
     waits: Retries | None = None
     unknown: StoreUnknownError | None = None
     while True:
-        token = _limit.set(_INNER)
+        token = _limit.set(ref(inner))
         try:
             return call()
         except (StoreNotAppliedError, StoreUnknownError) as error:
@@ -151,7 +158,7 @@ def again(runtime: Runtime, call: Callable[[], T], in_doubt: Callable[[], None] 
 
 def retries(runtime: Runtime) -> Retries:
     """For something larger than a call that is tried again under the limit that holds here."""
-    return Retries(runtime, _limit.get(), runtime.monotonic())
+    return Retries(runtime, _holds(), runtime.monotonic())
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from typing import Any
+from weakref import ref
 
 import pytest
 
@@ -24,7 +25,7 @@ from hbasemk import (
     StoreUnusableError,
 )
 from hbasemk.background import OnDemand
-from hbasemk.kernel import changeset, schema
+from hbasemk.kernel import calls, changeset, schema
 from hbasemk.kernel.calls import AT_LEAST, LONGEST_WAIT
 from hbasemk.kernel.changeset import ChangeSet
 from hbasemk.kernel.instance import Instance
@@ -34,7 +35,7 @@ from hbasemk.kernel.snapshot import Snapshot
 from hbasemk.kernel.staging import Staging
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore
-from tests.support.runtime import World, open_instance
+from tests.support.runtime import TestRuntime, World, open_instance
 
 PATIENCE = 5.0
 HANG = 3.0
@@ -369,3 +370,22 @@ def test_closing_ends_a_call_that_waits_for_a_store_that_is_away(patience: float
     thread.join(60)
     assert not thread.is_alive()
     assert len(ended) == 1
+
+
+def test_an_interrupt_that_keeps_a_limit_from_being_reset_shortens_no_later_call() -> None:
+    world = World()
+    runtime = TestRuntime(world, patience=60.0)
+
+    def interrupted() -> None:
+        # As Ctrl-C does between two instructions of the method itself: nothing of it runs any more.
+        calls._limit.set(ref(calls._Limit(calls.AT_LEAST, inner=True)))
+
+    interrupted()
+    until = world.ms + 5_000
+
+    def away() -> str:
+        if world.ms < until:
+            raise StoreNotAppliedError("away")
+        return "done"
+
+    assert calls.again(runtime, away) == "done"

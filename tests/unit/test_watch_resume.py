@@ -152,7 +152,7 @@ def test_what_a_watch_cannot_begin_at_is_refused(opened: Instances) -> None:
         repo.watch(since=branch.head)
     with pytest.raises(UnknownRevisionError):
         repo.watch(since="00000000000ff000")
-    with pytest.raises(InvalidRevisionError):
+    with pytest.raises(TypeError, match="since"):
         repo.watch(since=5)  # type: ignore[arg-type]
 
 
