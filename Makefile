@@ -1,10 +1,13 @@
-# The commands of CONTRIBUTING.md by name; each is a script that does its own set-up.
+# The commands of CONTRIBUTING.md by name. test, proof and soak do their own set-up; lint and bench need .venv.
 HOURS ?= 1
 
-.PHONY: test lint soak bench
+.PHONY: test proof lint soak bench
 
 test:
 	scripts/test
+
+proof:
+	scripts/proof
 
 lint:
 	.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy

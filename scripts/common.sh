@@ -26,3 +26,9 @@ prepare_python() { # extras, such as [test]
     fi
     "$root/.venv/bin/python" -m pip install -q --disable-pip-version-check -e "$root$1"
 }
+
+# Test processes to run side by side: one for each core, and one that mostly waits for HBase.
+processes() {
+    cores=$("$root/.venv/bin/python" -c 'import os; print(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())')
+    [ "$cores" -lt 4 ] && echo $((cores + 1)) || echo 4
+}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -10,9 +12,13 @@ from tests.support.hbase import HBase, missing, running
 from tests.support.repositories import Checked
 
 _NONE = pytest.StashKey[str]()
+_LEFT_OUT = pytest.StashKey[int]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell starts background jobs so, and every process that a test starts would inherit it and ignore Ctrl-C.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     reason = missing()
     if reason is not None:
         config.stash[_NONE] = reason
@@ -36,6 +42,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xdist_group("hbase"))
             if reason is not None:
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    """Remember how much of the proofs is left out, in the process that reports it."""
+    config = items[0].config
+    left_out = sum(one.get_closest_marker("proof") is not None for one in items)
+    config.stash[_LEFT_OUT] = left_out
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["left_out"] = left_out
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take the number from a process of pytest-xdist."""
+    node.config.stash[_LEFT_OUT] = getattr(node, "workeroutput", {}).get("left_out", 0)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Show how much of the proofs was left out."""
+    left_out = config.stash.get(_LEFT_OUT, 0)
+    if left_out:
+        terminalreporter.write_line(f"{left_out} cases of proofs were left out; scripts/proof runs them")
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -18,8 +17,9 @@ from hbasemk.kernel.snapshot import Snapshot
 from hbasemk.kernel.watermark import Watermark
 from tests.simulation import sabotages
 from tests.simulation.clock_schedules import ClockSchedule
+from tests.support import proof
 
-FIRST, LAST = (int(part) for part in os.environ.get("HBASEMK_CLOCK_SEEDS", "0:300").split(":"))
+SEEDS = proof.seeds("HBASEMK_CLOCK_SEEDS", sample=50, proof=300, chunk=125)
 ENOUGH = 6000
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
@@ -34,9 +34,10 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(0)
-def test_clocks_that_step_and_machines_that_sleep_break_nothing() -> None:
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_clocks_that_step_and_machines_that_sleep_break_nothing(seeds: range) -> None:
     commits = stepped = slept = 0
-    for seed in range(FIRST, LAST):
+    for seed in seeds:
         schedule = ClockSchedule(seed)
         try:
             schedule.run()
@@ -47,10 +48,8 @@ def test_clocks_that_step_and_machines_that_sleep_break_nothing() -> None:
         commits += len(schedule.acknowledged)
         stepped += schedule.simulator.stepped
         slept += schedule.simulator.slept
-    print(f"{LAST - FIRST} schedules, {commits} commits, {stepped} steps of servers' clocks, {slept} sleeps")
-    assert LAST - FIRST < 100 or (
-        commits > 2 * (LAST - FIRST) and stepped > LAST - FIRST and slept > (LAST - FIRST) / 2
-    )
+    print(f"{len(seeds)} schedules, {commits} commits, {stepped} steps of servers' clocks, {slept} sleeps")
+    assert len(seeds) < 50 or (commits > 2 * len(seeds) and stepped > len(seeds) and slept > len(seeds) / 2)
 
 
 def read_back_down_to_an_estimate(patch: pytest.MonkeyPatch) -> None:
@@ -103,7 +102,7 @@ MUTANTS: list[Mutant] = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("mutant", proof.mutants(MUTANTS, sample=1))
 def test_a_mutant_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     mutant(monkeypatch)
     sabotages.must_be_found(mutant.__name__, map(ClockSchedule, range(ENOUGH)))

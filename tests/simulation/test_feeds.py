@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 
 import pytest
@@ -19,8 +18,9 @@ from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.operations import AddNode, Increment
 from hbasemk.kernel.revision import from_text
 from hbasemk.testing.simulation import FAULTS, Actor, Simulator
+from tests.support import proof
 
-FIRST, LAST = (int(part) for part in os.environ.get("HBASEMK_SIM_SEEDS", "0:60").split(":"))
+SEEDS = proof.seeds("HBASEMK_SIM_SEEDS", sample=10, proof=60, chunk=50)
 PROCESSES = 3
 ROUNDS = 14
 
@@ -148,8 +148,9 @@ class Run:
 
 @pytest.mark.parametrize("faults", [False, True], ids=["without faults", "with faults"])
 @pytest.mark.parametrize("short_lived", [False, True], ids=["in memory", "from the table"])
+@pytest.mark.parametrize("seeds", SEEDS)
 def test_a_watch_that_moves_between_instances_misses_and_repeats_nothing(
-    faults: bool, short_lived: bool, monkeypatch: pytest.MonkeyPatch
+    seeds: range, faults: bool, short_lived: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if short_lived:
         # The sequence in memory is cut short again and again, so that much is read from the journal's table.
@@ -157,7 +158,7 @@ def test_a_watch_that_moves_between_instances_misses_and_repeats_nothing(
         monkeypatch.setattr(journal, "SCAN_BATCH", 4)
         monkeypatch.setattr(instance, "ADVANCE_AFTER", 4)
     differing = moved = 0
-    for seed in range(FIRST, LAST):
+    for seed in seeds:
         run = Run(seed, faults)
         try:
             run.simulator.run()
@@ -171,5 +172,5 @@ def test_a_watch_that_moves_between_instances_misses_and_repeats_nothing(
             for second in run.orders
         )
         moved += sum(len(chain.got) for chain in run.chains)
-    print(f"{LAST - FIRST} runs, {differing} of them with different orders, {moved} revisions given out")
-    assert LAST - FIRST < 50 or differing > (LAST - FIRST) / 20
+    print(f"{len(seeds)} runs, {differing} of them with different orders, {moved} revisions given out")
+    assert len(seeds) < 50 or differing > len(seeds) / 20

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -22,8 +21,9 @@ from hbasemk.testing.history.simulated import Run, Simulated
 from hbasemk.testing.history.workloads import SERIAL, WORKLOADS, Workload
 from tests.simulation import sabotages
 from tests.simulation.schedules import store_like
+from tests.support import proof
 
-FIRST, LAST = (int(part) for part in os.environ.get("HBASEMK_HISTORY_SEEDS", "0:120").split(":"))
+SEEDS = proof.seeds("HBASEMK_HISTORY_SEEDS", sample=20, proof=120, chunk=100)
 MIXED = [*WORKLOADS.values()]
 RUNS: dict[str, tuple[Sequence[Workload], int]] = {
     **{name: ((workload,), 5) for name, workload in WORKLOADS.items()},
@@ -74,10 +74,11 @@ def shortest(seed: int, workloads: Sequence[Workload], turns: int, found: Simula
 @pytest.mark.slow
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("name", RUNS)
-def test_no_history_has_an_anomaly(name: str) -> None:
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_no_history_has_an_anomaly(seeds: range, name: str) -> None:
     workloads, turns = RUNS[name]
     transactions = written = 0
-    for seed in range(FIRST, LAST):
+    for seed in seeds:
         try:
             found = ran(seed, workloads, turns)
             transactions += len(found.history)
@@ -92,8 +93,8 @@ def test_no_history_has_an_anomaly(name: str) -> None:
         except BaseException:
             print(f"repeat with HBASEMK_HISTORY_SEEDS={seed}:{seed + 1} pytest -k {name.split()[0]!r}")
             raise
-    print(f"{name}: {LAST - FIRST} histories, {transactions} transactions, {written} of them wrote; no anomalies")
-    assert LAST - FIRST < 50 or written >= FLOORS[name] * (LAST - FIRST)
+    print(f"{name}: {len(seeds)} histories, {transactions} transactions, {written} of them wrote; no anomalies")
+    assert len(seeds) < 20 or written >= FLOORS[name] * len(seeds)
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -176,7 +177,7 @@ def reads_not_read_back(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sabotage", [*SABOTAGES, reads_not_read_back], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("sabotage", proof.mutants([reads_not_read_back, *SABOTAGES], sample=2))
 def test_a_sabotage_of_the_kernel_is_found_by_a_history(
     sabotage: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 
@@ -14,17 +13,19 @@ import pytest
 from hbasemk.testing.choices import Choices, shrink
 from tests.simulation.sabotages import SABOTAGES, must_be_found, no_read_back
 from tests.simulation.schedules import Schedule, breaks, shortest
+from tests.support import proof
 
-FIRST, LAST = (int(part) for part in os.environ.get("HBASEMK_SIM_SEEDS", "0:500").split(":"))
+SEEDS = proof.seeds("HBASEMK_SIM_SEEDS", sample=50, proof=500, chunk=150)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("faults", [False, True], ids=["without faults", "with faults"])
-def test_every_schedule_keeps_the_invariants(faults: bool) -> None:
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_every_schedule_keeps_the_invariants(seeds: range, faults: bool) -> None:
     commits = merges = 0
     began = time.process_time()
-    for seed in range(FIRST, LAST):
+    for seed in seeds:
         schedule = Schedule(seed, faults=faults)
         try:
             schedule.run()
@@ -34,10 +35,10 @@ def test_every_schedule_keeps_the_invariants(faults: bool) -> None:
             raise
         commits += len(schedule.acknowledged)
         merges += len(schedule.merged)
-    speed = (LAST - FIRST) / (time.process_time() - began)
-    print(f"{LAST - FIRST} schedules, {speed:.0f} a second of CPU with all checks")
+    speed = len(seeds) / (time.process_time() - began)
+    print(f"{len(seeds)} schedules, {speed:.0f} a second of CPU with all checks")
     print(f"{commits} commits and {merges} merges of branches acknowledged")
-    assert LAST - FIRST < 100 or (commits > 3 * (LAST - FIRST) and merges > (LAST - FIRST) / 10)
+    assert len(seeds) < 50 or (commits > 3 * len(seeds) and merges > len(seeds) / 10)
 
 
 def test_a_seed_gives_the_same_run_call_by_call() -> None:
@@ -81,7 +82,7 @@ def test_a_run_that_breaks_something_is_made_short(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sabotage", SABOTAGES, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("sabotage", proof.mutants(SABOTAGES, sample=4))
 def test_a_sabotage_of_the_kernel_is_found(
     sabotage: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,17 +7,24 @@ import socket
 import subprocess
 import time
 import uuid
+from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hbasemk.kernel import schema
+from hbasemk.store.hbase import HBaseStore
+
 BUILD = Path(__file__).parents[2] / "docker" / "hbase" / "build.sh"
 READY_WITHIN = 240.0
 """Seconds for the container to become healthy."""
+AHEAD = 6
+"""So many pairs of empty tables are created before a test asks for them. One pair takes HBase a second, six take two."""
 
 
 @dataclass
@@ -29,6 +36,9 @@ class HBase:
     thrift1: int | None
     container: Any = None
     prefixes: list[str] = field(default_factory=list)
+    _ready: deque[Future[str]] = field(default_factory=deque)
+    _dropped: list[Future[None]] = field(default_factory=list)
+    _threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(AHEAD, "hbase tables"))
 
     def new_prefix(self) -> str:
         """A prefix for tables that nobody else uses."""
@@ -36,19 +46,46 @@ class HBase:
         self.prefixes.append(prefix)
         return prefix
 
+    def prefix_with_tables(self) -> str:
+        """Return a new prefix under which the empty tables exist already."""
+        while len(self._ready) <= AHEAD:
+            self._ready.append(self._threads.submit(self._create_tables))
+        prefix = self._ready.popleft().result()
+        self.prefixes.append(prefix)
+        return prefix
+
+    def _create_tables(self) -> str:
+        prefix = f"t{uuid.uuid4().hex[:12]}_"
+        with closing(self._store(prefix)) as store:
+            store.create_tables(schema.TABLES)
+        return prefix
+
+    def _drop_tables(self, prefix: str) -> None:
+        with closing(self._store(prefix)) as store:
+            store.drop_tables(schema.TABLES)
+
+    def _store(self, prefix: str) -> HBaseStore:
+        return HBaseStore(self.host, self.thrift2, prefix=prefix)
+
     def url(self, prefix: str) -> str:
         """The URL of the repository with a prefix."""
         return f"hbase://{self.host}:{self.thrift2}/?prefix={prefix}"
 
     def drop(self) -> None:
-        """Remove all tables made under the prefixes that were given out."""
-        from hbasemk.kernel import schema
-        from hbasemk.store.hbase import HBaseStore
-
+        """Begin to remove all tables under the prefixes that were given out; `close` waits for the end."""
         while self.prefixes:
-            store = HBaseStore(self.host, self.thrift2, prefix=self.prefixes.pop())
-            store.drop_tables(schema.TABLES)
-            store.close()
+            self._dropped.append(self._threads.submit(self._drop_tables, self.prefixes.pop()))
+        while self._dropped and self._dropped[0].done():
+            self._dropped.pop(0).result()
+
+    def close(self) -> None:
+        """Remove the tables that no test asked for, wait for all removals, and raise the error of any that failed."""
+        for ready in self._ready:
+            self.prefixes.append(ready.result())
+        self.drop()
+        for dropped in self._dropped:
+            dropped.result()
+        self._threads.shutdown()
 
     def stop_gateway(self) -> None:
         """Kill the Thrift2 gateway as a crash would."""
@@ -103,7 +140,7 @@ def running() -> Iterator[HBase]:
         found = HBase(host, int(port), int(thrift1) if thrift1 else None)
         socket.create_connection((found.host, found.thrift2), timeout=5).close()
         yield found
-        found.drop()
+        found.close()
         return
     os.environ.setdefault("TESTCONTAINERS_RYUK_DISABLED", "true")
     from testcontainers.core.container import DockerContainer
@@ -125,5 +162,6 @@ def running() -> Iterator[HBase]:
         )
         made._until_healthy()
         yield made
+        made.close()
     finally:
         container.stop(force=True, delete_volume=True)

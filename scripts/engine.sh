@@ -1,0 +1,36 @@
+# Sourced by the scripts that run tests: find or start a Docker engine for the tests on HBase; it is stopped at the end.
+dockerd_pid=
+stop_dockerd() {
+    [ -z "$dockerd_pid" ] && return
+    kill "$dockerd_pid" 2>/dev/null || true
+    wait "$dockerd_pid" 2>/dev/null || true
+}
+trap stop_dockerd EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+start_dockerd() {
+    command -v dockerd >/dev/null && command -v iptables >/dev/null || apt_install docker.io iptables
+    rm -f /var/run/docker.pid
+    log=$(mktemp)
+    dockerd >"$log" 2>&1 &
+    dockerd_pid=$!
+    for _ in $(seq 120); do
+        docker version >/dev/null 2>&1 && return 0
+        kill -0 "$dockerd_pid" 2>/dev/null || break
+        sleep 0.5
+    done
+    say "dockerd did not start:"
+    tail -n 5 "$log" >&2
+    return 1
+}
+
+if [ -n "${HBASEMK_TEST_HBASE:-}" ]; then
+    say "tests on HBase use the one at $HBASEMK_TEST_HBASE"
+elif command -v docker >/dev/null && docker version >/dev/null 2>&1; then
+    say "tests on HBase use the Docker engine that is there"
+elif as_root_on_debian && start_dockerd; then
+    say "tests on HBase use a Docker engine started for them"
+else
+    say "no Docker engine and no HBASEMK_TEST_HBASE: the tests marked 'integration' are left out"
+fi
