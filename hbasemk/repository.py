@@ -352,7 +352,7 @@ class Repository:
             attempts[:] = [(transaction, change(transaction))]
             return transaction.source()
 
-        made = self.commit_on_head(attempt, message, patience)
+        made = self.commit_on_head(attempt, message, patience, lambda revision: attempts[0][0].begun(revision))
         last, result = attempts[0]
         last.ended(made)
         return result
@@ -457,14 +457,24 @@ class Repository:
         swept = self.instance.branches.sweep(round(retention * 1000))
         return [revision.to_text(root) for root in swept]
 
-    def commit_on_head(self, make: Callable[[Prefix], Source], message: str, patience: float | None = None) -> int:
-        """Commit what ``make`` makes of the head, again after conflicts; for the faces of the kernel."""
+    def commit_on_head(
+        self,
+        make: Callable[[Prefix], Source],
+        message: str,
+        patience: float | None = None,
+        begun: Callable[[int], None] | None = None,
+    ) -> int:
+        """Commit what ``make`` makes of the head, again after conflicts; for the faces of the kernel.
+
+        Calls ``begun`` with the revision id of each attempt before the store gets it.
+        """
         limits.check_message(message)
         return self.instance.commit(
             make,
             message,
             patience=self._patience if patience is None else patience,
             fresh=self._poll_interval * 2,
+            begun=begun,
         )
 
     def wait(self, condition: Callable[[], bool], seconds: float) -> bool:
@@ -491,7 +501,10 @@ class Repository:
         return True
 
     def outcome(self, asked: str) -> Outcome:
-        """How a revision turned out, for CommitUnknownError; ends it first if this instance left it undecided."""
+        """How a revision turned out; ends it first if this instance left it undecided.
+
+        For CommitUnknownError, and for an interrupted commit (:attr:`Transaction.attempted`).
+        """
         return self.instance.outcome(arguments.revision(asked, "asked"))
 
     @property

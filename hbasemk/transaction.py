@@ -64,6 +64,7 @@ class Transaction:
         self._failed: Exception | None = None
         self._done = False
         self._revision: int | None = None
+        self._attempted: int | None = None
 
     # --- changes -----------------------------------------------------------------------------------------
 
@@ -195,6 +196,19 @@ class Transaction:
         """The revision that the commit made; None before, and the base's when nothing was changed."""
         return None if self._revision is None else revision.to_text(self._revision)
 
+    @property
+    def attempted(self) -> str | None:
+        """The newest revision id that a commit of this transaction began to write with; None while there is none.
+
+        After a commit that raised, a KeyboardInterrupt included, :meth:`Repository.outcome` of it returns whether the
+        transaction is committed. While it is None, nothing has been committed.
+        """
+        return None if self._attempted is None else revision.to_text(self._attempted)
+
+    def begun(self, made: int) -> None:
+        """Record the revision id of an attempt to commit this transaction."""
+        self._attempted = made
+
     def source(self) -> Source:
         """End the collecting: the operations as they are, or, if the transaction was read from, what they made."""
         self._done = True
@@ -221,7 +235,7 @@ class Transaction:
         """
         if self._done:
             raise ClosedError("this transaction is over; begin another one")
-        self._revision = self._instance.commit_on(self._snapshot, self.source(), self._message)
+        self._revision = self._instance.commit_on(self._snapshot, self.source(), self._message, self.begun)
         return revision.to_text(self._revision)
 
     def __enter__(self) -> Transaction:

@@ -85,11 +85,15 @@ class _Doubt:
 class _Draft:
     """What an attempt is about to commit, kept for the next try where a journal row came too late.
 
-    ``told`` are the encoded changes. They are made before the id, since an id grows old.
+    ``told`` are the encoded changes. They are made before the id, since an id grows old. ``revision`` is the id of the
+    newest try, and ``begun`` gets it before the store does; ``touched`` are the cells that the try may have written.
     """
 
+    begun: Callable[[int], None] | None = None
     plan: ChangeSet | None = None
     told: Sequence[NewCell] = ()
+    revision: int = 0
+    touched: Sequence[RowChange] = ()
 
 
 class _TooSlow(Exception):
@@ -165,18 +169,32 @@ class Committer:
 
     # --- whole commits -----------------------------------------------------------------------------------
 
-    def on_head(self, make: Callable[[Snapshot], Source], message: str, patience: float, fresh: float) -> int:
+    def on_head(
+        self,
+        make: Callable[[Snapshot], Source],
+        message: str,
+        patience: float,
+        fresh: float,
+        begun: Callable[[int], None] | None = None,
+    ) -> int:
         """Commit on the head, again after each conflict, for ``patience`` seconds at most.
 
         ``make`` is asked for the changes anew for each attempt, with the head it will be built on. Polls first
-        unless a poll began within the last ``fresh`` seconds. Returns the new revision, or the head's when nothing
-        changes. Raises ConflictError when the patience is at an end, what ``make`` and its changes raise when they
-        cannot be done, and the errors of :meth:`on_base`.
+        unless a poll began within the last ``fresh`` seconds. Calls ``begun`` with each revision id before the store gets it.
+        Returns the new revision, or the head's when nothing changes. Raises ConflictError when the patience is at an end,
+        what ``make`` and its changes raise when they cannot be done, and the errors of :meth:`on_base`.
         """
         with time_limit(self._runtime, patience), nothing_committed():
-            return self._on_head(make, message, self._runtime.monotonic() + patience, fresh)
+            return self._on_head(make, message, self._runtime.monotonic() + patience, fresh, begun)
 
-    def _on_head(self, make: Callable[[Snapshot], Source], message: str, deadline: float, fresh: float) -> int:
+    def _on_head(
+        self,
+        make: Callable[[Snapshot], Source],
+        message: str,
+        deadline: float,
+        fresh: float,
+        begun: Callable[[int], None] | None,
+    ) -> int:
         since = 0
         if self._turns.make_room() or not self._journal.fresh(fresh):
             again(self._runtime, self._journal.poll)
@@ -186,7 +204,7 @@ class Committer:
             snapshot = self._journal.head
             began = self._runtime.monotonic()
             try:
-                lost = self._attempt(snapshot, make(snapshot), message)
+                lost = self._attempt(snapshot, make(snapshot), message, begun)
                 self._turns.took(self._runtime.monotonic() - began)
             except (NodeNotFoundError, NodeExistsError, InvalidChangeError):
                 # Perhaps only because this head is a poll old: then the newest one decides.
@@ -216,9 +234,17 @@ class Committer:
             current = True
 
     @patient
-    def on_base(self, snapshot: Snapshot, source: Source, message: str, advice: str = REPEAT) -> int:
+    def on_base(
+        self,
+        snapshot: Snapshot,
+        source: Source,
+        message: str,
+        advice: str = REPEAT,
+        begun: Callable[[int], None] | None = None,
+    ) -> int:
         """Commit operations, or what was built of them, on ``snapshot``, once. ``advice``: what to do after a conflict.
 
+        Calls ``begun`` with each revision id before the store gets it.
         Returns the new revision, or the snapshot's when nothing changes. Raises ConflictError when anything that
         became visible after the snapshot, or is being committed now, touched what the change set writes or relies
         on; CommitUnknownError when the store went away while it decided; ClockSkewError, LeaseLostError,
@@ -235,7 +261,7 @@ class Committer:
         with nothing_committed():
             while True:
                 try:
-                    lost = self._attempt(snapshot, source, message)
+                    lost = self._attempt(snapshot, source, message, begun)
                     break
                 except (StoreNotAppliedError, StoreUnknownError, LeaseLostError):
                     if not away.go_on():
@@ -270,18 +296,29 @@ class Committer:
 
     # --- one attempt -------------------------------------------------------------------------------------
 
-    def _attempt(self, snapshot: Snapshot, source: Source, message: str) -> int | tuple[int, Loss]:
+    def _attempt(
+        self, snapshot: Snapshot, source: Source, message: str, begun: Callable[[int], None] | None
+    ) -> int | tuple[int, Loss]:
         if len(message) > LONGEST_MESSAGE:
             raise LimitError(
                 f"a message has {len(message)} characters; {LONGEST_MESSAGE} are possible. Nothing was committed."
             )
         self._outcomes.settle()
-        draft = _Draft()
+        draft = _Draft(begun)
         for _ in range(TRIES_IN_TIME):
             try:
                 return self._attempt_in_time(snapshot, source, message, draft)
             except _TooSlow:
+                # It has been aborted.
+                draft.revision = 0
                 self.statistics.too_slow += 1
+            except Exception:
+                raise
+            except BaseException:
+                # Interrupted between the steps: the revision must not stay pending while this process lives.
+                if draft.revision and draft.revision not in self._outcomes.left:
+                    self._outcomes.leave(draft.revision, draft.touched)
+                raise
         raise StoreNotAppliedError(
             f"the store at {self._store.location} took too long to create a journal row, {TRIES_IN_TIME} times. "
             "It is overloaded, or the repository's allowed lag (see its status) is too short for it."
@@ -300,6 +337,7 @@ class Committer:
                 return snapshot.revision
             self.statistics.conflicts += 1
             return 0, loss
+        draft.touched = plan.changes
         doubt = _Doubt()
         wrote = False
         try:
@@ -385,7 +423,7 @@ class Committer:
         plan = draft.plan
         if not plan.changes:
             return 0, plan, _Created(0, 0)
-        made = self._new_id(snapshot)
+        made = self._new_id(snapshot, draft)
         return made, plan, self._create(made, snapshot, draft.told, message)
 
     def _stage_and_create(
@@ -402,7 +440,7 @@ class Committer:
         if touched is None:
             return self._build_then_create(snapshot, build, message, draft)
         told = changes.encode(touched)
-        made = self._new_id(snapshot)
+        made = self._new_id(snapshot, draft)
         try:
             created, plan = self._runtime.both(lambda: self._create(made, snapshot, told, message), build)
         except _TooSlow:
@@ -430,9 +468,13 @@ class Committer:
         if not plan.fits(*self._store.limits):
             self._store.check_puts(plan.puts(0))
 
-    def _new_id(self, snapshot: Snapshot) -> int:
+    def _new_id(self, snapshot: Snapshot, draft: _Draft) -> int:
         # As a whole, so that other threads can get an id while this one waits for the store.
-        return again(self._runtime, lambda: self._clock.next(max(snapshot.upper, self._journal.highest_seen)))
+        made = again(self._runtime, lambda: self._clock.next(max(snapshot.upper, self._journal.highest_seen)))
+        if draft.begun is not None:
+            draft.begun(made)
+        draft.revision, draft.touched = made, ()
+        return made
 
     def _create(self, made: int, snapshot: Snapshot, told: Sequence[NewCell], message: str) -> _Created:
         nonce = self._runtime.random.getrandbits(128).to_bytes(16, "big")

@@ -133,15 +133,25 @@ class Instance:
         """What this instance's commits met."""
         return self._committer.statistics
 
-    def commit(self, make: Callable[[Snapshot], Source], message: str, *, patience: float, fresh: float) -> int:
+    def commit(
+        self,
+        make: Callable[[Snapshot], Source],
+        message: str,
+        *,
+        patience: float,
+        fresh: float,
+        begun: Callable[[int], None] | None = None,
+    ) -> int:
         """Commit on the head, again after conflicts; see :meth:`Committer.on_head`."""
-        made = self._committer.on_head(make, message, patience, fresh)
+        made = self._committer.on_head(make, message, patience, fresh, begun)
         self._look_how_many()
         return made
 
-    def commit_on(self, snapshot: Snapshot, source: Source, message: str) -> int:
+    def commit_on(
+        self, snapshot: Snapshot, source: Source, message: str, begun: Callable[[int], None] | None = None
+    ) -> int:
         """Commit once on a given base; see :meth:`Committer.on_base`."""
-        made = self._committer.on_base(snapshot, source, message)
+        made = self._committer.on_base(snapshot, source, message, begun=begun)
         self._look_how_many()
         return made
 

@@ -81,7 +81,7 @@ LENIENT: dict[tuple[str, str], Callable[[Any], bool]] = {
     ("MicroKernel.read", "length"): lambda value: value == 1,
     ("connect", "cache_entries"): lambda value: value == 1 or value == 10**5000,
 }
-INSIDE = {"source", "staged", "ended", "own", "commit_on_head", "wait"}
+INSIDE = {"source", "staged", "ended", "begun", "own", "commit_on_head", "wait"}
 """Public by name only: the other parts of the package call them."""
 SPELLED = {"value": "property 'n' of '/a'", "amount": ""}
 """How messages name a parameter where they have something better than its name."""
