@@ -33,7 +33,7 @@ def test_no_operation_asks_more_of_hbase_than_its_budget(hbase: HBase) -> None:
     assert_within_budgets(entry, f"{hbase.host}:{hbase.thrift2}/{hbase.new_prefix()}")
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_all_scenarios_run_on_all_systems_on_hbase(hbase: HBase, monkeypatch: pytest.MonkeyPatch) -> None:
     if hbase.thrift1 is None:
         pytest.skip("no Thrift1 gateway: set HBASEMK_TEST_HBASE_THRIFT1=host:port")

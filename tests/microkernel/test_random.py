@@ -14,6 +14,7 @@ from hbasemk import ConflictError, MicroKernel, MicroKernelError, jsop
 from hbasemk.store.abc import Store
 from tests.microkernel import model as simple
 from tests.microkernel.model import Conflict, Line, Model, Refused, Tree
+from tests.support.proof import SHARES
 from tests.support.repositories import Instances
 
 STEPS = {"memory": 10_000, "sqlite": 2_000, "hbase": 300}
@@ -252,11 +253,12 @@ class Walk:
         assert shown(simple.apply(before, told)) == shown(after)
 
 
+@pytest.mark.parametrize("share", SHARES)
 def test_random_operations_give_the_answers_of_the_model(
-    request: pytest.FixtureRequest, opened: Instances, new_store: Callable[[], Store]
+    request: pytest.FixtureRequest, opened: Instances, new_store: Callable[[], Store], share: float
 ) -> None:
     kind = request.node.callspec.params["new_store"]
-    steps = int(os.environ.get("HBASEMK_TEST_STEPS", STEPS[kind]))
+    steps = int(os.environ.get("HBASEMK_TEST_STEPS", STEPS[kind] * share))
     seed = int(os.environ.get("HBASEMK_TEST_SEED", "20261121"))
     print(f"repeat with HBASEMK_TEST_SEED={seed} HBASEMK_TEST_STEPS={steps}")
     chance = random.Random(seed)

@@ -29,6 +29,10 @@ def seeds(variable: str, *, sample: int, proof: int, chunk: int) -> list[Any]:
     return [_named(range(sample)), *(_named(part, PROOF) for part in rest)]
 
 
+SHARES = [pytest.param(0.4, id="two fifths"), pytest.param(1.0, marks=PROOF, id="all")]
+"""How much of a long random walk runs: two fifths, and in the proof all of it."""
+
+
 def _named(part: range, *marks: pytest.MarkDecorator) -> Any:
     return pytest.param(part, marks=marks, id=f"seeds {part.start} to {part.stop - 1}")
 

@@ -24,6 +24,7 @@ from hbasemk.store.abc import Get, NewCell, Put, Store
 from hbasemk.store.memory import MemoryStore
 from hbasemk.store.sqlite import SqliteStore
 from hbasemk.testing.wrapped import Call, FaultyStore
+from tests.support import proof
 from tests.support.branches import staged
 from tests.support.runtime import World, open_instance
 
@@ -259,10 +260,11 @@ class Walk:
                     count(instance, snapshot, path)
 
 
+@pytest.mark.parametrize("share", proof.SHARES)
 def test_every_count_is_the_number_of_names_over_random_histories(
-    kind: str, store: Store, world: World, small: None
+    kind: str, store: Store, world: World, small: None, share: float
 ) -> None:
-    steps = int(os.environ.get("HBASEMK_TEST_STEPS", STEPS[kind]))
+    steps = int(os.environ.get("HBASEMK_TEST_STEPS", STEPS[kind] * share))
     seed = int(os.environ.get("HBASEMK_TEST_SEED", "20261121"))
     print(f"repeat with HBASEMK_TEST_SEED={seed} HBASEMK_TEST_STEPS={steps}")
     walk = Walk(store, world, seed)

@@ -589,7 +589,7 @@ def test_every_command_has_help_and_is_listed(run: Run) -> None:
 
 def test_a_reader_that_has_had_enough_is_no_trouble(url: str) -> None:
     with connect(url) as repository, repository.transaction() as tx:
-        for number in range(20_000):
+        for number in range(5_000):
             tx.add(f"/node-with-a-long-name-{number:08}")
     with subprocess.Popen(
         [sys.executable, "-m", "hbasemk", "--url", url, "ls"], stdout=subprocess.PIPE, stderr=subprocess.PIPE

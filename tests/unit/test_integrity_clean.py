@@ -202,6 +202,7 @@ def peak_of(check: IntegrityCheck) -> float:
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover
 def test_memory_is_bounded(big: dict[int, str]) -> None:
     peaks = {}
     for count, path in big.items():
@@ -233,6 +234,7 @@ def revisions(count: int) -> Tables:
 
 
 @pytest.mark.slow
+@pytest.mark.proof
 def test_memory_is_bounded_however_many_revisions_there_are() -> None:
     peaks = {}
     for count in (30_000, 60_000):

@@ -231,6 +231,7 @@ class Cost:
 
 
 @pytest.mark.slow
+@pytest.mark.proof
 def test_opening_a_repository_costs_the_same_however_old_it_is() -> None:
     young, old = Site(), Site()
     young.commits(100, seconds=0.05)

@@ -524,6 +524,7 @@ def test_errors_travel_between_processes() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.proof
 def test_a_folder_of_a_hundred_thousand_children(opened: Instances) -> None:
     repo, other = opened(), opened()
     repo.run(lambda tx: tx.add("/f"))
