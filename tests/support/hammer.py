@@ -65,6 +65,8 @@ def hammer(url: str, number: int, commits: int, pipe: Connection) -> None:
                 time.sleep(0.1)
 
     repository = patiently(lambda: hbasemk.connect(url))
+    # connect() fails at once while the gateway is away; only run() is expected to retry.
+    errors.clear()
     began = time.monotonic()
     acknowledged = shared = 0
     for turn in range(commits):
