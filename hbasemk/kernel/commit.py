@@ -1,4 +1,4 @@
-"""The commit: the twelve steps of section 4 of ``docs/protocol.md``.
+"""The commit: the eleven steps of section 4 of ``docs/protocol.md``.
 
 A revision writes its cells under its own id, reads back what it relied on, and is decided by two compare-and-sets
 that exclude each other on its journal row. Of two that conflict at most one gets through (I4), the lowest id first
