@@ -283,5 +283,5 @@ def test_random_operations_give_the_answers_of_the_model(
         for key, value in walk.counts.items():
             counts[key] = counts.get(key, 0) + value
     print(counts)
-    assert counts["conflict"] > steps / 100
+    assert steps < 200 or counts["conflict"] > steps / 100
     assert counts["merge"] > steps / 100
