@@ -1,1 +1,1 @@
-"""Measurements that a user can repeat: ratios taken in one run, never times alone."""
+"""Benchmarks: the same scenarios on hbasemk, on the peers that users would pick instead, and on the bare store."""

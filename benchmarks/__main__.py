@@ -1,8 +1,6 @@
-"""``python -m benchmarks``: the same as ``hbasemk bench``."""
+"""``python -m benchmarks`` measures; run it in a checkout."""
 
-import sys
-
-from hbasemk.cli.main import main
+from benchmarks.command import main
 
 if __name__ == "__main__":
-    main(["bench", *sys.argv[1:]])
+    main()

@@ -33,7 +33,9 @@ def phase(url: str, name: str, children: int) -> None:
     with hbasemk.Repository(counting, poll_interval=0) as repo:
 
         def add(begin: int, end: int) -> None:
-            repo.run(lambda tx: [tx.add(f"/n/{number:08}") for number in range(begin, end)])
+            with repo.transaction() as tx:
+                for number in range(begin, end):
+                    tx.add(f"/n/{number:08}")
 
         def load() -> int:
             repo.run(lambda tx: tx.add("/n"))

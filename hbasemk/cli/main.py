@@ -32,7 +32,9 @@ class _PipeBroke(Exception):
     """A BrokenPipeError on its way past click, which would end with 1 for it whoever's pipe it was."""
 
 
-class _Group(click.Group):
+class PipeErrors(click.Command):
+    """A command whose broken pipes reach :func:`main`."""
+
     def make_context(self, *arguments: Any, **options: Any) -> click.Context:
         try:
             return super().make_context(*arguments, **options)
@@ -44,6 +46,10 @@ class _Group(click.Group):
             return super().invoke(context)
         except BrokenPipeError as error:
             raise _PipeBroke from error
+
+
+class _Group(PipeErrors, click.Group):
+    pass
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -82,8 +88,8 @@ def code_of(error: HbasemkError) -> int:
     return NO
 
 
-def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line (``arguments``: those of the process) and exit.
+def main(arguments: Sequence[str] | None = None, command: click.Command = cli, program: str = "hbasemk") -> NoReturn:
+    """Run a command line (``arguments``: those of the process) and exit; ``program`` is its name in messages of usage.
 
     Who reads our output and has had enough, as ``head`` has, ends it with 0, unless something went wrong before. Output that
     cannot be written otherwise, as on a full disk, is an error.
@@ -92,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     try:
         output.prepare_streams()
         with output.logged_as_messages():
-            code = _run(session, arguments)
+            code = _run(session, arguments, command, program)
         code = _finish(session, code)
     except (KeyboardInterrupt, click.exceptions.Abort):
         code = INTERRUPTED
@@ -101,9 +107,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     sys.exit(code)
 
 
-def _run(session: Session, arguments: Sequence[str] | None) -> int:
+def _run(session: Session, arguments: Sequence[str] | None, command: click.Command, program: str) -> int:
     try:
-        code = cli.main(arguments, prog_name="hbasemk", standalone_mode=False, obj=session)
+        code = command.main(arguments, prog_name=program, standalone_mode=False, obj=session)
     except HbasemkError as error:
         _report(session, error, str(error))
         return code_of(error)
@@ -186,13 +192,11 @@ def _events(stream: TextIO, wanted: int) -> int:
 
 
 def _register() -> None:
-    from hbasemk.cli import bench, changing, checking, kernel, looking, transfer
+    from hbasemk.cli import changing, checking, kernel, looking, transfer
 
     for module in (looking, changing, transfer, kernel, checking):
         for command in module.COMMANDS:
             cli.add_command(output.with_common_options(command))
-    # It works on no repository that is there.
-    cli.add_command(bench.bench)
     for group, commands in kernel.GROUPS:
         for command in commands:
             output.with_common_options(command)

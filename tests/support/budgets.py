@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from hbasemk.bench.registry import Entry
-from hbasemk.bench.results import Run
-from hbasemk.bench.scenarios import SCENARIOS
-from hbasemk.bench.sizes import TINY
+from benchmarks.registry import Entry
+from benchmarks.results import Run
+from benchmarks.scenarios import SCENARIOS
+from benchmarks.sizes import TINY
 from tests.support.counted import CountingHarness
 
 COUNTED: Final = ("set", "add", "read", "children", "subtree", "branch", "load", "history")

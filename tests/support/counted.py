@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from hbasemk.bench.harness import Contender, Harness
-from hbasemk.bench.system import System
-from hbasemk.bench.systems.ours import DistributedHbasemk, EmbeddedHbasemk
+from benchmarks.harness import Contender, Harness
+from benchmarks.system import System
+from benchmarks.systems.hbasemk import DistributedHbasemk, EmbeddedHbasemk
 from hbasemk.kernel import schema
 from hbasemk.store.abc import Store
 from hbasemk.testing.wrapped import CountingStore, Traffic

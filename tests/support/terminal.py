@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 _DRIVER = """
-import json, os, sys
-from hbasemk.cli.main import main
+import importlib, json, os, sys
+main = importlib.import_module(sys.argv[2]).main
 for number, arguments in enumerate(json.load(open(sys.argv[1]))):
     try:
         main(arguments)
@@ -38,9 +38,17 @@ class Shown(NamedTuple):
 
 
 def on_terminal(
-    commands: Mapping[str, Sequence[str]], folder: str, *, term: str = "dumb", **environment: str
+    commands: Mapping[str, Sequence[str]],
+    folder: str,
+    *,
+    term: str = "dumb",
+    module: str = "hbasemk.cli.main",
+    **environment: str,
 ) -> dict[str, Shown]:
-    """Run commands one after the other in one process, whose standard output and error are a terminal."""
+    """Run commands one after the other in one process, whose standard output and error are a terminal.
+
+    ``main`` in the ``module`` gets the arguments of each.
+    """
     plan = os.path.join(folder, "commands.json")
     with open(plan, "w", encoding="ascii") as file:
         json.dump([list(arguments) for arguments in commands.values()], file)
@@ -51,7 +59,11 @@ def on_terminal(
     given = {**os.environ, "TERM": term, "COLUMNS": "80", **environment}
     received = bytearray()
     with subprocess.Popen(
-        [sys.executable, "-c", _DRIVER, plan], stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env=given
+        [sys.executable, "-c", _DRIVER, plan, module],
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=theirs,
+        env=given,
     ):
         os.close(theirs)
         while True:

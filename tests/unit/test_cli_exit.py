@@ -173,8 +173,6 @@ TABLE: list[tuple[int, str]] = [
     (USAGE, "ls --wings"),
     (DONE, "--help"),
     (DONE, "--version"),
-    (DONE, "bench --list"),
-    (USAGE, "bench"),
 ]
 
 
@@ -283,7 +281,6 @@ PRINTING = [
     "recover",
     "import -f json file.json",
     "init",
-    "bench --list",
     "--help",
     "ls --help",
     "--version",

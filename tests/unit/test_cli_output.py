@@ -145,7 +145,6 @@ COMMANDS: dict[str, tuple[int, Callable[[Hostile], tuple[str, ...]]]] = {
     "a wrong command": (USAGE, lambda _: (f"{TITLE}\nx",)),
     "a wrong choice": (USAGE, lambda _: ("ls", "--output", f"{TITLE}\nx")),
     "import of nothing": (USAGE, lambda _: ("import", f"/nowhere/{TITLE}\nx")),
-    "bench of a wrong file": (USAGE, lambda _: ("bench", "--from", f"/nowhere/{TITLE}\nx")),
     "an error with its place": (NO, lambda _: ("--debug", "ls", f"/{TITLE}\nx")),
 }
 

@@ -118,35 +118,7 @@ def test_a_pipe_that_broke_and_is_not_the_output_is_an_error(
     assert "somewhere" in capfd.readouterr().err
 
 
-def test_the_tables_of_a_benchmark_may_be_read_in_part(tmp_path: Path) -> None:
-    pytest.importorskip("rich")
-    line = (
-        '{"kind": "run", "run": "r", "store": "sqlite", "environment": {"left_out": []}}\n'
-        '{"kind": "result", "run": "r", "store": "sqlite", "scenario": "s", "operation": "o", "system": "hbasemk", '
-        '"name": "hbasemk", "role": "own", "unit": "s", "samples": 1, "median": 1.0, "p25": 1.0, "p75": 1.0, "low": 1.0}\n'
-    )
-    (tmp_path / "found").write_text(line)
-    theirs, ours = os.pipe()
-    os.close(theirs)
-    with process(["bench", "--from", str(tmp_path / "found")], stdout=ours, stderr=subprocess.PIPE) as running:
-        os.close(ours)
-        _, told = running.communicate()
-
-    assert (running.returncode, told) == (DONE, b"")
-
-
 # --- errors that were tracebacks --------------------------------------------------------------------------
-
-
-def test_results_of_a_benchmark_that_are_no_text_are_told(tmp_path: Path) -> None:
-    (tmp_path / "binary").write_bytes(b"\xff\x00\xfe")
-    with process(
-        ["bench", "--from", str(tmp_path / "binary")], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as running:
-        shown, told = running.communicate()
-
-    assert (running.returncode, shown, told.count(b"\n")) == (USAGE, b"", 1)
-    assert b"binary" in told
 
 
 def test_the_version_is_told_without_an_installation() -> None:

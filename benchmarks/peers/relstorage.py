@@ -1,0 +1,54 @@
+"""RelStorage on SQLite: ZODB's objects as rows of a file that several processes open."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+import ZODB
+from relstorage.adapters.sqlite.adapter import Sqlite3Adapter
+from relstorage.options import Options
+from relstorage.storage import RelStorage
+
+from benchmarks.peers.objects import CACHED_OBJECTS, ObjectSystem
+
+FULL = 2
+"""SQLite's ``synchronous`` setting that flushes the log in every commit; RelStorage's own choice is 1, which may lose commits."""
+
+
+class RelStorageSystem(ObjectSystem):
+    """A connection to the database in a folder, which keeps history as ours does."""
+
+    name: ClassVar[str] = "RelStorage SQLite"
+
+    def __init__(self, folder: Path, create: bool = False) -> None:
+        self._folder = folder
+        options = Options(keep_history=True)
+        adapter = Sqlite3Adapter(str(folder), {"synchronous": FULL}, options=options)
+        database = ZODB.DB(RelStorage(adapter, options=options, create=create), cache_size=CACHED_OBJECTS)
+        if create:
+            self._create_tree(database)
+        super().__init__(database)
+
+    @classmethod
+    def create(cls, place: str) -> RelStorageSystem:
+        folder = Path(place)
+        folder.mkdir(parents=True, exist_ok=True)
+        return cls(folder, create=True)
+
+    def connect(self) -> str:
+        return str(self._folder)
+
+    @classmethod
+    def join(cls, address: str) -> RelStorageSystem:
+        return cls(Path(address))
+
+    def forget(self) -> None:
+        # The records that RelStorage keeps in memory go as well, or the next read would not reach SQLite.
+        self._manager.abort()
+        self._connection._storage._cache.clear(load_persistent=False)
+        self._connection.cacheMinimize()
+        self._manager.begin()
+
+    def size(self) -> int:
+        return sum(file.stat().st_size for file in self._folder.iterdir() if file.is_file())

@@ -1,0 +1,105 @@
+"""ZEO: one server process with a FileStorage, clients in as many processes as there are, over loopback."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import ClassVar
+
+import ZODB
+from ZEO.ClientStorage import ClientStorage
+
+from benchmarks.peers.objects import CACHED_OBJECTS, ObjectSystem
+
+HOST = "127.0.0.1"
+READY_WITHIN = 30.0
+"""Seconds for the server to answer."""
+
+FILE, LOG = "Data.fs", "server.log"
+
+
+class ZeoSystem(ObjectSystem):
+    """A client; the one that ``create`` made also has the server, and ends it when it is closed."""
+
+    name: ClassVar[str] = "ZEO"
+
+    def __init__(self, folder: Path, port: int, server: subprocess.Popen[bytes] | None = None) -> None:
+        self._folder = folder
+        self._port = port
+        self._server = server
+        self._storage = ClientStorage((HOST, port), wait_timeout=READY_WITHIN)
+        database = ZODB.DB(self._storage, cache_size=CACHED_OBJECTS)
+        if server is not None:
+            self._create_tree(database)
+        super().__init__(database)
+
+    @classmethod
+    def create(cls, place: str) -> ZeoSystem:
+        folder = Path(place)
+        folder.mkdir(parents=True, exist_ok=True)
+        port, server = serve(folder)
+        try:
+            return cls(folder, port, server)
+        except BaseException:
+            end(server)
+            raise
+
+    def connect(self) -> str:
+        return f"{self._port} {self._folder}"
+
+    @classmethod
+    def join(cls, address: str) -> ZeoSystem:
+        port, _, folder = address.partition(" ")
+        return cls(Path(folder), int(port))
+
+    def _begin_at_head(self) -> None:
+        # What others committed is told by the server without being asked, but only an answer of the server shows that
+        # everything until now has arrived.
+        self._storage.ping()
+        super()._begin_at_head()
+
+    def forget(self) -> None:
+        super().forget()
+        self._storage._cache.clear()
+
+    def size(self) -> int:
+        return (self._folder / FILE).stat().st_size
+
+    def close(self) -> None:
+        try:
+            super().close()
+        finally:
+            if self._server is not None:
+                end(self._server)
+
+
+def serve(folder: Path) -> tuple[int, subprocess.Popen[bytes]]:
+    """Start a server of a FileStorage in a folder; returns its port and process when it answers."""
+    for _ in range(5):
+        with socket.socket() as asked:
+            asked.bind((HOST, 0))
+            port: int = asked.getsockname()[1]
+        with (folder / LOG).open("wb") as log:
+            command = [sys.executable, "-m", "ZEO.runzeo", "-a", f"{HOST}:{port}", "-f", str(folder / FILE)]
+            server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        deadline = time.monotonic() + READY_WITHIN
+        while server.poll() is None and time.monotonic() < deadline:
+            with contextlib.suppress(ConnectionRefusedError), socket.create_connection((HOST, port), timeout=1):
+                return port, server
+            time.sleep(0.02)
+        end(server)  # somebody else took the port in between, or it cannot start at all: its log tells
+    raise RuntimeError(f"the ZEO server did not start: {(folder / LOG).read_text(errors='replace')[-2000:]}")
+
+
+def end(server: subprocess.Popen[bytes]) -> None:
+    """End a server and wait until it is gone."""
+    server.terminate()
+    try:
+        server.wait(10)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()

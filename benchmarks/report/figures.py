@@ -1,0 +1,139 @@
+"""How figures are written, and which are compared with which."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchmarks.registry import entries
+from benchmarks.results import Result, Run
+
+_SCALES = {
+    "s": ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")),
+    "B": ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B")),
+    "1/s": ((1, "/s"),),
+    "%": ((1, "%"),),
+}
+
+
+def _scale(value: float, unit: str) -> tuple[float, str]:
+    """What to divide by, and how that unit is called."""
+    scales = _SCALES.get(unit, ((1, ""),))
+    return next((one for one in scales if abs(value) >= one[0]), scales[-1])
+
+
+def quantity(value: float, unit: str) -> str:
+    """A value with its unit, in three significant digits."""
+    factor, name = _scale(value, unit)
+    return f"{_digits(value / factor)} {name}".rstrip()
+
+
+def _digits(value: float) -> str:
+    if value == round(value) or abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def with_spread(result: Result, *, brief: bool = False) -> str:
+    """The median, and the quartiles in brackets unless ``brief``."""
+    if result.median is None:
+        return "failed" if result.failed else "-"
+    factor, name = _scale(result.median, result.unit)
+    spread = ""
+    if not brief and result.p25 is not None and result.p75 is not None and result.p25 != result.p75:
+        spread = f" ({_digits(result.p25 / factor)}-{_digits(result.p75 / factor)})"
+    return f"{_digits(result.median / factor)} {name}".rstrip() + spread
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One operation: each system's result, and how hbasemk's median compares with the floor's and the best peer's."""
+
+    scenario: str
+    operation: str
+    found: dict[str, Result]
+
+    @property
+    def to_floor(self) -> float | None:
+        """hbasemk's figure divided by the floor's."""
+        return self._ratio([self.found["floor"]] if "floor" in self.found else [])
+
+    @property
+    def to_peer(self) -> float | None:
+        """hbasemk's figure divided by that of the peer which is best at this."""
+        return self._ratio([result for result in self.found.values() if result.role == "peer"])
+
+    def _ratio(self, others: Sequence[Result]) -> float | None:
+        ours = self.found.get("hbasemk")
+        medians = [result.median for result in others if result.median]
+        if ours is None or ours.median is None or ours.unit == "retries" or not medians:
+            return None
+        return ours.median / (max(medians) if ours.better == "more" else min(medians))
+
+
+def lines(run: Run) -> list[Line]:
+    """All operations of a run."""
+    return [
+        Line(scenario, operation, {result.system: result for result in found})
+        for scenario, operation, found in run.groups()
+    ]
+
+
+def columns(run: Run, scenario: str | None = None) -> dict[str, str]:
+    """The systems that have results, of one scenario or at all, in the registry's order, with their names."""
+    names = {result.system: result.name for result in run.results if scenario in {None, result.scenario}}
+    return {entry.key: names[entry.key] for entry in entries(run.store) if entry.key in names}  # type: ignore[arg-type]
+
+
+def heads(columns: dict[str, str]) -> list[str]:
+    """The heads of a table of a scenario's lines, but for the operation: see :func:`cells`."""
+    found: list[str] = []
+    for key, name in columns.items():
+        found.append(name)
+        if key == "hbasemk" and len(columns) > 1:
+            found += ["÷ floor", "÷ best peer"] if set(columns) - {"hbasemk", "floor"} else ["÷ floor"]
+    return found
+
+
+def cells(line: Line, columns: dict[str, str], *, brief: bool = False) -> list[str]:
+    """A line's figures under :func:`heads`; ``brief`` leaves out the spread."""
+    found: list[str] = []
+    for key in columns:
+        found.append(with_spread(line.found[key], brief=brief) if key in line.found else "")
+        if key == "hbasemk" and len(columns) > 1:
+            found.append(ratio(line.to_floor))
+            if set(columns) - {"hbasemk", "floor"}:
+                found.append(ratio(line.to_peer))
+    return found
+
+
+def ratio(value: float | None) -> str:
+    """A ratio as text."""
+    return "" if value is None else f"{value:.2f}"
+
+
+def notes(run: Run) -> list[str]:
+    """What has to be said besides the figures: what was left out, cut short or failed."""
+    told = [f"{key} was left out: {reason}" for key, reason in run.environment.get("left_out", {}).items()]
+    for result in run.results:
+        if result.note and result.note != "not possible":
+            verb = "failed" if result.failed else ("" if result.median is None else "measured in part")
+            told.append(": ".join(part for part in (result.name, result.operation, verb, result.note) if part))
+    return told
+
+
+def about(run: Run) -> str:
+    """The environment in one paragraph."""
+    found = run.environment
+    packages = ", ".join(f"{name} {version}" for name, version in found.get("packages", {}).items())
+    parts = [
+        found.get("when"),
+        found.get("python"),
+        found.get("system"),
+        f"{found.get('cores')} cores ({found.get('processor')})",
+        f"SQLite {found.get('sqlite')}",
+        packages,
+        f"load average at the start {', '.join(map(str, found.get('load', ())))}",
+        found.get("remark"),
+    ]
+    return "; ".join(str(part) for part in parts if part)

@@ -1,0 +1,133 @@
+"""Plots, with matplotlib's file-only backend: bars for each scenario, lines for what depends on the number of processes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.report import figures
+from benchmarks.results import Run
+from benchmarks.scenarios.multiprocess import KINDS
+
+COLOURS: Final = {"hbasemk": "#1f6fb2", "floor": "#9aa5ad"}
+PEERS: Final = ("#d98032", "#7a9e48", "#8a63a6")
+UNITS: Final = {"s": "seconds (logarithmic)", "1/s": "a second", "B": "bytes (logarithmic)"}
+
+
+def draw(runs: list[Run], folder: Path, form: str = "svg") -> list[Path]:
+    """Write a picture for each scenario of each run; returns the files. Raises ImportError without matplotlib."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    # The same results give the same bytes.
+    matplotlib.rcParams["svg.hashsalt"] = "hbasemk"
+    folder.mkdir(parents=True, exist_ok=True)
+    made: list[Path] = []
+    for run in runs:
+        columns = figures.columns(run)
+        for scenario in dict.fromkeys(result.scenario for result in run.results):
+            chosen = [line for line in figures.lines(run) if line.scenario == scenario]
+            file = folder / f"{run.store}-{scenario}.{form}"
+            figure = _processes(chosen, columns) if scenario == "processes" else _bars(chosen, columns)
+            if figure is not None:
+                figure.suptitle(f"{run.store}: {scenario}", x=0.02, ha="left", fontsize=11)
+                figure.savefig(file, metadata={"Date": None} if form == "svg" else {})
+                made.append(file)
+    return made
+
+
+def _figure(rows: int, columns: int, height: float) -> tuple[Any, Any]:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, figure.subplots(rows, columns, squeeze=False)
+
+
+def _colours(columns: dict[str, str]) -> dict[str, str]:
+    peers = iter(PEERS)
+    return {key: COLOURS.get(key) or next(peers, "#444444") for key in columns}
+
+
+def _bars(lines: list[figures.Line], columns: dict[str, str]) -> Any:
+    """Horizontal bars, an operation a group, with the quartiles; None if nothing was measured."""
+    units = list(dict.fromkeys(one.unit for line in lines for one in line.found.values() if one.median is not None))
+    if not units:
+        return None
+    colours = _colours(columns)
+    shown = {
+        unit: [line for line in lines if any(one.unit == unit and one.median for one in line.found.values())]
+        for unit in units
+    }
+    shown = {unit: chosen for unit, chosen in shown.items() if chosen}
+    bars = sum(len(line.found) + 1 for chosen in shown.values() for line in chosen)
+    if not bars:
+        return None
+    figure, axes = _figure(len(shown), 1, 1.2 + 0.22 * bars + 0.6 * len(shown))
+    for (unit, chosen), axis in zip(shown.items(), axes[:, 0], strict=True):
+        position = 0.0
+        ticks: list[float] = []
+        labelled: set[str] = set()
+        for line in chosen:
+            first = position
+            for key in columns:
+                result = line.found.get(key)
+                if result is None or not result.median or result.unit != unit:
+                    continue
+                spread = [
+                    [result.median - (result.p25 or result.median)],
+                    [(result.p75 or result.median) - result.median],
+                ]
+                axis.barh(
+                    position,
+                    result.median,
+                    xerr=spread,
+                    height=0.9,
+                    color=colours[key],
+                    ecolor="#333333",
+                    label=None if key in labelled else columns[key],
+                )
+                labelled.add(key)
+                position += 1
+            ticks.append((first + position - 1) / 2)
+            position += 0.7
+        axis.set_yticks(ticks, [line.operation for line in chosen], fontsize=8)
+        axis.invert_yaxis()
+        if unit in {"s", "B"}:
+            axis.set_xscale("log")
+        axis.set_xlabel(UNITS.get(unit, unit), fontsize=8)
+        axis.tick_params(axis="x", labelsize=8)
+        axis.grid(axis="x", alpha=0.3)
+        axis.legend(fontsize=8)
+    return figure
+
+
+def _processes(lines: list[figures.Line], columns: dict[str, str]) -> Any:
+    """Commits a second over the number of processes, a kind of work a picture; None if nothing was measured."""
+    figure, axes = _figure(1, len(KINDS), 3.6)
+    colours = _colours(columns)
+    drawn = False
+    for words, axis in zip(KINDS.values(), axes[0], strict=True):
+        for key, name in columns.items():
+            points = []
+            for line in lines:
+                found = re.fullmatch(rf"(\d+) process(?:es)? {re.escape(words)}", line.operation)
+                result = line.found.get(key)
+                if found and result is not None and result.median is not None:
+                    points.append((int(found[1]), result.median))
+            if points:
+                drawn = True
+                axis.plot(*zip(*points, strict=True), marker="o", color=colours[key], label=name)
+        axis.set_title(words, fontsize=9)
+        axis.xaxis.get_major_locator().set_params(integer=True)
+        axis.set_xlabel("processes", fontsize=8)
+        axis.set_ylim(bottom=0)
+        axis.tick_params(labelsize=8)
+        axis.grid(alpha=0.3)
+    if not drawn:
+        return None
+    axes[0][0].set_ylabel("commits a second, all together", fontsize=8)
+    axes[0][0].legend(fontsize=8)
+    return figure

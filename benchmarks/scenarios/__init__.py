@@ -1,0 +1,26 @@
+"""What is measured, by name. Each scenario is a function of a harness."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from benchmarks.harness import Harness
+from benchmarks.scenarios import footprint, history, multiprocess, reading, writing
+
+SCENARIOS: Final[dict[str, Callable[[Harness], None]]] = {
+    "set": writing.set_property,
+    "add": writing.add_nodes,
+    "read": reading.read_nodes,
+    "children": reading.list_children,
+    "subtree": reading.read_subtree,
+    "branch": writing.branch,
+    "load": writing.bulk_load,
+    "history": history.read_history,
+    "startup": history.start_up,
+    "processes": multiprocess.processes,
+    "seen": multiprocess.seen,
+    "bytes": footprint.bytes_moved,
+    "idle": footprint.idle,
+    "memory": footprint.memory,
+}

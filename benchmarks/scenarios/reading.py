@@ -1,0 +1,114 @@
+"""Scenarios of one process that reads: nodes hot, warm and cold, a large folder, a subtree.
+
+Hot: this connection has just read the node. Warm: it reads the node for the first time, but has read others near it. Cold: all
+its caches were emptied before each single read (for hbasemk: a new instance on new connections). What the operating system and
+HBase's servers keep in memory stays there in all three.
+"""
+
+from __future__ import annotations
+
+import random
+
+from benchmarks.harness import WARM_UP, Harness
+from benchmarks.scenarios.nodes import add_all, flat, pyramid
+from benchmarks.system import System
+
+HOT = 200
+"""Nodes that are read again and again."""
+PASSES = 10
+"""How often in one turn: after the other systems' turns the first pass finds the processor's own caches empty."""
+PAGE = 100
+
+
+def read_nodes(harness: Harness) -> None:
+    """Read a random node hot, warm and cold."""
+    sizes = harness.sizes
+    contenders = harness.tree("main")
+    harness.prepare(contenders, lambda system: add_all(system, [("/read", {}), *flat("/read", sizes.folder)]))
+    chance = random.Random(sizes.folder)
+    names = [f"/read/{number:06}" for number in range(sizes.folder)]
+    some = chance.sample(names, min(HOT, len(names)))
+
+    def hot(system: System, _turn: int) -> None:
+        for _ in range(PASSES):
+            for path in some:
+                _check(system, path)
+
+    harness.compare("read a node, hot", contenders, hot, turns=min(sizes.turns, 30), loops=PASSES * len(some))
+    turns = min(sizes.turns, len(names) * 4 // 5)
+    order = chance.sample(names, turns + turns // WARM_UP)
+    # The system's own empty start, not measured.
+    harness.prepare(contenders, lambda system: system.forget(), "forgetting")
+    harness.compare("read a node, warm", contenders, lambda system, turn: _check(system, order[turn]), turns=turns)
+    turns = max(1, turns // 5)
+    harness.compare(
+        "read a node, cold",
+        contenders,
+        lambda system, turn: _check(system, order[turn]),
+        turns=turns,
+        before=lambda system, _: system.forget(),
+    )
+
+
+def _check(system: System, path: str) -> None:
+    found = system.read(path)
+    if found is None or "number" not in found or found["number"] < 0:  # type: ignore[operator]
+        raise ValueError(f"{path} reads as {found!r}")
+
+
+def list_children(harness: Harness) -> None:
+    """List the names of a large folder, and turn its pages."""
+    sizes = harness.sizes
+    contenders = harness.tree("main")
+    harness.prepare(contenders, lambda system: add_all(system, [("/list", {}), *flat("/list", sizes.folder)]))
+
+    def everything(system: System, _: int) -> None:
+        if len(system.children("/list", None, sizes.folder)) != sizes.folder:
+            raise ValueError("not all children were listed")
+
+    def page(system: System, turn: int) -> None:
+        at = turn * 7919 % sizes.folder
+        found = system.children("/list", f"{at:06}", PAGE)
+        if len(found) != min(PAGE, sizes.folder - at - 1):
+            raise ValueError(f"a page of {len(found)} names after {at}")
+
+    turns = sizes.long_turns
+    harness.compare(f"list {sizes.folder:,} children, again", contenders, everything, turns=turns)
+    harness.compare(
+        f"list {sizes.folder:,} children, cold",
+        contenders,
+        everything,
+        turns=turns,
+        before=lambda system, _: system.forget(),
+    )
+    harness.compare(f"a page of {PAGE} among {sizes.folder:,} children", contenders, page, turns=sizes.turns // 2 or 1)
+
+
+def read_subtree(harness: Harness) -> None:
+    """Read a whole subtree with all properties: one level, and a pyramid."""
+    sizes = harness.sizes
+    count = sizes.subtree
+    contenders = harness.tree("main")
+
+    def add(system: System) -> None:
+        add_all(system, [("/wide", {}), *flat("/wide", count)])
+        add_all(system, [("/deep", {}), *pyramid("/deep", count)])
+
+    harness.prepare(contenders, add)
+    for path, shape in (("/wide", "flat"), ("/deep", "pyramid")):
+
+        def read(system: System, _: int, path: str = path) -> None:
+            found = system.subtree(path)
+            if found != count:
+                raise ValueError(f"{found} nodes below {path}, {count} were added")
+
+        harness.compare(
+            f"read a subtree of {count:,} nodes, {shape}, cold",
+            contenders,
+            read,
+            turns=sizes.long_turns * 2,
+            before=lambda system, _: system.forget(),
+        )
+        harness.compare(
+            f"read a subtree of {count:,} nodes, {shape}, again", contenders, read, turns=sizes.long_turns * 2
+        )

@@ -1,0 +1,282 @@
+"""The floor on HBase: a bare thriftpy2 client that makes the raw calls of the same operation, and nothing else.
+
+It keeps the same cells in tables of its own: a commit is its four calls (the journal row by compare-and-set, the cells,
+reading back, the deciding compare-and-set), a read one get. It looks at no answer, knows no snapshots and finds no conflicts.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from benchmarks.system import Properties, System
+from benchmarks.systems.hbasemk import cells_size, host_and_port
+from hbasemk.kernel import changes, paths, schema, values
+from hbasemk.kernel.changes import ADDED, CHANGED, RowChange
+from hbasemk.store.abc import ALL_VERSIONS, MAX_TIMESTAMP
+from hbasemk.store.hbase import HBaseStore
+from hbasemk.store.hbase.gateway import idl
+
+BATCH: Final = 1000
+TIMEOUT_MS: Final = 120_000
+"""For each call; thriftpy2's own 3 s are too few for large commits on a busy machine."""
+IDLE: Final = 45.0
+"""Seconds; a gateway closes connections that have been idle for 60."""
+TABLES: Final = tuple(table for table in schema.TABLES if table.name in {schema.NODES, schema.JOURNAL})
+_value = idl.ColumnValue
+_column = idl.Column
+
+
+class RawThrift2(System):
+    """One socket, one client. It remembers what it added, so that it can name the rows of a subtree."""
+
+    name = "raw Thrift2 calls"
+
+    def __init__(self, place: str, owner: bool) -> None:
+        self.place = place
+        self.owner = owner
+        self._address, _, self._prefix = place.partition("/")
+        self._nodes = f"{self._prefix}{schema.NODES}".encode()
+        self._journal = f"{self._prefix}{schema.JOURNAL}".encode()
+        self._last = 0
+        self._used = time.monotonic()
+        self._known: dict[str, list[str]] = {}
+        if owner:
+            with_tables(place, lambda store: store.create_tables(TABLES))
+        self._open()
+
+    def _open(self) -> None:
+        from thriftpy2.protocol import TCyBinaryProtocol
+        from thriftpy2.thrift import TClient
+        from thriftpy2.transport import TCyBufferedTransport, TSocket
+
+        self._socket = TSocket(*host_and_port(self._address), socket_timeout=TIMEOUT_MS)
+        self._socket.open()
+        protocol = TCyBinaryProtocol(TCyBufferedTransport(self._socket, 64 * 1024), decode_response=False)
+        self._client: Any = TClient(idl.Gateway, protocol)
+
+    @property
+    def client(self) -> Any:
+        """The client, on a new socket if the gateway may have closed an idle one."""
+        now = time.monotonic()
+        if now - self._used > IDLE:
+            self._client.close()
+            self._open()
+        self._used = now
+        return self._client
+
+    @classmethod
+    def create(cls, place: str) -> System:
+        """Tables behind ``host:port/prefix``."""
+        return cls(place, owner=True)
+
+    def connect(self) -> str:
+        """The same place."""
+        return self.place
+
+    @classmethod
+    def join(cls, address: str) -> System:
+        """Another socket."""
+        return cls(address, owner=False)
+
+    # --- the raw calls of a commit -------------------------------------------------------------------------
+
+    def _id(self) -> int:
+        """A timestamp above all that were there, unlike those of other processes."""
+        self._last = max(self._last + 1024, time.time_ns() // 1000 << 10 | os.getpid() & 1023)
+        return self._last
+
+    def _begin(self, made: int, touched: Sequence[RowChange]) -> bytes:
+        row = made.to_bytes(8, "big")
+        first = [_value(*schema.COMMITTED, b"\0"), _value(*schema.ABORT, b"\0"), _value(*schema.NONCE, os.urandom(16))]
+        first += [_value(*schema.BASE, row), _value(*schema.MESSAGE, b"\0")]
+        first += [_value(*cell[:3]) for cell in changes.encode(touched)]
+        self.client.checkAndPut(self._journal, row, *schema.COMMITTED, None, idl.Put(row, first))
+        return row
+
+    def _decide(self, row: bytes) -> None:
+        decided = idl.Put(row, [_value(*schema.COMMITTED, b"\x01")])
+        self.client.checkAndPut(self._journal, row, *schema.ABORT, b"\0", decided)
+
+    def _commit(self, made: int, touched: Sequence[RowChange], puts: Sequence[Any], back: Sequence[Any]) -> None:
+        row = self._begin(made, touched)
+        if len(puts) == 1:
+            self.client.put(self._nodes, puts[0])
+            self.client.get(self._nodes, back[0])
+        else:
+            for at in range(0, len(puts), BATCH):
+                self.client.putMultiple(self._nodes, puts[at : at + BATCH])
+            for at in range(0, len(back), BATCH):
+                self.client.getMultiple(self._nodes, back[at : at + BATCH])
+        self._decide(row)
+
+    def add(self, nodes: Sequence[tuple[str, Properties]]) -> None:
+        """Each node's cells, each parent's column for the child."""
+        made = self._id()
+        kids: dict[str, list[str]] = {path: [] for path, _ in nodes}
+        for path, _ in nodes:
+            kids.setdefault(paths.parent(path), []).append(paths.name(path))
+            self._known.setdefault(paths.parent(path), []).append(path)
+        given = dict(nodes)
+        touched, puts, back = [], [], []
+        since = idl.TimeRange(made, MAX_TIMESTAMP)
+        for path, names in kids.items():
+            properties = given.get(path)
+            cells = [_value(*schema.LAST_REVISION, schema.TOUCHED, made)]
+            cells += [_value(*schema.child_column(name), schema.PRESENT, made) for name in names]
+            if properties is None:
+                relied = [schema.DELETED, *map(schema.child_column, names)]
+                touched.append(RowChange(path, CHANGED, (), names))
+                back.append(idl.Get(paths.key(path), [_column(*one) for one in relied], since, 4))
+            else:
+                cells.append(_value(*schema.DELETED, schema.ALIVE, made))
+                cells += [
+                    _value(*schema.property_column(name), values.encode(value), made)
+                    for name, value in properties.items()
+                ]
+                touched.append(RowChange(path, ADDED, list(properties), names))
+                back.append(idl.Get(paths.key(path), [_column(*schema.LAST_REVISION)], since, ALL_VERSIONS))
+            puts.append(idl.Put(paths.key(path), cells))
+        self._commit(made, touched, puts, back)
+
+    def set(self, path: str, name: str, value: int | str) -> None:
+        """Two cells of one row."""
+        made = self._id()
+        key = paths.key(path)
+        column = schema.property_column(name)
+        cells = [_value(*column, values.encode(value), made), _value(*schema.LAST_REVISION, schema.TOUCHED, made)]
+        back = idl.Get(key, [_column(*column), _column(*schema.DELETED)], idl.TimeRange(made, MAX_TIMESTAMP), 4)
+        self._commit(made, [RowChange(path, CHANGED, [name])], [idl.Put(key, cells)], [back])
+
+    def increment(self, path: str, name: str) -> None:
+        """A get before, and the cell by compare-and-set, again until it holds what was read."""
+        key = paths.key(path)
+        column = schema.property_column(name)
+        while True:
+            found = self.client.get(self._nodes, idl.Get(key, [_column(*column)])).cells
+            value = int(values.decode(found[0].value)) if found else 0  # type: ignore[arg-type]
+            made = self._id()
+            row = self._begin(made, [RowChange(path, CHANGED, [name])])
+            put = idl.Put(key, [_value(*column, values.encode(value + 1), made)])
+            before = found[0].value if found else None
+            if self.client.checkAndPut(self._nodes, key, *column, before, put):
+                break
+            self.retries += 1
+        self.client.get(self._nodes, idl.Get(key, [_column(*column)], idl.TimeRange(made, MAX_TIMESTAMP), 4))
+        self._decide(row)
+
+    # --- the raw calls of reads ----------------------------------------------------------------------------
+
+    def read(self, path: str) -> Properties | None:
+        """One get."""
+        return _properties(self.client.get(self._nodes, idl.Get(paths.key(path), [_column(schema.DATA)])))
+
+    def children(self, path: str, after: str | None, limit: int) -> list[str]:
+        """One get of a part of the row."""
+        get = idl.Get(paths.key(path), [_column(schema.CHILDREN)], cells_per_family=limit)
+        if after is not None:
+            from hbasemk.store.hbase.messages import column_range_filter
+
+            get.filter = column_range_filter(paths.encode(after))
+        return [paths.decode(cell.qualifier) for cell in self.client.get(self._nodes, get).cells]
+
+    def subtree(self, path: str) -> int:
+        """Multi-gets of up to 1000 rows, level by level; the rows' names are known beforehand."""
+        count = 0
+        level = self._known.get(path, [])
+        while level:
+            for at in range(0, len(level), BATCH):
+                gets = [idl.Get(paths.key(one), [_column(schema.DATA)]) for one in level[at : at + BATCH]]
+                count += sum(
+                    1 for found in self.client.getMultiple(self._nodes, gets) if _properties(found) is not None
+                )
+            level = [child for one in level for child in self._known.get(one, ())]
+        return count
+
+    def refresh(self) -> None:
+        """Nothing: each read asks."""
+
+    def forget(self) -> None:
+        """Nothing: no caches."""
+
+    def mark(self) -> object:
+        """The last timestamp."""
+        return self._last
+
+    def read_at(self, mark: object, path: str) -> Properties | None:
+        """One get of what is not newer."""
+        assert isinstance(mark, int)
+        get = idl.Get(paths.key(path), [_column(schema.DATA)], idl.TimeRange(0, mark + 1))
+        return _properties(self.client.get(self._nodes, get))
+
+    def changed(self, mark: object) -> int:
+        """The journal's rows since, and the nodes that they tell of before and after."""
+        assert isinstance(mark, int)
+        scan = idl.Scan(start=(mark + 1).to_bytes(8, "big"), caching=BATCH, limit=BATCH)
+        rows = self.client.getScannerResults(self._journal, scan, BATCH)
+        keys = list(
+            dict.fromkeys(paths.key(change.path) for row in rows for change in changes.decode(row.cells, row.row))
+        )
+        before = [idl.Get(key, [_column(schema.DATA)], idl.TimeRange(0, mark + 1)) for key in keys]
+        old = self.client.getMultiple(self._nodes, before)
+        new = self.client.getMultiple(self._nodes, [idl.Get(key, [_column(schema.DATA)]) for key in keys])
+        return sum(1 for one, other in zip(old, new, strict=True) if _properties(one) != _properties(other))
+
+    def age(self, path: str, name: str, commits: int, stop: Callable[[], bool]) -> int:
+        """A thousand versions a put, with their rows of the journal."""
+        key = paths.key(path)
+        told = [_value(*cell[:3]) for cell in changes.encode([RowChange(path, CHANGED, [name])])]
+        number = 0
+        while number < commits and not stop():
+            rows, cells = [], []
+            for value in range(number, min(commits, number + BATCH)):
+                made = self._id()
+                row = made.to_bytes(8, "big")
+                rows.append(idl.Put(row, [_value(*schema.COMMITTED, b"\x01"), _value(*schema.ABORT, b"\0"), *told]))
+                cells.append(_value(*schema.property_column(name), values.encode(value), made))
+                cells.append(_value(*schema.LAST_REVISION, schema.TOUCHED, made))
+            self.client.put(self._nodes, idl.Put(key, cells))
+            self.client.putMultiple(self._journal, rows)
+            number += len(rows)
+        return number
+
+    def size(self) -> int:
+        """See :func:`~benchmarks.systems.hbasemk.cells_size`."""
+        found = 0
+
+        def measure(store: HBaseStore) -> None:
+            nonlocal found
+            found = cells_size(store, [table.name for table in TABLES])
+
+        with_tables(self.place, measure)
+        return found
+
+    def close(self) -> None:
+        """Close; the creator drops the tables."""
+        self._client.close()
+        if self.owner:
+            with_tables(self.place, lambda store: store.drop_tables(TABLES))
+
+
+def with_tables(place: str, do: Callable[[HBaseStore], object]) -> None:
+    """Do something with the store at ``host:port/prefix`` that is not measured."""
+    address, _, prefix = place.partition("/")
+    host, port = host_and_port(address)
+    store = HBaseStore(host, port, prefix=prefix)
+    try:
+        do(store)
+    finally:
+        store.close()
+
+
+def _properties(found: Any) -> Properties | None:
+    """The properties in a raw row."""
+    if not found.cells:
+        return None
+    return {
+        cell.qualifier[1:].decode(): values.decode(cell.value)  # type: ignore[misc]
+        for cell in found.cells
+        if cell.qualifier[0] == schema.PROPERTY
+    }

@@ -1,0 +1,222 @@
+"""hbasemk as a system under test: opened as its users open it, with background polling at the default interval."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import ClassVar, cast
+from urllib.parse import urlsplit
+
+from benchmarks.system import Properties, System
+from benchmarks.systems.aging import age
+from hbasemk.connect import open_store
+from hbasemk.errors import NodeExistsError, NodeNotFoundError
+from hbasemk.kernel import schema
+from hbasemk.repository import DEFAULT_POLL_INTERVAL, Repository
+from hbasemk.store.abc import Scan, Store, scan_all
+from hbasemk.transaction import Transaction
+
+
+class _Hbasemk(System):
+    """Everything but where the tree lies."""
+
+    name = "hbasemk"
+    notices = True
+
+    def __init__(self, url: str, owner: bool, poll_interval: float = DEFAULT_POLL_INTERVAL) -> None:
+        self.url = url
+        self.owner = owner
+        self.poll_interval = poll_interval
+        self._earlier = 0
+        self.repository = self._open(create=owner)
+
+    def _store(self) -> Store:
+        return open_store(self.url)[0]
+
+    def _open(self, create: bool) -> Repository:
+        store = self._store()
+        try:
+            return Repository(store, create=create, poll_interval=self.poll_interval)
+        except BaseException:
+            store.close()
+            raise
+
+    def connect(self) -> str:
+        """The URL."""
+        return self.url
+
+    @classmethod
+    def join(cls, address: str) -> System:
+        """Another instance on a URL."""
+        return cls(address, owner=False)
+
+    # --- changing ----------------------------------------------------------------------------------------
+
+    def _count(self) -> None:
+        self.retries = self._earlier + self.repository.statistics.conflicts
+
+    def add(self, nodes: Sequence[tuple[str, Properties]]) -> None:
+        """One commit."""
+
+        def change(tx: Transaction) -> None:
+            for path, properties in nodes:
+                tx.add(path, properties)
+
+        try:
+            self.repository.run(change)
+        except NodeExistsError as error:
+            raise ValueError(str(error)) from error
+        self._count()
+
+    def set(self, path: str, name: str, value: int | str) -> None:
+        """One commit."""
+        self.repository.run(lambda tx: tx.set(path, name, value))
+        self._count()
+
+    def increment(self, path: str, name: str) -> None:
+        """One commit, repeated after a conflict."""
+        self.repository.run(lambda tx: tx.increment(path, name))
+        self._count()
+
+    def branch_and_merge(self, nodes: Sequence[tuple[str, Properties]], commits: int) -> None:
+        """A branch of its own."""
+        size = -(-len(nodes) // commits)
+        with self.repository.branch() as branch:
+            for at in range(0, len(nodes), size):
+
+                def change(tx: Transaction, at: int = at) -> None:
+                    for path, properties in nodes[at : at + size]:
+                        tx.add(path, properties)
+
+                branch.run(change)
+
+    # --- reading -----------------------------------------------------------------------------------------
+
+    def read(self, path: str) -> Properties | None:
+        """At head."""
+        try:
+            return cast("Properties", self.repository.head[path])
+        except NodeNotFoundError:
+            return None
+
+    def children(self, path: str, after: str | None, limit: int) -> list[str]:
+        """At head."""
+        return self.repository.head.children(path, after, limit)
+
+    def subtree(self, path: str) -> int:
+        """A walk; every value is decoded."""
+        return sum(1 for node in self.repository.head.walk(path) if dict(node) is not None) - 1
+
+    def refresh(self) -> None:
+        """A poll."""
+        self.repository.refresh()
+
+    def forget(self) -> None:
+        """A new instance on new connections."""
+        self._earlier = self.retries
+        self.repository.close()
+        self.repository = self._open(create=False)
+
+    def mark(self) -> object:
+        """The head's revision."""
+        return self.repository.head.revision
+
+    def read_at(self, mark: object, path: str) -> Properties | None:
+        """From the snapshot of the revision."""
+        try:
+            return cast("Properties", self.repository.at(str(mark))[path])
+        except NodeNotFoundError:
+            return None
+
+    def changed(self, mark: object) -> int:
+        """From the journal."""
+        return sum(1 for _ in self.repository.diff(self.repository.at(str(mark))))
+
+    # --- a long history ----------------------------------------------------------------------------------
+
+    def age(self, path: str, name: str, commits: int, stop: Callable[[], bool]) -> int:
+        """See :func:`~benchmarks.systems.aging.age`."""
+        return age(self.repository.instance, path, name, commits, stop)
+
+    def close(self) -> None:
+        """Close; the creator removes the tree."""
+        self.repository.close()
+        if self.owner:
+            self._remove()
+
+    @abstractmethod
+    def _remove(self) -> None: ...
+
+
+class EmbeddedHbasemk(_Hbasemk):
+    """In one SQLite file, durable as by default."""
+
+    file: ClassVar[str] = "hbasemk.db"
+
+    @classmethod
+    def create(cls, place: str) -> System:
+        """In a folder."""
+        Path(place).mkdir(parents=True, exist_ok=True)
+        return cls(f"sqlite:///{Path(place).absolute() / cls.file}", owner=True)
+
+    def size(self) -> int:
+        """The file, once the write-ahead log has been moved into it."""
+        return file_size(self.url.removeprefix("sqlite:///"))
+
+    def _remove(self) -> None:
+        remove_file(self.url.removeprefix("sqlite:///"))
+
+
+class DistributedHbasemk(_Hbasemk):
+    """On HBase."""
+
+    @classmethod
+    def create(cls, place: str) -> System:
+        """Tables behind ``host:port/prefix``."""
+        address, _, prefix = place.partition("/")
+        return cls(f"hbase://{address}/?prefix={prefix}", owner=True)
+
+    def size(self) -> int:
+        """See :func:`cells_size`."""
+        return cells_size(self.repository.store, [table.name for table in schema.TABLES])
+
+    def _remove(self) -> None:
+        store = self._store()
+        store.drop_tables(schema.TABLES)
+        store.close()
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """The two parts of ``host:port``."""
+    parts = urlsplit(f"//{address}")
+    return parts.hostname or "", parts.port or 9090
+
+
+def cells_size(store: Store, tables: Sequence[str]) -> int:
+    """The bytes of all cells in the form in which HBase keeps each: lengths, row, column, timestamp, type and value.
+
+    What the files take differs by block encoding, indexes, and what has not been compacted yet.
+    """
+    total = 0
+    for table in tables:
+        for key, cells in scan_all(store, table, Scan(None, None, 500, versions=2**31 - 1)):
+            for family, qualifier, _, value in cells:
+                total += 8 + 2 + len(key) + 1 + len(family) + len(qualifier) + 8 + 1 + len(value)
+    return total
+
+
+def file_size(path: str) -> int:
+    """The bytes of an SQLite file and its log, after the log has been moved into the file as far as it can be."""
+    with sqlite3.connect(path, timeout=30) as sql:
+        sql.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    sql.close()
+    return sum(os.path.getsize(path + end) for end in ("", "-wal") if os.path.exists(path + end))
+
+
+def remove_file(path: str) -> None:
+    """Remove an SQLite file with what belongs to it."""
+    for end in ("", "-wal", "-shm"):
+        Path(path + end).unlink(missing_ok=True)

@@ -1,0 +1,220 @@
+"""Results of benchmarks: kept as JSON lines, read back, compared, and written for people."""
+
+from __future__ import annotations
+
+import io
+import random
+from pathlib import Path
+
+import pytest
+
+from benchmarks.environment import environment
+from benchmarks.report import figures, markdown, tables, targets
+from benchmarks.results import Result, Run, read, spread, write
+from benchmarks.runner import place_of
+from benchmarks.sizes import FULL, QUICK, TINY
+from hbasemk import InvalidValueError
+
+
+def result(scenario: str, operation: str, system: str, median: float | None, unit: str = "s", note: str = "") -> Result:
+    role = {"hbasemk": "ours", "floor": "floor"}.get(system, "peer")
+    found = {} if median is None else spread([median * 0.9, median, median * 1.2])
+    return Result("sqlite", scenario, operation, system, system.upper(), role, unit, note=note, **found)
+
+
+def run(*results: Result, store: str = "sqlite") -> Run:
+    return Run("r1", store, environment(TINY, "a remark"), list(results))
+
+
+def one(reached: list[targets.Reached], begin: str) -> targets.Reached:
+    (found,) = [one for one in reached if one.aim.startswith(begin)]
+    return found
+
+
+def test_results_are_read_as_they_were_written(tmp_path: Path) -> None:
+    first = run(
+        result("set", "set one property", "hbasemk", 0.001), result("branch", "b", "floor", None, "", "not possible")
+    )
+    second = Run("r2", "hbase", {"sizes": {}}, [result("set", "set one property", "floor", 1.0, "1/s")])
+    file = tmp_path / "results.jsonl"
+    with file.open("a") as out:
+        write(first, out)
+        write(second, out)
+    assert read([file]) == [first, second]
+
+
+def test_a_file_of_something_else_is_refused_with_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "other.jsonl"
+    with file.open("w") as out:
+        write(run(result("set", "set one property", "hbasemk", 0.001)), out)
+        out.write('{"kind": "result", "run": "unknown"}\n')
+    with pytest.raises(InvalidValueError, match=r"other\.jsonl, line 3"):
+        read([file])
+
+
+def test_the_spread_holds_the_middle_half_of_the_samples() -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    samples = [random.Random(seed + number).random() for number in range(101)]
+    found = spread(samples)
+    ordered = sorted(samples)
+    assert (found["low"], found["p25"], found["median"], found["p75"]) == (
+        ordered[0],
+        ordered[25],
+        ordered[50],
+        ordered[75],
+    )
+    assert found["samples"] == 101
+    assert spread([3.0]) == {"samples": 1, "median": 3.0, "p25": 3.0, "p75": 3.0, "low": 3.0}
+
+
+def test_ratios_are_to_the_floor_and_to_the_best_peer() -> None:
+    (line,) = figures.lines(
+        run(
+            *(
+                result("set", "x", system, median)
+                for system, median in zip(["hbasemk", "floor", "zodb", "zeo"], (6, 2, 4, 3), strict=True)
+            )
+        )
+    )
+    assert line.to_floor == pytest.approx(3)
+    assert line.to_peer == pytest.approx(2)
+    (line,) = figures.lines(
+        run(*(result("p", "x", system, median, "1/s") for system, median in (("hbasemk", 6), ("zodb", 4), ("zeo", 3))))
+    )
+    assert line.to_floor is None
+    assert line.to_peer == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (1.5e-6, "s", "1.5 µs"),
+        (0.000999, "s", "999 µs"),
+        (0.25, "s", "250 ms"),
+        (12.0, "s", "12 s"),
+        (3e-8, "s", "30 ns"),
+        (512, "B", "512 B"),
+        (1536, "B", "1.5 KiB"),
+        (3 * 2**20, "B", "3 MiB"),
+        (0, "B", "0 B"),
+        (12345.6, "1/s", "12,346 /s"),
+        (0.171, "%", "0.171 %"),
+        (2.5, "retries", "2.5"),
+    ],
+)
+def test_quantities_have_units_and_three_digits(value: float, unit: str, text: str) -> None:
+    assert figures.quantity(value, unit) == text
+
+
+def test_the_aims_of_embedded_use() -> None:
+    told = targets.evaluate(
+        [
+            run(
+                result("set", "set one property", "hbasemk", 0.002),
+                result("set", "set one property", "floor", 0.0001),
+                result("set", "set one property", "zodb", 0.001),
+                result("set", "set one property", "relstorage", 0.003),
+                result("load", "bulk load of 100,000 nodes, per node", "hbasemk", 1e-5),
+                result("load", "bulk load of 100,000 nodes, per node", "zodb", 2.5e-5),
+                result("idle", "idle: calls for each poll", "hbasemk", 1, "calls"),
+                result("idle", "idle: share of a core", "hbasemk", 1.5, "%"),
+            )
+        ]
+    )
+    commits = one(told, "durable commits a second, one property")
+    assert (commits.reached, commits.enough) == ("0.50 times ZODB", False)
+    assert one(told, "bulk load").enough is True
+    assert one(told, "cold reads").enough is None
+    assert one(told, "an idle poll").enough is True
+    assert one(told, "an idle instance").enough is False
+
+
+def test_the_aims_on_hbase() -> None:
+    def rate(count: int, system: str, value: float) -> Result:
+        return result(
+            "processes", f"{count} process{'es' if count > 1 else ''} on disjoint nodes", system, value, "1/s"
+        )
+
+    found = [
+        result("set", "set one property", "hbasemk", 0.00124),
+        result("set", "set one property", "floor", 0.001),
+        result("set", "set one property", "literal", 0.0001),
+        result("read", "read a node, hot", "hbasemk", 2e-6),
+        result("read", "read a node, warm", "hbasemk", 120e-6),
+        result("read", "read a node, warm", "floor", 100e-6),
+        rate(1, "hbasemk", 100),
+        rate(4, "hbasemk", 150),
+        rate(1, "floor", 200),
+        rate(4, "floor", 290),
+        result("processes", "8 processes adding children below one parent: retries", "hbasemk", 0, "retries"),
+    ]
+    told = targets.evaluate([run(*found, store="hbase")])
+    assert one(told, "a conflict-free commit").enough is True
+    assert one(told, "reads at head").reached == "500,000 a second"
+    assert one(told, "a read of a node that is not cached").enough is False
+    assert one(told, "a subtree, flat").enough is None
+    # 1.5 times is less than 1.8, but the floor gets no further than 1.45 times.
+    assert one(told, "4 processes").enough is True
+    assert one(told, "siblings").enough is True
+
+
+def test_markdown_replaces_the_figures_and_keeps_what_people_wrote(tmp_path: Path) -> None:
+    file = tmp_path / "RESULTS.md"
+    file.write_text(f"# Results\n\nBefore.\n\n{markdown.BEGIN}\nfrom yesterday\n{markdown.END}\n\nAfter.\n")
+    made = run(result("set", "a | b", "hbasemk", 0.001), result("set", "a | b", "zodb", None, "", "boom | <x>"))
+    markdown.write([made], file)
+    text = file.read_text()
+    assert text.startswith("# Results\n\nBefore.\n\n")
+    assert text.endswith(f"{markdown.END}\n\nAfter.\n")
+    assert "yesterday" not in text
+    assert "| a \\| b |" in text
+    assert "boom \\| &lt;x>" in text
+    again = text
+    markdown.write([made], file)
+    assert file.read_text() == again
+    other = tmp_path / "new.md"
+    markdown.write([made], other)
+    assert other.read_text().startswith(markdown.BEGIN)
+
+
+def test_tables_fit_narrow_and_wide_terminals() -> None:
+    from rich.console import Console
+
+    made = run(
+        result("set", "set one property", "hbasemk", 0.001),
+        result("set", "set one property", "zodb", 0.002),
+        result("branch", "branch", "zodb", None, "", "not possible"),
+    )
+    for width, spread_shown in ((100, False), (200, True)):
+        out = io.StringIO()
+        tables.show([made], Console(file=out, width=width))
+        assert "1 ms" in out.getvalue()
+        assert ("(0.95-1.1)" in out.getvalue()) is spread_shown
+        assert "a remark" in out.getvalue()
+
+
+def test_sizes_are_checked() -> None:
+    assert FULL.with_changes({"turns": "7"}).turns == 7
+    for wrong in ({"turn": "7"}, {"turns": "0"}, {"turns": "-3"}, {"turns": "x"}, {"turns": ""}):
+        with pytest.raises(InvalidValueError, match="sizes are whole numbers"):
+            QUICK.with_changes(wrong)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("folder/x", ("sqlite", "folder/x")),
+        ("sqlite:////tmp/x", ("sqlite", "/tmp/x")),
+        ("hbase://h:9091/?prefix=p_", ("hbase", "h:9091/p_")),
+        ("hbase://h", ("hbase", "h:9090/bench_")),
+    ],
+)
+def test_places(text: str, place: tuple[str, str]) -> None:
+    assert place_of(text) == place
+
+
+@pytest.mark.parametrize("wrong", ["memory://", "hbase://", "http://x"])
+def test_what_is_no_place_is_refused(wrong: str) -> None:
+    with pytest.raises(InvalidValueError, match="hbase://host:port"):
+        place_of(wrong)

@@ -1,0 +1,159 @@
+"""``python -m benchmarks``: options, results, exit codes, and what reaches a terminal or a pipe."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.command import main
+from benchmarks.results import read
+from benchmarks.scenarios import SCENARIOS
+from benchmarks.sizes import FULL
+from tests.support.benchmarks import checked_trees
+from tests.support.terminal import controls, on_terminal
+
+__all__ = ["checked_trees"]
+
+pytestmark = pytest.mark.usefixtures("checked_trees")
+
+DONE, NO, USAGE = range(3)
+TITLE = "\x1b]0;owned\x07"
+"""Sets the title of a terminal's window."""
+
+
+def ended(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as found:
+        main(arguments)
+    return int(found.value.code or 0)
+
+
+SMALL = ("--scenario", "set", "--system", "hbasemk", "--system", "floor", "--size", "turns=3")
+
+
+def test_the_command_measures_and_writes_what_it_found(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    results, markdown, plots = tmp_path / "r.jsonl", tmp_path / "R.md", tmp_path / "plots"
+    place = tmp_path / "trees"
+    wanted = ("--json", str(results), "--markdown", str(markdown), "--plots", str(plots), "--remark", "for a test")
+    assert ended(str(place), "--quick", *SMALL, *wanted) == 0
+    out, err = capfd.readouterr()
+    assert "set one property" in out
+    assert "set: set one property" in err
+    (run,) = read([results])
+    assert [(result.system, result.samples) for result in run.results] == [("hbasemk", 3), ("floor", 3)]
+    assert run.environment["remark"] == "for a test"
+    assert run.environment["sizes"]["turns"] == 3
+    assert "| set one property |" in markdown.read_text()
+    assert (plots / "sqlite-set.svg").read_text().startswith("<?xml")
+    assert list(place.iterdir()) == []
+
+
+def test_the_command_shows_the_newest_of_what_was_found_earlier(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    results = tmp_path / "r.jsonl"
+    for turns in ("3", "4"):
+        assert ended(str(tmp_path / "t"), "--quick", *SMALL, "--size", f"turns={turns}", "--json", str(results)) == 0
+    capfd.readouterr()
+    assert ended("--output", "json", "--from", str(results)) == 0
+    lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [line["kind"] for line in lines] == ["run", "result", "result"]
+    assert lines[1]["samples"] == 4
+
+
+def test_the_command_lists_what_can_be_chosen(capfd: pytest.CaptureFixture[str]) -> None:
+    assert ended("--list") == 0
+    rows = [line.split("\t") for line in capfd.readouterr().out.splitlines()]
+    assert {name for kind, name, _ in rows if kind == "scenario"} == set(SCENARIOS)
+    assert {name for kind, name, _ in rows if kind == "system"} >= {"hbasemk", "floor", "zodb", "literal"}
+    assert ["size", "memory"] in [row[:2] for row in rows]
+    assert f"{FULL.memory:,}" in next(about for kind, name, about in rows if (kind, name) == ("size", "memory"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "no place"),
+        (("folder", "--scenario", "nothing"), "no scenario nothing"),
+        (("folder", "--system", "nothing"), "there are the systems"),
+        (("folder", "--size", "turns=many"), "sizes are whole numbers"),
+        (("memory://",), "hbase://host:port"),
+    ],
+)
+def test_the_command_says_what_is_wrong_before_it_measures(
+    arguments: tuple[str, ...], words: str, capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert ended(*arguments) == 2
+    assert words in capfd.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def process(arguments: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-m", "benchmarks", *arguments], **options)
+
+
+@pytest.mark.parametrize(("code", "arguments"), [(DONE, ("--list",)), (USAGE, ())], ids=["--list", "nothing"])
+def test_the_command_ends_with_the_codes_of_the_guide(
+    code: int, arguments: tuple[str, ...], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert ended(*arguments) == code
+    err = capfd.readouterr().err
+    assert "Traceback" not in err
+    assert ("Error: " in err) == (code != DONE)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+def test_a_full_disk_is_an_error() -> None:
+    with (
+        open("/dev/full", "wb") as full,
+        process(["--list"], stdout=full, stderr=subprocess.PIPE) as running,
+    ):
+        _, messages = running.communicate()
+    assert running.returncode == NO
+    assert messages.splitlines()[-1].startswith(b"hbasemk: ")
+    assert messages.splitlines()[-1].endswith(b"No space left on device")
+    assert messages.count(b"No space left") == 1
+    assert b"Traceback" not in messages
+    assert b"Exception ignored" not in messages
+
+
+def test_no_control_character_of_an_argument_reaches_a_terminal(tmp_path: Path) -> None:
+    commands = {"wrong file": ("--from", f"/nowhere/{TITLE}\nx")}
+    shown = on_terminal(commands, str(tmp_path), module="benchmarks.command")["wrong file"]
+    assert shown.code == USAGE, shown.data
+    assert controls(shown.text) == [], shown.data
+    assert shown.data != b""
+    assert "Traceback" not in shown.text
+
+
+def test_the_tables_of_a_benchmark_may_be_read_in_part(tmp_path: Path) -> None:
+    pytest.importorskip("rich")
+    line = (
+        '{"kind": "run", "run": "r", "store": "sqlite", "environment": {"left_out": []}}\n'
+        '{"kind": "result", "run": "r", "store": "sqlite", "scenario": "s", "operation": "o", "system": "hbasemk", '
+        '"name": "hbasemk", "role": "own", "unit": "s", "samples": 1, "median": 1.0, "p25": 1.0, "p75": 1.0, "low": 1.0}\n'
+    )
+    (tmp_path / "found").write_text(line)
+    theirs, ours = os.pipe()
+    os.close(theirs)
+    with process(["--from", str(tmp_path / "found")], stdout=ours, stderr=subprocess.PIPE) as running:
+        os.close(ours)
+        _, told = running.communicate()
+
+    assert (running.returncode, told) == (DONE, b"")
+
+
+def test_results_of_a_benchmark_that_are_no_text_are_told(tmp_path: Path) -> None:
+    (tmp_path / "binary").write_bytes(b"\xff\x00\xfe")
+    with process(["--from", str(tmp_path / "binary")], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        shown, told = running.communicate()
+
+    assert (running.returncode, shown, told.count(b"\n")) == (USAGE, b"", 1)
+    assert b"binary" in told

@@ -1,0 +1,259 @@
+"""What every system under test must do before its figures mean anything: a test class to subclass, one for each system."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from importlib import import_module
+from typing import ClassVar
+
+import pytest
+
+from benchmarks.harness import Harness
+from benchmarks.system import System
+from benchmarks.systems.hbasemk import DistributedHbasemk, EmbeddedHbasemk
+from tests.support.repositories import damage
+
+PROCESSES, INCREMENTS = 2, 40
+
+
+def load(target: str) -> type[System]:
+    """The class at ``module:Class``; skips the test where a package that it needs is not installed."""
+    module, _, name = target.partition(":")
+    try:
+        found: type[System] = getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        pytest.skip(f"{name} needs {error.name}, which is not installed")
+    return found
+
+
+def damage_in(system: System) -> list[str]:
+    """What the integrity check finds in hbasemk's tree, which is gone when the system is closed; others have none."""
+    return damage(system.connect()) if isinstance(system, (EmbeddedHbasemk, DistributedHbasemk)) else []
+
+
+@pytest.fixture
+def checked_trees(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The trees of all scenarios are checked before they are removed."""
+    found: list[str] = []
+    drop = Harness.drop
+
+    def check_and_drop(harness: Harness, name: str) -> None:
+        for contender in harness._trees.get(name, ()):
+            found.extend(damage_in(contender.system))
+        drop(harness, name)
+
+    monkeypatch.setattr(Harness, "drop", check_and_drop)
+    yield
+    assert not found, "\n".join(found)
+
+
+def increment(target: str, address: str, times: int) -> int:
+    """What each process does; returns how often it had to try again."""
+    system = load(target).join(address)
+    try:
+        for _ in range(times):
+            system.increment("/shared", "count")
+        return system.retries
+    finally:
+        system.close()
+
+
+def add_siblings(target: str, address: str, names: list[str]) -> None:
+    """Another thing that each process does."""
+    system = load(target).join(address)
+    try:
+        for name in names:
+            system.add([(f"/shared/{name}", {"by": name})])
+    finally:
+        system.close()
+
+
+class SystemContract:
+    """The tests. A subclass gives a fixture ``place``, and says where the system is and what it can do."""
+
+    target: ClassVar[str]
+    several_processes: ClassVar[bool] = True
+    knows_the_past: ClassVar[bool] = True
+    tells_changes: ClassVar[bool] = True
+
+    @pytest.fixture
+    def place(self) -> str:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def system(self, place: str) -> Iterator[System]:
+        made = load(self.target).create(place)
+        yield made
+        found = damage_in(made)
+        assert not found, "\n".join(found)
+        made.close()
+
+    def test_added_nodes_are_read_with_their_properties(self, system: System) -> None:
+        system.add([("/a", {"title": "Trees", "count": 3}), ("/a/b", {"deep": "yes"}), ("/a/b/c", {})])
+        system.add([("/a/d", {"late": -(2**70)})])
+        for _ in range(2):
+            assert dict(system.read("/a") or {}) == {"title": "Trees", "count": 3}
+            assert dict(system.read("/a/b") or {}) == {"deep": "yes"}
+            assert system.read("/a/b/c") == {}
+            assert dict(system.read("/a/d") or {}) == {"late": -(2**70)}
+            assert system.read("/a/nothing") is None
+            assert system.read("/nothing/at/all") is None
+            system.forget()
+
+    def test_a_property_that_is_set_stays_set(self, system: System) -> None:
+        system.add([("/a", {"value": 1, "other": "kept"})])
+        system.set("/a", "value", "changed")
+        system.set("/a", "new", 7)
+        system.increment("/a", "new")
+        system.forget()
+        assert dict(system.read("/a") or {}) == {"value": "changed", "other": "kept", "new": 8}
+
+    def test_what_is_not_possible_is_refused_and_changes_nothing(self, system: System) -> None:
+        system.add([("/a", {"value": 1})])
+        with pytest.raises((KeyError, ValueError)):
+            system.add([("/b", {}), ("/a", {"value": 2})])
+        with pytest.raises(KeyError):
+            system.add([("/nothing/child", {})])
+        with pytest.raises(KeyError):
+            system.set("/nothing", "value", 2)
+        assert system.read("/b") is None
+        assert dict(system.read("/a") or {}) == {"value": 1}
+        system.add([("/b", {})])
+        assert system.read("/b") == {}
+
+    def test_children_come_in_pages_and_in_order(self, system: System) -> None:
+        names = [f"n{number:03}" for number in range(120)]
+        system.add([("/folder", {})])
+        system.add([(f"/folder/{name}", {}) for name in reversed(names)])
+        system.add([("/folder/n0405", {})])
+        names.insert(41, "n0405")
+        found: list[str] = []
+        while page := system.children("/folder", found[-1] if found else None, 50):
+            assert len(page) <= 50
+            found += page
+        assert found == names
+        assert system.children("/folder", "n0401", 2) == ["n0405", "n041"]
+        assert system.children("/folder/n000", None, 5) == []
+
+    def test_a_subtree_is_all_nodes_below(self, system: System) -> None:
+        system.add([("/a", {}), ("/ab", {"x": 1})])
+        system.add([(f"/a/{i}", {"i": i}) for i in range(30)])
+        system.add([(f"/a/{i}/{k}", {"k": k}) for i in range(3) for k in range(20)])
+        for _ in range(2):
+            assert system.subtree("/a") == 90
+            assert system.subtree("/a/1") == 20
+            assert system.subtree("/ab") == 0
+            assert system.subtree("/") == 92
+            system.forget()
+
+    def test_another_connection_sees_what_was_committed(self, system: System) -> None:
+        system.add([("/a", {"value": 1})])
+        if not self.several_processes:
+            with pytest.raises(NotImplementedError):
+                type(system).join(system.connect())
+            return
+        other = type(system).join(system.connect())
+        try:
+            assert dict(other.read("/a") or {}) == {"value": 1}
+            system.set("/a", "value", 2)
+            other.refresh()
+            assert dict(other.read("/a") or {}) == {"value": 2}
+            other.add([("/a/b", {})])
+            system.refresh()
+            assert system.read("/a/b") == {}
+        finally:
+            other.close()
+
+    def test_a_change_that_met_another_is_done_again_and_counted(self, system: System) -> None:
+        if not self.several_processes:
+            pytest.skip("one process at a time")
+        system.add([("/a", {"value": 1})])
+        other = type(system).join(system.connect())
+        try:
+            system.refresh()
+            other.increment("/a", "value")
+            assert (other.retries, system.retries) == (0, 0)
+            system.increment("/a", "value")
+            assert (other.retries, system.retries) == (0, 1)
+            assert dict(system.read("/a") or {}) == {"value": 3}
+        finally:
+            other.close()
+
+    def test_increments_of_several_processes_are_all_kept(self, system: System) -> None:
+        if not self.several_processes:
+            pytest.skip("one process at a time")
+        system.add([("/shared", {"count": 0})])
+        with ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("spawn")) as pool:
+            jobs = [pool.submit(increment, self.target, system.connect(), INCREMENTS) for _ in range(PROCESSES)]
+            for _ in range(INCREMENTS):
+                system.increment("/shared", "count")
+            for job in jobs:
+                job.result(timeout=120)
+        system.refresh()
+        assert dict(system.read("/shared") or {}) == {"count": INCREMENTS * (PROCESSES + 1)}
+
+    def test_siblings_added_by_several_processes_are_all_there(self, system: System) -> None:
+        if not self.several_processes:
+            pytest.skip("one process at a time")
+        system.add([("/shared", {})])
+        given = [[f"p{process}-{number:02}" for number in range(INCREMENTS)] for process in range(PROCESSES)]
+        with ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("spawn")) as pool:
+            for job in [pool.submit(add_siblings, self.target, system.connect(), names) for names in given]:
+                job.result(timeout=120)
+        system.refresh()
+        assert system.children("/shared", None, 1000) == sorted(name for names in given for name in names)
+        assert system.subtree("/shared") == PROCESSES * INCREMENTS
+        assert dict(system.read("/shared/p1-07") or {}) == {"by": "p1-07"}
+
+    def test_the_past_can_be_read(self, system: System) -> None:
+        system.add([("/a", {"value": 1})])
+        if not self.knows_the_past:
+            with pytest.raises(NotImplementedError):
+                system.mark()
+            return
+        mark = system.mark()
+        for value in range(5):
+            system.set("/a", "value", f"later {value}")
+        system.add([("/b", {})])
+        assert dict(system.read_at(mark, "/a") or {}) == {"value": 1}
+        assert system.read_at(mark, "/b") is None
+        assert dict(system.read("/a") or {}) == {"value": "later 4"}
+        assert dict(system.read_at(system.mark(), "/a") or {}) == {"value": "later 4"}
+
+    def test_changes_since_a_mark_are_counted(self, system: System) -> None:
+        system.add([(f"/n{number}", {"value": number}) for number in range(20)])
+        if not self.tells_changes:
+            mark = system.mark() if self.knows_the_past else None
+            with pytest.raises(NotImplementedError):
+                system.changed(mark)
+            return
+        mark = system.mark()
+        assert system.changed(mark) == 0
+        for number in range(0, 20, 4):
+            system.set(f"/n{number}", "value", "changed")
+        system.set("/n0", "value", "changed again")
+        system.set("/n1", "value", "there")
+        system.set("/n1", "value", 1)  # and back
+        assert system.changed(mark) == 5
+
+    def test_its_size_grows(self, system: System) -> None:
+        before = system.size()
+        system.add([(f"/n{number}", {"text": f"{number:0500}"}) for number in range(100)])
+        assert system.size() > before + 100 * 500
+
+    def test_after_the_end_nothing_runs(self, place: str) -> None:
+        me = pytest.importorskip("psutil").Process()
+        threads, children = set(threading.enumerate()), me.children(recursive=True)
+        system = load(self.target).create(place)
+        system.add([("/a", {})])
+        assert damage_in(system) == []
+        if self.several_processes:
+            other = type(system).join(system.connect())
+            assert other.read("/a") == {}
+            other.close()
+        system.close()
+        assert set(threading.enumerate()) == threads
+        assert me.children(recursive=True) == children
