@@ -1,7 +1,7 @@
-# The commands of CONTRIBUTING.md by name. test, proof and soak do their own set-up; lint and bench need .venv.
+# The commands of CONTRIBUTING.md by name. test, proof, soak and docs do their own set-up; lint and bench need .venv.
 HOURS ?= 1
 
-.PHONY: test proof lint soak bench
+.PHONY: test proof lint docs soak bench
 
 test:
 	scripts/test
@@ -11,6 +11,9 @@ proof:
 
 lint:
 	.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy
+
+docs:
+	scripts/docs
 
 soak:
 	scripts/soak $(HOURS)

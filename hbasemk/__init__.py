@@ -6,7 +6,7 @@ Many processes share one versioned tree of nodes and properties, kept in HBase o
 
 from __future__ import annotations
 
-from hbasemk.branches import Branch, Change, diff
+from hbasemk.branches import Branch, Change, RepositoryBlobs, diff
 from hbasemk.connect import connect
 from hbasemk.errors import (
     BlobNotFoundError,
@@ -29,6 +29,7 @@ from hbasemk.errors import (
     NodeExistsError,
     NodeNotFoundError,
     PropertyNotFoundError,
+    RevisionError,
     RevisionOverflowError,
     StoreError,
     StoreNotAppliedError,
@@ -36,13 +37,15 @@ from hbasemk.errors import (
     StoreUnusableError,
     UnknownRevisionError,
 )
+from hbasemk.kernel.changes import RowChange
+from hbasemk.kernel.commit import CommitStatistics
 from hbasemk.kernel.history import LogEntry
 from hbasemk.kernel.outcome import Outcome
 from hbasemk.kernel.settings import Settings
-from hbasemk.kernel.values import BlobRef, Json, Value
+from hbasemk.kernel.values import BlobRef, Json, PropertyValue, Value
 from hbasemk.microkernel import MicroKernel
 from hbasemk.repository import Node, Repository, Snapshot
-from hbasemk.transaction import Transaction
+from hbasemk.transaction import Isolation, Transaction
 from hbasemk.watch import Watch
 
 __version__ = "0.1.0"
@@ -55,6 +58,7 @@ __all__ = [
     "Change",
     "ClockSkewError",
     "ClosedError",
+    "CommitStatistics",
     "CommitUnknownError",
     "ConflictError",
     "FormatError",
@@ -63,6 +67,7 @@ __all__ = [
     "InvalidPathError",
     "InvalidRevisionError",
     "InvalidValueError",
+    "Isolation",
     "Json",
     "JsopError",
     "LeaseLostError",
@@ -76,8 +81,12 @@ __all__ = [
     "NodeNotFoundError",
     "Outcome",
     "PropertyNotFoundError",
+    "PropertyValue",
     "Repository",
+    "RepositoryBlobs",
+    "RevisionError",
     "RevisionOverflowError",
+    "RowChange",
     "Settings",
     "Snapshot",
     "StoreError",

@@ -6,6 +6,18 @@ command line. Needs the extra ``testing`` (networkx).
 
 from hbasemk.testing.history.anomalies import Anomaly, Kind, Step
 from hbasemk.testing.history.checker import check
-from hbasemk.testing.history.records import Add, History, HistoryError, Read, Transaction, Write
+from hbasemk.testing.history.records import Add, History, HistoryError, Read, Transaction, Value, Write
 
-__all__ = ["Add", "Anomaly", "History", "HistoryError", "Kind", "Read", "Step", "Transaction", "Write", "check"]
+__all__ = [
+    "Add",
+    "Anomaly",
+    "History",
+    "HistoryError",
+    "Kind",
+    "Read",
+    "Step",
+    "Transaction",
+    "Value",
+    "Write",
+    "check",
+]
