@@ -128,10 +128,12 @@ def _import_json(session: Session, source: Path, at: str, batch: int, patience: 
             result = job.run(verify=verify)
         except (HbasemkError, KeyboardInterrupt):
             done = job.result
-            if done.last is not None:
+            if done.last is not None or done.unknown:
+                least = "at least " if done.unknown else ""
+                last = "" if done.last is None else f", the last one {done.last},"
                 output.complain(
-                    f"{done.done} of {done.nodes} nodes, the last one {done.last}, were brought in and stay. "
-                    "Run the same command again to go on."
+                    f"{least}{done.done} of {done.nodes} nodes{last} were brought in and stay: {done.added} added and "
+                    f"{done.changed} changed in {done.commits} commits. Run the same command again to go on."
                 )
             raise
     missing, different = result.missing, result.differences

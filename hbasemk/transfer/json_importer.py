@@ -11,8 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final, TypeAlias
 
-from hbasemk.errors import BlobNotFoundError, InvalidChangeError, InvalidValueError
+from hbasemk.errors import BlobNotFoundError, HbasemkError, InvalidChangeError, InvalidValueError
+from hbasemk.interrupts import Deferred
 from hbasemk.kernel import paths
+from hbasemk.kernel.calls import time_limit
+from hbasemk.kernel.outcome import Outcome
 from hbasemk.kernel.values import BlobRef, PropertyValue, encode
 from hbasemk.repository import Repository
 from hbasemk.transaction import Transaction
@@ -25,6 +28,8 @@ Encoded: TypeAlias = dict[str, bytes]
 """Properties as they are stored, so that 1, 1.0 and true differ."""
 Batch: TypeAlias = dict[str, dict[str, PropertyValue]]
 
+ANSWER_WITHIN: Final = 10.0
+"""Seconds for which an import that was cut off asks an unreachable store how its last commit turned out."""
 LARGEST: Final = 4 << 20
 """Bytes of values from which on a batch takes no further node."""
 
@@ -34,7 +39,8 @@ class JsonResult:
     """What an import of JSON did. ``done`` nodes of ``nodes`` are in the tree, up to the path ``last``.
 
     ``missing`` are the blobs that nodes refer to and that the repository does not hold, each once for every batch that needs
-    it; ``differences`` what the comparison at the end found. ``seconds`` is without that comparison.
+    it; ``differences`` what the comparison at the end found. ``seconds`` is without that comparison. ``unknown`` are the nodes
+    of a batch that was cut off while the store could not say whether it is committed; they are not counted.
     """
 
     nodes: int = 0
@@ -43,12 +49,27 @@ class JsonResult:
     done: int = 0
     last: str | None = None
     commits: int = 0
+    unknown: int = 0
     retries: int = 0
     seconds: float = 0.0
     missing: Found = field(default_factory=Found)
     differences: Found = field(default_factory=Found)
     compared_at: str | None = None
     notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Try:
+    """What one call of the change did in its transaction."""
+
+    tx: Transaction
+    added: int
+    changed: int
+
+    @property
+    def writes(self) -> bool:
+        """Whether there is anything to commit."""
+        return bool(self.added or self.changed)
 
 
 class JsonImport:
@@ -140,18 +161,56 @@ class JsonImport:
 
     def _bring(self, repository: Repository, batch: Batch) -> None:
         result = self.result
-        added, changed = self._patience.run(
-            repository, lambda tx: self._apply(tx, batch), f"import of {Path(self._name).name}"
-        )
-        result.added += added
-        result.changed += changed
-        result.commits += bool(added or changed)
-        result.done += len(batch)
-        result.last = list(batch)[-1]
+        tries: list[_Try] = []
+
+        def change(tx: Transaction) -> _Try:
+            tries.clear()
+            tries.append(_Try(tx, *self._apply(tx, batch)))
+            return tries[0]
+
+        # Until the batch is counted, wherever an interrupt comes.
+        result.unknown = len(batch)
+        try:
+            self._count(batch, self._patience.run(repository, change, f"import of {Path(self._name).name}"))
+        except BaseException:
+            if result.unknown:
+                self._find_out(repository, batch, tries)
+            raise
         for blob in _missing(repository, batch.values()):
             result.missing.add(blob)
         if self._tell is not None:
             self._tell(len(batch), result.nodes)
+
+    def _count(self, batch: Batch, committed: _Try | None) -> None:
+        result = self.result
+        with Deferred():
+            # As a whole: an interrupt finds the batch counted or not.
+            if committed is not None:
+                result.added += committed.added
+                result.changed += committed.changed
+                result.commits += committed.writes
+                result.done += len(batch)
+                result.last = list(batch)[-1]
+            result.unknown = 0
+
+    def _find_out(self, repository: Repository, batch: Batch, tries: list[_Try]) -> None:
+        """Ask the store whether the batch that was cut off is committed, and count it then."""
+        newest = tries[0] if tries else None
+        try:
+            with time_limit(repository.instance.runtime, ANSWER_WITHIN):
+                committed = newest is not None and self._is_committed(repository, batch, newest)
+        except HbasemkError as error:
+            self.result.notes.append(f"the outcome of the last batch is not known: {error}")
+            return
+        self._count(batch, newest if committed else None)
+
+    @staticmethod
+    def _is_committed(repository: Repository, batch: Batch, newest: _Try) -> bool:
+        if newest.writes:
+            attempted = newest.tx.attempted
+            return attempted is not None and repository.outcome(attempted) is Outcome.COMMITTED
+        nodes = repository.refresh().nodes(list(batch))
+        return all(node is not None and _encoded(node) == _encoded(batch[path]) for path, node in nodes.items())
 
     def _done_again(self, why: str) -> None:
         self.result.notes.append(why)

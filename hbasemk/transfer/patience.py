@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 from hbasemk.connect import connect
 from hbasemk.errors import CommitUnknownError, LeaseLostError, StoreNotAppliedError, StoreUnknownError
+from hbasemk.kernel.outcome import Outcome
 from hbasemk.repository import Repository
 from hbasemk.transaction import Transaction
 
@@ -57,5 +58,25 @@ class Patience:
         return self.call(lambda: connect(url, patience=self.seconds, **options))
 
     def run(self, repository: Repository, change: Callable[[Transaction], T], message: str) -> T:
-        """Commit ``change``, which must look at what is there, so that it changes nothing the second time."""
-        return self.call(lambda: repository.run(change, message, self.seconds))
+        """Commit ``change``, which must look at what is there, so that it changes nothing the second time.
+
+        Returns what the call of ``change`` that was committed returned: an unknown outcome is asked for before the next try.
+        """
+        results: list[T] = []
+        unknown: list[str] = []
+
+        def attempt(tx: Transaction) -> T:
+            results[:] = [change(tx)]
+            return results[0]
+
+        def make() -> T:
+            if unknown and repository.outcome(unknown[0]) is Outcome.COMMITTED:
+                return results[0]
+            unknown.clear()
+            try:
+                return repository.run(attempt, message, self.seconds)
+            except CommitUnknownError as error:
+                unknown[:] = [error.revision]
+                raise
+
+        return self.call(make)

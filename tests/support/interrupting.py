@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import dis
 import os
+import random
 import signal
 import sys
+import time
 from collections.abc import Callable
+from itertools import zip_longest
 from types import CodeType, FrameType
 from typing import Any
 
@@ -19,6 +22,8 @@ import hbasemk
 Point = tuple[CodeType, int]
 """A piece of code and the offset in it of the instruction before which it is interrupted."""
 
+SECONDS = float(os.environ.get("HBASEMK_INTERRUPT_SECONDS", "2.5"))
+"""For each test of all points; 0: every point."""
 PACKAGE = os.path.dirname(hbasemk.__file__)
 LIBRARY = os.path.dirname(os.__file__)
 TRACED = tuple(os.path.join(LIBRARY, name) for name in ("threading.py", "contextlib.py", "queue.py"))
@@ -123,3 +128,37 @@ def place(point: Point) -> str:
             break
         line = number
     return f"{os.path.relpath(code.co_filename, os.path.dirname(PACKAGE))}:{line} ({code.co_name}, {offset})"
+
+
+def keeps_something(point: Point) -> bool:
+    name = point[0].co_filename
+    return name.endswith(("connections.py", "guard.py", "client.py", "system.py", "wakeup.py", "threading.py"))
+
+
+def in_files(*names: str) -> Callable[[Point], bool]:
+    """Return a function that says whether a point is in one of these files."""
+    return lambda point: point[0].co_filename.endswith(names)
+
+
+def each_point(
+    points: list[Point], test: Callable[[Point], None], critical: Callable[[Point], bool] = keeps_something
+) -> None:
+    """Test points in a random order, as many as there is time for; every other one is critical."""
+    seed = random.randrange(10**6)
+    random.Random(seed).shuffle(points)
+    first, rest = ([point for point in points if critical(point) is wanted] for wanted in (True, False))
+    points = [point for pair in zip_longest(first, rest) for point in pair if point is not None]
+    end = time.monotonic() + SECONDS
+    done: list[Point] = []
+    for point in points:
+        if SECONDS and time.monotonic() > end:
+            break
+        done.append(point)
+        try:
+            test(point)
+        except BaseException:
+            print(f"interrupted at {place(point)}")
+            raise
+    lines = {place(point).partition(" ")[0] for point in points}
+    covered = {place(point).partition(" ")[0] for point in done}
+    print(f"seed {seed}: {len(done)} of {len(points)} points, {len(covered)} of {len(lines)} lines interrupted")

@@ -26,6 +26,7 @@ from hbasemk import (
     MicroKernel,
     Repository,
     StoreNotAppliedError,
+    StoreUnknownError,
     Transaction,
     connect,
 )
@@ -33,6 +34,8 @@ from hbasemk.jsop.model import NUMBER
 from hbasemk.kernel import limits
 from hbasemk.kernel.integrity.problem import BLOB_REFERENCE
 from hbasemk.kernel.values import encode
+from hbasemk.store.sqlite import SqliteStore
+from hbasemk.testing.wrapped import Call, FaultyStore
 from hbasemk.transfer import json_tree, patience
 from hbasemk.transfer.exporter import export_json, write_json
 from hbasemk.transfer.json_importer import JsonImport, JsonResult
@@ -297,6 +300,49 @@ def test_a_store_that_is_away_for_a_while_is_waited_for(
 
     assert (result.retries, result.notes) == (1, ["the reply was lost"])
     assert stored(new) == stored(old)
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_a_commit_whose_outcome_was_unknown_counts_once_and_only_if_it_is_there(
+    new: str, file: Path, monkeypatch: pytest.MonkeyPatch, applied: bool
+) -> None:
+    monkeypatch.setattr(patience, "FIRST_WAIT", 0.001)
+    decisions: list[int] = []
+    failing = [False]
+
+    def connected(url: str, **options: Any) -> Repository:
+        store = FaultyStore(SqliteStore(url.removeprefix("sqlite:///")))
+
+        def before(call: Call) -> None:
+            if failing[0]:
+                raise StoreNotAppliedError("the store is away")
+            if call.method == "write_if":
+                decisions.append(1)
+                if len(decisions) == 2 and not applied:
+                    failing[0] = True
+                    raise StoreUnknownError("no answer")
+
+        def after(call: Call) -> None:
+            if call.method == "write_if" and len(decisions) == 2:
+                failing[0] = True
+                raise StoreUnknownError("no answer")
+
+        store.before, store.after = before, after
+        return Repository(store, **{**options, "patience": 0.0})
+
+    monkeypatch.setattr(patience, "connect", connected)
+    notes: list[str] = []
+
+    def note(why: str) -> None:
+        notes.append(why)
+        failing[0] = False
+
+    result = JsonImport(new, file, "/", batch=10, patience=0.5, note=note).run()
+
+    assert len(notes) == 1
+    assert "whether it is committed is not known" in notes[0]
+    assert (result.done, result.added + result.changed) == (len(stored(new)),) * 2
+    assert result.commits == math.ceil(len(stored(new)) / 10)
 
 
 @pytest.mark.parametrize("there", [True, 1.0, "1", Json("1"), [1]])
