@@ -1,6 +1,6 @@
-"""How long it takes to tell how many children a very wide node has: ``python -m benchmarks.child_count URL [CHILDREN]``.
+"""Measure the child count of a very wide node: ``python -m benchmarks.child_count URL [CHILDREN]``.
 
-The repository must be new. Each "process" is one of its own, opened and ended before the next.
+The repository must be new. Each phase runs in its own process, one after the other.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from hbasemk.testing.wrapped import CountingStore
 BATCH = 10_000
 
 
-def say(what: str, counting: CountingStore, call: Callable[[], object]) -> None:
+def measure(label: str, counting: CountingStore, call: Callable[[], object]) -> None:
     counting.take()
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     result = call()
-    taken = time.perf_counter() - began
+    seconds = time.perf_counter() - start_time
     calls = counting.take()
     detail = ", ".join(f"{method} {table} {number}" for (method, table), number in sorted(calls.items()))
-    print(f"| {what} | {result} | {taken * 1000:,.2f} ms | {calls.total()} ({detail or 'none'}) |", flush=True)
+    print(f"| {label} | {result} | {seconds * 1000:,.2f} ms | {calls.total()} ({detail or 'none'}) |", flush=True)
 
 
 def phase(url: str, name: str, children: int) -> None:
@@ -43,21 +43,21 @@ def phase(url: str, name: str, children: int) -> None:
                 add(begin, min(begin + BATCH, children))
             return children
 
-        def more() -> int:
+        def add_100() -> int:
             for number in range(100):
                 add(children + number, children + number + 1)
             return 100
 
         if name == "load":
-            say("load, commits of 10,000", counting, load)
-            say("names of all", counting, lambda: len(repo.head.children("/n")))
-            say("first count ever", counting, lambda: repo.head.child_count("/n"))
-            say("again, same process", counting, lambda: repo.head.child_count("/n"))
+            measure("load, commits of 10,000", counting, load)
+            measure("names of all", counting, lambda: len(repo.head.children("/n")))
+            measure("first count ever", counting, lambda: repo.head.child_count("/n"))
+            measure("again, same process", counting, lambda: repo.head.child_count("/n"))
         else:
-            say(f"first count, {name}", counting, lambda: repo.head.child_count("/n"))
+            measure(f"first count, {name}", counting, lambda: repo.head.child_count("/n"))
         if name == "second process":
-            say("100 commits of one more child", counting, more)
-            say("then, same process", counting, lambda: repo.head.child_count("/n"))
+            measure("100 commits of one more child", counting, add_100)
+            measure("then, same process", counting, lambda: repo.head.child_count("/n"))
 
 
 def main() -> None:

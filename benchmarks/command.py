@@ -1,4 +1,4 @@
-"""The command that measures: ``python -m benchmarks``."""
+"""The command line of the benchmarks: ``python -m benchmarks``."""
 
 from __future__ import annotations
 
@@ -22,24 +22,28 @@ EXTRA = "pip install -e '.[bench]'"
 
 @click.command("benchmarks", cls=cli.PipeErrors, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("places", nargs=-1, metavar="[PLACE]...")
-@click.option("--scenario", "scenarios", multiple=True, metavar="NAME", help="Only this one (may be given again).")
-@click.option("--system", "systems", multiple=True, metavar="NAME", help="Only this one (may be given again).")
-@click.option("--quick", is_flag=True, help="A small run, to see that all works; its figures say little.")
-@click.option("--size", "sizes", multiple=True, metavar="NAME=NUMBER", help="Another size (may be given again).")
+@click.option("--scenario", "scenarios", multiple=True, metavar="NAME", help="Run only this scenario (repeatable).")
+@click.option("--system", "systems", multiple=True, metavar="NAME", help="Measure only this system (repeatable).")
+@click.option("--quick", is_flag=True, help="Use small sizes, to check that everything works; the figures mean little.")
+@click.option("--size", "sizes", multiple=True, metavar="NAME=NUMBER", help="Change a size (repeatable).")
+@click.option("--remark", default="", help="Store a remark with the environment, such as HBase's version.")
 @click.option(
-    "--remark", default="", help="Kept with the environment, such as HBase's version, which it does not tell."
+    "--json", "json_file", type=click.Path(path_type=Path), help="Append the results to this file, as JSON lines."
 )
-@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Append the results, as JSON lines.")
-@click.option("--plots", type=click.Path(path_type=Path, file_okay=False), help="Draw the results into this folder.")
-@click.option("--form", type=click.Choice(["svg", "png"]), default="svg", show_default=True, help="What plots are.")
-@click.option("--markdown", type=click.Path(path_type=Path), help="Write the tables into this file.")
+@click.option(
+    "--plots", type=click.Path(path_type=Path, file_okay=False), help="Draw plots of the results into this folder."
+)
+@click.option(
+    "--form", type=click.Choice(["svg", "png"]), default="svg", show_default=True, help="The format of plots."
+)
+@click.option("--markdown", type=click.Path(path_type=Path), help="Write the tables into this Markdown file.")
 @click.option("--table/--no-table", default=True, show_default=True, help="Print the tables.")
 @click.option(
     "--from",
-    "earlier",
+    "files",
     multiple=True,
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Measure nothing at no place, but show the newest results in this file of JSON lines (may be given again).",
+    help="Report the newest results from this file of JSON lines (repeatable). Without a PLACE, measure nothing.",
 )
 @click.option("--list", "listing", is_flag=True, help="Print scenarios, systems and sizes.")
 @click.option(
@@ -48,9 +52,9 @@ EXTRA = "pip install -e '.[bench]'"
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="For people or programs.",
+    help="The format of standard output.",
 )
-@click.option("--debug", is_flag=True, envvar="HBASEMK_DEBUG", help="Show where an error comes from.")
+@click.option("--debug", is_flag=True, envvar="HBASEMK_DEBUG", help="Show the traceback of an error.")
 @click.pass_obj
 def bench(
     session: Session,
@@ -65,16 +69,16 @@ def bench(
     form: str,
     markdown: Path | None,
     table: bool,
-    earlier: tuple[Path, ...],
+    files: tuple[Path, ...],
     listing: bool,
     form_of_output: str,
     debug: bool,
 ) -> int:
-    """Measure hbasemk, what others use instead, and the bare store beneath, turn by turn in one run.
+    """Compare hbasemk with its peers and with the bare store, turn by turn in one run.
 
-    PLACE is a folder, for embedded systems (each makes its files in a folder of its own there), or the URL of an HBase,
-    hbase://host:port/?prefix=bench_, whose tables begin with that prefix. All are removed in the end. The exit code is 1 if a
-    system failed at something.
+    PLACE is a folder for embedded systems, or the URL of an HBase: hbase://host:port/?prefix=bench_. Each embedded system
+    creates its files in its own subfolder; on HBase the names of all tables begin with the prefix. The run removes them at
+    its end. The exit code is 1 if a system failed at an operation.
     """
     from benchmarks import registry, results, runner
     from benchmarks.sizes import FULL, QUICK
@@ -83,27 +87,29 @@ def bench(
     if listing:
         _list(session)
         return 0
-    if not places and not earlier:
-        raise click.UsageError("no place: give a folder, the URL of an HBase, or --from FILE")
+    if not places and not files:
+        raise click.UsageError("no place given; expected a folder, the URL of an HBase, or --from FILE")
     if plots is not None:
         _need_matplotlib()
-    given = dict(size.partition("=")[::2] for size in sizes)
-    chosen = (QUICK if quick else FULL).with_changes(given)
-    runs = newest(results.read(earlier))
+    changes = dict(size.partition("=")[::2] for size in sizes)
+    chosen = (QUICK if quick else FULL).with_changes(changes)
+    runs = newest(results.read(files))
     for place in map(runner.place_of, places):
         known = {entry.key for entry in registry.entries(place.store)}
         if systems and not known & set(systems):
-            raise InvalidValueError(f"on {place.store} there are the systems {', '.join(sorted(known))}")
+            raise InvalidValueError(
+                f"no system named {', '.join(systems)} on {place.store}; expected one of {', '.join(sorted(known))}"
+            )
         run = runner.measure(
             place,
             chosen,
             scenarios=scenarios,
             systems=systems,
             remark=remark,
-            tell=output.complain_lines,
+            report=output.complain_lines,
         )
         if run.environment["left_out"]:
-            output.complain_lines(f"to have all systems: {EXTRA}")
+            output.complain_lines(f"to measure all systems: {EXTRA}")
         if json_file is not None:
             with json_file.open("a", encoding="utf-8") as out:
                 results.write(run, out)
@@ -118,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def newest(runs: list[Run]) -> list[Run]:
-    """The last run of each store."""
+    """Return the last run of each store."""
     return list({run.store: run for run in runs}.values())
 
 
@@ -138,14 +144,14 @@ def _show(session: Session, runs: list[Run], table: bool, markdown: Path | None,
 
         class Console(RichConsole):
             def on_broken_pipe(self) -> None:
-                # rich would end the process with 1 here, inside the handler of the error.
+                # rich would exit with 1 here; the caller handles the error instead.
                 raise
 
             def render_str(self, text: str, **options: Any) -> Text:
-                # A file of results may hold anything: its text is not markup.
+                # A file of results may contain any text, which is not markup.
                 return super().render_str(output.visible_lines(text), **{**options, "markup": False, "emoji": False})
 
-        # Nobody can widen a file or a pipe afterwards.
+        # A file or a pipe has no width; use one that shows everything.
         console = Console()
         tables.show(runs, console if console.is_terminal else Console(width=200))
     if markdown is not None:
@@ -163,7 +169,7 @@ def _need_matplotlib() -> None:
     try:
         import matplotlib  # noqa: F401
     except ImportError:
-        raise click.UsageError(f"--plots needs matplotlib, which is not installed: {EXTRA}") from None
+        raise click.UsageError(f"--plots needs matplotlib, which is not installed; run {EXTRA}") from None
 
 
 def _list(session: Session) -> None:
@@ -173,8 +179,8 @@ def _list(session: Session) -> None:
     from benchmarks.scenarios import SCENARIOS
     from benchmarks.sizes import FULL, QUICK
 
-    described = [("scenario", name, (action.__doc__ or "").split("\n")[0]) for name, action in SCENARIOS.items()]
-    described += [("system", entry.key, f"on {entry.store}, {entry.role}") for entry in ENTRIES]
+    rows = [("scenario", name, (action.__doc__ or "").split("\n")[0]) for name, action in SCENARIOS.items()]
+    rows += [("system", entry.key, f"on {entry.store}, {entry.role}") for entry in ENTRIES]
     quick = asdict(QUICK)
-    described += [("size", name, f"{full:,}, quick {quick[name]:,}") for name, full in asdict(FULL).items()]
-    session.rows(described, ["kind", "name", "about"])
+    rows += [("size", name, f"{full:,}, quick {quick[name]:,}") for name, full in asdict(FULL).items()]
+    session.rows(rows, ["kind", "name", "about"])

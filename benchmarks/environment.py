@@ -1,4 +1,4 @@
-"""What a run's figures depend on besides the code."""
+"""The environment of a run: versions, processor and load, on which the figures depend."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ PACKAGES: Final = ("hbasemk", "thriftpy2", "ZODB", "BTrees", "persistent", "RelS
 
 
 def environment(sizes: Sizes, remark: str) -> dict[str, Any]:
-    """Versions, processor and load. ``remark`` is what nothing here can find out, such as HBase's version: its Thrift
-    interface does not tell it."""
+    """Return the environment as a JSON object.
+
+    ``remark`` adds facts that this process cannot find out. An example is the version of HBase, which its Thrift interface
+    does not report.
+    """
     return {
         "when": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "python": f"{platform.python_implementation()} {platform.python_version()}",

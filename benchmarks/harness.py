@@ -1,7 +1,7 @@
-"""Comparing systems turn by turn in one run, and keeping their trees.
+"""The harness: it owns the trees of the systems and compares the systems turn by turn.
 
-In every comparison system A, B, C … take one turn each, then A, B, C … the next, beginning with another one each time; so
-what else the machine does, or how warm it is, meets all of them alike.
+In each round of a comparison every system takes one turn, and each round starts with another system. Other load on the machine
+and its temperature therefore affect all systems alike.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from benchmarks.system import System
 from benchmarks.workers import Workers
 
 WARM_UP = 5
-"""A fifth as many turns as are measured come before them."""
+"""One warm-up turn for each five measured turns."""
 
 
 class TooSlowError(Exception):
-    """A preparation would have taken longer than anybody waits for."""
+    """A preparation reached the time limit."""
 
 
 @dataclass(slots=True)
 class Contender:
-    """A system with a tree of its own."""
+    """A system under test with its own tree."""
 
     entry: Entry
     system: System
 
 
 class Harness:
-    """One run on one store: makes trees for the systems, compares them, collects results.
+    """One run on one store: create trees, compare systems, collect results.
 
-    ``place`` is a folder, or ``host:port/prefix`` of an HBase. What a system cannot do, or fails at, becomes a result
-    without figures; the others go on. A context manager: at its end all trees are removed.
+    ``place`` is a folder, or ``host:port/prefix`` of an HBase. If a system does not support an operation or fails, its result
+    has no figures and the other systems continue. A context manager; its exit removes all trees.
     """
 
     def __init__(
@@ -53,40 +53,40 @@ class Harness:
         entries: Sequence[Entry],
         place: str,
         sizes: Sizes,
-        tell: Callable[[str], None] = lambda _: None,
-        sink: Callable[[Result], None] = lambda _: None,
+        report: Callable[[str], None] = lambda _: None,
+        on_result: Callable[[Result], None] = lambda _: None,
     ) -> None:
         self.run = run
         self.entries = entries
         self.sizes = sizes
         self.scenario = ""
         self._place = place
-        self._tell = tell
-        self._sink = sink
+        self._report = report
+        self._on_result = on_result
         self._trees: dict[str, list[Contender]] = {}
         self._folder: Path | None = None
         self._workers: Workers | None = None
-        self._made = f"{uuid.uuid4().hex[:6]}"
+        self._run_prefix = uuid.uuid4().hex[:6]
 
     # --- trees ---------------------------------------------------------------------------------------------
 
-    def tree(self, name: str, where: Callable[[Entry], bool] = lambda entry: entry.alone) -> list[Contender]:
-        """Each system's tree of this name, made and empty when it is first asked for.
+    def tree(self, name: str, include: Callable[[Entry], bool] = lambda entry: entry.single_process) -> list[Contender]:
+        """Return each system's tree of this name. The first call creates the trees, empty.
 
-        ``where`` chooses the systems: by itself those that are worth a comparison in one process.
+        ``include`` selects the systems; the default selects those for scenarios of one process.
         """
-        made = self._trees.get(name)
-        if made is None:
-            made = self._trees[name] = []
+        contenders = self._trees.get(name)
+        if contenders is None:
+            contenders = self._trees[name] = []
             for entry in self.entries:
-                if where(entry):
+                if include(entry):
                     try:
-                        made.append(Contender(entry, entry.load().create(self.place_of(name, entry))))
+                        contenders.append(Contender(entry, entry.load().create(self.place_of(name, entry))))
                     except NotImplementedError as error:
                         self.run.environment.setdefault("left_out", {})[entry.key] = str(error)
-                    except Exception as error:  # whatever it is, the others go on
-                        self.failed(entry, f"creating the tree {name!r}", error)
-        return list(made)
+                    except Exception as error:  # the other systems continue
+                        self.record_failure(entry, f"creating the tree {name!r}", error)
+        return list(contenders)
 
     def drop(self, name: str) -> None:
         """Remove the trees of this name."""
@@ -94,7 +94,7 @@ class Harness:
             try:
                 contender.system.close()
             except Exception as error:
-                self.failed(contender.entry, f"closing the tree {name!r}", error)
+                self.record_failure(contender.entry, f"closing the tree {name!r}", error)
 
     @property
     def server(self) -> str:
@@ -102,9 +102,9 @@ class Harness:
         return self._place.partition("/")[0]
 
     def place_of(self, name: str, entry: Entry) -> str:
-        """Where a system's tree of a name is made."""
+        """Return the place of a system's tree of this name."""
         if entry.store == "hbase":
-            return f"{self._place}{self._made}_{name}_{entry.key}_"
+            return f"{self._place}{self._run_prefix}_{name}_{entry.key}_"
         if self._folder is None:
             Path(self._place).mkdir(parents=True, exist_ok=True)
             self._folder = Path(tempfile.mkdtemp(prefix="hbasemk-bench-", dir=self._place))
@@ -112,7 +112,7 @@ class Harness:
 
     @property
     def workers(self) -> Workers:
-        """Processes that wait for work; started when first asked for."""
+        """The worker processes, created on first use."""
         if self._workers is None:
             self._workers = Workers()
         return self._workers
@@ -120,16 +120,16 @@ class Harness:
     # --- measuring -----------------------------------------------------------------------------------------
 
     def prepare(self, contenders: list[Contender], action: Callable[[System], Any], what: str = "preparing") -> None:
-        """Do something with each system that is not measured; one that fails is left out of ``contenders``."""
+        """Call ``action`` with each system, without measuring. Removes systems that fail from ``contenders``."""
         for contender in list(contenders):
             try:
                 action(contender.system)
             except TooSlowError as error:
                 contenders.remove(contender)
-                self.missing(contender.entry, what, str(error))
+                self.record_missing(contender.entry, what, str(error))
             except Exception as error:
                 contenders.remove(contender)
-                self.failed(contender.entry, what, error)
+                self.record_failure(contender.entry, what, error)
 
     def compare(
         self,
@@ -142,17 +142,17 @@ class Harness:
         before: Callable[[System, int], Any] | None = None,
         warm_up: bool = True,
     ) -> None:
-        """Seconds of ``call(system, turn)``, turn by turn; it does the operation ``loops`` times.
+        """Measure the seconds of ``call(system, turn)``, turn by turn. One call does the operation ``loops`` times.
 
-        Turns count from 0; those before, which are not measured, are negative. ``before`` is called before each turn and
-        not measured. A system that has taken ``sizes.patience`` seconds is cut short.
+        Measured turns count from 0; warm-up turns are negative. Each turn starts with an unmeasured call of ``before``.
+        The harness cuts a system short after ``sizes.time_limit`` seconds.
         """
-        self._tell(f"{self.scenario}: {operation}")
+        self._report(f"{self.scenario}: {operation}")
         samples: dict[int, list[float]] = {number: [] for number in range(len(contenders))}
         spent = dict.fromkeys(samples, 0.0)
         active = list(samples)
         gc.collect()
-        # What systems hold by now is no part of what a turn costs.
+        # The collector skips objects that exist already, so turns do not pay for them.
         gc.freeze()
         try:
             for turn in range(-max(1, turns // WARM_UP) if warm_up else 0, turns):
@@ -162,58 +162,58 @@ class Harness:
                     try:
                         if before is not None:
                             before(contender.system, turn)
-                        began = time.perf_counter()
+                        start_time = time.perf_counter()
                         call(contender.system, turn)
-                        taken = time.perf_counter() - began
+                        taken = time.perf_counter() - start_time
                     except Exception as error:
                         active.remove(number)
                         self._not_measured(contender, operation, error)
                         continue
                     spent[number] += taken
-                    if turn >= 0 or spent[number] > self.sizes.patience:
+                    if turn >= 0 or spent[number] > self.sizes.time_limit:
                         samples[number].append(taken / loops)
-                    if spent[number] > self.sizes.patience:
+                    if spent[number] > self.sizes.time_limit:
                         active.remove(number)
         finally:
             gc.unfreeze()
         for number, contender in enumerate(contenders):
             if samples[number]:
                 short = "cut short" if len(samples[number]) < turns and number not in active else ""
-                self.add(contender, operation, "s", samples[number], note=short)
+                self.record(contender, operation, "s", samples[number], note=short)
 
-    def add(self, contender: Contender, operation: str, unit: str, samples: Sequence[float], note: str = "") -> None:
-        """Take a measurement made in another way."""
-        self.note(contender.entry, operation, unit, samples, note)
+    def record(self, contender: Contender, operation: str, unit: str, samples: Sequence[float], note: str = "") -> None:
+        """Record a measurement that a scenario made itself."""
+        self.record_entry(contender.entry, operation, unit, samples, note)
 
-    def note(self, entry: Entry, operation: str, unit: str, samples: Sequence[float], note: str = "") -> None:
-        """The same for a system that has no tree here."""
-        self._take(entry, operation, unit=unit, note=note, **spread(samples))
+    def record_entry(self, entry: Entry, operation: str, unit: str, samples: Sequence[float], note: str = "") -> None:
+        """Record a measurement of a system that has no tree in this harness."""
+        self._append(entry, operation, unit=unit, note=note, **spread(samples))
 
-    def missing(self, entry: Entry, operation: str, note: str) -> None:
-        """Say why there is no measurement; that is no failure."""
-        self._take(entry, operation, unit="", note=note)
+    def record_missing(self, entry: Entry, operation: str, note: str) -> None:
+        """Record why there is no measurement. This does not count as a failure."""
+        self._append(entry, operation, unit="", note=note)
 
-    def failed(self, entry: Entry, operation: str, error: Exception) -> None:
-        """Say that a system failed."""
+    def record_failure(self, entry: Entry, operation: str, error: Exception) -> None:
+        """Record and report the failure of a system."""
         text = "".join(traceback.format_exception_only(type(error), error)).strip()
-        self._tell(f"{entry.key} failed, {operation}: {''.join(traceback.format_exception(error))}")
-        self._take(entry, operation, unit="", note=text.splitlines()[-1], failed=True)
+        self._report(f"{entry.key} failed at {operation}: {''.join(traceback.format_exception(error))}")
+        self._append(entry, operation, unit="", note=text.splitlines()[-1], failed=True)
 
     def _not_measured(self, contender: Contender, operation: str, error: Exception) -> None:
         if isinstance(error, NotImplementedError):
-            self.missing(contender.entry, operation, "not possible")
+            self.record_missing(contender.entry, operation, "not possible")
         else:
-            self.failed(contender.entry, operation, error)
+            self.record_failure(contender.entry, operation, error)
 
-    def _take(self, entry: Entry, operation: str, **given: Any) -> None:
+    def _append(self, entry: Entry, operation: str, **fields: Any) -> None:
         name = entry.load().name
-        result = Result(entry.store, self.scenario, operation, entry.key, name, entry.role, **given)
+        result = Result(entry.store, self.scenario, operation, entry.key, name, entry.role, **fields)
         self.run.results.append(result)
-        self._sink(result)
+        self._on_result(result)
 
-    def patience(self) -> Callable[[], bool]:
-        """A function that tells when the patience with a preparation that begins now is at an end."""
-        deadline = time.monotonic() + self.sizes.patience
+    def start_time_limit(self) -> Callable[[], bool]:
+        """Return a function that returns True once ``sizes.time_limit`` seconds from now have passed."""
+        deadline = time.monotonic() + self.sizes.time_limit
         return lambda: time.monotonic() > deadline
 
     # --- the end -------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The systems by name: which store they belong to, what part they play, and what has to be installed for them."""
+"""The registry of systems under test: the store, the role and the required packages of each."""
 
 from __future__ import annotations
 
@@ -9,27 +9,28 @@ from typing import Final, Literal, TypeAlias
 from benchmarks.system import System
 
 Store: TypeAlias = Literal["sqlite", "hbase"]
-Role: TypeAlias = Literal["ours", "floor", "peer"]
+Role: TypeAlias = Literal["hbasemk", "baseline", "peer"]
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One system: ``key`` names it in options and results, ``target`` is ``module:Class``.
+    """One system under test.
 
-    ``several`` tells whether several processes can use it; ``alone``, whether it is worth a comparison in a single one.
-    ``needs`` are the packages it takes.
+    ``key`` is its name in options and results, and ``target`` is ``module:Class``. ``multiprocess`` says whether several
+    processes can share one tree; ``single_process`` says whether the scenarios of one process include it. ``needs`` lists
+    the required packages.
     """
 
     key: str
     store: Store
     role: Role
     target: str
-    several: bool = True
-    alone: bool = True
+    multiprocess: bool = True
+    single_process: bool = True
     needs: tuple[str, ...] = ()
 
     def load(self) -> type[System]:
-        """The class; raises MissingPackageError when a package that it needs is not installed."""
+        """Import and return the class. Raises MissingPackageError if a required package is not installed."""
         module, _, name = self.target.partition(":")
         try:
             found: type[System] = getattr(importlib.import_module(module), name)
@@ -40,25 +41,33 @@ class Entry:
 
 
 class MissingPackageError(ImportError):
-    """A system under test is not installed."""
+    """A package that a system under test requires is not installed."""
 
 
 _SYSTEMS: Final = "benchmarks.systems."
 _PEERS: Final = "benchmarks.peers."
 
 ENTRIES: Final = (
-    Entry("hbasemk", "sqlite", "ours", f"{_SYSTEMS}hbasemk:EmbeddedHbasemk"),
-    Entry("floor", "sqlite", "floor", f"{_SYSTEMS}sqlite_baseline:PlainSqlite"),
-    Entry("zodb", "sqlite", "peer", f"{_PEERS}zodb:FileStorageSystem", several=False, needs=("ZODB",)),
+    Entry("hbasemk", "sqlite", "hbasemk", f"{_SYSTEMS}hbasemk:EmbeddedHbasemk"),
+    Entry("baseline", "sqlite", "baseline", f"{_SYSTEMS}sqlite_baseline:PlainSqlite"),
+    Entry("zodb", "sqlite", "peer", f"{_PEERS}zodb:FileStorageSystem", multiprocess=False, needs=("ZODB",)),
     Entry("relstorage", "sqlite", "peer", f"{_PEERS}relstorage:RelStorageSystem", needs=("ZODB", "RelStorage")),
-    Entry("zeo", "sqlite", "peer", f"{_PEERS}zeo:ZeoSystem", alone=False, needs=("ZODB", "ZEO")),
-    Entry("hbasemk", "hbase", "ours", f"{_SYSTEMS}hbasemk:DistributedHbasemk"),
-    Entry("floor", "hbase", "floor", f"{_SYSTEMS}hbase_baseline:RawThrift2"),
-    Entry("literal", "hbase", "peer", f"{_PEERS}published_2013:LiteralThrift2System", needs=("happybase",)),
-    Entry("literal-happybase", "hbase", "peer", f"{_PEERS}published_2013:LiteralSystem", needs=("happybase",)),
+    Entry("zeo", "sqlite", "peer", f"{_PEERS}zeo:ZeoSystem", single_process=False, needs=("ZODB", "ZEO")),
+    Entry("hbasemk", "hbase", "hbasemk", f"{_SYSTEMS}hbasemk:DistributedHbasemk"),
+    Entry("baseline", "hbase", "baseline", f"{_SYSTEMS}hbase_baseline:RawThrift2"),
+    Entry(
+        "published_2013", "hbase", "peer", f"{_PEERS}published_2013:Published2013Thrift2System", needs=("happybase",)
+    ),
+    Entry(
+        "published_2013_happybase",
+        "hbase",
+        "peer",
+        f"{_PEERS}published_2013:Published2013Thrift1System",
+        needs=("happybase",),
+    ),
 )
 
 
 def entries(store: Store) -> list[Entry]:
-    """Those of one store, ours first."""
+    """Return the systems of one store, hbasemk first."""
     return [entry for entry in ENTRIES if entry.store == store]

@@ -1,4 +1,4 @@
-"""What a run found: one line a measurement, and the environment it was found in."""
+"""Results of a run: one record for each measurement, with the environment. They are stored as JSON lines."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from hbasemk.errors import InvalidValueError
 class Result:
     """One measurement of one system.
 
-    ``unit`` is ``s`` (of one operation), ``1/s``, ``B``, or what is counted; ``median`` is None when the system could not do
-    it, and ``note`` says why. ``p25`` and ``p75`` tell the spread, ``low`` is the least, ``samples`` their number.
+    ``unit`` is ``s`` (for one operation), ``1/s``, ``B``, or the counted thing. ``samples`` is the number of samples, ``low``
+    the smallest one, and ``p25`` and ``p75`` are the quartiles. ``median`` is None if there are no samples; ``note`` then
+    gives the reason.
     """
 
     store: str
@@ -37,7 +38,7 @@ class Result:
 
     @property
     def better(self) -> str:
-        """``more`` or ``less``."""
+        """Return ``more`` if larger figures are better, else ``less``."""
         return "more" if self.unit == "1/s" else "less"
 
 
@@ -51,14 +52,14 @@ class Run:
     results: list[Result] = field(default_factory=list)
 
     def find(self, scenario: str, operation: str, system: str) -> Result | None:
-        """One measurement that was made."""
+        """Return one measurement, or None if the run does not have it."""
         for result in self.results:
             if (result.scenario, result.operation, result.system) == (scenario, operation, system):
                 return result
         return None
 
     def groups(self) -> Iterator[tuple[str, str, list[Result]]]:
-        """Scenario, operation, and the results of all systems, in the order in which they were found."""
+        """Yield each scenario and operation with the results of all systems, in the order of measurement."""
         grouped: dict[tuple[str, str], list[Result]] = {}
         for result in self.results:
             grouped.setdefault((result.scenario, result.operation), []).append(result)
@@ -67,7 +68,7 @@ class Run:
 
 
 def spread(samples: Sequence[float]) -> dict[str, Any]:
-    """Median, quartiles and least of samples, as the fields of a result."""
+    """Return the number, median, quartiles and minimum of samples, as fields of :class:`Result`."""
     if len(samples) > 1:
         p25, _, p75 = statistics.quantiles(samples, n=4, method="inclusive")
     else:
@@ -82,7 +83,7 @@ def spread(samples: Sequence[float]) -> dict[str, Any]:
 
 
 def write(run: Run, out: TextIO) -> None:
-    """One JSON object a line: the run with its environment, then its results."""
+    """Write a run as JSON lines: first the run with its environment, then its results."""
     head = {"kind": "run", "run": run.run, "store": run.store, "environment": run.environment}
     out.write(json.dumps(head) + "\n")
     for result in run.results:
@@ -90,14 +91,16 @@ def write(run: Run, out: TextIO) -> None:
 
 
 def read(files: Iterable[Path]) -> list[Run]:
-    """The runs in files of JSON lines; raises InvalidValueError for what is none of ours, and OSError."""
+    """Read the runs from files of JSON lines. Raises InvalidValueError for other content, and OSError."""
     names = {one.name for one in fields(Result)}
     runs: dict[str, Run] = {}
     for file in files:
         try:
             text = file.read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
-            raise InvalidValueError(f"{file} holds no results of a benchmark: it is no text ({error})") from error
+            raise InvalidValueError(
+                f"{file} must be a file of benchmark results in UTF-8, got other bytes ({error})"
+            ) from error
         for number, line in enumerate(text.splitlines(), 1):
             try:
                 found = json.loads(line)
@@ -107,5 +110,7 @@ def read(files: Iterable[Path]) -> list[Run]:
                     given = {name: value for name, value in found.items() if name in names}
                     runs[found["run"]].results.append(Result(**given))
             except (ValueError, KeyError, TypeError) as error:
-                raise InvalidValueError(f"{file}, line {number} is no result of a benchmark ({error!r})") from error
+                raise InvalidValueError(
+                    f"{file}, line {number} must be a benchmark result as --json writes it, got another text ({error!r})"
+                ) from error
     return list(runs.values())

@@ -1,4 +1,4 @@
-"""How much of everything a run does: the full size, a quick one, and a tiny one for tests."""
+"""The sizes of a run: full, quick, and tiny for tests."""
 
 from __future__ import annotations
 
@@ -9,51 +9,52 @@ from hbasemk.errors import InvalidValueError
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Counts, and seconds where it says so. The defaults are the full size."""
+    """Counts, or seconds where the text says so. The defaults are the full sizes."""
 
     turns: int = 500
     """Repetitions of a short operation."""
     long_turns: int = 15
-    """Repetitions of one that takes tens of milliseconds or more."""
+    """Repetitions of an operation that takes tens of milliseconds or more."""
     large_commit: int = 10_000
     """Nodes in the large commit."""
     large_turns: int = 4
     folder: int = 10_000
-    """Children of the folder that is listed, and nodes that random reads choose from."""
+    """Children of the listed folder, and nodes among which random reads choose."""
     subtree: int = 1000
     history: int = 10_000
-    """Commits between the oldest revision that is read and the head."""
+    """Commits between the oldest revision that a scenario reads and the head."""
     revisions: int = 100_000
-    """Revisions of the old repository that is opened."""
+    """Revisions of the old repository that a scenario opens."""
     bulk: int = 100_000
-    """Nodes of the bulk load, among which the differences are looked for."""
+    """Nodes of the bulk load; the diff looks for changes among them."""
     chunk: int = 5000
-    """Nodes a commit of the bulk load."""
+    """Nodes in each commit of the bulk load."""
     branch: int = 1000
     """Changes on the branch."""
     branch_commits: int = 10
     processes: int = 8
-    """The most processes; 1, 2, 4 … up to it are compared."""
+    """The largest number of processes; scenarios compare 1, 2, 4 … up to it."""
     commits: int = 400
-    """Commits of all processes together, in one round."""
+    """Commits of all processes together in one round."""
     rounds: int = 3
     memory: int = 1_000_000
-    """Nodes of the larger tree whose memory is measured."""
+    """Nodes of the larger tree in the memory scenario."""
     memory_small: int = 10_000
     idle_seconds: int = 20
-    settle_seconds: int = 7
-    """Waited before idleness is measured: for so long polls look at what was committed (the allowed clock skew), and more."""
-    patience: int = 20
-    """Seconds that one system may take for one measurement, or for its preparation, before it is cut short."""
+    skew_wait_seconds: int = 7
+    """Seconds to wait before an idle measurement. Polls reread recent commits for the allowed clock skew, which is shorter."""
+    time_limit: int = 20
+    """Seconds that one system may spend on one measurement, or on its preparation, before the harness cuts it short."""
 
     def with_changes(self, given: dict[str, str]) -> Sizes:
-        """Some sizes replaced; raises InvalidValueError for a name or number that cannot be."""
+        """Return a copy with some sizes replaced. Raises InvalidValueError for an unknown name or an invalid number."""
         known = {field.name for field in fields(self)}
         changes: dict[str, int] = {}
         for name, text in given.items():
             if name not in known or not text.isdecimal() or int(text) < 1:
                 raise InvalidValueError(
-                    f"{name}={text} is no size; sizes are whole numbers above 0: {', '.join(sorted(known))}"
+                    f"a size must be NAME=NUMBER with an integer above 0, got {name}={text}; "
+                    f"the names are {', '.join(sorted(known))}"
                 )
             changes[name] = int(text)
         return replace(self, **changes)
@@ -79,7 +80,7 @@ QUICK = Sizes(
     memory=20_000,
     memory_small=1000,
     idle_seconds=8,
-    patience=10,
+    time_limit=10,
 )
 TINY = Sizes(
     turns=3,
@@ -100,6 +101,6 @@ TINY = Sizes(
     memory=60,
     memory_small=20,
     idle_seconds=1,
-    settle_seconds=1,
-    patience=10,
+    skew_wait_seconds=1,
+    time_limit=10,
 )

@@ -1,4 +1,4 @@
-"""What a benchmark asks of a system under test: a tree of nodes with properties, one commit a call."""
+"""The interface of a system under test: a tree of nodes with properties, where each call is one commit."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ Properties: TypeAlias = Mapping[str, "int | str"]
 
 
 class System(ABC):
-    """One open connection of one process to one tree. Every change is one durable commit when its call returns.
+    """One connection of one process to one tree. Every change is one durable commit when its call returns.
 
-    Paths are absolute ("/a/b"); a parent is there before its child, or comes before it in the same call. A conflict with
-    another process is resolved inside the call by doing it again, and counted in ``retries``. What a system cannot do raises
-    NotImplementedError, and the table shows a dash.
+    Paths are absolute ("/a/b"). A parent exists before its child, or precedes it in the same call. After a conflict with
+    another process, the call retries the change and adds one to ``retries``. An operation that a system does not support
+    raises NotImplementedError, and the table shows a dash.
     """
 
     name: ClassVar[str]
-    """As it stands in the tables."""
+    """The name in tables."""
 
-    notices: ClassVar[bool] = False
-    """Whether what others commit shows after a while without :meth:`refresh`."""
+    background_refresh: ClassVar[bool] = False
+    """Whether the connection sees commits of others after some time without :meth:`refresh`."""
 
     retries: int = 0
-    """How often a change of this connection had to be done again."""
+    """How many times this connection retried a change."""
 
     @classmethod
     @abstractmethod
     def create(cls, place: str) -> System:
-        """Make an empty tree at ``place`` and connect to it: a folder for embedded systems, ``host:port/prefix`` for others."""
+        """Create an empty tree at ``place`` and connect to it. A place is a folder, or ``host:port/prefix`` on HBase."""
 
     @abstractmethod
-    def connect(self) -> str:
-        """What ``type(self).join`` needs to reach the same tree from another process."""
+    def address(self) -> str:
+        """Return the argument with which ``type(self).join`` reaches the same tree from another process."""
 
     @classmethod
     @abstractmethod
@@ -50,48 +50,48 @@ class System(ABC):
 
     @abstractmethod
     def increment(self, path: str, name: str) -> None:
-        """Add one to a number, nothing lost when others do the same."""
+        """Add one to a number. Concurrent increments are not lost."""
 
     @abstractmethod
     def read(self, path: str) -> Properties | None:
-        """All properties of a node at the head this connection knows; None if it is not there."""
+        """Return all properties of a node at the connection's head, or None if the node does not exist."""
 
     @abstractmethod
     def children(self, path: str, after: str | None, limit: int) -> list[str]:
-        """At most ``limit`` names of children, in order, that come after ``after``."""
+        """Return at most ``limit`` names of children after the name ``after``, in order."""
 
     @abstractmethod
     def subtree(self, path: str) -> int:
-        """Read all nodes below a path with all their properties; how many there were."""
+        """Read all nodes below a path with all their properties, and return their number."""
 
     @abstractmethod
     def refresh(self) -> None:
-        """See what others committed until now."""
+        """Make all commits of others visible to this connection."""
 
     @abstractmethod
-    def forget(self) -> None:
-        """Empty this connection's caches of nodes, so that the next reads are cold."""
+    def clear_caches(self) -> None:
+        """Clear this connection's caches of nodes, so that the next reads are cold."""
 
     def mark(self) -> object:
-        """A name for the present head, for ``read_at`` and ``changed``."""
+        """Return an identifier of the current head, for ``read_at`` and ``changed``."""
         raise NotImplementedError
 
     def read_at(self, mark: object, path: str) -> Properties | None:
-        """Read a node as it was at a mark."""
+        """Return the properties of a node at a mark, or None if it did not exist."""
         raise NotImplementedError
 
     def changed(self, mark: object) -> int:
-        """How many nodes differ between a mark and the head."""
+        """Return how many nodes differ between a mark and the head."""
         raise NotImplementedError
 
     def branch_and_merge(self, nodes: Sequence[tuple[str, Properties]], commits: int) -> None:
-        """Add the nodes in so many commits on a private branch, and merge it."""
+        """Add nodes in ``commits`` commits on a private branch, and merge it."""
         raise NotImplementedError
 
-    def age(self, path: str, name: str, commits: int, stop: Callable[[], bool]) -> int:
-        """Give a node's property a history of so many commits; how many were made before ``stop`` said to.
+    def make_history(self, path: str, name: str, commits: int, stop: Callable[[], bool]) -> int:
+        """Set a node's property in ``commits`` commits, until ``stop`` returns True. Returns the number of commits.
 
-        A system that can bring the same history about faster than by committing overrides it.
+        A system overrides this if it can write the same history faster than commit by commit.
         """
         for number in range(commits):
             if stop():
@@ -101,8 +101,8 @@ class System(ABC):
 
     @abstractmethod
     def size(self) -> int:
-        """Bytes on disk (or in the store) that the tree takes."""
+        """Return the bytes that the tree occupies on disk or in the store."""
 
     @abstractmethod
     def close(self) -> None:
-        """End the connection; the creator's close also removes what it started."""
+        """Close the connection. The connection from ``create`` also removes what ``create`` made."""

@@ -1,4 +1,4 @@
-"""A relay on this machine that counts the bytes between a client and a server."""
+"""A local relay that counts the bytes between a client and a server."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from types import TracebackType
 
 
 class Relay:
-    """Listens on a free port of 127.0.0.1 and passes on to ``host:port``; ``sent`` and ``received`` count bytes.
+    """Listen on a free port of 127.0.0.1 and forward to ``host:port``. A context manager.
 
-    A context manager.
+    ``sent`` counts the bytes from clients to the server, ``received`` those in the other direction.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -26,7 +26,7 @@ class Relay:
 
     @property
     def bytes(self) -> int:
-        """Both ways."""
+        """The bytes of both directions."""
         return self.sent + self.received
 
     def _accept(self) -> None:
@@ -39,9 +39,9 @@ class Relay:
                 with self._lock:
                     self._open += [client, server]
                 for one, other, name in ((client, server, "sent"), (server, client, "received")):
-                    threading.Thread(target=self._pass, args=(one, other, name), daemon=True).start()
+                    threading.Thread(target=self._forward, args=(one, other, name), daemon=True).start()
 
-    def _pass(self, source: socket.socket, target: socket.socket, name: str) -> None:
+    def _forward(self, source: socket.socket, target: socket.socket, name: str) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(1 << 16):
                 with self._lock:

@@ -1,7 +1,7 @@
-"""Processes that do a part of a scenario each, started once and used for all systems.
+"""Worker processes for scenarios with several processes. They start once and serve all systems.
 
-A job is a function of this package that gets a gate and its arguments; it makes itself ready, passes the gate when all others
-are ready, too, works, and returns what it found.
+A job is a function of this package. It receives a gate and its arguments, prepares itself, calls the gate, works, and returns
+its result. The gate returns when the jobs of all processes have called it.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ Job: TypeAlias = "tuple[Callable[..., Any], tuple[Any, ...]]"
 
 
 class WorkerError(Exception):
-    """What went wrong in a process, with its trace."""
+    """A job failed. The text contains the traceback of the worker process."""
 
 
 class _Stopped(Exception):
-    """The others are not ready and will not be."""
+    """Another job failed before its gate, so this one does not start."""
 
 
 def _serve(pipe: Connection) -> None:
-    """One process: jobs until None comes. Ctrl-C is for the one who started it."""
+    """Run jobs in a worker process until None arrives. The parent process handles Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def gate() -> None:
@@ -39,18 +39,18 @@ def _serve(pipe: Connection) -> None:
     while (job := pipe.recv()) is not None:
         function, arguments = job
         try:
-            found = ("done", function(gate, *arguments))
+            reply = ("done", function(gate, *arguments))
         except NotImplementedError as error:
-            found = ("impossible", str(error))
+            reply = ("not supported", str(error))
         except _Stopped:
-            found = ("stopped", "another process failed before the start")
+            reply = ("stopped", "another process failed before the start")
         except Exception:
-            found = ("failed", traceback.format_exc())
-        pipe.send(found)
+            reply = ("failed", traceback.format_exc())
+        pipe.send(reply)
 
 
 class Workers:
-    """Started as they are needed, by spawning, so that nothing is inherited."""
+    """Worker processes, spawned on demand so that they inherit no state."""
 
     def __init__(self) -> None:
         self._context = multiprocessing.get_context("spawn")
@@ -58,43 +58,43 @@ class Workers:
         self._working = False
 
     def run(self, jobs: Sequence[Job]) -> list[Any]:
-        """What the jobs return, one a process, all begun together.
+        """Run each job in its own process and return their results. All jobs pass their gates together.
 
-        Raises WorkerError with the trace of the first that failed, NotImplementedError when one cannot be done.
+        Raises WorkerError with the traceback of the first failed job, or NotImplementedError if a job raised that.
         """
         while len(self._processes) < len(jobs):
-            ours, theirs = self._context.Pipe()
-            process = self._context.Process(target=_serve, args=(theirs,), daemon=True)
+            parent_end, worker_end = self._context.Pipe()
+            process = self._context.Process(target=_serve, args=(worker_end,), daemon=True)
             process.start()
-            theirs.close()
-            self._processes.append((process, ours))
+            worker_end.close()
+            self._processes.append((process, parent_end))
         self._working = True
         try:
-            told = self._told([pipe for _, pipe in self._processes[: len(jobs)]], jobs)
+            replies = self._exchange([pipe for _, pipe in self._processes[: len(jobs)]], jobs)
         except (EOFError, OSError) as error:
             self.close()
-            raise WorkerError(f"a process ended in the middle of its job ({error!r})") from error
+            raise WorkerError(f"a worker process ended in the middle of its job ({error!r})") from error
         self._working = False
-        # Those that did not begin because of another one have less to tell than that one.
-        for kind, found in sorted(told, key=lambda one: one[0] == "stopped"):
-            if kind == "impossible":
-                raise NotImplementedError(found)
+        # A stopped job is only a consequence of another job's failure, so it comes last.
+        for kind, result in sorted(replies, key=lambda one: one[0] == "stopped"):
+            if kind == "not supported":
+                raise NotImplementedError(result)
             if kind in {"failed", "stopped"}:
-                raise WorkerError(found)
-        return [found for _, found in told]
+                raise WorkerError(result)
+        return [result for _, result in replies]
 
-    def _told(self, pipes: Sequence[Connection], jobs: Sequence[Job]) -> list[tuple[str, Any]]:
+    def _exchange(self, pipes: Sequence[Connection], jobs: Sequence[Job]) -> list[tuple[str, Any]]:
         for pipe, job in zip(pipes, jobs, strict=True):
             pipe.send(job)
-        said = [pipe.recv() for pipe in pipes]
-        ready = all(kind == "ready" for kind, _ in said)
-        for pipe, (kind, _) in zip(pipes, said, strict=True):
+        first = [pipe.recv() for pipe in pipes]
+        ready = all(kind == "ready" for kind, _ in first)
+        for pipe, (kind, _) in zip(pipes, first, strict=True):
             if kind == "ready":
                 pipe.send(ready)
-        return [pipe.recv() if first[0] == "ready" else first for pipe, first in zip(pipes, said, strict=True)]
+        return [pipe.recv() if reply[0] == "ready" else reply for pipe, reply in zip(pipes, first, strict=True)]
 
     def close(self) -> None:
-        """End the processes; at once if they are in the middle of something."""
+        """Stop the processes; terminate them if a job is still running."""
         for process, pipe in self._processes:
             if self._working:
                 process.terminate()

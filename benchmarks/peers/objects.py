@@ -1,8 +1,8 @@
-"""A tree of persistent objects: what the three ZODB peers share.
+"""A tree of persistent objects, the common part of the three ZODB peers.
 
-One ``Persistent`` object a node with its properties in a plain dictionary (one record, so one load shows the whole node), and
-an ``OOBTree`` of children that only nodes with children have. BTrees keep names in order, page by key, and merge siblings that
-two connections add at once. Historical connections read the past; the storage's own iteration tells what changed.
+Each node is one ``Persistent`` object with its properties in a plain dictionary, so one load returns the whole node. A node with
+children also has an ``OOBTree`` of them. BTrees sort names, allow pages by key, and merge siblings that two connections add
+concurrently. Historical connections read old states, and the storage's iterator lists changes.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from ZODB.utils import get_pickle_metadata, p64, u64
 from benchmarks.system import Properties, System
 
 CACHED_OBJECTS = 200_000
-"""Objects that a connection may keep: enough for every warm scenario, as somebody who knows the size of his tree would set it."""
+"""Objects in a connection's cache: enough for every warm scenario, as a user who knows the size of the tree would set it."""
 
 TREE = "tree"
-"""The name of the tree's root object in the database's root mapping."""
+"""The key of the tree's root object in the database's root mapping."""
 
 
 class Node(Persistent):
@@ -37,11 +37,11 @@ class Node(Persistent):
 
 
 class ObjectSystem(System):
-    """One ZODB connection that is always inside a transaction, so that reads cost no call for beginning one."""
+    """One ZODB connection that is always inside a transaction, so that reads need no call to begin one."""
 
     def __init__(self, database: ZODB.DB) -> None:
         self.database = database
-        # Not bound to the thread, so that several connections of one thread do not share a transaction.
+        # Not bound to the thread: otherwise all connections of a thread would share a transaction.
         self._manager = transaction.TransactionManager(explicit=True)
         self._manager.begin()
         self._connection: Connection = database.open(self._manager)
@@ -72,7 +72,7 @@ class ObjectSystem(System):
         def change() -> None:
             node = self._existing(path)
             node.properties[name] = value
-            node._p_changed = True  # the dictionary is part of the node's record and cannot tell by itself
+            node._p_changed = True  # ZODB does not notice changes of a plain dictionary
 
         self._commit(change)
 
@@ -85,12 +85,12 @@ class ObjectSystem(System):
         self._commit(change)
 
     def _commit(self, change: Callable[[], None]) -> None:
-        """Do a change and commit it; after a conflict once more on what the other has left, for as long as it takes."""
+        """Make a change and commit it. After a conflict, retry on the newest state, without a limit."""
         while True:
             try:
                 change()
                 self._manager.commit()
-            except TransientError:  # conflicts, and what RelStorage says when it gives up a cache
+            except TransientError:  # conflicts, and RelStorage's error when it drops a cache
                 self._manager.abort()
                 self.retries += 1
                 self._begin_at_head()
@@ -111,7 +111,7 @@ class ObjectSystem(System):
     def _existing(self, path: str) -> Node:
         found = find(self._root(), path)
         if found is None:
-            raise KeyError(f"there is no node {path or '/'}")
+            raise KeyError(f"node {path or '/'} does not exist")
         return found
 
     def read(self, path: str) -> Properties | None:
@@ -131,7 +131,7 @@ class ObjectSystem(System):
             below = waiting.pop().children
             if below is not None:
                 found = list(below.values())
-                # One request for all of them where the storage can do that; others ignore it.
+                # One request for all of them if the storage supports that; other storages ignore it.
                 self._connection.prefetch(found)
                 for node in found:
                     count += node.properties is not None
@@ -143,35 +143,35 @@ class ObjectSystem(System):
         self._begin_at_head()
 
     def _begin_at_head(self) -> None:
-        """Begin a transaction that sees everything that anybody has committed until now."""
+        """Begin a transaction that sees all commits until now."""
         self._manager.begin()
 
-    def forget(self) -> None:
+    def clear_caches(self) -> None:
         self._connection.cacheMinimize()
 
-    # The past
+    # History
 
     def mark(self) -> bytes:
-        # Begin anew: what a connection knows of its own commit it learns at the next beginning.
+        # A connection learns the id of its own commit when it begins the next transaction.
         self.refresh()
         head: bytes = self._connection._storage.lastTransaction()
         return head
 
     def read_at(self, mark: object, path: str) -> Properties | None:
         manager = transaction.TransactionManager()
-        # The database keeps historical connections with their caches in a pool, by their date.
-        then = self.database.open(manager, at=mark)
+        # The database pools historical connections with their caches by date.
+        historical = self.database.open(manager, at=mark)
         try:
-            node = find(then.root()[TREE], path)
+            node = find(historical.root()[TREE], path)
             return None if node is None else dict(node.properties)
         finally:
             manager.abort()
-            then.close()
+            historical.close()
 
     def changed(self, mark: object) -> int:
-        """Nodes whose record differs, from the transactions since the mark."""
+        """Count nodes whose record differs, using the transactions since the mark."""
         if not isinstance(mark, bytes):
-            raise TypeError(f"not a mark of this system: {mark!r}")
+            raise TypeError(f"mark must be the result of mark(), got {mark!r}")
         self.refresh()
         storage = self.database.storage
         since = p64(u64(mark) + 1)
@@ -184,7 +184,7 @@ class ObjectSystem(System):
                         newest[record.oid] = record.data
         finally:
             close = getattr(transactions, "close", None)
-            if close is not None:  # FileStorage's holds the file open
+            if close is not None:  # FileStorage's iterator keeps the file open
                 close()
         count = 0
         for oid, data in newest.items():
@@ -193,14 +193,14 @@ class ObjectSystem(System):
         return count
 
     def _before(self, oid: bytes, tid: bytes) -> bytes | None:
-        """An object's record as it was before a transaction; None if it was not there."""
+        """Return an object's record before a transaction, or None if it did not exist."""
         try:
             found = self.database.storage.loadBefore(oid, tid)
         except KeyError:
             return None
         return None if found is None else found[0]
 
-    # The end
+    # Closing
 
     @abstractmethod
     def size(self) -> int: ...
@@ -212,7 +212,7 @@ class ObjectSystem(System):
 
 
 def find(root: Node, path: str) -> Node | None:
-    """The node at a path below a root; None if it is not there."""
+    """Return the node at a path below a root, or None if it does not exist."""
     node = root
     for name in path.split("/"):
         if name:

@@ -1,27 +1,26 @@
-"""The microkernel on HBase as it was published around 2013, step by step, so that what hbasemk does differently is a factor.
+"""The microkernel on HBase as published around 2013, step by step, so that hbasemk's changes show as a factor.
 
-What each step costs, where it costs more than it has to:
+The cost of each step, where it is higher than necessary:
 
-- *Children* are one list in one cell of the parent. Adding one to n writes n names again: O(n²) bytes for n additions one by
-  one, all of which stay as versions. Paging reads the whole list. Two siblings added at once conflict.
-- *Reading* a node fetches every version of every column, so it grows with the node's history; then for each column the journal
-  is walked from its newest revision down until one that has a version of it: up to the length of the journal for each column.
-- *Committing* is five calls: the journal row; reading the nodes (as above, unless they are cached); writing the cells;
-  reading all their versions to find whoever else touched the *row* (so different properties of one node conflict as
-  well); the deciding compare-and-set. A conflict costs these again but the last, a roll-back and a poll. Nobody polls
-  before the first attempt, so whatever others did to a node since the last poll costs one attempt.
-- *Polling* scans the journal upwards from ``GRACE_MS`` before the previous poll: rows that are known already come again. A
-  commit that takes longer is never seen by those who run meanwhile, and their changes of its nodes fail for ever. The
-  first poll reads the whole journal, which stays in memory: starting costs O(revisions).
-- The *cache* of 1,000 nodes belongs to one head: any new revision, whatever it touched, empties it.
-- There is no diff, and there are no branches (the published code has neither).
+- *Children* are one list in one cell of the parent. Adding a child to n children writes n names again: n additions one by one
+  write O(n²) bytes, and all of them stay as versions. A page needs the whole list. Two concurrent siblings conflict.
+- *Reading* a node fetches every version of every column, so the cost grows with the node's history. For each column the reader
+  then walks the journal from its newest revision down to one that has a version of the column: up to the whole journal.
+- *Committing* takes five calls: write the journal row; read the nodes (as above, unless cached); write the cells; read all their
+  versions to find other writers of the *row*, so changes of different properties of one node conflict too; the deciding
+  compare-and-set. A conflict costs the first four again, a roll-back and a poll. There is no poll before the first attempt, so
+  any change of the node by another process since the last poll costs one attempt.
+- *Polling* scans the journal upwards from ``GRACE_MS`` before the previous poll and reads known rows again. Running processes
+  never see a commit that takes longer, and their changes of its nodes fail forever. The first poll reads the whole journal into
+  memory, so starting costs O(revisions).
+- The *cache* of 1,000 nodes belongs to one head: any new revision clears it, whatever nodes that revision changed.
+- There is no diff, and there are no branches; the published code has neither.
 
-A few things are not as published, because the figures would be those of wrong answers or of none; none of them costs a call.
-Machine ids are random instead of a hash of the MAC address, which the processes of one machine share. An id is made after
-the poll and above all that is known, and the journal is kept in the order of ids; otherwise increments get lost. Attempts
-are spaced by short random pauses; without them eight processes on one node commit less than half. The published code
-rolls a commit back that took nearly as long as the grace period, so it can never commit 10,000 nodes; here commits of more than
-``GUARDED`` rows are let through.
+Some details differ from the published code, which would otherwise give wrong answers or no figures. None of them costs a call.
+Machine ids are random instead of a hash of the MAC address, which all processes of a machine share. A revision id is made after
+the poll and above all known ids, and the journal is sorted by id; otherwise increments get lost. Random short pauses separate
+attempts; without them eight processes on one node commit less than half as often. The published code rolls back a commit that
+took nearly the grace period, so it can never commit 10,000 nodes; here commits of more than ``GUARDED`` rows are exempt.
 """
 
 from __future__ import annotations
@@ -39,17 +38,17 @@ from benchmarks.peers.published_2013_cells import ABORT, COMMITTED, Cells, Thrif
 from benchmarks.system import Properties, System
 
 GRACE_MS: Final = 800
-"""How far before the previous poll the next one begins, in ms: the published code's value."""
+"""Milliseconds by which a poll overlaps the previous one, as in the published code."""
 CACHED: Final = 1000
-"""Nodes in the cache: the published code's value."""
+"""Nodes in the cache, as in the published code."""
 TRIES: Final = 200
-"""Attempts of one commit, twice as many as published, so that many processes on one parent get through."""
+"""Attempts of one commit: twice as many as published, so that many processes can change one parent."""
 MARGIN_MS: Final = 200
-"""What a commit leaves of the grace period for its last call."""
+"""Milliseconds of the grace period that a commit reserves for its last call."""
 GUARDED: Final = 100
-"""Rows of a commit that must be done within the grace period."""
+"""The largest number of rows with which a commit must finish within the grace period."""
 PAUSE_MS: Final = 50
-"""The longest pause before another attempt, in ms; the first ones are shorter."""
+"""The longest pause before another attempt, in ms. The first pauses are shorter."""
 EPOCH_MS: Final = 1_356_998_400_000
 """2013-01-01T00:00Z."""
 
@@ -59,7 +58,7 @@ LATEST: Final = 2**63 - 1
 
 
 class Node(NamedTuple):
-    """A node as some revision has it; ``children`` in order."""
+    """A node at a revision. ``children`` are sorted."""
 
     properties: Properties
     children: list[str]
@@ -69,17 +68,17 @@ Columns = Mapping[bytes, bytes]
 Change = Callable[[Mapping[str, Node]], Mapping[str, Columns]]
 
 
-class LiteralKernel(System):
-    """The algorithm; subclasses say by which gateway."""
+class Published2013Kernel(System):
+    """The algorithm. Subclasses choose the gateway."""
 
-    cells_by: ClassVar[type[Cells]]
+    cells_type: ClassVar[type[Cells]]
 
     def __init__(self, place: str, owner: bool) -> None:
-        self._cells = self.cells_by(place)
+        self._cells = self.cells_type(place)
         self._owner = owner
         self._place = place
         self._machine = int.from_bytes(os.urandom(2), "big")
-        self._made = 0
+        self._last_id = 0
         self._polled: int | None = None
         self._journal: list[int] = [0]
         self._known = {0}
@@ -95,14 +94,14 @@ class LiteralKernel(System):
             raise
 
     @classmethod
-    def create(cls, place: str) -> LiteralKernel:
+    def create(cls, place: str) -> Published2013Kernel:
         return cls(place, owner=True)
 
-    def connect(self) -> str:
+    def address(self) -> str:
         return self._place
 
     @classmethod
-    def join(cls, address: str) -> LiteralKernel:
+    def join(cls, address: str) -> Published2013Kernel:
         return cls(address, owner=False)
 
     # The journal
@@ -120,16 +119,16 @@ class LiteralKernel(System):
         self._cache.clear()
 
     def _next_id(self) -> int:
-        """40 bits of ms, 16 of machine, 8 of counter, above everything that is known."""
-        floor = max(self._made, self._journal[-1])
-        made = _now() << 24 | self._machine << 8
-        if made <= floor:
-            if floor >> 8 == made >> 8 and floor & 0xFF < 0xFF:
-                made = floor + 1
+        """Return an id above all known ids: 40 bits of ms, 16 bits of machine, 8 bits of counter."""
+        newest = max(self._last_id, self._journal[-1])
+        new = _now() << 24 | self._machine << 8
+        if new <= newest:
+            if newest >> 8 == new >> 8 and newest & 0xFF < 0xFF:
+                new = newest + 1
             else:
-                made = (floor >> 24) + 1 << 24 | self._machine << 8
-        self._made = made
-        return made
+                new = (newest >> 24) + 1 << 24 | self._machine << 8
+        self._last_id = new
+        return new
 
     # Committing
 
@@ -144,12 +143,12 @@ class LiteralKernel(System):
             rows: dict[str, dict[bytes, bytes]] = {}
             for path, properties in added.items():
                 if path in before:
-                    raise ValueError(f"{path} exists already")
+                    raise ValueError(f"node {path} exists already")
                 rows[path] = {DELETED: ALIVE}
                 rows[path].update({PROPERTY + key.encode(): _encode(value) for key, value in properties.items()})
             for parent, new in names.items():
                 if parent not in before and parent not in added:
-                    raise KeyError(f"there is no node {parent}")
+                    raise KeyError(f"node {parent} does not exist")
                 old = before[parent].children if parent in before else []
                 rows.setdefault(parent, {})[CHILDREN] = "/".join(sorted([*old, *new])).encode()
             return rows
@@ -171,37 +170,37 @@ class LiteralKernel(System):
         self._commit([path], change)
 
     def _commit(self, paths: Sequence[str], change: Change) -> None:
-        """Change nodes in one revision; ``change`` gets those of the paths that exist, and gives the cells to write."""
+        """Commit one revision. ``change`` receives the existing nodes of ``paths`` and returns the cells to write."""
         for attempt in range(TRIES):
             if attempt:
                 self.retries += 1
                 time.sleep(random.uniform(0, min(PAUSE_MS, 2**attempt)) / 1000)
                 self.refresh()
             started = _now()
-            made = self._next_id()
-            self._cells.begin(made, "")
+            revision = self._next_id()
+            self._cells.begin(revision, "")
             before = self._nodes(paths, self._journal)
             changed = change(before)
-            last = str(made).encode()
+            last = str(revision).encode()
             rows = {_key(path): {LAST: last, **columns} for path, columns in changed.items()}
-            self._cells.write(rows, made)
-            alone = self._alone(list(rows), made)
+            self._cells.write(rows, revision)
+            no_conflict = self._no_conflict(list(rows), revision)
             in_time = len(rows) > GUARDED or _now() - started < GRACE_MS - MARGIN_MS
-            if alone and in_time and self._cells.decide(made, ABORT, COMMITTED):
-                self._append(made)
+            if no_conflict and in_time and self._cells.decide(revision, ABORT, COMMITTED):
+                self._append(revision)
                 for path, columns in changed.items():
-                    self._keep(path, _apply(before.get(path), columns))
+                    self._cache_node(path, _apply(before.get(path), columns))
                 return
-            self._cells.withdraw(rows, made)
+            self._cells.roll_back(rows, revision)
         raise RuntimeError(
-            f"gave up after {TRIES} attempts to commit a change of {paths[0]}; its last writer may have been too slow"
+            f"{TRIES} attempts to change {paths[0]} failed; the last writer of the node may have exceeded the grace period"
         )
 
-    def _alone(self, rows: Sequence[bytes], made: int) -> bool:
-        """Whether nobody unknown has touched the rows, or all who have could be told to abort."""
+    def _no_conflict(self, rows: Sequence[bytes], own: int) -> bool:
+        """Return whether no unknown revision wrote to the rows. Aborts newer pending revisions that did."""
         for found in self._cells.versions(rows, LATEST).values():
-            others = [revision for revision in found[LAST] if revision not in self._known and revision != made]
-            if any(other < made for other in others):
+            others = [revision for revision in found[LAST] if revision not in self._known and revision != own]
+            if any(other < own for other in others):
                 return False
             if not all(self._cells.decide(other, COMMITTED, ABORT) for other in others):
                 return False
@@ -210,7 +209,7 @@ class LiteralKernel(System):
     # Reading
 
     def _nodes(self, paths: Sequence[str], journal: Sequence[int]) -> dict[str, Node]:
-        """Those of the nodes that exist at the end of a journal; at the head, as far as possible from the cache."""
+        """Return the nodes that exist at the end of a journal. The cache serves reads at head."""
         head = journal is self._journal
         found = {}
         missing = []
@@ -228,10 +227,10 @@ class LiteralKernel(System):
                 if node is not None:
                     found[path] = node
                     if head:
-                        self._keep(path, node)
+                        self._cache_node(path, node)
         return found
 
-    def _keep(self, path: str, node: Node) -> None:
+    def _cache_node(self, path: str, node: Node) -> None:
         self._cache[path] = node
         if len(self._cache) > CACHED:
             self._cache.popitem(last=False)
@@ -247,26 +246,26 @@ class LiteralKernel(System):
 
     def subtree(self, path: str) -> int:
         start = _key(path)
-        stop = start[:-1] + b"0"  # what comes after the slash
+        stop = start[:-1] + b"0"  # the character after the slash
         rows = self._cells.below(start, stop, self._journal[-1] + 1)
         return sum(_parse(row, self._journal) is not None for key, row in rows.items() if key != start)
 
-    def forget(self) -> None:
+    def clear_caches(self) -> None:
         self._cache.clear()
 
-    # The past
+    # History
 
     def mark(self) -> int:
         return self._journal[-1]
 
     def read_at(self, mark: object, path: str) -> Properties | None:
         if not isinstance(mark, int) or mark not in self._known:
-            raise KeyError(f"unknown revision {mark!r}")
+            raise KeyError(f"mark must be a known revision, got {mark!r}")
         journal = [revision for revision in self._journal if revision <= mark]
         node = self._nodes([path], journal).get(path)
         return None if node is None else node.properties
 
-    # The end
+    # Closing
 
     def size(self) -> int:
         return self._cells.size()
@@ -274,24 +273,24 @@ class LiteralKernel(System):
     def close(self) -> None:
         try:
             if self._owner:
-                _ = self._cells.client  # a new connection where one is due
+                _ = self._cells.client  # reconnect after idle time
                 self._cells.drop()
         finally:
             self._cells.close()
 
 
-class LiteralSystem(LiteralKernel):
-    """Through Thrift1, by happybase."""
+class Published2013Thrift1System(Published2013Kernel):
+    """The algorithm through Thrift1, by happybase."""
 
-    name: ClassVar[str] = "literal, happybase"
-    cells_by: ClassVar[type[Cells]] = Thrift1Cells
+    name: ClassVar[str] = "published 2013, happybase"
+    cells_type: ClassVar[type[Cells]] = Thrift1Cells
 
 
-class LiteralThrift2System(LiteralKernel):
-    """Through Thrift2, so that nothing but the algorithm differs from hbasemk."""
+class Published2013Thrift2System(Published2013Kernel):
+    """The algorithm through Thrift2, so that only the algorithm differs from hbasemk."""
 
-    name: ClassVar[str] = "literal, Thrift2"
-    cells_by: ClassVar[type[Cells]] = Thrift2Cells
+    name: ClassVar[str] = "published 2013, Thrift2"
+    cells_type: ClassVar[type[Cells]] = Thrift2Cells
 
 
 def _now() -> int:
@@ -299,7 +298,7 @@ def _now() -> int:
 
 
 def _key(path: str) -> bytes:
-    """A node's row: a slash at the end makes a subtree one range."""
+    """Return the row key of a node. The slash at its end makes a subtree one range."""
     return (path.rstrip("/") + "/").encode()
 
 
@@ -309,12 +308,12 @@ def _encode(value: int | str) -> bytes:
 
 def _existing(nodes: Mapping[str, Node], path: str) -> Node:
     if path not in nodes:
-        raise KeyError(f"there is no node {path}")
+        raise KeyError(f"node {path} does not exist")
     return nodes[path]
 
 
 def _newest(versions: Mapping[int, bytes], journal: Sequence[int]) -> bytes | None:
-    """The value of a column: the walk down the journal."""
+    """Return the newest value of a column by a walk down the journal."""
     for revision in reversed(journal):
         if revision in versions:
             return versions[revision]
@@ -322,7 +321,7 @@ def _newest(versions: Mapping[int, bytes], journal: Sequence[int]) -> bytes | No
 
 
 def _parse(row: Versions, journal: Sequence[int]) -> Node | None:
-    """A node from all versions of its row; None if it does not exist."""
+    """Build a node from all versions of its row; None if it does not exist."""
     values = {column: _newest(versions, journal) for column, versions in row.items()}
     if values.get(DELETED) != ALIVE:
         return None
@@ -330,7 +329,7 @@ def _parse(row: Versions, journal: Sequence[int]) -> Node | None:
 
 
 def _apply(node: Node | None, columns: Columns) -> Node:
-    """A node after some of its columns have changed."""
+    """Return a node after changes of columns."""
     properties: dict[str, Any] = {} if node is None else dict(node.properties)
     children = [] if node is None else node.children
     for column, value in columns.items():

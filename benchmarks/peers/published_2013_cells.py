@@ -1,9 +1,9 @@
-"""What the literal algorithm asks of HBase, through either of its Thrift gateways.
+"""The HBase calls of the published algorithm, through either Thrift gateway.
 
-Through Thrift1 (happybase) two things of HBase's own interface cannot be said: *all versions of a row* come back without the
-names of their columns, so every value begins with its column's name here; and a delete takes older versions along, so a
-roll-back writes an empty value over exactly its version instead. Both cost as many calls as the real thing. What does cost more
-is many rows: all versions of a row are one call each. Through Thrift2 they are one call for a batch, as in HBase's own client.
+Thrift1 (happybase) lacks two operations of HBase's own interface. *All versions of a row* return without the names of their
+columns, so each value begins with its column's name here. A delete also deletes older versions, so a roll-back writes an empty
+value over exactly its version instead. Both replacements cost as many calls as the original. Many rows do cost more: Thrift1
+needs one call for all versions of each row; Thrift2 needs one call for a batch, as HBase's own client does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any, Final, TypeAlias
 
 import happybase
-from happybase.batch import BatchMutation, Mutation  # of HBase's Thrift1 interface
+from happybase.batch import BatchMutation, Mutation  # HBase's Thrift1 interface
 from thriftpy2.protocol import TCyBinaryProtocol
 from thriftpy2.thrift import TApplicationException, TClient
 from thriftpy2.transport import TCyBufferedTransport, TSocket
@@ -28,7 +28,7 @@ from hbasemk.store.hbase import HBaseStore
 from hbasemk.store.hbase.gateway import idl
 
 Versions: TypeAlias = dict[bytes, dict[int, bytes]]
-"""A row: column to version to value."""
+"""A row: from column to version to value."""
 
 NODES, JOURNAL = "nodes", "journal"
 FAMILY: Final = b"d"
@@ -37,14 +37,14 @@ NO, YES = b"\0", b"\x01"
 ALL: Final = 2**31 - 1
 BATCH: Final = 1000
 IDLE: Final = 45.0
-"""Seconds; a gateway closes connections that idled for 60."""
+"""Seconds after which the client reconnects. A gateway closes connections after 60 idle seconds."""
 TIMEOUT_MS: Final = 120_000
 THRIFT1: Final = "HBASEMK_BENCH_THRIFT1"
-"""The environment variable that names the Thrift1 gateway, ``host:port``, where the place under test is a Thrift2 one."""
+"""The environment variable with ``host:port`` of the Thrift1 gateway, if the place under test is a Thrift2 gateway."""
 
 
 class Cells(ABC):
-    """The two tables of one literal microkernel."""
+    """The two tables of one microkernel."""
 
     def __init__(self, place: str) -> None:
         self.place = place
@@ -55,7 +55,7 @@ class Cells(ABC):
 
     @property
     def client(self) -> Any:
-        """The Thrift client, on a new connection if the last call is so long ago that the gateway has closed the old one."""
+        """The Thrift client, on a new connection if the gateway may have closed the idle one."""
         now = time.monotonic()
         if now - self._used > IDLE:
             self.close()
@@ -74,7 +74,7 @@ class Cells(ABC):
 
     @abstractmethod
     def create(self) -> None:
-        """Make the tables."""
+        """Create the tables."""
 
     @abstractmethod
     def drop(self) -> None:
@@ -82,39 +82,39 @@ class Cells(ABC):
 
     @abstractmethod
     def begin(self, revision: int, message: str) -> None:
-        """Write a revision's journal row: neither committed nor aborted."""
+        """Write the journal row of a pending revision."""
 
     @abstractmethod
     def decide(self, revision: int, unless: bytes, flag: bytes) -> bool:
-        """Set one flag of a journal row if the other one is not set."""
+        """Set ``flag`` in a journal row if ``unless`` is not set. Returns whether it is set now."""
 
     @abstractmethod
     def committed(self, since: int) -> Iterator[int]:
-        """Committed revisions from one on, in order, from a scan upwards."""
+        """Scan upwards from a revision and yield the committed ones in order."""
 
     @abstractmethod
     def versions(self, rows: Sequence[bytes], before: int) -> dict[bytes, Versions]:
-        """All versions below ``before`` of all columns of those rows that exist."""
+        """Return all versions below ``before`` of all columns of the existing rows."""
 
     @abstractmethod
     def below(self, start: bytes, stop: bytes, before: int) -> dict[bytes, Versions]:
-        """The same for a range of rows."""
+        """Return the same as :meth:`versions` for a range of rows."""
 
     @abstractmethod
     def write(self, rows: Mapping[bytes, Mapping[bytes, bytes]], revision: int) -> None:
-        """Write cells at a revision."""
+        """Write cells with the timestamp of a revision."""
 
     @abstractmethod
-    def withdraw(self, rows: Mapping[bytes, Iterable[bytes]], revision: int) -> None:
-        """Make cells of exactly this revision as if they had not been written."""
+    def roll_back(self, rows: Mapping[bytes, Iterable[bytes]], revision: int) -> None:
+        """Remove the cells of exactly this revision."""
 
     @abstractmethod
     def size(self) -> int:
-        """Bytes of all cells in the form in which HBase keeps each."""
+        """Return the bytes of all cells in HBase's form."""
 
 
 class Thrift1Cells(Cells):
-    """By happybase, whose client also has the calls that it does not wrap."""
+    """Calls through happybase. Its Thrift client also has the calls that happybase does not wrap."""
 
     def __init__(self, place: str) -> None:
         _, _, prefix = place.partition("/")
@@ -130,12 +130,14 @@ class Thrift1Cells(Cells):
         self._connection.close()
 
     def create(self) -> None:
-        kept = {"block_cache_enabled": True, "bloom_filter_type": "ROW"}  # HBase's defaults, not Thrift1's
+        kept = {"block_cache_enabled": True, "bloom_filter_type": "ROW"}  # the defaults of HBase, not of Thrift1
         try:
-            self._connection.tables()  # what Thrift2 has no call of the same name for
+            self._connection.tables()  # Thrift2 has no call of this name
         except TApplicationException as error:
             where = f"{self.host}:{self.port}"
-            raise NotImplementedError(f"{where} is no Thrift1 gateway; name one, host:port, in {THRIFT1}") from error
+            raise NotImplementedError(
+                f"{where} must be a Thrift1 gateway, got another; set {THRIFT1}=host:port"
+            ) from error
         self._connection.create_table(self._nodes, {FAMILY.decode(): {**kept, "max_versions": ALL}})
         self._connection.create_table(self._journal, {FAMILY.decode(): {**kept, "max_versions": 1}})
 
@@ -154,7 +156,7 @@ class Thrift1Cells(Cells):
         return done
 
     def committed(self, since: int) -> Iterator[int]:
-        _ = self.client  # a new connection where one is due
+        _ = self.client  # reconnect after idle time
         column = _full(COMMITTED)
         rows = self._connection.table(self._journal).scan(row_start=_row(since), columns=[column], batch_size=BATCH)
         return (_revision(row) for row, cells in rows if cells[column] == YES)
@@ -184,7 +186,7 @@ class Thrift1Cells(Cells):
         for at in range(0, len(changes), BATCH):
             self.client.mutateRowsTs(self._nodes, changes[at : at + BATCH], revision, {})
 
-    def withdraw(self, rows: Mapping[bytes, Iterable[bytes]], revision: int) -> None:
+    def roll_back(self, rows: Mapping[bytes, Iterable[bytes]], revision: int) -> None:
         self.write({row: dict.fromkeys(columns, b"") for row, columns in rows.items()}, revision)
 
     def size(self) -> int:
@@ -201,7 +203,7 @@ class Thrift1Cells(Cells):
 
 
 class Thrift2Cells(Cells):
-    """By a bare client, as the floor's."""
+    """Calls through a bare client, as in the baseline."""
 
     def _open(self) -> None:
         self._socket = TSocket(self.host, self.port, socket_timeout=TIMEOUT_MS)
@@ -231,8 +233,8 @@ class Thrift2Cells(Cells):
         return done
 
     def committed(self, since: int) -> Iterator[int]:
-        wanted = [idl.Column(FAMILY, COMMITTED)]
-        for found in self._scan(self._journal, idl.Scan(start=_row(since), columns=wanted)):
+        columns = [idl.Column(FAMILY, COMMITTED)]
+        for found in self._scan(self._journal, idl.Scan(start=_row(since), columns=columns)):
             if found.cells[0].value == YES:
                 yield _revision(found.row)
 
@@ -251,7 +253,7 @@ class Thrift2Cells(Cells):
         return {found.row: _by_column(found.cells) for found in self._scan(self._nodes, scan)}
 
     def _scan(self, table: bytes, scan: Any) -> Iterator[Any]:
-        """All rows of a scan, a batch a call."""
+        """Yield all rows of a scan, one batch for each call."""
         scan.caching = BATCH
         while True:
             answers = self.client.getScannerResults(table, scan, BATCH)
@@ -271,7 +273,7 @@ class Thrift2Cells(Cells):
         while batch := list(islice(puts, BATCH)):
             self.client.putMultiple(self._nodes, batch)
 
-    def withdraw(self, rows: Mapping[bytes, Iterable[bytes]], revision: int) -> None:
+    def roll_back(self, rows: Mapping[bytes, Iterable[bytes]], revision: int) -> None:
         deletes = (
             idl.Delete(row, [idl.Column(FAMILY, column, revision) for column in columns], kind=0)
             for row, columns in rows.items()
@@ -302,23 +304,23 @@ def _revision(row: bytes) -> int:
 
 
 def _full(column: bytes) -> bytes:
-    """A column as Thrift1 names it."""
+    """Return the name of a column in Thrift1."""
     return FAMILY + b":" + column
 
 
 def _mutation(column: bytes, value: bytes) -> Any:
-    """A cell for Thrift1, its value after its column's name; nothing at all for one that is withdrawn."""
+    """Return a cell for Thrift1: the column's name and the value, or an empty value for a roll-back."""
     return Mutation(column=_full(column), value=value and len(column).to_bytes(2, "big") + column + value)
 
 
 def _split(value: bytes) -> tuple[bytes, bytes]:
-    """Column and value of such a cell."""
+    """Split such a cell into column and value."""
     end = 2 + int.from_bytes(value[:2], "big")
     return value[2:end], value[end:]
 
 
 def _named(cells: Iterable[Any]) -> Versions:
-    """Thrift1's cells by column, without what was withdrawn."""
+    """Group Thrift1's cells by column, without those that were rolled back."""
     found: Versions = {}
     for cell in cells:
         if cell.value:
@@ -328,7 +330,7 @@ def _named(cells: Iterable[Any]) -> Versions:
 
 
 def _by_column(cells: Iterable[Any]) -> Versions:
-    """Thrift2's cells by column."""
+    """Group Thrift2's cells by column."""
     found: Versions = {}
     for cell in cells:
         found.setdefault(cell.qualifier, {})[cell.timestamp] = cell.value

@@ -1,4 +1,4 @@
-"""RelStorage on SQLite: ZODB's objects as rows of a file that several processes open."""
+"""RelStorage on SQLite: ZODB objects as rows of a file that processes share."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from relstorage.storage import RelStorage
 from benchmarks.peers.objects import CACHED_OBJECTS, ObjectSystem
 
 FULL = 2
-"""SQLite's ``synchronous`` setting that flushes the log in every commit; RelStorage's own choice is 1, which may lose commits."""
+"""SQLite's ``synchronous`` level that syncs the log in every commit. RelStorage's default, 1, may lose commits."""
 
 
 class RelStorageSystem(ObjectSystem):
-    """A connection to the database in a folder, which keeps history as ours does."""
+    """A connection to the database in a folder. The database keeps history, as hbasemk does."""
 
     name: ClassVar[str] = "RelStorage SQLite"
 
@@ -36,15 +36,15 @@ class RelStorageSystem(ObjectSystem):
         folder.mkdir(parents=True, exist_ok=True)
         return cls(folder, create=True)
 
-    def connect(self) -> str:
+    def address(self) -> str:
         return str(self._folder)
 
     @classmethod
     def join(cls, address: str) -> RelStorageSystem:
         return cls(Path(address))
 
-    def forget(self) -> None:
-        # The records that RelStorage keeps in memory go as well, or the next read would not reach SQLite.
+    def clear_caches(self) -> None:
+        # Also clear RelStorage's cache of records; otherwise the next read would not reach SQLite.
         self._manager.abort()
         self._connection._storage._cache.clear(load_persistent=False)
         self._connection.cacheMinimize()

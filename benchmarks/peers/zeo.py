@@ -1,4 +1,4 @@
-"""ZEO: one server process with a FileStorage, clients in as many processes as there are, over loopback."""
+"""ZEO: one server process with a FileStorage, and clients in any number of processes, over loopback."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from benchmarks.peers.objects import CACHED_OBJECTS, ObjectSystem
 
 HOST = "127.0.0.1"
 READY_WITHIN = 30.0
-"""Seconds for the server to answer."""
+"""Seconds within which the server must answer."""
 
 FILE, LOG = "Data.fs", "server.log"
 
 
 class ZeoSystem(ObjectSystem):
-    """A client; the one that ``create`` made also has the server, and ends it when it is closed."""
+    """A client. The client from ``create`` also owns the server, and stops it in ``close``."""
 
     name: ClassVar[str] = "ZEO"
 
@@ -45,10 +45,10 @@ class ZeoSystem(ObjectSystem):
         try:
             return cls(folder, port, server)
         except BaseException:
-            end(server)
+            stop(server)
             raise
 
-    def connect(self) -> str:
+    def address(self) -> str:
         return f"{self._port} {self._folder}"
 
     @classmethod
@@ -57,13 +57,13 @@ class ZeoSystem(ObjectSystem):
         return cls(Path(folder), int(port))
 
     def _begin_at_head(self) -> None:
-        # What others committed is told by the server without being asked, but only an answer of the server shows that
-        # everything until now has arrived.
+        # The server announces commits of other clients by itself, but only a reply proves that all announcements until now
+        # have arrived.
         self._storage.ping()
         super()._begin_at_head()
 
-    def forget(self) -> None:
-        super().forget()
+    def clear_caches(self) -> None:
+        super().clear_caches()
         self._storage._cache.clear()
 
     def size(self) -> int:
@@ -74,15 +74,15 @@ class ZeoSystem(ObjectSystem):
             super().close()
         finally:
             if self._server is not None:
-                end(self._server)
+                stop(self._server)
 
 
 def serve(folder: Path) -> tuple[int, subprocess.Popen[bytes]]:
-    """Start a server of a FileStorage in a folder; returns its port and process when it answers."""
+    """Start a server with a FileStorage in a folder, and wait until it answers. Returns its port and process."""
     for _ in range(5):
-        with socket.socket() as asked:
-            asked.bind((HOST, 0))
-            port: int = asked.getsockname()[1]
+        with socket.socket() as probe:
+            probe.bind((HOST, 0))
+            port: int = probe.getsockname()[1]
         with (folder / LOG).open("wb") as log:
             command = [sys.executable, "-m", "ZEO.runzeo", "-a", f"{HOST}:{port}", "-f", str(folder / FILE)]
             server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -91,12 +91,12 @@ def serve(folder: Path) -> tuple[int, subprocess.Popen[bytes]]:
             with contextlib.suppress(ConnectionRefusedError), socket.create_connection((HOST, port), timeout=1):
                 return port, server
             time.sleep(0.02)
-        end(server)  # somebody else took the port in between, or it cannot start at all: its log tells
+        stop(server)  # another process took the port in between, or the log has the reason
     raise RuntimeError(f"the ZEO server did not start: {(folder / LOG).read_text(errors='replace')[-2000:]}")
 
 
-def end(server: subprocess.Popen[bytes]) -> None:
-    """End a server and wait until it is gone."""
+def stop(server: subprocess.Popen[bytes]) -> None:
+    """Stop a server and wait until the process has ended."""
     server.terminate()
     try:
         server.wait(10)

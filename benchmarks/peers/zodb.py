@@ -1,4 +1,4 @@
-"""ZODB's own FileStorage: an append-only file, one process at a time, flushed to disk (fsync) in every commit."""
+"""ZODB's FileStorage: an append-only file for one process at a time, synced to disk (fsync) in every commit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FILE = "Data.fs"
 
 
 class FileStorageSystem(ObjectSystem):
-    """A connection to a FileStorage of its own."""
+    """A connection to its own FileStorage."""
 
     name: ClassVar[str] = "ZODB FileStorage"
 
@@ -32,13 +32,13 @@ class FileStorageSystem(ObjectSystem):
         database.close()
         return cls(folder)
 
-    def connect(self) -> str:
-        """The folder: another process can open it after this one has closed it."""
+    def address(self) -> str:
+        """Return the folder. Another process can open it after this process has closed it."""
         return str(self._folder)
 
     @classmethod
     def join(cls, address: str) -> FileStorageSystem:
-        """Open the file. While anybody else has it open: NotImplementedError, for a FileStorage belongs to one process."""
+        """Open the file. Raises NotImplementedError while another process has it open: a FileStorage belongs to one process."""
         try:
             return cls(Path(address))
         except LockError as error:

@@ -1,1 +1,1 @@
-"""Results for people: tables in the terminal and in Markdown, plots, and what became of the aims."""
+"""Reports: tables in the terminal and in Markdown, plots, and the performance targets."""

@@ -1,4 +1,4 @@
-"""How figures are written, and which are compared with which."""
+"""Format figures, and compare systems."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _SCALES = {
 
 
 def _scale(value: float, unit: str) -> tuple[float, str]:
-    """What to divide by, and how that unit is called."""
+    """Return the divisor and the name of the unit that suits a value."""
     scales = _SCALES.get(unit, ((1, ""),))
     return next((one for one in scales if abs(value) >= one[0]), scales[-1])
 
 
 def quantity(value: float, unit: str) -> str:
-    """A value with its unit, in three significant digits."""
+    """Format a value with its unit, in three significant digits."""
     factor, name = _scale(value, unit)
     return f"{_digits(value / factor)} {name}".rstrip()
 
@@ -35,7 +35,7 @@ def _digits(value: float) -> str:
 
 
 def with_spread(result: Result, *, brief: bool = False) -> str:
-    """The median, and the quartiles in brackets unless ``brief``."""
+    """Format the median, and the quartiles in brackets unless ``brief``."""
     if result.median is None:
         return "failed" if result.failed else "-"
     factor, name = _scale(result.median, result.unit)
@@ -47,32 +47,32 @@ def with_spread(result: Result, *, brief: bool = False) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One operation: each system's result, and how hbasemk's median compares with the floor's and the best peer's."""
+    """One operation with the result of each system."""
 
     scenario: str
     operation: str
     found: dict[str, Result]
 
     @property
-    def to_floor(self) -> float | None:
-        """hbasemk's figure divided by the floor's."""
-        return self._ratio([self.found["floor"]] if "floor" in self.found else [])
+    def to_baseline(self) -> float | None:
+        """hbasemk's median divided by the baseline's."""
+        return self._ratio([self.found["baseline"]] if "baseline" in self.found else [])
 
     @property
     def to_peer(self) -> float | None:
-        """hbasemk's figure divided by that of the peer which is best at this."""
+        """hbasemk's median divided by that of the best peer."""
         return self._ratio([result for result in self.found.values() if result.role == "peer"])
 
     def _ratio(self, others: Sequence[Result]) -> float | None:
-        ours = self.found.get("hbasemk")
+        own = self.found.get("hbasemk")
         medians = [result.median for result in others if result.median]
-        if ours is None or ours.median is None or ours.unit == "retries" or not medians:
+        if own is None or own.median is None or own.unit == "retries" or not medians:
             return None
-        return ours.median / (max(medians) if ours.better == "more" else min(medians))
+        return own.median / (max(medians) if own.better == "more" else min(medians))
 
 
 def lines(run: Run) -> list[Line]:
-    """All operations of a run."""
+    """Return all operations of a run."""
     return [
         Line(scenario, operation, {result.system: result for result in found})
         for scenario, operation, found in run.groups()
@@ -80,50 +80,50 @@ def lines(run: Run) -> list[Line]:
 
 
 def columns(run: Run, scenario: str | None = None) -> dict[str, str]:
-    """The systems that have results, of one scenario or at all, in the registry's order, with their names."""
+    """Return the keys and names of systems with results in a scenario (default: any), in the registry's order."""
     names = {result.system: result.name for result in run.results if scenario in {None, result.scenario}}
     return {entry.key: names[entry.key] for entry in entries(run.store) if entry.key in names}  # type: ignore[arg-type]
 
 
-def heads(columns: dict[str, str]) -> list[str]:
-    """The heads of a table of a scenario's lines, but for the operation: see :func:`cells`."""
+def headers(columns: dict[str, str]) -> list[str]:
+    """Return the headers of a table of operations, without the first one; :func:`cells` returns the cells below them."""
     found: list[str] = []
     for key, name in columns.items():
         found.append(name)
         if key == "hbasemk" and len(columns) > 1:
-            found += ["÷ floor", "÷ best peer"] if set(columns) - {"hbasemk", "floor"} else ["÷ floor"]
+            found += ["÷ baseline", "÷ best peer"] if set(columns) - {"hbasemk", "baseline"} else ["÷ baseline"]
     return found
 
 
 def cells(line: Line, columns: dict[str, str], *, brief: bool = False) -> list[str]:
-    """A line's figures under :func:`heads`; ``brief`` leaves out the spread."""
+    """Return the cells of a line below :func:`headers`. ``brief`` omits the quartiles."""
     found: list[str] = []
     for key in columns:
         found.append(with_spread(line.found[key], brief=brief) if key in line.found else "")
         if key == "hbasemk" and len(columns) > 1:
-            found.append(ratio(line.to_floor))
-            if set(columns) - {"hbasemk", "floor"}:
+            found.append(ratio(line.to_baseline))
+            if set(columns) - {"hbasemk", "baseline"}:
                 found.append(ratio(line.to_peer))
     return found
 
 
 def ratio(value: float | None) -> str:
-    """A ratio as text."""
+    """Format a ratio."""
     return "" if value is None else f"{value:.2f}"
 
 
 def notes(run: Run) -> list[str]:
-    """What has to be said besides the figures: what was left out, cut short or failed."""
-    told = [f"{key} was left out: {reason}" for key, reason in run.environment.get("left_out", {}).items()]
+    """Return the notes below the tables: systems left out, measurements cut short, failures."""
+    notes = [f"{key} was left out: {reason}" for key, reason in run.environment.get("left_out", {}).items()]
     for result in run.results:
         if result.note and result.note != "not possible":
-            verb = "failed" if result.failed else ("" if result.median is None else "measured in part")
-            told.append(": ".join(part for part in (result.name, result.operation, verb, result.note) if part))
-    return told
+            state = "failed" if result.failed else ("" if result.median is None else "measured in part")
+            notes.append(": ".join(part for part in (result.name, result.operation, state, result.note) if part))
+    return notes
 
 
-def about(run: Run) -> str:
-    """The environment in one paragraph."""
+def describe(run: Run) -> str:
+    """Describe the environment in one paragraph."""
     found = run.environment
     packages = ", ".join(f"{name} {version}" for name, version in found.get("packages", {}).items())
     parts = [

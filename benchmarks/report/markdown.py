@@ -1,4 +1,4 @@
-"""The same tables in Markdown, for a file that also holds text of people."""
+"""Tables in Markdown, for a file that also contains text written by hand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ END: Final = "<!-- end of figures -->"
 
 
 def write(runs: list[Run], file: Path) -> None:
-    """Put the figures between the two marks in a file; if it has none, or is not there, at its end."""
+    """Replace the figures between the two markers of a file. Without markers, append; without a file, create it."""
     text = file.read_text(encoding="utf-8") if file.exists() else ""
     figure_text = "\n".join([BEGIN, "", *render(runs), END])
     before, begin, rest = text.partition(BEGIN)
@@ -27,35 +27,35 @@ def write(runs: list[Run], file: Path) -> None:
 
 
 def render(runs: list[Run]) -> Iterator[str]:
-    """The lines of all tables."""
-    yield "### Aims"
+    """Yield the lines of all tables."""
+    yield "### Targets"
     yield ""
-    yield "| store | aim | reached | enough |"
+    yield "| store | target | measured | met |"
     yield "| --- | --- | --- | --- |"
     for one in targets.evaluate(runs):
-        yield f"| {one.store} | {one.aim} | {one.reached} | {verdict(one)} |"
+        yield f"| {one.store} | {one.target} | {one.measured} | {verdict(one)} |"
     yield ""
     for run in runs:
         yield f"### {run.store}"
         yield ""
-        yield _plain(figures.about(run)) + "."
+        yield _plain(figures.describe(run)) + "."
         yield ""
         for scenario in dict.fromkeys(result.scenario for result in run.results):
             columns = figures.columns(run, scenario)
-            heads = figures.heads(columns)
-            yield f"| {scenario} | {' | '.join(heads)} |"
-            yield f"| --- | {' | '.join(['---:'] * len(heads))} |"
+            headers = figures.headers(columns)
+            yield f"| {scenario} | {' | '.join(headers)} |"
+            yield f"| --- | {' | '.join(['---:'] * len(headers))} |"
             for line in figures.lines(run):
                 if line.scenario == scenario:
                     yield f"| {_plain(line.operation)} | {' | '.join(figures.cells(line, columns))} |"
             yield ""
-        told = figures.notes(run)
-        for note in told:
+        notes = figures.notes(run)
+        for note in notes:
             yield f"- {_plain(note)}"
-        if told:
+        if notes:
             yield ""
 
 
 def _plain(text: str) -> str:
-    """A text as one line of Markdown."""
+    """Return a text as one line of Markdown."""
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")

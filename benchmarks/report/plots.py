@@ -1,4 +1,4 @@
-"""Plots, with matplotlib's file-only backend: bars for each scenario, lines for what depends on the number of processes."""
+"""Plots with matplotlib's file-only backend: bars for each scenario, lines over the number of processes."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from benchmarks.report import figures
 from benchmarks.results import Run
 from benchmarks.scenarios.multiprocess import KINDS
 
-COLOURS: Final = {"hbasemk": "#1f6fb2", "floor": "#9aa5ad"}
+COLOURS: Final = {"hbasemk": "#1f6fb2", "baseline": "#9aa5ad"}
 PEERS: Final = ("#d98032", "#7a9e48", "#8a63a6")
-UNITS: Final = {"s": "seconds (logarithmic)", "1/s": "a second", "B": "bytes (logarithmic)"}
+UNITS: Final = {"s": "seconds (logarithmic)", "1/s": "per second", "B": "bytes (logarithmic)"}
 
 
 def draw(runs: list[Run], folder: Path, form: str = "svg") -> list[Path]:
-    """Write a picture for each scenario of each run; returns the files. Raises ImportError without matplotlib."""
+    """Draw each scenario of each run into its own file. Returns the files; raises ImportError without matplotlib."""
     import matplotlib
 
     matplotlib.use("Agg")
     # The same results give the same bytes.
     matplotlib.rcParams["svg.hashsalt"] = "hbasemk"
     folder.mkdir(parents=True, exist_ok=True)
-    made: list[Path] = []
+    files: list[Path] = []
     for run in runs:
         columns = figures.columns(run)
         for scenario in dict.fromkeys(result.scenario for result in run.results):
@@ -33,8 +33,8 @@ def draw(runs: list[Run], folder: Path, form: str = "svg") -> list[Path]:
             if figure is not None:
                 figure.suptitle(f"{run.store}: {scenario}", x=0.02, ha="left", fontsize=11)
                 figure.savefig(file, metadata={"Date": None} if form == "svg" else {})
-                made.append(file)
-    return made
+                files.append(file)
+    return files
 
 
 def _figure(rows: int, columns: int, height: float) -> tuple[Any, Any]:
@@ -52,7 +52,7 @@ def _colours(columns: dict[str, str]) -> dict[str, str]:
 
 
 def _bars(lines: list[figures.Line], columns: dict[str, str]) -> Any:
-    """Horizontal bars, an operation a group, with the quartiles; None if nothing was measured."""
+    """Draw horizontal bars with quartiles, one group for each operation. Returns None without measurements."""
     units = list(dict.fromkeys(one.unit for line in lines for one in line.found.values() if one.median is not None))
     if not units:
         return None
@@ -105,7 +105,7 @@ def _bars(lines: list[figures.Line], columns: dict[str, str]) -> Any:
 
 
 def _processes(lines: list[figures.Line], columns: dict[str, str]) -> Any:
-    """Commits a second over the number of processes, a kind of work a picture; None if nothing was measured."""
+    """Draw commits per second over the number of processes, one plot for each kind of work; None without measurements."""
     figure, axes = _figure(1, len(KINDS), 3.6)
     colours = _colours(columns)
     drawn = False
@@ -128,6 +128,6 @@ def _processes(lines: list[figures.Line], columns: dict[str, str]) -> Any:
         axis.grid(alpha=0.3)
     if not drawn:
         return None
-    axes[0][0].set_ylabel("commits a second, all together", fontsize=8)
+    axes[0][0].set_ylabel("commits per second, all together", fontsize=8)
     axes[0][0].legend(fontsize=8)
     return figure

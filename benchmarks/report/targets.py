@@ -1,4 +1,4 @@
-"""The aims, and what a run says of them."""
+"""Performance targets, and whether runs meet them."""
 
 from __future__ import annotations
 
@@ -10,67 +10,71 @@ from benchmarks.results import Result, Run
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
-    """One aim: in words, what was reached in words, and whether that is enough (None: not measured)."""
+class TargetResult:
+    """A target and the measured figure, both as text. ``met`` is None if there is no measurement."""
 
     store: str
-    aim: str
-    reached: str
-    enough: bool | None
+    target: str
+    measured: str
+    met: bool | None
 
 
-def evaluate(runs: list[Run]) -> list[Reached]:
-    """All aims on the stores of these runs."""
-    told: list[Reached] = []
+def evaluate(runs: list[Run]) -> list[TargetResult]:
+    """Evaluate all targets for the stores of these runs."""
+    evaluated: list[TargetResult] = []
     for run in runs:
-        told += _HBASE(run) if run.store == "hbase" else _EMBEDDED(run)
-        told += _idle(run)
-    return told
+        evaluated += _HBASE(run) if run.store == "hbase" else _EMBEDDED(run)
+        evaluated += _idle(run)
+    return evaluated
 
 
-def _on_hbase(run: Run) -> Iterator[Reached]:
-    yield _times(run, "a conflict-free commit of one node", "set", "set one property", 1.25, "its raw calls", floor)
+def _on_hbase(run: Run) -> Iterator[TargetResult]:
+    yield _times(
+        run, "a conflict-free commit of one node", "set", "set one property", 1.25, "its raw calls", is_baseline
+    )
     hot = _median(run, "read", "read a node, hot", "hbasemk")
     rate = None if hot is None else 1 / hot
-    yield _told(
+    yield _result(
         run,
-        "reads at head from the cache: at least 300,000 a second",
-        "" if rate is None else f"{rate:,.0f} a second",
+        "reads at head from the cache: at least 300,000 per second",
+        "" if rate is None else f"{rate:,.0f} per second",
         None if rate is None else rate >= 300_000,
     )
-    yield _times(run, "a read of a node that is not cached", "read", "read a node, warm", 1.15, "a raw get", floor)
+    yield _times(
+        run, "a read of a node that is not cached", "read", "read a node, warm", 1.15, "a raw get", is_baseline
+    )
     for shape in ("flat", "pyramid"):
         pattern = f"read a subtree of .* nodes, {shape}, cold"
-        yield _times(run, f"a subtree, {shape}", "subtree", pattern, 1.3, "the raw multi-gets", floor)
+        yield _times(run, f"a subtree, {shape}", "subtree", pattern, 1.3, "the raw multi-gets", is_baseline)
     yield _scaling(run)
     yield _siblings(run)
 
 
-def _embedded(run: Run) -> Iterator[Reached]:
+def _embedded(run: Run) -> Iterator[TargetResult]:
     for what, scenario, pattern, least in (
-        ("durable commits a second, one property set", "set", "set one property", 1.0),
-        ("durable commits a second, one node added", "add", "add one node", 1.0),
-        ("cold reads a second", "read", "read a node, cold", 1.0),
-        ("warm reads a second", "read", "read a node, warm", 1.0),
-        ("bulk load, nodes a second", "load", "bulk load of .*", 2.0),
+        ("durable commits per second, one property set", "set", "set one property", 1.0),
+        ("durable commits per second, one node added", "add", "add one node", 1.0),
+        ("cold reads per second", "read", "read a node, cold", 1.0),
+        ("warm reads per second", "read", "read a node, warm", 1.0),
+        ("bulk load, nodes per second", "load", "bulk load of .*", 2.0),
     ):
         yield _faster(run, what, scenario, pattern, least)
 
 
-_HBASE: Callable[[Run], Iterator[Reached]] = _on_hbase
-_EMBEDDED: Callable[[Run], Iterator[Reached]] = _embedded
+_HBASE: Callable[[Run], Iterator[TargetResult]] = _on_hbase
+_EMBEDDED: Callable[[Run], Iterator[TargetResult]] = _embedded
 
 
-def _idle(run: Run) -> Iterator[Reached]:
-    calls = _median(run, "idle", "idle: calls for each poll", "hbasemk")
-    yield _told(
+def _idle(run: Run) -> Iterator[TargetResult]:
+    calls = _median(run, "idle", "idle: calls per poll", "hbasemk")
+    yield _result(
         run,
         "an idle poll is one call",
         "" if calls is None else f"{calls:.2f} calls",
         None if calls is None else calls <= 1,
     )
     share = _median(run, "idle", "idle: share of a core", "hbasemk")
-    yield _told(
+    yield _result(
         run,
         "an idle instance takes less than 1 % of a core",
         "" if share is None else f"{share:.2f} %",
@@ -78,16 +82,16 @@ def _idle(run: Run) -> Iterator[Reached]:
     )
 
 
-# --- looking results up -------------------------------------------------------------------------------------
+# --- finding results -------------------------------------------------------------------------------------
 
 
-def floor(result: Result) -> bool:
-    """Whether a result is the floor's."""
-    return result.role == "floor"
+def is_baseline(result: Result) -> bool:
+    """Return whether a result belongs to the baseline."""
+    return result.role == "baseline"
 
 
-def peer(result: Result) -> bool:
-    """Whether a result is a peer's."""
+def is_peer(result: Result) -> bool:
+    """Return whether a result belongs to a peer."""
     return result.role == "peer"
 
 
@@ -103,47 +107,49 @@ def _median(run: Run, scenario: str, pattern: str, system: str) -> float | None:
     return next((one.median for one in _matching(run, scenario, pattern) if one.system == system), None)
 
 
-def _told(run: Run, aim: str, reached: str, enough: bool | None) -> Reached:
-    return Reached(run.store, aim, reached or "not measured", enough)
+def _result(run: Run, target: str, measured: str, met: bool | None) -> TargetResult:
+    return TargetResult(run.store, target, measured or "not measured", met)
 
 
 def _times(
-    run: Run, what: str, scenario: str, pattern: str, most: float, other: str, which: Callable[[Result], bool]
-) -> Reached:
-    ours = _median(run, scenario, pattern, "hbasemk")
-    others = [result.median for result in _matching(run, scenario, pattern) if which(result) and result.median]
-    aim = f"{what}: at most {most:g} times {other}"
-    if ours is None or not others:
-        return _told(run, aim, "", None)
-    times = ours / min(others)
-    return _told(run, aim, f"{times:.2f} times", times <= most)
+    run: Run, what: str, scenario: str, pattern: str, most: float, other: str, select: Callable[[Result], bool]
+) -> TargetResult:
+    own = _median(run, scenario, pattern, "hbasemk")
+    others = [result.median for result in _matching(run, scenario, pattern) if select(result) and result.median]
+    target = f"{what}: at most {most:g} times {other}"
+    if own is None or not others:
+        return _result(run, target, "", None)
+    times = own / min(others)
+    return _result(run, target, f"{times:.2f} times", times <= most)
 
 
-def _faster(run: Run, what: str, scenario: str, pattern: str, least: float) -> Reached:
-    ours = _median(run, scenario, pattern, "hbasemk")
-    others = [result for result in _matching(run, scenario, pattern) if peer(result) and result.median]
-    aim = f"{what}: at least {least:g} times the better of ZODB and RelStorage"
-    if ours is None or not others:
-        return _told(run, aim, "", None)
+def _faster(run: Run, what: str, scenario: str, pattern: str, least: float) -> TargetResult:
+    own = _median(run, scenario, pattern, "hbasemk")
+    others = [result for result in _matching(run, scenario, pattern) if is_peer(result) and result.median]
+    target = f"{what}: at least {least:g} times the better of ZODB and RelStorage"
+    if own is None or not others:
+        return _result(run, target, "", None)
     best = min(others, key=lambda result: result.median or 0)
-    times = (best.median or 0) / ours
-    return _told(run, aim, f"{times:.2f} times {best.name}", times >= least)
+    times = (best.median or 0) / own
+    return _result(run, target, f"{times:.2f} times {best.name}", times >= least)
 
 
-def _scaling(run: Run) -> Reached:
-    aim = "4 processes on disjoint nodes: at least 1.8 times one, or the floor's own scaling if that is less"
+def _scaling(run: Run) -> TargetResult:
+    target = "4 processes on disjoint nodes: at least 1.8 times one, or the baseline's own scaling if that is less"
     rates = {
         (system, count): _median(run, "processes", f"{count} process(es)? on disjoint nodes", system)
-        for system in ("hbasemk", "floor")
+        for system in ("hbasemk", "baseline")
         for count in (1, 4)
     }
     if not all(rates.values()):
-        return _told(run, aim, "", None)
-    ours, floors = ((rates[system, 4] or 0) / (rates[system, 1] or 1) for system in ("hbasemk", "floor"))
-    return _told(run, aim, f"{ours:.2f} times, the floor {floors:.2f} times", ours >= min(1.8, floors))
+        return _result(run, target, "", None)
+    own, baseline = ((rates[system, 4] or 0) / (rates[system, 1] or 1) for system in ("hbasemk", "baseline"))
+    return _result(run, target, f"{own:.2f} times, the baseline {baseline:.2f} times", own >= min(1.8, baseline))
 
 
-def _siblings(run: Run) -> Reached:
-    aim = "siblings added by 8 processes at once: no retries"
-    again = _median(run, "processes", "8 processes adding children below one parent: retries", "hbasemk")
-    return _told(run, aim, "" if again is None else f"{again:g} retries", None if again is None else again == 0)
+def _siblings(run: Run) -> TargetResult:
+    target = "siblings added by 8 processes at once: no retries"
+    retries = _median(run, "processes", "8 processes adding children below one parent: retries", "hbasemk")
+    return _result(
+        run, target, "" if retries is None else f"{retries:g} retries", None if retries is None else retries == 0
+    )

@@ -1,4 +1,4 @@
-"""What is measured, by name. Each scenario is a function of a harness."""
+"""The scenarios by name. A scenario is a function that takes a harness."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ SCENARIOS: Final[dict[str, Callable[[Harness], None]]] = {
     "history": history.read_history,
     "startup": history.start_up,
     "processes": multiprocess.processes,
-    "seen": multiprocess.seen,
-    "bytes": footprint.bytes_moved,
+    "visibility_latency": multiprocess.visibility_latency,
+    "bytes": footprint.bytes_transferred,
     "idle": footprint.idle,
     "memory": footprint.memory,
 }

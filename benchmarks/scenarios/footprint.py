@@ -1,4 +1,4 @@
-"""Scenarios of what is taken besides time: bytes on the wire and on disk, memory, and what an idle process costs."""
+"""Scenarios of other costs than time: bytes on the wire and on disk, memory, and the load of an idle process."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from benchmarks.wire import Relay
 from benchmarks.workers import Gate, Workers
 
 MEASURED: Final = 200
-"""Commits, or reads, whose bytes are counted."""
+"""Commits over which the scenario counts bytes."""
 
 
-def bytes_moved(harness: Harness) -> None:
-    """Bytes for each commit: on the wire (on HBase) or handed to the file system (embedded), and kept in the store."""
+def bytes_transferred(harness: Harness) -> None:
+    """Count the bytes of each commit: on the wire (HBase) or written to files (embedded), and stored."""
     contenders = harness.tree("bytes")
     count = min(MEASURED, harness.sizes.turns)
     harness.prepare(contenders, lambda system: system.add([("/set", properties(0)), ("/add", {})]))
     for contender in list(contenders):
         try:
-            _moved(harness, contender, count)
-            _kept(harness, contender, count)
+            _transferred(harness, contender, count)
+            _stored(harness, contender, count)
         except Exception as error:
-            harness.failed(contender.entry, "counting bytes", error)
+            harness.record_failure(contender.entry, "counting bytes", error)
     harness.drop("bytes")
 
 
@@ -40,22 +40,22 @@ def _operations(system: System, count: int) -> list[tuple[str, Callable[[int], o
     ]
 
 
-def _moved(harness: Harness, contender: Contender, count: int) -> None:
+def _transferred(harness: Harness, contender: Contender, count: int) -> None:
     if contender.entry.store == "sqlite":
         written = _written()
         if written is None:
-            harness.missing(contender.entry, "bytes written", "needs psutil, on Linux")
+            harness.record_missing(contender.entry, "bytes written", "needs psutil, on Linux")
             return
         for name, call in _operations(contender.system, 1):
             before = written()
             for turn in range(count):
                 call(turn)
-            harness.add(contender, f"{name}: bytes written", "B", [(written() - before) / count])
+            harness.record(contender, f"{name}: bytes written", "B", [(written() - before) / count])
         return
-    address = contender.system.connect()
+    address = contender.system.address()
     host, port = host_and_port(harness.server)
     if f"{host}:{port}" not in address:
-        harness.missing(contender.entry, "bytes on the wire", "its connection cannot be redirected")
+        harness.record_missing(contender.entry, "bytes on the wire", "its connection cannot be redirected")
         return
     with Relay(host, port) as relay:
         system = type(contender.system).join(address.replace(f"{host}:{port}", f"127.0.0.1:{relay.port}"))
@@ -64,19 +64,19 @@ def _moved(harness: Harness, contender: Contender, count: int) -> None:
                 call(-1)
                 before = relay.bytes
                 if not before:
-                    harness.missing(
+                    harness.record_missing(
                         contender.entry, f"{name}: bytes on the wire", "its connection cannot be redirected"
                     )
                     continue
                 for turn in range(count):
                     call(turn)
-                harness.add(contender, f"{name}: bytes on the wire", "B", [(relay.bytes - before) / count])
+                harness.record(contender, f"{name}: bytes on the wire", "B", [(relay.bytes - before) / count])
         finally:
             system.close()
 
 
 def _written() -> Callable[[], int] | None:
-    """A function that tells how many bytes this process has written so far; None where nobody knows."""
+    """Return a function that returns the bytes this process has written so far; None if the system does not count."""
     try:
         import psutil
 
@@ -87,41 +87,41 @@ def _written() -> Callable[[], int] | None:
     return lambda: int(process.io_counters().write_chars)
 
 
-def _kept(harness: Harness, contender: Contender, count: int) -> None:
+def _stored(harness: Harness, contender: Contender, count: int) -> None:
     for name, call in _operations(contender.system, 2):
         before = contender.system.size()
         for turn in range(count):
             call(turn)
-        harness.add(contender, f"{name}: bytes kept", "B", [(contender.system.size() - before) / count])
+        harness.record(contender, f"{name}: bytes stored", "B", [(contender.system.size() - before) / count])
 
 
 def memory(harness: Harness) -> None:
-    """Memory of a process that has added many nodes, beyond what it took before it opened the repository."""
+    """Measure the memory that a process gains when it creates a repository and adds many nodes."""
     sizes = harness.sizes
     for entry in harness.entries:
-        # A tree of that size through every system would take longer than all other scenarios together.
-        most = sizes.memory if entry.role == "ours" else sizes.memory_small
-        if not entry.alone:
+        # A tree of that size in every system would take longer than all other scenarios together.
+        largest = sizes.memory if entry.role == "hbasemk" else sizes.memory_small
+        if not entry.single_process:
             continue
         label = "memory after {:,} nodes"
         workers = Workers()
         try:
             place = harness.place_of("memory", entry)
-            (found,) = workers.run([(grow, (entry, place, sizes.memory_small, most, sizes.chunk))])
+            (found,) = workers.run([(grow, (entry, place, sizes.memory_small, largest, sizes.chunk))])
         except Exception as error:
-            harness.failed(entry, label.format(most), error)
+            harness.record_failure(entry, label.format(largest), error)
             continue
         finally:
             workers.close()
         if found is None:
-            harness.missing(entry, label.format(most), "needs psutil")
+            harness.record_missing(entry, label.format(largest), "needs psutil")
             continue
-        for nodes, taken in found.items():
-            harness.note(entry, label.format(nodes), "B", [float(taken)])
+        for nodes, size in found.items():
+            harness.record_entry(entry, label.format(nodes), "B", [float(size)])
 
 
 def grow(gate: Gate, entry: Entry, place: str, small: int, large: int, chunk: int) -> dict[int, int] | None:
-    """Bytes of resident memory that a new process has gained after so many nodes; None if that cannot be told."""
+    """Return the resident bytes that this process gains, by number of nodes; None without psutil."""
     try:
         import psutil
     except ImportError:
@@ -149,29 +149,28 @@ def grow(gate: Gate, entry: Entry, place: str, small: int, large: int, chunk: in
 
 
 def idle(harness: Harness) -> None:
-    """What an open repository costs that nobody uses: calls of the store and the share of a core, at the default
-    interval."""
+    """Measure an open repository without users at the default polling interval: store calls and processor share."""
     for contender in harness.tree("main"):
-        if contender.entry.role != "ours":
+        if contender.entry.role != "hbasemk":
             continue
-        url = contender.system.connect()
+        url = contender.system.address()
         try:
-            (found,) = harness.workers.run([(wait, (url, harness.sizes.idle_seconds, harness.sizes.settle_seconds))])
+            (found,) = harness.workers.run([(wait, (url, harness.sizes.idle_seconds, harness.sizes.skew_wait_seconds))])
         except Exception as error:
-            harness.failed(contender.entry, "idle", error)
+            harness.record_failure(contender.entry, "idle", error)
             continue
         polls, calls, rows, share = found
         seconds = harness.sizes.idle_seconds
-        harness.add(contender, "idle: polls a second", "polls", [polls / seconds])
-        harness.add(contender, "idle: calls for each poll", "calls", [calls / max(1, polls)])
-        harness.add(contender, "idle: rows read by each poll", "rows", [rows / max(1, polls)])
-        harness.add(contender, "idle: share of a core", "%", [100 * share])
+        harness.record(contender, "idle: polls per second", "polls", [polls / seconds])
+        harness.record(contender, "idle: calls per poll", "calls", [calls / max(1, polls)])
+        harness.record(contender, "idle: rows read per poll", "rows", [rows / max(1, polls)])
+        harness.record(contender, "idle: share of a core", "%", [100 * share])
 
 
-def wait(gate: Gate, url: str, seconds: int, settle: int) -> tuple[int, int, int, float]:
-    """Open, commit once, sit still: polls, calls for polling, rows that came, and the processor's share of the time.
+def wait(gate: Gate, url: str, seconds: int, skew_wait: int) -> tuple[int, int, int, float]:
+    """Open a repository, commit once and wait. Returns polls, calls of polls, rows read, and the processor share.
 
-    The renewal of the lease, a few calls in ten seconds, counts as processor time but not as calls of polls.
+    The renewal of the lease takes a few calls every ten seconds. It counts as processor time but not as calls of polls.
     """
     from hbasemk.connect import open_store
     from hbasemk.kernel import schema
@@ -182,13 +181,13 @@ def wait(gate: Gate, url: str, seconds: int, settle: int) -> tuple[int, int, int
     with Repository(store, create=False) as repository:
         repository.run(lambda tx: tx.set("/", "idle", 1))
         gate()
-        # Until polls no longer look at that commit.
-        time.sleep(settle)
+        # Wait until polls no longer reread that commit.
+        time.sleep(skew_wait)
         store.take()
         store.traffic()
-        before, began = time.process_time(), time.monotonic()
+        before, start_time = time.process_time(), time.monotonic()
         time.sleep(seconds)
-        spent, passed = time.process_time() - before, time.monotonic() - began
+        spent, passed = time.process_time() - before, time.monotonic() - start_time
         rows = store.traffic().rows_read
         calls = store.take()
         polls = sum(count for (method, table), count in calls.items() if (method, table) == ("scan", schema.JOURNAL))

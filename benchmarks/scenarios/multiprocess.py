@@ -1,6 +1,4 @@
-"""Scenarios of several processes: commits at once on nodes of their own, on a shared one, below one parent; and how soon one
-process sees what another has committed.
-"""
+"""Scenarios of several processes: concurrent commits, and the latency until another process sees a commit."""
 
 from __future__ import annotations
 
@@ -14,25 +12,26 @@ from benchmarks.system import Properties
 from benchmarks.workers import Gate
 
 OWN: Final = 10
-"""Nodes of each process."""
+"""Nodes that each process owns."""
 KINDS: Final = {
     "disjoint": "on disjoint nodes",
     "shared": "with 10 % on a shared node",
     "siblings": "adding children below one parent",
 }
 PAUSE: Final = 0.03
-"""Seconds between two commits that another process waits for, if it asks all the time."""
-SLOW_PAUSE: Final = 0.31
-"""The same if it waits to be told; no multiple of a polling interval."""
-LOOK: Final = 0.0002
-"""Seconds between two looks of the one who waits."""
-GIVE_UP: Final = 10.0
+"""Seconds between two commits while the reader refreshes explicitly."""
+POLLED_PAUSE: Final = 0.31
+"""Seconds between two commits while the reader polls in the background; not a multiple of the polling interval."""
+READ_INTERVAL: Final = 0.0002
+"""Seconds between two reads of the waiting process."""
+VISIBLE_WITHIN: Final = 10.0
+"""Seconds after which a commit that is still not visible is an error."""
 
 
 def processes(harness: Harness) -> None:
-    """1, 2, 4 … processes that commit at once; commits a second of all together, and what had to be done again."""
+    """Commit from 1, 2, 4 … processes at once; the figures are commits per second of all together, and retries."""
     sizes = harness.sizes
-    contenders = harness.tree("several", lambda entry: entry.several)
+    contenders = harness.tree("multiprocess", lambda entry: entry.multiprocess)
     for kind, words in KINDS.items():
         rates: dict[tuple[int, int], list[float]] = {}
         retries: dict[tuple[int, int], list[float]] = {}
@@ -42,34 +41,34 @@ def processes(harness: Harness) -> None:
             for count in powers(sizes.processes):
                 for number in active[turn % max(1, len(active)) :] + active[: turn % max(1, len(active))]:
                     contender = contenders[number]
-                    began = time.monotonic()
+                    start_time = time.monotonic()
                     try:
-                        rate, again = _round(harness, contender, kind, count, turn)
+                        rate, retry_count = _round(harness, contender, kind, count, turn)
                     except Exception as error:
                         active.remove(number)
-                        harness.failed(contender.entry, f"{count} processes {words}", error)
+                        harness.record_failure(contender.entry, f"{count} processes {words}", error)
                         continue
                     rates.setdefault((count, number), []).append(rate)
-                    retries.setdefault((count, number), []).append(again)
-                    spent[number] += time.monotonic() - began
-            active = [number for number in active if spent[number] < sizes.patience]
+                    retries.setdefault((count, number), []).append(retry_count)
+                    spent[number] += time.monotonic() - start_time
+            active = [number for number in active if spent[number] < sizes.time_limit]
         for count in powers(sizes.processes):
             for number, contender in enumerate(contenders):
                 if (count, number) in rates:
                     label = operation(kind, count)
                     short = "" if len(rates[count, number]) == sizes.rounds else "cut short"
-                    harness.add(contender, label, "1/s", rates[count, number], short)
-                    harness.add(contender, f"{label}: retries", "retries", retries[count, number])
-    harness.drop("several")
+                    harness.record(contender, label, "1/s", rates[count, number], short)
+                    harness.record(contender, f"{label}: retries", "retries", retries[count, number])
+    harness.drop("multiprocess")
 
 
 def operation(kind: str, count: int) -> str:
-    """The name of a measurement of some processes."""
+    """Return the operation name of a measurement with ``count`` processes."""
     return f"{count} process{'es' if count > 1 else ''} {KINDS[kind]}"
 
 
 def _round(harness: Harness, contender: Contender, kind: str, count: int, turn: int) -> tuple[float, int]:
-    """Commits a second, and retries, of so many processes."""
+    """Return the commits per second and the retries of ``count`` processes."""
     base = f"/{kind}{count}.{turn}"
     nodes: list[tuple[str, Properties]] = [(base, {"number": 0})]
     for number in range(count):
@@ -77,19 +76,19 @@ def _round(harness: Harness, contender: Contender, kind: str, count: int, turn: 
         nodes += [(f"{base}/{number}/{own}", properties(own)) for own in range(OWN)]
     contender.system.add(nodes)
     commits = max(1, harness.sizes.commits // count)
-    address = contender.system.connect()
-    told = harness.workers.run(
+    address = contender.system.address()
+    outcomes = harness.workers.run(
         [
-            (commit, (contender.entry, address, base, kind, number, commits, harness.sizes.patience / 4))
+            (commit, (contender.entry, address, base, kind, number, commits, harness.sizes.time_limit / 4))
             for number in range(count)
         ]
     )
-    seconds = max(one.ended for one in told) - min(one.began for one in told)
-    return sum(one.commits for one in told) / seconds, sum(one.retries for one in told)
+    seconds = max(one.ended for one in outcomes) - min(one.began for one in outcomes)
+    return sum(one.commits for one in outcomes) / seconds, sum(one.retries for one in outcomes)
 
 
 class Done(NamedTuple):
-    """What one process did, and when on the machine's monotonic clock."""
+    """The work of one process, with its start and end on the machine's monotonic clock."""
 
     began: float
     ended: float
@@ -98,13 +97,13 @@ class Done(NamedTuple):
 
 
 def commit(
-    gate: Gate, entry: Entry, address: str, base: str, kind: str, number: int, commits: int, patience: float
+    gate: Gate, entry: Entry, address: str, base: str, kind: str, number: int, commits: int, time_limit: float
 ) -> Done:
-    """One of the processes: so many commits, or as many as it gets done in ``patience`` seconds."""
+    """Make ``commits`` commits in a worker process, or fewer if ``time_limit`` seconds pass."""
     system = entry.load().join(address)
     try:
         own = f"{base}/{number}"
-        # What a first commit does besides (a lease, a connection) is not what is compared.
+        # The first commit also acquires a lease and connects; the measurement excludes that.
         system.set(own, "ready", 1)
         system.refresh()
         before = system.retries
@@ -112,7 +111,7 @@ def commit(
         began = time.monotonic()
         done = 0
         for turn in range(commits):
-            if time.monotonic() - began > patience:
+            if time.monotonic() - began > time_limit:
                 break
             done += 1
             if kind == "siblings":
@@ -120,94 +119,98 @@ def commit(
             elif kind == "shared" and turn % 10 == number % 10:
                 system.increment(base, "number")
             else:
-                # Never the value that is there, which would be no change.
+                # A new value each time: setting the current value would not be a change.
                 system.set(f"{own}/{turn % OWN}", "number", OWN + turn)
         return Done(began, time.monotonic(), done, system.retries - before)
     finally:
         system.close()
 
 
-def seen(harness: Harness) -> None:
-    """Seconds from the call that commits until another process reads it: asking all the time, and waiting to be told."""
+def visibility_latency(harness: Harness) -> None:
+    """Measure the seconds from the call of a commit until another process reads its value.
+
+    The reader refreshes explicitly before each read, or waits for background polling.
+    """
     sizes = harness.sizes
-    contenders = harness.tree("seen", lambda entry: entry.several)
-    harness.prepare(contenders, lambda system: system.add([("/seen", {"number": 0})]))
-    # Polls of hbasemk look at what was committed within the allowed clock skew; now that is nothing.
-    time.sleep(sizes.settle_seconds)
+    contenders = harness.tree("visibility_latency", lambda entry: entry.multiprocess)
+    harness.prepare(contenders, lambda system: system.add([("/visible", {"number": 0})]))
+    # hbasemk's polls reread commits within the allowed clock skew; wait until there are none.
+    time.sleep(sizes.skew_wait_seconds)
     harness.compare(
-        "look for news when there are none",
+        "refresh without new commits",
         contenders,
         lambda system, _: system.refresh(),
         turns=sizes.turns,
     )
-    for asking in (True, False):
-        words = "until another process sees a commit, " + ("asking" if asking else "told by itself")
+    for refreshing in (True, False):
+        mode = "explicit refresh" if refreshing else "background polling"
+        label = f"commit visible in another process, {mode}"
         waits: dict[int, list[float]] = {}
-        chosen = [one for one in range(len(contenders)) if asking or contenders[one].system.notices]
+        chosen = [one for one in range(len(contenders)) if refreshing or contenders[one].system.background_refresh]
         for turn in range(sizes.rounds):
             for number in list(chosen):
                 contender = contenders[number]
                 try:
-                    waits.setdefault(number, []).extend(_wait(harness, contender, asking, turn))
+                    waits.setdefault(number, []).extend(_wait(harness, contender, refreshing, turn))
                 except Exception as error:
                     chosen.remove(number)
-                    harness.failed(contender.entry, words, error)
+                    harness.record_failure(contender.entry, label, error)
         for number, found in waits.items():
             if found:
-                harness.add(contenders[number], words, "s", found)
-    harness.drop("seen")
+                harness.record(contenders[number], label, "s", found)
+    harness.drop("visibility_latency")
 
 
-def _wait(harness: Harness, contender: Contender, asking: bool, turn: int) -> list[float]:
-    """For some commits, how long it took until they were seen."""
-    first = 1 + 2 * turn * harness.sizes.long_turns + (0 if asking else harness.sizes.long_turns)
+def _wait(harness: Harness, contender: Contender, refreshing: bool, turn: int) -> list[float]:
+    """Return the seconds from the start of each commit until the other process read its value."""
+    first = 1 + 2 * turn * harness.sizes.long_turns + (0 if refreshing else harness.sizes.long_turns)
     values = range(first, first + harness.sizes.long_turns)
-    address = contender.system.connect()
-    begun, found = harness.workers.run(
+    address = contender.system.address()
+    started, visible = harness.workers.run(
         [
-            (write, (contender.entry, address, values, PAUSE if asking else SLOW_PAUSE)),
-            (watch, (contender.entry, address, values, asking)),
+            (write, (contender.entry, address, values, PAUSE if refreshing else POLLED_PAUSE)),
+            (watch, (contender.entry, address, values, refreshing)),
         ]
     )
-    return [met - began for began, met in zip(begun, found, strict=True)]
+    return [read - start for start, read in zip(started, visible, strict=True)]
 
 
 def write(gate: Gate, entry: Entry, address: str, values: range, pause: float) -> list[float]:
-    """The process that commits: when each commit began."""
+    """Commit each value in a worker process. Returns the start time of each commit."""
     system = entry.load().join(address)
     try:
-        system.set("/seen", "ready", 1)
+        system.set("/visible", "ready", 1)
         gate()
-        begun = []
+        started = []
         for value in values:
             time.sleep(pause)
-            begun.append(time.monotonic())
-            system.set("/seen", "number", value)
-        return begun
+            started.append(time.monotonic())
+            system.set("/visible", "number", value)
+        return started
     finally:
         system.close()
 
 
-def watch(gate: Gate, entry: Entry, address: str, values: range, asking: bool) -> list[float]:
-    """The process that waits: when each value, or one after it, was first read."""
+def watch(gate: Gate, entry: Entry, address: str, values: range, refreshing: bool) -> list[float]:
+    """Read in a worker process. Returns for each value when the process first read it or a later one."""
     system = entry.load().join(address)
     try:
         system.refresh()
         gate()
-        met: list[float] = []
+        times: list[float] = []
         last = time.monotonic()
-        while len(met) < len(values):
-            if asking:
+        while len(times) < len(values):
+            if refreshing:
                 system.refresh()
-            found = system.read("/seen")
+            found = system.read("/visible")
             now = time.monotonic()
             value = -1 if found is None else int(found["number"])
-            while value in values and len(met) <= value - values.start:
-                met.append(now)
+            while value in values and len(times) <= value - values.start:
+                times.append(now)
                 last = now
-            if now - last > GIVE_UP:
-                raise TimeoutError(f"{values[len(met)]} was not seen within {GIVE_UP:g} s")
-            time.sleep(LOOK)
-        return met
+            if now - last > VISIBLE_WITHIN:
+                raise TimeoutError(f"{values[len(times)]} was not visible within {VISIBLE_WITHIN:g} s")
+            time.sleep(READ_INTERVAL)
+        return times
     finally:
         system.close()

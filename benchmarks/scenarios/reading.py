@@ -1,8 +1,8 @@
-"""Scenarios of one process that reads: nodes hot, warm and cold, a large folder, a subtree.
+"""Scenarios of one reading process: hot, warm and cold nodes, a large folder, a subtree.
 
-Hot: this connection has just read the node. Warm: it reads the node for the first time, but has read others near it. Cold: all
-its caches were emptied before each single read (for hbasemk: a new instance on new connections). What the operating system and
-HBase's servers keep in memory stays there in all three.
+Hot: the connection has just read the node. Warm: the connection reads the node for the first time, but has read nodes near it.
+Cold: the scenario clears all caches of the connection before each read; for hbasemk this is a new instance on new connections.
+The caches of the operating system and of HBase's servers stay filled in all three cases.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from benchmarks.scenarios.nodes import add_all, flat, pyramid
 from benchmarks.system import System
 
 HOT = 200
-"""Nodes that are read again and again."""
+"""Nodes in the set of hot reads."""
 PASSES = 10
-"""How often in one turn: after the other systems' turns the first pass finds the processor's own caches empty."""
+"""Passes over the hot nodes in one turn. The first pass after other systems' turns finds the processor's caches cold."""
 PAGE = 100
 
 
@@ -25,9 +25,9 @@ def read_nodes(harness: Harness) -> None:
     sizes = harness.sizes
     contenders = harness.tree("main")
     harness.prepare(contenders, lambda system: add_all(system, [("/read", {}), *flat("/read", sizes.folder)]))
-    chance = random.Random(sizes.folder)
+    generator = random.Random(sizes.folder)
     names = [f"/read/{number:06}" for number in range(sizes.folder)]
-    some = chance.sample(names, min(HOT, len(names)))
+    some = generator.sample(names, min(HOT, len(names)))
 
     def hot(system: System, _turn: int) -> None:
         for _ in range(PASSES):
@@ -36,9 +36,9 @@ def read_nodes(harness: Harness) -> None:
 
     harness.compare("read a node, hot", contenders, hot, turns=min(sizes.turns, 30), loops=PASSES * len(some))
     turns = min(sizes.turns, len(names) * 4 // 5)
-    order = chance.sample(names, turns + turns // WARM_UP)
-    # The system's own empty start, not measured.
-    harness.prepare(contenders, lambda system: system.forget(), "forgetting")
+    order = generator.sample(names, turns + turns // WARM_UP)
+    # The first use of empty caches is not measured.
+    harness.prepare(contenders, lambda system: system.clear_caches(), "clearing caches")
     harness.compare("read a node, warm", contenders, lambda system, turn: _check(system, order[turn]), turns=turns)
     turns = max(1, turns // 5)
     harness.compare(
@@ -46,31 +46,31 @@ def read_nodes(harness: Harness) -> None:
         contenders,
         lambda system, turn: _check(system, order[turn]),
         turns=turns,
-        before=lambda system, _: system.forget(),
+        before=lambda system, _: system.clear_caches(),
     )
 
 
 def _check(system: System, path: str) -> None:
     found = system.read(path)
     if found is None or "number" not in found or found["number"] < 0:  # type: ignore[operator]
-        raise ValueError(f"{path} reads as {found!r}")
+        raise ValueError(f"{path} must have its properties, got {found!r}")
 
 
 def list_children(harness: Harness) -> None:
-    """List the names of a large folder, and turn its pages."""
+    """List the names of a large folder, and read single pages of it."""
     sizes = harness.sizes
     contenders = harness.tree("main")
     harness.prepare(contenders, lambda system: add_all(system, [("/list", {}), *flat("/list", sizes.folder)]))
 
     def everything(system: System, _: int) -> None:
         if len(system.children("/list", None, sizes.folder)) != sizes.folder:
-            raise ValueError("not all children were listed")
+            raise ValueError(f"the list must have {sizes.folder} names")
 
     def page(system: System, turn: int) -> None:
         at = turn * 7919 % sizes.folder
         found = system.children("/list", f"{at:06}", PAGE)
         if len(found) != min(PAGE, sizes.folder - at - 1):
-            raise ValueError(f"a page of {len(found)} names after {at}")
+            raise ValueError(f"the page after {at} has {len(found)} names")
 
     turns = sizes.long_turns
     harness.compare(f"list {sizes.folder:,} children, again", contenders, everything, turns=turns)
@@ -79,7 +79,7 @@ def list_children(harness: Harness) -> None:
         contenders,
         everything,
         turns=turns,
-        before=lambda system, _: system.forget(),
+        before=lambda system, _: system.clear_caches(),
     )
     harness.compare(f"a page of {PAGE} among {sizes.folder:,} children", contenders, page, turns=sizes.turns // 2 or 1)
 
@@ -100,14 +100,14 @@ def read_subtree(harness: Harness) -> None:
         def read(system: System, _: int, path: str = path) -> None:
             found = system.subtree(path)
             if found != count:
-                raise ValueError(f"{found} nodes below {path}, {count} were added")
+                raise ValueError(f"{path} must have {count} descendants, got {found}")
 
         harness.compare(
             f"read a subtree of {count:,} nodes, {shape}, cold",
             contenders,
             read,
             turns=sizes.long_turns * 2,
-            before=lambda system, _: system.forget(),
+            before=lambda system, _: system.clear_caches(),
         )
         harness.compare(
             f"read a subtree of {count:,} nodes, {shape}, again", contenders, read, turns=sizes.long_turns * 2

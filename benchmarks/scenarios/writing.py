@@ -1,4 +1,4 @@
-"""Scenarios of one process that writes: single commits, large ones, the bulk load, a branch."""
+"""Scenarios of one writing process: single commits, large commits, a bulk load, a branch."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def add_nodes(harness: Harness) -> None:
 
 
 def bulk_load(harness: Harness) -> None:
-    """Load many nodes in commits of some thousands; then find a few changes among them."""
+    """Load many nodes in large commits; then find a few changes among them."""
     sizes = harness.sizes
     contenders = harness.tree("load")
     folders = max(1, sizes.bulk // sizes.folder)
@@ -66,7 +66,7 @@ def bulk_load(harness: Harness) -> None:
         found = harness.run.find(harness.scenario, load, contender.entry.key)
         if found is None or found.note:
             contenders.remove(contender)
-            harness.missing(contender.entry, _diff(sizes.bulk), "not all nodes were loaded in time")
+            harness.record_missing(contender.entry, _diff(sizes.bulk), "not all nodes were loaded in time")
     marks: dict[int, object] = {}
 
     def change(system: System) -> None:
@@ -87,7 +87,7 @@ def bulk_load(harness: Harness) -> None:
             raise NotImplementedError
         count = system.changed(marks[id(system)])
         if count != CHANGES:
-            raise ValueError(f"{count} nodes are said to differ, {CHANGES} do")
+            raise ValueError(f"the diff must have {CHANGES} nodes, got {count}")
 
     harness.prepare(contenders, change, _diff(sizes.bulk))
     harness.compare(_diff(sizes.bulk), contenders, changed, turns=sizes.long_turns)
@@ -99,7 +99,7 @@ def _diff(bulk: int) -> str:
 
 
 def branch(harness: Harness) -> None:
-    """Make many changes on a private branch, in some commits, and merge it."""
+    """Make many changes on a private branch in several commits, and merge it."""
     sizes = harness.sizes
     contenders = harness.tree("main")
     harness.prepare(contenders, lambda system: system.add([("/branch", {})]))

@@ -1,1 +1,1 @@
-"""The systems that are not peers: hbasemk itself, and the floors beneath it."""
+"""The systems that are not peers: hbasemk itself, and the baselines beneath it."""

@@ -1,7 +1,7 @@
-"""The floor on HBase: a bare thriftpy2 client that makes the raw calls of the same operation, and nothing else.
+"""The baseline on HBase: a bare thriftpy2 client that makes only the raw calls of each operation.
 
-It keeps the same cells in tables of its own: a commit is its four calls (the journal row by compare-and-set, the cells,
-reading back, the deciding compare-and-set), a read one get. It looks at no answer, knows no snapshots and finds no conflicts.
+It stores the same cells in its own tables. A commit is four calls: the journal row by compare-and-set, the cells, the read-back,
+and the deciding compare-and-set. A read is one get. The client ignores the answers, has no snapshots and detects no conflicts.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from hbasemk.store.hbase.gateway import idl
 
 BATCH: Final = 1000
 TIMEOUT_MS: Final = 120_000
-"""For each call; thriftpy2's own 3 s are too few for large commits on a busy machine."""
+"""The time-out of each call. thriftpy2's default of 3 s is too short for large commits on a busy machine."""
 IDLE: Final = 45.0
-"""Seconds; a gateway closes connections that have been idle for 60."""
+"""Seconds after which the client reconnects. A gateway closes connections after 60 idle seconds."""
 TABLES: Final = tuple(table for table in schema.TABLES if table.name in {schema.NODES, schema.JOURNAL})
 _value = idl.ColumnValue
 _column = idl.Column
 
 
 class RawThrift2(System):
-    """One socket, one client. It remembers what it added, so that it can name the rows of a subtree."""
+    """One socket and one client. It remembers the nodes it added, so that it knows the rows of a subtree."""
 
     name = "raw Thrift2 calls"
 
@@ -59,7 +59,7 @@ class RawThrift2(System):
 
     @property
     def client(self) -> Any:
-        """The client, on a new socket if the gateway may have closed an idle one."""
+        """The client, on a new socket if the gateway may have closed the idle one."""
         now = time.monotonic()
         if now - self._used > IDLE:
             self._client.close()
@@ -69,27 +69,27 @@ class RawThrift2(System):
 
     @classmethod
     def create(cls, place: str) -> System:
-        """Tables behind ``host:port/prefix``."""
+        """Create the tables at ``host:port/prefix``."""
         return cls(place, owner=True)
 
-    def connect(self) -> str:
-        """The same place."""
+    def address(self) -> str:
+        """Return the place."""
         return self.place
 
     @classmethod
     def join(cls, address: str) -> System:
-        """Another socket."""
+        """Open another socket."""
         return cls(address, owner=False)
 
     # --- the raw calls of a commit -------------------------------------------------------------------------
 
     def _id(self) -> int:
-        """A timestamp above all that were there, unlike those of other processes."""
+        """Return a timestamp above all earlier ones and different from those of other processes."""
         self._last = max(self._last + 1024, time.time_ns() // 1000 << 10 | os.getpid() & 1023)
         return self._last
 
-    def _begin(self, made: int, touched: Sequence[RowChange]) -> bytes:
-        row = made.to_bytes(8, "big")
+    def _begin(self, revision: int, touched: Sequence[RowChange]) -> bytes:
+        row = revision.to_bytes(8, "big")
         first = [_value(*schema.COMMITTED, b"\0"), _value(*schema.ABORT, b"\0"), _value(*schema.NONCE, os.urandom(16))]
         first += [_value(*schema.BASE, row), _value(*schema.MESSAGE, b"\0")]
         first += [_value(*cell[:3]) for cell in changes.encode(touched)]
@@ -100,81 +100,88 @@ class RawThrift2(System):
         decided = idl.Put(row, [_value(*schema.COMMITTED, b"\x01")])
         self.client.checkAndPut(self._journal, row, *schema.ABORT, b"\0", decided)
 
-    def _commit(self, made: int, touched: Sequence[RowChange], puts: Sequence[Any], back: Sequence[Any]) -> None:
-        row = self._begin(made, touched)
+    def _commit(
+        self, revision: int, touched: Sequence[RowChange], puts: Sequence[Any], read_back: Sequence[Any]
+    ) -> None:
+        row = self._begin(revision, touched)
         if len(puts) == 1:
             self.client.put(self._nodes, puts[0])
-            self.client.get(self._nodes, back[0])
+            self.client.get(self._nodes, read_back[0])
         else:
             for at in range(0, len(puts), BATCH):
                 self.client.putMultiple(self._nodes, puts[at : at + BATCH])
-            for at in range(0, len(back), BATCH):
-                self.client.getMultiple(self._nodes, back[at : at + BATCH])
+            for at in range(0, len(read_back), BATCH):
+                self.client.getMultiple(self._nodes, read_back[at : at + BATCH])
         self._decide(row)
 
     def add(self, nodes: Sequence[tuple[str, Properties]]) -> None:
-        """Each node's cells, each parent's column for the child."""
-        made = self._id()
-        kids: dict[str, list[str]] = {path: [] for path, _ in nodes}
+        """Write the cells of each node, and the child column of each parent."""
+        revision = self._id()
+        children_of: dict[str, list[str]] = {path: [] for path, _ in nodes}
         for path, _ in nodes:
-            kids.setdefault(paths.parent(path), []).append(paths.name(path))
+            children_of.setdefault(paths.parent(path), []).append(paths.name(path))
             self._known.setdefault(paths.parent(path), []).append(path)
         given = dict(nodes)
-        touched, puts, back = [], [], []
-        since = idl.TimeRange(made, MAX_TIMESTAMP)
-        for path, names in kids.items():
+        touched, puts, read_back = [], [], []
+        since = idl.TimeRange(revision, MAX_TIMESTAMP)
+        for path, names in children_of.items():
             properties = given.get(path)
-            cells = [_value(*schema.LAST_REVISION, schema.TOUCHED, made)]
-            cells += [_value(*schema.child_column(name), schema.PRESENT, made) for name in names]
+            cells = [_value(*schema.LAST_REVISION, schema.TOUCHED, revision)]
+            cells += [_value(*schema.child_column(name), schema.PRESENT, revision) for name in names]
             if properties is None:
-                relied = [schema.DELETED, *map(schema.child_column, names)]
+                columns = [schema.DELETED, *map(schema.child_column, names)]
                 touched.append(RowChange(path, CHANGED, (), names))
-                back.append(idl.Get(paths.key(path), [_column(*one) for one in relied], since, 4))
+                read_back.append(idl.Get(paths.key(path), [_column(*one) for one in columns], since, 4))
             else:
-                cells.append(_value(*schema.DELETED, schema.ALIVE, made))
+                cells.append(_value(*schema.DELETED, schema.ALIVE, revision))
                 cells += [
-                    _value(*schema.property_column(name), values.encode(value), made)
+                    _value(*schema.property_column(name), values.encode(value), revision)
                     for name, value in properties.items()
                 ]
                 touched.append(RowChange(path, ADDED, list(properties), names))
-                back.append(idl.Get(paths.key(path), [_column(*schema.LAST_REVISION)], since, ALL_VERSIONS))
+                read_back.append(idl.Get(paths.key(path), [_column(*schema.LAST_REVISION)], since, ALL_VERSIONS))
             puts.append(idl.Put(paths.key(path), cells))
-        self._commit(made, touched, puts, back)
+        self._commit(revision, touched, puts, read_back)
 
     def set(self, path: str, name: str, value: int | str) -> None:
-        """Two cells of one row."""
-        made = self._id()
+        """Write two cells of one row."""
+        revision = self._id()
         key = paths.key(path)
         column = schema.property_column(name)
-        cells = [_value(*column, values.encode(value), made), _value(*schema.LAST_REVISION, schema.TOUCHED, made)]
-        back = idl.Get(key, [_column(*column), _column(*schema.DELETED)], idl.TimeRange(made, MAX_TIMESTAMP), 4)
-        self._commit(made, [RowChange(path, CHANGED, [name])], [idl.Put(key, cells)], [back])
+        cells = [
+            _value(*column, values.encode(value), revision),
+            _value(*schema.LAST_REVISION, schema.TOUCHED, revision),
+        ]
+        read_back = idl.Get(
+            key, [_column(*column), _column(*schema.DELETED)], idl.TimeRange(revision, MAX_TIMESTAMP), 4
+        )
+        self._commit(revision, [RowChange(path, CHANGED, [name])], [idl.Put(key, cells)], [read_back])
 
     def increment(self, path: str, name: str) -> None:
-        """A get before, and the cell by compare-and-set, again until it holds what was read."""
+        """Read the cell, then write it by compare-and-set; retry until the cell has the value that was read."""
         key = paths.key(path)
         column = schema.property_column(name)
         while True:
             found = self.client.get(self._nodes, idl.Get(key, [_column(*column)])).cells
             value = int(values.decode(found[0].value)) if found else 0  # type: ignore[arg-type]
-            made = self._id()
-            row = self._begin(made, [RowChange(path, CHANGED, [name])])
-            put = idl.Put(key, [_value(*column, values.encode(value + 1), made)])
+            revision = self._id()
+            row = self._begin(revision, [RowChange(path, CHANGED, [name])])
+            put = idl.Put(key, [_value(*column, values.encode(value + 1), revision)])
             before = found[0].value if found else None
             if self.client.checkAndPut(self._nodes, key, *column, before, put):
                 break
             self.retries += 1
-        self.client.get(self._nodes, idl.Get(key, [_column(*column)], idl.TimeRange(made, MAX_TIMESTAMP), 4))
+        self.client.get(self._nodes, idl.Get(key, [_column(*column)], idl.TimeRange(revision, MAX_TIMESTAMP), 4))
         self._decide(row)
 
     # --- the raw calls of reads ----------------------------------------------------------------------------
 
     def read(self, path: str) -> Properties | None:
-        """One get."""
+        """Read by one get."""
         return _properties(self.client.get(self._nodes, idl.Get(paths.key(path), [_column(schema.DATA)])))
 
     def children(self, path: str, after: str | None, limit: int) -> list[str]:
-        """One get of a part of the row."""
+        """Read a part of the row by one get."""
         get = idl.Get(paths.key(path), [_column(schema.CHILDREN)], cells_per_family=limit)
         if after is not None:
             from hbasemk.store.hbase.messages import column_range_filter
@@ -183,7 +190,7 @@ class RawThrift2(System):
         return [paths.decode(cell.qualifier) for cell in self.client.get(self._nodes, get).cells]
 
     def subtree(self, path: str) -> int:
-        """Multi-gets of up to 1000 rows, level by level; the rows' names are known beforehand."""
+        """Read by multi-gets of up to 1000 rows, level by level. The client knows the row keys beforehand."""
         count = 0
         level = self._known.get(path, [])
         while level:
@@ -196,23 +203,23 @@ class RawThrift2(System):
         return count
 
     def refresh(self) -> None:
-        """Nothing: each read asks."""
+        """Do nothing: each read reaches the server."""
 
-    def forget(self) -> None:
-        """Nothing: no caches."""
+    def clear_caches(self) -> None:
+        """Do nothing: there are no caches."""
 
     def mark(self) -> object:
-        """The last timestamp."""
+        """Return the last timestamp."""
         return self._last
 
     def read_at(self, mark: object, path: str) -> Properties | None:
-        """One get of what is not newer."""
+        """Read by one get, bounded by the mark."""
         assert isinstance(mark, int)
         get = idl.Get(paths.key(path), [_column(schema.DATA)], idl.TimeRange(0, mark + 1))
         return _properties(self.client.get(self._nodes, get))
 
     def changed(self, mark: object) -> int:
-        """The journal's rows since, and the nodes that they tell of before and after."""
+        """Read the journal rows since the mark, then their nodes at the mark and now."""
         assert isinstance(mark, int)
         scan = idl.Scan(start=(mark + 1).to_bytes(8, "big"), caching=BATCH, limit=BATCH)
         rows = self.client.getScannerResults(self._journal, scan, BATCH)
@@ -224,19 +231,19 @@ class RawThrift2(System):
         new = self.client.getMultiple(self._nodes, [idl.Get(key, [_column(schema.DATA)]) for key in keys])
         return sum(1 for one, other in zip(old, new, strict=True) if _properties(one) != _properties(other))
 
-    def age(self, path: str, name: str, commits: int, stop: Callable[[], bool]) -> int:
-        """A thousand versions a put, with their rows of the journal."""
+    def make_history(self, path: str, name: str, commits: int, stop: Callable[[], bool]) -> int:
+        """Write a thousand versions in each put, with their journal rows."""
         key = paths.key(path)
-        told = [_value(*cell[:3]) for cell in changes.encode([RowChange(path, CHANGED, [name])])]
+        declared = [_value(*cell[:3]) for cell in changes.encode([RowChange(path, CHANGED, [name])])]
         number = 0
         while number < commits and not stop():
             rows, cells = [], []
             for value in range(number, min(commits, number + BATCH)):
-                made = self._id()
-                row = made.to_bytes(8, "big")
-                rows.append(idl.Put(row, [_value(*schema.COMMITTED, b"\x01"), _value(*schema.ABORT, b"\0"), *told]))
-                cells.append(_value(*schema.property_column(name), values.encode(value), made))
-                cells.append(_value(*schema.LAST_REVISION, schema.TOUCHED, made))
+                revision = self._id()
+                row = revision.to_bytes(8, "big")
+                rows.append(idl.Put(row, [_value(*schema.COMMITTED, b"\x01"), _value(*schema.ABORT, b"\0"), *declared]))
+                cells.append(_value(*schema.property_column(name), values.encode(value), revision))
+                cells.append(_value(*schema.LAST_REVISION, schema.TOUCHED, revision))
             self.client.put(self._nodes, idl.Put(key, cells))
             self.client.putMultiple(self._journal, rows)
             number += len(rows)
@@ -254,14 +261,14 @@ class RawThrift2(System):
         return found
 
     def close(self) -> None:
-        """Close; the creator drops the tables."""
+        """Close the connection; the creator also drops the tables."""
         self._client.close()
         if self.owner:
             with_tables(self.place, lambda store: store.drop_tables(TABLES))
 
 
 def with_tables(place: str, do: Callable[[HBaseStore], object]) -> None:
-    """Do something with the store at ``host:port/prefix`` that is not measured."""
+    """Call ``do`` with the store at ``host:port/prefix``, outside of measurements."""
     address, _, prefix = place.partition("/")
     host, port = host_and_port(address)
     store = HBaseStore(host, port, prefix=prefix)
@@ -272,7 +279,7 @@ def with_tables(place: str, do: Callable[[HBaseStore], object]) -> None:
 
 
 def _properties(found: Any) -> Properties | None:
-    """The properties in a raw row."""
+    """Decode the properties of a raw row; None for an empty one."""
     if not found.cells:
         return None
     return {

@@ -1,4 +1,4 @@
-"""hbasemk as a system under test: opened as its users open it, with background polling at the default interval."""
+"""hbasemk as a system under test, opened as its users open it: with background polling at the default interval."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import ClassVar, cast
 from urllib.parse import urlsplit
 
 from benchmarks.system import Properties, System
-from benchmarks.systems.aging import age
+from benchmarks.systems.batch_history import write_history
 from hbasemk.connect import open_store
 from hbasemk.errors import NodeExistsError, NodeNotFoundError
 from hbasemk.kernel import schema
@@ -21,16 +21,16 @@ from hbasemk.transaction import Transaction
 
 
 class _Hbasemk(System):
-    """Everything but where the tree lies."""
+    """The common part; subclasses know where the tree is."""
 
     name = "hbasemk"
-    notices = True
+    background_refresh = True
 
     def __init__(self, url: str, owner: bool, poll_interval: float = DEFAULT_POLL_INTERVAL) -> None:
         self.url = url
         self.owner = owner
         self.poll_interval = poll_interval
-        self._earlier = 0
+        self._earlier_retries = 0
         self.repository = self._open(create=owner)
 
     def _store(self) -> Store:
@@ -44,19 +44,19 @@ class _Hbasemk(System):
             store.close()
             raise
 
-    def connect(self) -> str:
-        """The URL."""
+    def address(self) -> str:
+        """Return the URL."""
         return self.url
 
     @classmethod
     def join(cls, address: str) -> System:
-        """Another instance on a URL."""
+        """Open another instance on a URL."""
         return cls(address, owner=False)
 
     # --- changing ----------------------------------------------------------------------------------------
 
     def _count(self) -> None:
-        self.retries = self._earlier + self.repository.statistics.conflicts
+        self.retries = self._earlier_retries + self.repository.statistics.conflicts
 
     def add(self, nodes: Sequence[tuple[str, Properties]]) -> None:
         """One commit."""
@@ -77,12 +77,12 @@ class _Hbasemk(System):
         self._count()
 
     def increment(self, path: str, name: str) -> None:
-        """One commit, repeated after a conflict."""
+        """One commit, retried after a conflict."""
         self.repository.run(lambda tx: tx.increment(path, name))
         self._count()
 
     def branch_and_merge(self, nodes: Sequence[tuple[str, Properties]], commits: int) -> None:
-        """A branch of its own."""
+        """Commit on a new branch and merge it."""
         size = -(-len(nodes) // commits)
         with self.repository.branch() as branch:
             for at in range(0, len(nodes), size):
@@ -96,53 +96,53 @@ class _Hbasemk(System):
     # --- reading -----------------------------------------------------------------------------------------
 
     def read(self, path: str) -> Properties | None:
-        """At head."""
+        """Read at head."""
         try:
             return cast("Properties", self.repository.head[path])
         except NodeNotFoundError:
             return None
 
     def children(self, path: str, after: str | None, limit: int) -> list[str]:
-        """At head."""
+        """Read at head."""
         return self.repository.head.children(path, after, limit)
 
     def subtree(self, path: str) -> int:
-        """A walk; every value is decoded."""
+        """Walk the subtree and decode every value."""
         return sum(1 for node in self.repository.head.walk(path) if dict(node) is not None) - 1
 
     def refresh(self) -> None:
-        """A poll."""
+        """Poll once."""
         self.repository.refresh()
 
-    def forget(self) -> None:
-        """A new instance on new connections."""
-        self._earlier = self.retries
+    def clear_caches(self) -> None:
+        """Replace the instance and its connections."""
+        self._earlier_retries = self.retries
         self.repository.close()
         self.repository = self._open(create=False)
 
     def mark(self) -> object:
-        """The head's revision."""
+        """Return the head's revision."""
         return self.repository.head.revision
 
     def read_at(self, mark: object, path: str) -> Properties | None:
-        """From the snapshot of the revision."""
+        """Read from the snapshot of the revision."""
         try:
             return cast("Properties", self.repository.at(str(mark))[path])
         except NodeNotFoundError:
             return None
 
     def changed(self, mark: object) -> int:
-        """From the journal."""
+        """Compare by the journal."""
         return sum(1 for _ in self.repository.diff(self.repository.at(str(mark))))
 
     # --- a long history ----------------------------------------------------------------------------------
 
-    def age(self, path: str, name: str, commits: int, stop: Callable[[], bool]) -> int:
-        """See :func:`~benchmarks.systems.aging.age`."""
-        return age(self.repository.instance, path, name, commits, stop)
+    def make_history(self, path: str, name: str, commits: int, stop: Callable[[], bool]) -> int:
+        """See :func:`~benchmarks.systems.batch_history.write_history`."""
+        return write_history(self.repository.instance, path, name, commits, stop)
 
     def close(self) -> None:
-        """Close; the creator removes the tree."""
+        """Close the instance; the creator also removes the tree."""
         self.repository.close()
         if self.owner:
             self._remove()
@@ -152,18 +152,18 @@ class _Hbasemk(System):
 
 
 class EmbeddedHbasemk(_Hbasemk):
-    """In one SQLite file, durable as by default."""
+    """hbasemk in one SQLite file, with the default durability."""
 
     file: ClassVar[str] = "hbasemk.db"
 
     @classmethod
     def create(cls, place: str) -> System:
-        """In a folder."""
+        """Create the file in a folder."""
         Path(place).mkdir(parents=True, exist_ok=True)
         return cls(f"sqlite:///{Path(place).absolute() / cls.file}", owner=True)
 
     def size(self) -> int:
-        """The file, once the write-ahead log has been moved into it."""
+        """Return the size of the file after a checkpoint of the write-ahead log."""
         return file_size(self.url.removeprefix("sqlite:///"))
 
     def _remove(self) -> None:
@@ -171,11 +171,11 @@ class EmbeddedHbasemk(_Hbasemk):
 
 
 class DistributedHbasemk(_Hbasemk):
-    """On HBase."""
+    """hbasemk on HBase."""
 
     @classmethod
     def create(cls, place: str) -> System:
-        """Tables behind ``host:port/prefix``."""
+        """Create the tables at ``host:port/prefix``."""
         address, _, prefix = place.partition("/")
         return cls(f"hbase://{address}/?prefix={prefix}", owner=True)
 
@@ -190,15 +190,15 @@ class DistributedHbasemk(_Hbasemk):
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """The two parts of ``host:port``."""
+    """Split ``host:port``; the default port is 9090."""
     parts = urlsplit(f"//{address}")
     return parts.hostname or "", parts.port or 9090
 
 
 def cells_size(store: Store, tables: Sequence[str]) -> int:
-    """The bytes of all cells in the form in which HBase keeps each: lengths, row, column, timestamp, type and value.
+    """Return the bytes of all cells in HBase's form: lengths, row, column, timestamp, type and value.
 
-    What the files take differs by block encoding, indexes, and what has not been compacted yet.
+    The size of HBase's files differs because of block encoding, indexes, and data that is not compacted yet.
     """
     total = 0
     for table in tables:
@@ -209,7 +209,7 @@ def cells_size(store: Store, tables: Sequence[str]) -> int:
 
 
 def file_size(path: str) -> int:
-    """The bytes of an SQLite file and its log, after the log has been moved into the file as far as it can be."""
+    """Return the size of an SQLite file and its write-ahead log after a checkpoint."""
     with sqlite3.connect(path, timeout=30) as sql:
         sql.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     sql.close()
@@ -217,6 +217,6 @@ def file_size(path: str) -> int:
 
 
 def remove_file(path: str) -> None:
-    """Remove an SQLite file with what belongs to it."""
+    """Remove an SQLite file and its write-ahead log."""
     for end in ("", "-wal", "-shm"):
         Path(path + end).unlink(missing_ok=True)

@@ -1,6 +1,6 @@
-"""The floor on one machine: plain SQLite, one table, a node a row, with no versions, journal or conflicts.
+"""The embedded baseline: plain SQLite, one table with one row for each node, without versions, journal or conflicts.
 
-It is as durable as hbasemk's own file: a write-ahead log that is synced at each commit.
+It is as durable as hbasemk's own file: SQLite syncs the write-ahead log in each commit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CACHE_KIB = 32768
 
 
 class PlainSqlite(System):
-    """A parent, a name, and the properties as JSON."""
+    """One row for each node: the parent, the name, and the properties as JSON."""
 
     name = "plain SQLite"
 
@@ -46,19 +46,19 @@ class PlainSqlite(System):
 
     @classmethod
     def create(cls, place: str) -> System:
-        """A file in a folder."""
+        """Create a file in a folder."""
         Path(place).mkdir(parents=True, exist_ok=True)
-        made = cls(str(Path(place).absolute() / "plain.db"), owner=True)
-        made._sql.execute(TABLE)
-        return made
+        system = cls(str(Path(place).absolute() / "plain.db"), owner=True)
+        system._sql.execute(TABLE)
+        return system
 
-    def connect(self) -> str:
-        """The file."""
+    def address(self) -> str:
+        """Return the path of the file."""
         return self.file
 
     @classmethod
     def join(cls, address: str) -> System:
-        """Another connection."""
+        """Open another connection."""
         return cls(address, owner=False)
 
     def add(self, nodes: Sequence[tuple[str, Properties]]) -> None:
@@ -69,7 +69,7 @@ class PlainSqlite(System):
             self._sql.executemany("INSERT INTO nodes VALUES (?, ?, ?)", rows)
         except sqlite3.IntegrityError as error:
             self._sql.execute("ROLLBACK")
-            raise ValueError(f"one of these nodes is there already: {error}") from error
+            raise ValueError(f"one of these nodes exists already: {error}") from error
         self._sql.execute("COMMIT")
 
     def set(self, path: str, name: str, value: int | str) -> None:
@@ -88,39 +88,39 @@ class PlainSqlite(System):
             raise KeyError(path)
 
     def read(self, path: str) -> Properties | None:
-        """One row."""
+        """Read one row."""
         found = self._sql.execute(ONE, _split(path)).fetchone()
         return None if found is None else json.loads(found[0])
 
     def children(self, path: str, after: str | None, limit: int) -> list[str]:
-        """A range of rows."""
+        """Read a range of rows."""
         return [name for (name,) in self._sql.execute(NAMES, (path, after or "", limit))]
 
     def subtree(self, path: str) -> int:
-        """Two ranges of rows."""
+        """Read two ranges of rows."""
         top = path.rstrip("/")
         found = self._sql.execute(BELOW, (path, f"{top}/", f"{top}0"))
         return sum(1 for (text,) in found if json.loads(text) is not None)
 
     def refresh(self) -> None:
-        """Nothing: each read sees what is committed."""
+        """Do nothing: each read sees all commits."""
 
-    def forget(self) -> None:
-        """A new connection, with an empty page cache."""
+    def clear_caches(self) -> None:
+        """Open a new connection, with an empty page cache."""
         self._sql.close()
         self._sql = self._open()
 
-    def age(self, path: str, name: str, commits: int, stop: Callable[[], bool]) -> int:  # noqa: ARG002
-        """One commit: there is no history that would grow."""
+    def make_history(self, path: str, name: str, commits: int, stop: Callable[[], bool]) -> int:  # noqa: ARG002
+        """Commit once: the table keeps no history."""
         self.set(path, name, commits)
         return commits
 
     def size(self) -> int:
-        """The file."""
+        """Return the size of the file."""
         return file_size(self.file)
 
     def close(self) -> None:
-        """Close; the creator removes the file."""
+        """Close the connection; the creator also removes the file."""
         self._sql.close()
         if self.owner:
             remove_file(self.file)

@@ -34,19 +34,19 @@ def ended(*arguments: str) -> int:
     return int(found.value.code or 0)
 
 
-SMALL = ("--scenario", "set", "--system", "hbasemk", "--system", "floor", "--size", "turns=3")
+SMALL = ("--scenario", "set", "--system", "hbasemk", "--system", "baseline", "--size", "turns=3")
 
 
-def test_the_command_measures_and_writes_what_it_found(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_command_measures_and_writes_the_results(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     results, markdown, plots = tmp_path / "r.jsonl", tmp_path / "R.md", tmp_path / "plots"
     place = tmp_path / "trees"
-    wanted = ("--json", str(results), "--markdown", str(markdown), "--plots", str(plots), "--remark", "for a test")
-    assert ended(str(place), "--quick", *SMALL, *wanted) == 0
+    outputs = ("--json", str(results), "--markdown", str(markdown), "--plots", str(plots), "--remark", "for a test")
+    assert ended(str(place), "--quick", *SMALL, *outputs) == 0
     out, err = capfd.readouterr()
     assert "set one property" in out
     assert "set: set one property" in err
     (run,) = read([results])
-    assert [(result.system, result.samples) for result in run.results] == [("hbasemk", 3), ("floor", 3)]
+    assert [(result.system, result.samples) for result in run.results] == [("hbasemk", 3), ("baseline", 3)]
     assert run.environment["remark"] == "for a test"
     assert run.environment["sizes"]["turns"] == 3
     assert "| set one property |" in markdown.read_text()
@@ -54,9 +54,7 @@ def test_the_command_measures_and_writes_what_it_found(tmp_path: Path, capfd: py
     assert list(place.iterdir()) == []
 
 
-def test_the_command_shows_the_newest_of_what_was_found_earlier(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_reports_the_newest_earlier_results(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     results = tmp_path / "r.jsonl"
     for turns in ("3", "4"):
         assert ended(str(tmp_path / "t"), "--quick", *SMALL, "--size", f"turns={turns}", "--json", str(results)) == 0
@@ -67,11 +65,11 @@ def test_the_command_shows_the_newest_of_what_was_found_earlier(
     assert lines[1]["samples"] == 4
 
 
-def test_the_command_lists_what_can_be_chosen(capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_command_lists_scenarios_systems_and_sizes(capfd: pytest.CaptureFixture[str]) -> None:
     assert ended("--list") == 0
     rows = [line.split("\t") for line in capfd.readouterr().out.splitlines()]
     assert {name for kind, name, _ in rows if kind == "scenario"} == set(SCENARIOS)
-    assert {name for kind, name, _ in rows if kind == "system"} >= {"hbasemk", "floor", "zodb", "literal"}
+    assert {name for kind, name, _ in rows if kind == "system"} >= {"hbasemk", "baseline", "zodb", "published_2013"}
     assert ["size", "memory"] in [row[:2] for row in rows]
     assert f"{FULL.memory:,}" in next(about for kind, name, about in rows if (kind, name) == ("size", "memory"))
 
@@ -80,13 +78,13 @@ def test_the_command_lists_what_can_be_chosen(capfd: pytest.CaptureFixture[str])
     ("arguments", "words"),
     [
         ((), "no place"),
-        (("folder", "--scenario", "nothing"), "no scenario nothing"),
-        (("folder", "--system", "nothing"), "there are the systems"),
-        (("folder", "--size", "turns=many"), "sizes are whole numbers"),
+        (("folder", "--scenario", "nothing"), "unknown scenario nothing"),
+        (("folder", "--system", "nothing"), "no system named nothing"),
+        (("folder", "--size", "turns=many"), "a size must be NAME=NUMBER"),
         (("memory://",), "hbase://host:port"),
     ],
 )
-def test_the_command_says_what_is_wrong_before_it_measures(
+def test_the_command_rejects_invalid_arguments_before_it_measures(
     arguments: tuple[str, ...], words: str, capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -133,27 +131,27 @@ def test_no_control_character_of_an_argument_reaches_a_terminal(tmp_path: Path) 
     assert "Traceback" not in shown.text
 
 
-def test_the_tables_of_a_benchmark_may_be_read_in_part(tmp_path: Path) -> None:
+def test_a_closed_pipe_ends_the_tables_without_an_error(tmp_path: Path) -> None:
     pytest.importorskip("rich")
     line = (
         '{"kind": "run", "run": "r", "store": "sqlite", "environment": {"left_out": []}}\n'
         '{"kind": "result", "run": "r", "store": "sqlite", "scenario": "s", "operation": "o", "system": "hbasemk", '
-        '"name": "hbasemk", "role": "own", "unit": "s", "samples": 1, "median": 1.0, "p25": 1.0, "p75": 1.0, "low": 1.0}\n'
+        '"name": "hbasemk", "role": "hbasemk", "unit": "s", "samples": 1, "median": 1.0, "p25": 1.0, "p75": 1.0, "low": 1.0}\n'
     )
     (tmp_path / "found").write_text(line)
-    theirs, ours = os.pipe()
-    os.close(theirs)
-    with process(["--from", str(tmp_path / "found")], stdout=ours, stderr=subprocess.PIPE) as running:
-        os.close(ours)
-        _, told = running.communicate()
+    reader, writer = os.pipe()
+    os.close(reader)
+    with process(["--from", str(tmp_path / "found")], stdout=writer, stderr=subprocess.PIPE) as running:
+        os.close(writer)
+        _, messages = running.communicate()
 
-    assert (running.returncode, told) == (DONE, b"")
+    assert (running.returncode, messages) == (DONE, b"")
 
 
-def test_results_of_a_benchmark_that_are_no_text_are_told(tmp_path: Path) -> None:
+def test_results_that_are_not_text_are_a_usage_error(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\x00\xfe")
     with process(["--from", str(tmp_path / "binary")], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
-        shown, told = running.communicate()
+        out, messages = running.communicate()
 
-    assert (running.returncode, shown, told.count(b"\n")) == (USAGE, b"", 1)
-    assert b"binary" in told
+    assert (running.returncode, out, messages.count(b"\n")) == (USAGE, b"", 1)
+    assert b"binary" in messages

@@ -1,4 +1,4 @@
-"""Processes of a benchmark begin together, tell what went wrong, and end."""
+"""Worker processes start together, report errors, and stop."""
 
 from __future__ import annotations
 
@@ -42,30 +42,30 @@ def dies(gate: Gate) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_nobody_begins_before_all_are_ready(workers: Workers) -> None:
-    told = workers.run([(times, (0.3,)), (times, (0.0,)), (times, (0.1,))])
-    assert len({pid for pid, _, _ in told}) == 3
-    assert max(ready for _, ready, _ in told) <= min(began for _, _, began in told)
+def test_all_jobs_wait_until_all_are_ready(workers: Workers) -> None:
+    times_of = workers.run([(times, (0.3,)), (times, (0.0,)), (times, (0.1,))])
+    assert len({pid for pid, _, _ in times_of}) == 3
+    assert max(ready for _, ready, _ in times_of) <= min(began for _, _, began in times_of)
 
 
-def test_processes_are_used_again(workers: Workers) -> None:
+def test_processes_are_reused(workers: Workers) -> None:
     first = {pid for pid, _, _ in workers.run([(times, (0.0,)), (times, (0.0,))])}
     assert {pid for pid, _, _ in workers.run([(times, (0.0,))])} < first
 
 
 @pytest.mark.parametrize("before", [True, False])
-def test_what_failed_is_told_and_the_others_are_not_left_waiting(workers: Workers, before: bool) -> None:
+def test_a_failure_is_reported_and_releases_the_other_jobs(workers: Workers, before: bool) -> None:
     with pytest.raises(WorkerError, match="the gate"):
         workers.run([(times, (0.0,)), (fails, (before,))])
     assert len(workers.run([(times, (0.0,)), (times, (0.0,))])) == 2
 
 
-def test_what_cannot_be_done_is_no_failure(workers: Workers) -> None:
+def test_an_unsupported_operation_is_not_a_failure(workers: Workers) -> None:
     with pytest.raises(NotImplementedError, match="not here"):
         workers.run([(cannot, ()), (times, (0.0,))])
 
 
-def test_a_process_that_dies_is_told_and_replaced(workers: Workers) -> None:
+def test_a_dead_process_is_reported_and_replaced(workers: Workers) -> None:
     with pytest.raises(WorkerError, match="ended in the middle"):
         workers.run([(dies, ())])
     assert len(workers.run([(times, (0.0,))])) == 1

@@ -1,4 +1,4 @@
-"""What every system under test must do before its figures mean anything: a test class to subclass, one for each system."""
+"""The contract of systems under test: a test class with one subclass for each system."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROCESSES, INCREMENTS = 2, 40
 
 
 def load(target: str) -> type[System]:
-    """The class at ``module:Class``; skips the test where a package that it needs is not installed."""
+    """Import the class at ``module:Class``. Skips the test if a required package is not installed."""
     module, _, name = target.partition(":")
     try:
         found: type[System] = getattr(import_module(module), name)
@@ -30,13 +30,13 @@ def load(target: str) -> type[System]:
 
 
 def damage_in(system: System) -> list[str]:
-    """What the integrity check finds in hbasemk's tree, which is gone when the system is closed; others have none."""
-    return damage(system.connect()) if isinstance(system, (EmbeddedHbasemk, DistributedHbasemk)) else []
+    """Return the findings of the integrity check on hbasemk's tree; none for other systems."""
+    return damage(system.address()) if isinstance(system, (EmbeddedHbasemk, DistributedHbasemk)) else []
 
 
 @pytest.fixture
 def checked_trees(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The trees of all scenarios are checked before they are removed."""
+    """Check the trees of all scenarios before the harness removes them."""
     found: list[str] = []
     drop = Harness.drop
 
@@ -51,7 +51,7 @@ def checked_trees(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def increment(target: str, address: str, times: int) -> int:
-    """What each process does; returns how often it had to try again."""
+    """Increment in a worker process. Returns the number of retries."""
     system = load(target).join(address)
     try:
         for _ in range(times):
@@ -62,7 +62,7 @@ def increment(target: str, address: str, times: int) -> int:
 
 
 def add_siblings(target: str, address: str, names: list[str]) -> None:
-    """Another thing that each process does."""
+    """Add siblings in a worker process."""
     system = load(target).join(address)
     try:
         for name in names:
@@ -72,12 +72,12 @@ def add_siblings(target: str, address: str, names: list[str]) -> None:
 
 
 class SystemContract:
-    """The tests. A subclass gives a fixture ``place``, and says where the system is and what it can do."""
+    """The tests. A subclass provides the fixture ``place``, and the class variables describe the system."""
 
     target: ClassVar[str]
-    several_processes: ClassVar[bool] = True
-    knows_the_past: ClassVar[bool] = True
-    tells_changes: ClassVar[bool] = True
+    multiprocess: ClassVar[bool] = True
+    supports_history: ClassVar[bool] = True
+    supports_diff: ClassVar[bool] = True
 
     @pytest.fixture
     def place(self) -> str:
@@ -101,17 +101,17 @@ class SystemContract:
             assert dict(system.read("/a/d") or {}) == {"late": -(2**70)}
             assert system.read("/a/nothing") is None
             assert system.read("/nothing/at/all") is None
-            system.forget()
+            system.clear_caches()
 
-    def test_a_property_that_is_set_stays_set(self, system: System) -> None:
+    def test_a_set_property_keeps_its_value(self, system: System) -> None:
         system.add([("/a", {"value": 1, "other": "kept"})])
         system.set("/a", "value", "changed")
         system.set("/a", "new", 7)
         system.increment("/a", "new")
-        system.forget()
+        system.clear_caches()
         assert dict(system.read("/a") or {}) == {"value": "changed", "other": "kept", "new": 8}
 
-    def test_what_is_not_possible_is_refused_and_changes_nothing(self, system: System) -> None:
+    def test_invalid_changes_are_rejected_and_change_nothing(self, system: System) -> None:
         system.add([("/a", {"value": 1})])
         with pytest.raises((KeyError, ValueError)):
             system.add([("/b", {}), ("/a", {"value": 2})])
@@ -124,7 +124,7 @@ class SystemContract:
         system.add([("/b", {})])
         assert system.read("/b") == {}
 
-    def test_children_come_in_pages_and_in_order(self, system: System) -> None:
+    def test_children_are_sorted_and_paged(self, system: System) -> None:
         names = [f"n{number:03}" for number in range(120)]
         system.add([("/folder", {})])
         system.add([(f"/folder/{name}", {}) for name in reversed(names)])
@@ -138,7 +138,7 @@ class SystemContract:
         assert system.children("/folder", "n0401", 2) == ["n0405", "n041"]
         assert system.children("/folder/n000", None, 5) == []
 
-    def test_a_subtree_is_all_nodes_below(self, system: System) -> None:
+    def test_a_subtree_has_all_descendants(self, system: System) -> None:
         system.add([("/a", {}), ("/ab", {"x": 1})])
         system.add([(f"/a/{i}", {"i": i}) for i in range(30)])
         system.add([(f"/a/{i}/{k}", {"k": k}) for i in range(3) for k in range(20)])
@@ -147,15 +147,15 @@ class SystemContract:
             assert system.subtree("/a/1") == 20
             assert system.subtree("/ab") == 0
             assert system.subtree("/") == 92
-            system.forget()
+            system.clear_caches()
 
-    def test_another_connection_sees_what_was_committed(self, system: System) -> None:
+    def test_another_connection_sees_commits(self, system: System) -> None:
         system.add([("/a", {"value": 1})])
-        if not self.several_processes:
+        if not self.multiprocess:
             with pytest.raises(NotImplementedError):
-                type(system).join(system.connect())
+                type(system).join(system.address())
             return
-        other = type(system).join(system.connect())
+        other = type(system).join(system.address())
         try:
             assert dict(other.read("/a") or {}) == {"value": 1}
             system.set("/a", "value", 2)
@@ -167,11 +167,11 @@ class SystemContract:
         finally:
             other.close()
 
-    def test_a_change_that_met_another_is_done_again_and_counted(self, system: System) -> None:
-        if not self.several_processes:
+    def test_a_conflicting_change_is_retried_and_counted(self, system: System) -> None:
+        if not self.multiprocess:
             pytest.skip("one process at a time")
         system.add([("/a", {"value": 1})])
-        other = type(system).join(system.connect())
+        other = type(system).join(system.address())
         try:
             system.refresh()
             other.increment("/a", "value")
@@ -182,12 +182,12 @@ class SystemContract:
         finally:
             other.close()
 
-    def test_increments_of_several_processes_are_all_kept(self, system: System) -> None:
-        if not self.several_processes:
+    def test_concurrent_increments_are_not_lost(self, system: System) -> None:
+        if not self.multiprocess:
             pytest.skip("one process at a time")
         system.add([("/shared", {"count": 0})])
         with ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("spawn")) as pool:
-            jobs = [pool.submit(increment, self.target, system.connect(), INCREMENTS) for _ in range(PROCESSES)]
+            jobs = [pool.submit(increment, self.target, system.address(), INCREMENTS) for _ in range(PROCESSES)]
             for _ in range(INCREMENTS):
                 system.increment("/shared", "count")
             for job in jobs:
@@ -195,22 +195,22 @@ class SystemContract:
         system.refresh()
         assert dict(system.read("/shared") or {}) == {"count": INCREMENTS * (PROCESSES + 1)}
 
-    def test_siblings_added_by_several_processes_are_all_there(self, system: System) -> None:
-        if not self.several_processes:
+    def test_siblings_of_several_processes_all_exist(self, system: System) -> None:
+        if not self.multiprocess:
             pytest.skip("one process at a time")
         system.add([("/shared", {})])
         given = [[f"p{process}-{number:02}" for number in range(INCREMENTS)] for process in range(PROCESSES)]
         with ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("spawn")) as pool:
-            for job in [pool.submit(add_siblings, self.target, system.connect(), names) for names in given]:
+            for job in [pool.submit(add_siblings, self.target, system.address(), names) for names in given]:
                 job.result(timeout=120)
         system.refresh()
         assert system.children("/shared", None, 1000) == sorted(name for names in given for name in names)
         assert system.subtree("/shared") == PROCESSES * INCREMENTS
         assert dict(system.read("/shared/p1-07") or {}) == {"by": "p1-07"}
 
-    def test_the_past_can_be_read(self, system: System) -> None:
+    def test_old_states_can_be_read(self, system: System) -> None:
         system.add([("/a", {"value": 1})])
-        if not self.knows_the_past:
+        if not self.supports_history:
             with pytest.raises(NotImplementedError):
                 system.mark()
             return
@@ -225,8 +225,8 @@ class SystemContract:
 
     def test_changes_since_a_mark_are_counted(self, system: System) -> None:
         system.add([(f"/n{number}", {"value": number}) for number in range(20)])
-        if not self.tells_changes:
-            mark = system.mark() if self.knows_the_past else None
+        if not self.supports_diff:
+            mark = system.mark() if self.supports_history else None
             with pytest.raises(NotImplementedError):
                 system.changed(mark)
             return
@@ -244,14 +244,14 @@ class SystemContract:
         system.add([(f"/n{number}", {"text": f"{number:0500}"}) for number in range(100)])
         assert system.size() > before + 100 * 500
 
-    def test_after_the_end_nothing_runs(self, place: str) -> None:
+    def test_nothing_runs_after_close(self, place: str) -> None:
         me = pytest.importorskip("psutil").Process()
         threads, children = set(threading.enumerate()), me.children(recursive=True)
         system = load(self.target).create(place)
         system.add([("/a", {})])
         assert damage_in(system) == []
-        if self.several_processes:
-            other = type(system).join(system.connect())
+        if self.multiprocess:
+            other = type(system).join(system.address())
             assert other.read("/a") == {}
             other.close()
         system.close()

@@ -1,7 +1,7 @@
-"""What each operation of the benchmarks may ask of the store at most, at the tiny sizes, and that a run was whole.
+"""The budgets: the largest store traffic of each benchmarked operation at the tiny sizes.
 
-A number here is a promise: it goes up only on purpose. Reads of journal rows that polls make are left out, because how many
-there are depends on what was committed in the last seconds.
+A number here is a promise; raise it only on purpose. The budgets exclude the journal rows that polls read, because their number
+depends on the commits of the last seconds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ COUNTED: Final = ("set", "add", "read", "children", "subtree", "branch", "load",
 
 
 class Budget(NamedTuple):
-    """At most so many; None: not looked at. Each version of a cell that comes counts as a cell."""
+    """Upper bounds; None means no bound. Each returned version of a cell counts as a cell."""
 
     calls: int
     rows_read: int | None = 0
@@ -57,16 +57,16 @@ BUDGETS: Final[dict[str, dict[str, Budget]]] = {
         "add 100 nodes, pyramid": Budget(3, 2, 2, 80, 103, 605, 20_500),
         "add 30 nodes, flat": Budget(3, 2, 2, 80, 33, 188, 6_800),
         "add 30 nodes, pyramid": Budget(3, 2, 2, 80, 33, 185, 6_300),
-        # The merge meets the branch's own cells, is refused as a whole, and then takes the steps one by one.
+        # The merge finds the branch's own cells, so the single transaction fails and the merge takes single steps.
         "branch with 8 changes and merge": Budget(31, None, None, None, 37, 181, 7_100),
         "bulk load of 30 nodes, per node": Budget(3, 2, 2, 80, 13, 68, 2_800),
     },
     "hbase": {
         **READING,
-        # Two levels at a time, so one more look that finds nothing, beside another.
+        # The reader takes two levels at a time, which costs one more read without results, in parallel with another.
         "read a subtree of 12 nodes, pyramid, cold": Budget(5, 13, 62, 2_250),
         "read a subtree of 12 nodes, pyramid, again": Budget(4, 12, 60, 2_200),
-        # A commit reads the timestamp of its journal row, while it writes cells: its lateness is judged by no clock of its own.
+        # A commit reads the timestamp of its journal row while it writes cells: it judges lateness by the store's clock.
         "set one property": Budget(5, 2, 6, 140, 3, 9, 240),
         "add one node": Budget(6, 2, 3, 80, 4, 14, 450),
         "add 100 nodes, flat": Budget(6, 4, 107, 2_440, 103, 608, 22_000),
@@ -77,17 +77,17 @@ BUDGETS: Final[dict[str, dict[str, Budget]]] = {
         "bulk load of 30 nodes, per node": Budget(6, 2, 12, 260, 13, 68, 2_800),
     },
 }
-"""By store and operation."""
+"""The budgets by store and operation."""
 
-MOVED: Final = {
-    "idle: calls for each poll": 1,
+SELF_COUNTED: Final = {
+    "idle: calls per poll": 1,
     "2 processes adding children below one parent: retries": 0,
 }
-"""Of what scenarios measure themselves and time has no part in; polls do in the bytes on the wire."""
+"""Bounds for counts that scenarios make themselves and that do not depend on time."""
 
 
 def assert_within_budgets(entry: Entry, place: str) -> None:
-    """Run the scenarios and compare; each budget must be one of an operation that there is."""
+    """Run the scenarios and compare the traffic. Each operation must have a budget, and each budget an operation."""
     run = Run("budgets", entry.store, {})
     with CountingHarness(run, [entry], place, TINY) as harness:
         for name in COUNTED:
@@ -106,15 +106,17 @@ def assert_within_budgets(entry: Entry, place: str) -> None:
     assert not over, "\n".join(over)
 
 
-def assert_whole(run: Run, told: list[str]) -> None:
-    """All scenarios have figures of hbasemk, nothing failed, and what the scenarios count themselves is within bounds."""
-    assert not [result for result in run.results if result.failed], "\n".join(told)
+def assert_whole(run: Run, messages: list[str]) -> None:
+    """Assert that all scenarios have figures of hbasemk, nothing failed, and the scenarios' own counts are within bounds."""
+    assert not [result for result in run.results if result.failed], "\n".join(messages)
     assert not run.environment["left_out"], run.environment["left_out"]
-    assert {result.scenario for result in run.results} == set(SCENARIOS), "\n".join(told)
-    ours = [result for result in run.results if result.system == "hbasemk"]
-    absent = [result.operation for result in ours if result.median is None]
+    assert {result.scenario for result in run.results} == set(SCENARIOS), "\n".join(messages)
+    own = [result for result in run.results if result.system == "hbasemk"]
+    absent = [result.operation for result in own if result.median is None]
     assert not absent, absent
     over = {
-        result.operation: result.median for result in ours if (result.median or 0) > MOVED.get(result.operation, 1e18)
+        result.operation: result.median
+        for result in own
+        if (result.median or 0) > SELF_COUNTED.get(result.operation, 1e18)
     }
     assert not over, over

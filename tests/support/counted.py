@@ -1,4 +1,4 @@
-"""hbasemk as a system under test whose store counts what it is asked, and a harness that keeps the count of each operation."""
+"""hbasemk as a system under test with a counting store, and a harness that keeps the counts of each operation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hbasemk.store.abc import Store
 from hbasemk.testing.wrapped import CountingStore, Traffic
 
 NO_POLLS = 3600.0
-"""An interval of polling in seconds within which a test is over: what polls cost is measured by itself."""
+"""A polling interval in seconds that is longer than any test. The cost of polls has its own measurement."""
 
 
 class CountedEmbedded(EmbeddedHbasemk):
@@ -36,17 +36,17 @@ class CountedDistributed(DistributedHbasemk):
 
 
 class CountingHarness(Harness):
-    """``used`` holds, for each scenario and operation, the most that one turn after the first asked of the store.
+    """``used`` has the largest store traffic of one measured turn, for each scenario and operation.
 
-    What keeps a lease is left out: it comes after so many seconds, whatever is done meanwhile.
+    It excludes the renewal of leases, which depends on time and not on the operation.
     """
 
     used: dict[tuple[str, str], dict[str, int]]
 
     def compare(
-        self, operation: str, contenders: Sequence[Contender], call: Callable[[System, int], Any], **given: Any
+        self, operation: str, contenders: Sequence[Contender], call: Callable[[System, int], Any], **options: Any
     ) -> None:
-        most = self.__dict__.setdefault("used", {}).setdefault((self.scenario, operation), asdict(Traffic()))
+        largest = self.__dict__.setdefault("used", {}).setdefault((self.scenario, operation), asdict(Traffic()))
 
         def counted(system: System, turn: int) -> None:
             assert isinstance(system, (CountedEmbedded, CountedDistributed))
@@ -54,9 +54,9 @@ class CountingHarness(Harness):
             call(system, turn)
             if turn >= 0:
                 for name, value in asdict(system.counting.traffic(schema.CLUSTER)).items():
-                    most[name] = max(most[name], value)
+                    largest[name] = max(largest[name], value)
 
-        super().compare(operation, contenders, counted, **given)
+        super().compare(operation, contenders, counted, **options)
 
 
 class FailsToSet(EmbeddedHbasemk):

@@ -1,4 +1,4 @@
-"""The embedded peers of the benchmarks do what they are measured at."""
+"""The embedded peers fulfil the contract of systems under test."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ class Embedded(SystemContract):
     def place(self, tmp_path: Path) -> str:
         return str(tmp_path / "tree")
 
-    def test_a_refusal_that_is_no_conflict_but_may_pass_is_done_again(self, system: System) -> None:
-        # RelStorage gave up its cache now and then when eight processes added children of one node.
+    def test_a_transient_error_is_retried(self, system: System) -> None:
+        # RelStorage sometimes dropped its cache when eight processes added children to one node.
         system.add([("/a", {"value": 1})])
         assert isinstance(system, ObjectSystem)
-        system._manager.get().join(Refusal())
+        system._manager.get().join(Rejection())
         system.set("/a", "value", 2)
         assert system.retries == 1
         assert dict(system.read("/a") or {}) == {"value": 2}
 
 
-class Refusal:
-    """Takes part in one transaction and refuses it."""
+class Rejection:
+    """A participant that rejects its transaction."""
 
     def tpc_begin(self, transaction: object) -> None: ...
     def commit(self, transaction: object) -> None: ...
@@ -47,13 +47,13 @@ class Refusal:
 
 class TestFileStorage(Embedded):
     target = "benchmarks.peers.zodb:FileStorageSystem"
-    several_processes = False
+    multiprocess = False
 
-    def test_the_file_can_be_opened_again_after_the_end(self, place: str) -> None:
+    def test_the_file_can_be_reopened_after_close(self, place: str) -> None:
         system = load(self.target).create(place)
         system.add([("/a", {"kept": 1})])
         system.close()
-        again = type(system).join(system.connect())
+        again = type(system).join(system.address())
         assert dict(again.read("/a") or {}) == {"kept": 1}
         again.close()
 

@@ -1,4 +1,4 @@
-"""The published algorithm, as it stands beside hbasemk in the benchmarks, works: through Thrift1 and through Thrift2."""
+"""The published algorithm fulfils the contract of systems under test, through Thrift1 and through Thrift2."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tests.support.hbase import HBase
 pytestmark = pytest.mark.integration
 
 
-class Literal(SystemContract):
-    tells_changes = False
+class Published2013(SystemContract):
+    supports_diff = False
 
-    def test_conflicts_of_rows_that_do_not_touch_the_same_property_are_conflicts_all_the_same(self, place: str) -> None:
-        # What hbasemk does not have; here it belongs to what is measured.
+    def test_changes_of_different_properties_of_one_node_conflict(self, place: str) -> None:
+        # hbasemk does not have these conflicts; their cost is part of the measurement.
         system = load(self.target).create(place)
-        other = type(system).join(system.connect())
+        other = type(system).join(system.address())
         try:
             system.add([("/a", {"one": 1, "two": 2})])
             other.refresh()
@@ -29,16 +29,16 @@ class Literal(SystemContract):
             system.close()
 
 
-class TestThroughThrift2(Literal):
-    target = "benchmarks.peers.published_2013:LiteralThrift2System"
+class TestThroughThrift2(Published2013):
+    target = "benchmarks.peers.published_2013:Published2013Thrift2System"
 
     @pytest.fixture
     def place(self, hbase: HBase) -> str:
         return f"{hbase.host}:{hbase.thrift2}/{hbase.new_prefix()}"
 
 
-class TestThroughThrift1(Literal):
-    target = "benchmarks.peers.published_2013:LiteralSystem"
+class TestThroughThrift1(Published2013):
+    target = "benchmarks.peers.published_2013:Published2013Thrift1System"
 
     @pytest.fixture
     def place(self, hbase: HBase, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -48,7 +48,7 @@ class TestThroughThrift1(Literal):
         monkeypatch.setenv("HBASEMK_BENCH_THRIFT1", f"{hbase.host}:{hbase.thrift1}")
         return f"{hbase.host}:{hbase.thrift2}/{hbase.new_prefix()}"
 
-    def test_a_gateway_of_the_other_kind_is_told_apart(self, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_gateway_of_the_other_kind_is_rejected(self, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("HBASEMK_BENCH_THRIFT1")
         with pytest.raises(NotImplementedError, match="HBASEMK_BENCH_THRIFT1"):
             load(self.target).create(place)
