@@ -6,7 +6,7 @@ Many processes share one versioned tree of nodes and properties, kept in HBase o
 
 from __future__ import annotations
 
-from hbasemk.branches import Branch, Change, RepositoryBlobs, diff
+from hbasemk.branch import Branch, Change, RepositoryBlobs, diff
 from hbasemk.connect import connect
 from hbasemk.errors import (
     BlobNotFoundError,
@@ -37,12 +37,12 @@ from hbasemk.errors import (
     StoreUnusableError,
     UnknownRevisionError,
 )
-from hbasemk.kernel.changes import RowChange
-from hbasemk.kernel.commit import CommitStatistics
-from hbasemk.kernel.history import LogEntry
-from hbasemk.kernel.outcome import Outcome
+from hbasemk.format.changes import RowChange
+from hbasemk.format.values import BlobRef, Json, PropertyValue, Value
+from hbasemk.kernel.commit.committer import CommitStatistics
+from hbasemk.kernel.journal.outcomes import Outcome
+from hbasemk.kernel.log import LogEntry
 from hbasemk.kernel.settings import Settings
-from hbasemk.kernel.values import BlobRef, Json, PropertyValue, Value
 from hbasemk.microkernel import MicroKernel
 from hbasemk.repository import Node, Repository, Snapshot
 from hbasemk.transaction import Isolation, Transaction

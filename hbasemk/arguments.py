@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from hbasemk.errors import InvalidRevisionError
-from hbasemk.kernel import limits, paths
-from hbasemk.kernel import revision as revisions
+from hbasemk.format import limits, paths
+from hbasemk.format import revisions as revisions
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from typing import Any, Final, NoReturn
 from urllib.parse import SplitResult, quote, unquote, unquote_plus, urlsplit
 
 from hbasemk.errors import InvalidValueError
-from hbasemk.kernel.limits import shown
+from hbasemk.format.limits import shown
 from hbasemk.kernel.settings import Settings
 from hbasemk.repository import Repository
 from hbasemk.store.abc import Store
@@ -35,7 +35,7 @@ def connect(url: str, *, create: bool = True, settings: Settings | None = None, 
       ``?durable=no`` leaves commits to the operating system's own time of writing.
     - ``hbase://host:port/?prefix=name_``: tables behind HBase's Thrift2 gateway; ``&timeout=seconds`` per call.
 
-    ``poll_interval``, ``patience`` and ``cache_entries`` (see :class:`Repository`) may stand in the URL or be given as
+    ``poll_interval``, ``retry_timeout`` and ``cache_entries`` (see :class:`Repository`) may stand in the URL or be given as
     keyword arguments, which count more. Raises InvalidValueError for a URL of which a part has no meaning, TypeError for
     anything but a str (a path too: its URL says which kind of store it is), StoreError when the store cannot be used.
     """
@@ -227,7 +227,7 @@ _OPENERS: Final[dict[str, Callable[[str, SplitResult, dict[str, str]], Store]]] 
 }
 _REPOSITORY_OPTIONS: Final[dict[str, Callable[[str], Any]]] = {
     "poll_interval": float,
-    "patience": float,
+    "retry_timeout": float,
     "cache_entries": int,
 }
 _PARAMETERS: Final = frozenset({*_REPOSITORY_OPTIONS, "durable", "busy_timeout", "prefix", "timeout"})

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from hbasemk.errors import InvalidValueError
-from hbasemk.kernel.limits import shown
+from hbasemk.format.limits import shown
 
 LONGEST: Final = 1_000_000.0
 """Seconds that anything may be told to wait; clocks, locks and sockets of all systems can count so far."""

@@ -10,28 +10,29 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, TypeVar, overload
 
 from hbasemk import arguments, options
-from hbasemk.background import LiveInstance
 from hbasemk.errors import BranchError, ClosedError, PropertyNotFoundError, UnknownRevisionError
-from hbasemk.kernel import history, limits, paths, revision
-from hbasemk.kernel.cache import DEFAULT_ENTRIES
-from hbasemk.kernel.calls import time_limit
-from hbasemk.kernel.commit import CommitStatistics, Source
-from hbasemk.kernel.extent import Extent
-from hbasemk.kernel.history import LogEntry
+from hbasemk.format import limits, paths, revisions
+from hbasemk.format.node import NodeState
+from hbasemk.format.values import Value
+from hbasemk.kernel import log
+from hbasemk.kernel.commit.committer import CommitStatistics, Source
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.node import NodeState
-from hbasemk.kernel.outcome import Outcome
+from hbasemk.kernel.journal.extent import Extent
+from hbasemk.kernel.journal.outcomes import Outcome
+from hbasemk.kernel.journal.view import View
+from hbasemk.kernel.log import LogEntry
+from hbasemk.kernel.reading.cache import DEFAULT_ENTRIES
+from hbasemk.kernel.retry import time_limit
 from hbasemk.kernel.settings import Settings
-from hbasemk.kernel.snapshot import Snapshot as Prefix
-from hbasemk.kernel.values import Value
+from hbasemk.maintenance import LiveInstance
 from hbasemk.store.abc import Store
-from hbasemk.system import DEFAULT_PATIENCE, PerProcess, SystemRuntime
+from hbasemk.system import DEFAULT_RETRY_TIMEOUT, PerProcess, SystemRuntime
 from hbasemk.transaction import Isolation, Transaction, check_isolation
 from hbasemk.wakeup import Bells
 from hbasemk.watch import POLL_EVERY, Watch
 
 if TYPE_CHECKING:
-    from hbasemk.branches import Branch, Change, RepositoryBlobs
+    from hbasemk.branch import Branch, Change, RepositoryBlobs
 
 T = TypeVar("T")
 
@@ -66,12 +67,12 @@ class Node(Mapping[str, Value]):
     @property
     def created(self) -> str:
         """The revision that began this node's life."""
-        return revision.to_text(self._state.created)
+        return revisions.to_text(self._state.created)
 
     @property
     def revision(self) -> str:
         """The revision that touched this node last (its properties, or which children it has)."""
-        return revision.to_text(self._state.revision)
+        return revisions.to_text(self._state.revision)
 
     @property
     def children(self) -> list[str]:
@@ -131,14 +132,14 @@ class Snapshot(Mapping[str, Node]):
 
     __slots__ = ("instance", "prefix")
 
-    def __init__(self, instance: Instance, prefix: Prefix) -> None:
+    def __init__(self, instance: Instance, prefix: View) -> None:
         self.instance = instance
         self.prefix = prefix
 
     @property
     def revision(self) -> str:
         """The revision's id as text."""
-        return revision.to_text(self.prefix.revision)
+        return revisions.to_text(self.prefix.revision)
 
     def __getitem__(self, path: str) -> Node:
         return Node(self, self.instance.reader.require(self.prefix, arguments.path(path)))
@@ -220,7 +221,7 @@ class Repository:
     its own at its first use). Use it as a context manager, or call :meth:`close`.
 
     ``poll_interval`` is in seconds; 0 polls on demand only, and then a call of which on some hundred more revisions are
-    known ends loose ends and moves the watermark. ``patience`` is how many seconds :meth:`run` goes on retrying after
+    known ends loose ends and moves the watermark. ``retry_timeout`` is how many seconds :meth:`run` goes on retrying after
     conflicts, and for how many seconds any call is made again while the store is out of reach (opening is not).
     ``cache_entries`` bounds the node cache. ``settings`` count only where a repository is created.
     """
@@ -231,7 +232,7 @@ class Repository:
         *,
         create: bool = True,
         poll_interval: float = DEFAULT_POLL_INTERVAL,
-        patience: float = DEFAULT_PATIENCE,
+        retry_timeout: float = DEFAULT_RETRY_TIMEOUT,
         cache_entries: int = DEFAULT_ENTRIES,
         settings: Settings | None = None,
         owns_store: bool = True,
@@ -244,7 +245,7 @@ class Repository:
             arguments.instance(settings, Settings, "settings")
         self._owns_store = arguments.flag(owns_store, "owns_store")
         self._poll_interval = options.seconds("poll_interval", poll_interval)
-        self._patience = options.seconds("patience", patience, endless=True)
+        self._retry_timeout = options.seconds("retry_timeout", retry_timeout, endless=True)
         self._cache_entries = options.count("cache_entries", cache_entries)
         self._closed = False
         # After a fork, a lock may be held by a thread that the child lacks.
@@ -252,9 +253,9 @@ class Repository:
         self._arrivals = Bells()
         self._begin(create, settings, OPENING)
 
-    def _begin(self, create: bool, settings: Settings | None, patience: float) -> None:
-        runtime = SystemRuntime(self._patience)
-        with time_limit(runtime, patience):
+    def _begin(self, create: bool, settings: Settings | None, retry_timeout: float) -> None:
+        runtime = SystemRuntime(self._retry_timeout)
+        with time_limit(runtime, retry_timeout):
             self._kernel = LiveInstance.open(
                 self.store, runtime, create=create, wanted=settings, cache_entries=self._cache_entries
             )
@@ -273,7 +274,7 @@ class Repository:
                 if self._closed:
                     raise ClosedError(f"the repository at {self.store.location} has been closed")
                 if self._pid != os.getpid():
-                    self._begin(create=False, settings=None, patience=self._patience)
+                    self._begin(create=False, settings=None, retry_timeout=self._retry_timeout)
         return self._kernel
 
     # --- reading -----------------------------------------------------------------------------------------
@@ -303,7 +304,7 @@ class Repository:
         ``upto`` is the newest revision to tell (None: the head). Reads the journal as the iterator goes on.
         """
         newest = None if upto is None else arguments.revision(upto, "upto")
-        return history.log(self.instance, arguments.path(path), newest)
+        return log.log(self.instance, arguments.path(path), newest)
 
     # --- changing ----------------------------------------------------------------------------------------
 
@@ -320,7 +321,7 @@ class Repository:
         limits.check_message(message)
         check_isolation(isolation)
         instance = self.instance
-        if base is None and not instance.journal.fresh(self._poll_interval * 2):
+        if base is None and not instance.journal.is_recent(self._poll_interval * 2):
             instance.poll()
         return Transaction(
             instance, instance.head() if base is None else self.own(base, "base").prefix, message, isolation
@@ -330,29 +331,29 @@ class Repository:
         self,
         change: Callable[[Transaction], T],
         message: str = "",
-        patience: float | None = None,
+        retry_timeout: float | None = None,
         isolation: Isolation = "snapshot",
     ) -> T:
         """Call ``change`` with a transaction, commit it, and repeat both after a conflict.
 
         It may be called many times, so its effects should be those on the transaction only. Returns what its last
         call returned; that call's transaction then has the ``revision``.
-        Raises ConflictError after ``patience`` seconds, and what ``change`` and the commit raise.
+        Raises ConflictError after ``retry_timeout`` seconds, and what ``change`` and the commit raise.
         """
         arguments.function(change, "change")
         limits.check_message(message)
         check_isolation(isolation)
-        if patience is not None:
-            options.seconds("patience", patience, endless=True)
+        if retry_timeout is not None:
+            options.seconds("retry_timeout", retry_timeout, endless=True)
         instance = self.instance
         attempts: list[tuple[Transaction, T]] = []
 
-        def attempt(prefix: Prefix) -> Source:
+        def attempt(prefix: View) -> Source:
             transaction = Transaction(instance, prefix, message, isolation)
             attempts[:] = [(transaction, change(transaction))]
             return transaction.source()
 
-        made = self.commit_on_head(attempt, message, patience, lambda revision: attempts[0][0].begun(revision))
+        made = self.commit_on_head(attempt, message, retry_timeout, lambda revision: attempts[0][0].begun(revision))
         last, result = attempts[0]
         last.ended(made)
         return result
@@ -362,7 +363,7 @@ class Repository:
 
         ``with repo.branch() as branch: branch.run(…)`` merges it at the end of the block.
         """
-        from hbasemk.branches import Branch, resume
+        from hbasemk.branch import Branch, resume
 
         limits.check_message(message)
         if revision is not None:
@@ -399,8 +400,8 @@ class Repository:
         if since is None:
             since = self.head
         elif not isinstance(since, Snapshot):
-            if not isinstance(since, str) or len(since) == revision.TEXT_LENGTH:
-                since = Snapshot(instance, instance.at(revision.from_text(since)))
+            if not isinstance(since, str) or len(since) == revisions.TEXT_LENGTH:
+                since = Snapshot(instance, instance.at(revisions.from_text(since)))
             else:
                 extent = Extent.from_token(since, instance.settings, self.store.location)
                 self._require(instance, extent)
@@ -410,7 +411,7 @@ class Repository:
                 f"the snapshot {since.revision} is of the repository at {since.instance.store.location}; a watch on "
                 f"{self.store.location} needs one of the same repository"
             )
-        if revision.is_branch(since.prefix.revision):
+        if revisions.is_branch(since.prefix.revision):
             raise BranchError(
                 f"a watch shows trunk revisions, and {since.revision} is a branch's; give a trunk revision",
                 revision=since.revision,
@@ -420,7 +421,7 @@ class Repository:
     @staticmethod
     def _require(instance: Instance, extent: Extent) -> None:
         outcomes = instance.outcomes.of_many(sorted(extent.above))
-        missing = [revision.to_text(one) for one, outcome in outcomes.items() if outcome is not Outcome.COMMITTED]
+        missing = [revisions.to_text(one) for one, outcome in outcomes.items() if outcome is not Outcome.COMMITTED]
         if missing:
             raise UnknownRevisionError(
                 f"the resume token contains revision {missing[0]}, which is not committed in the repository at "
@@ -432,13 +433,13 @@ class Repository:
     @property
     def blobs(self) -> RepositoryBlobs:
         """Large contents, kept once each."""
-        from hbasemk.branches import RepositoryBlobs
+        from hbasemk.branch import RepositoryBlobs
 
         return RepositoryBlobs(self.instance)
 
     def diff(self, before: Snapshot, after: Snapshot | None = None, path: str = paths.ROOT) -> Iterator[Change]:
         """The nodes that differ between two snapshots (``after`` None: the head); see :func:`hbasemk.diff`."""
-        from hbasemk.branches import diff
+        from hbasemk.branch import diff
 
         return diff(self.own(before, "before"), self.head if after is None else self.own(after, "after"), path)
 
@@ -455,13 +456,13 @@ class Repository:
         """
         options.seconds("retention", retention)
         swept = self.instance.branches.sweep(round(retention * 1000))
-        return [revision.to_text(root) for root in swept]
+        return [revisions.to_text(root) for root in swept]
 
     def commit_on_head(
         self,
-        make: Callable[[Prefix], Source],
+        make: Callable[[View], Source],
         message: str,
-        patience: float | None = None,
+        retry_timeout: float | None = None,
         begun: Callable[[int], None] | None = None,
     ) -> int:
         """Commit what ``make`` makes of the head, again after conflicts; for the faces of the kernel.
@@ -472,8 +473,8 @@ class Repository:
         return self.instance.commit(
             make,
             message,
-            patience=self._patience if patience is None else patience,
-            fresh=self._poll_interval * 2,
+            retry_timeout=self._retry_timeout if retry_timeout is None else retry_timeout,
+            max_poll_age=self._poll_interval * 2,
             begun=begun,
         )
 

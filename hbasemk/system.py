@@ -25,7 +25,7 @@ A = TypeVar("A")
 B = TypeVar("B")
 T = TypeVar("T")
 
-DEFAULT_PATIENCE: Final = 60.0
+DEFAULT_RETRY_TIMEOUT: Final = 60.0
 
 
 def _boot_time() -> float:
@@ -156,8 +156,8 @@ class SystemRuntime:
     Threads are started when they are first needed, and sleeping ends when :meth:`close` is called.
     """
 
-    def __init__(self, patience: float = DEFAULT_PATIENCE) -> None:
-        self._patience = patience
+    def __init__(self, retry_timeout: float = DEFAULT_RETRY_TIMEOUT) -> None:
+        self._retry_timeout = retry_timeout
         self._random = random.Random(os.urandom(16))
         self._closing = Flag()
         self._threads = PerProcess(_Threads)
@@ -180,9 +180,9 @@ class SystemRuntime:
         self._closing.wait(seconds)
 
     @property
-    def patience(self) -> float:
+    def retry_timeout(self) -> float:
         """As it was given: how many seconds a call is made again that the store refused."""
-        return self._patience
+        return self._retry_timeout
 
     @property
     def closed(self) -> bool:
@@ -195,7 +195,7 @@ class SystemRuntime:
         _locks.add(lock)
         return lock
 
-    def both(self, first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
+    def run_parallel(self, first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
         """Run two calls at the same time, when closed one after the other; if either raises, that is raised after both ended."""
         future = self._started(first)
         if future is None:

@@ -8,24 +8,17 @@ from typing import Literal, TypeAlias
 
 from hbasemk import arguments
 from hbasemk.errors import ClosedError, PropertyNotFoundError
-from hbasemk.kernel import changeset, limits, paths, revision
-from hbasemk.kernel.changeset import ChangeSet
-from hbasemk.kernel.commit import Source
+from hbasemk.format import limits, paths, revisions
+from hbasemk.format.node import decode_properties, decode_property
+from hbasemk.format.values import PropertyValue, Value
+from hbasemk.kernel.commit import change_set
+from hbasemk.kernel.commit.change_set import ChangeSet
+from hbasemk.kernel.commit.committer import Source
+from hbasemk.kernel.commit.operations import AddNode, CopyNode, Increment, MoveNode, Operation, RemoveNode, SetProperty
+from hbasemk.kernel.commit.read_set import ReadSet
+from hbasemk.kernel.commit.staging import StagedNode, Staging
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.node import decode_properties, decode_property
-from hbasemk.kernel.operations import (
-    AddNode,
-    CopyNode,
-    Increment,
-    MoveNode,
-    Operation,
-    RemoveNode,
-    SetProperty,
-)
-from hbasemk.kernel.reads import Reads
-from hbasemk.kernel.snapshot import Snapshot
-from hbasemk.kernel.staging import StagedNode, Staging
-from hbasemk.kernel.values import PropertyValue, Value
+from hbasemk.kernel.journal.view import View
 
 Isolation: TypeAlias = Literal["snapshot", "serializable"]
 """``snapshot``: what is written must not have changed. ``serializable``: what is read neither."""
@@ -52,10 +45,10 @@ class Transaction:
     serializable among each other, those that only read included.
     """
 
-    def __init__(self, instance: Instance, snapshot: Snapshot, message: str, isolation: Isolation = "snapshot") -> None:
+    def __init__(self, instance: Instance, snapshot: View, message: str, isolation: Isolation = "snapshot") -> None:
         check_isolation(isolation)
         self._instance = instance
-        self._reads = Reads() if isolation == "serializable" else None
+        self._reads = ReadSet() if isolation == "serializable" else None
         self._snapshot = snapshot
         self._message = limits.check_message(message)
         self._operations: list[Operation] = []
@@ -194,7 +187,7 @@ class Transaction:
     @property
     def revision(self) -> str | None:
         """The revision that the commit made; None before, and the base's when nothing was changed."""
-        return None if self._revision is None else revision.to_text(self._revision)
+        return None if self._revision is None else revisions.to_text(self._revision)
 
     @property
     def attempted(self) -> str | None:
@@ -203,7 +196,7 @@ class Transaction:
         After a commit that raised, a KeyboardInterrupt included, :meth:`Repository.outcome` of it returns whether the
         transaction is committed. While it is None, nothing has been committed.
         """
-        return None if self._attempted is None else revision.to_text(self._attempted)
+        return None if self._attempted is None else revisions.to_text(self._attempted)
 
     def begun(self, made: int) -> None:
         """Record the revision id of an attempt to commit this transaction."""
@@ -222,7 +215,7 @@ class Transaction:
         return self._build()
 
     def _build(self) -> ChangeSet:
-        return changeset.build(self._stage())
+        return change_set.build(self._stage())
 
     def ended(self, made: int) -> None:
         """Told by who commits it otherwise than by :meth:`commit`: the revision that it was committed as."""
@@ -236,7 +229,7 @@ class Transaction:
         if self._done:
             raise ClosedError("this transaction is over; begin another one")
         self._revision = self._instance.commit_on(self._snapshot, self.source(), self._message, self.begun)
-        return revision.to_text(self._revision)
+        return revisions.to_text(self._revision)
 
     def __enter__(self) -> Transaction:
         return self

@@ -9,11 +9,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 from hbasemk.errors import ClosedError, StoreNotAppliedError, StoreUnknownError
-from hbasemk.kernel import history, paths
-from hbasemk.kernel.calls import time_limit
-from hbasemk.kernel.extent import Extent
+from hbasemk.format import paths
+from hbasemk.kernel import log
 from hbasemk.kernel.feed import Batch, Feed
-from hbasemk.kernel.history import LogEntry
+from hbasemk.kernel.journal.extent import Extent
+from hbasemk.kernel.log import LogEntry
+from hbasemk.kernel.retry import time_limit
 from hbasemk.wakeup import Bells
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class Watch(Iterator[LogEntry]):
                 elif known is not batch:
                     instance = self._repository.instance
                     with time_limit(instance.runtime, NO_PATIENCE):
-                        self._read = (batch, list(history.entries(instance, batch.revisions)))
+                        self._read = (batch, list(log.entries(instance, batch.revisions)))
                 else:
                     entry = entries[batch.given]
                     if self._path != paths.ROOT and not entry.touches(self._path):

@@ -173,7 +173,7 @@ def wait(gate: Gate, url: str, seconds: int, skew_wait: int) -> tuple[int, int, 
     The renewal of the lease takes a few calls every ten seconds. It counts as processor time but not as calls of polls.
     """
     from hbasemk.connect import open_store
-    from hbasemk.kernel import schema
+    from hbasemk.format import schema
     from hbasemk.repository import Repository
     from hbasemk.testing.wrapped import CountingStore
 

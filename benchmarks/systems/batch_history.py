@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from hbasemk.kernel import changes, journal_row, paths, schema, values
-from hbasemk.kernel.changes import CHANGED, RowChange
+from hbasemk.format import changes, journal_row, paths, schema, values
+from hbasemk.format.changes import CHANGED, RowChange
 from hbasemk.kernel.instance import ADVANCE_AFTER, Instance
 from hbasemk.store.abc import NewCell, Put
 

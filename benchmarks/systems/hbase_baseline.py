@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from benchmarks.system import Properties, System
 from benchmarks.systems.hbasemk import cells_size, host_and_port
-from hbasemk.kernel import changes, paths, schema, values
-from hbasemk.kernel.changes import ADDED, CHANGED, RowChange
+from hbasemk.format import changes, paths, schema, values
+from hbasemk.format.changes import ADDED, CHANGED, RowChange
 from hbasemk.store.abc import ALL_VERSIONS, MAX_TIMESTAMP
 from hbasemk.store.hbase import HBaseStore
 from hbasemk.store.hbase.gateway import idl

@@ -14,7 +14,7 @@ from benchmarks.system import Properties, System
 from benchmarks.systems.batch_history import write_history
 from hbasemk.connect import open_store
 from hbasemk.errors import NodeExistsError, NodeNotFoundError
-from hbasemk.kernel import schema
+from hbasemk.format import schema
 from hbasemk.repository import DEFAULT_POLL_INTERVAL, Repository
 from hbasemk.store.abc import Scan, Store, scan_all
 from hbasemk.transaction import Transaction

@@ -192,12 +192,12 @@ def _events(stream: TextIO, wanted: int) -> int:
 
 
 def _register() -> None:
-    from hbasemk.cli import changing, checking, kernel, looking, transfer
+    from hbasemk.cli import edit, inspect, maintenance, microkernel, transfer
 
-    for module in (looking, changing, transfer, kernel, checking):
+    for module in (inspect, edit, transfer, microkernel, maintenance):
         for command in module.COMMANDS:
             cli.add_command(output.with_common_options(command))
-    for group, commands in kernel.GROUPS:
+    for group, commands in microkernel.GROUPS:
         for command in commands:
             output.with_common_options(command)
         cli.add_command(group)

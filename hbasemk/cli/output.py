@@ -134,10 +134,10 @@ class Revision(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         from hbasemk.errors import InvalidRevisionError
-        from hbasemk.kernel import revision
+        from hbasemk.format import revisions
 
         try:
-            return revision.to_text(revision.from_text(value))
+            return revisions.to_text(revisions.from_text(value))
         except InvalidRevisionError as error:
             self.fail(str(error), param, ctx)
 

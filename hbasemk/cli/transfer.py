@@ -15,8 +15,8 @@ from click.core import ParameterSource
 from hbasemk.cli import output
 from hbasemk.cli.output import Revision, Session
 from hbasemk.errors import HbasemkError
-from hbasemk.transfer.entries import DEFAULT_LIMIT, LARGEST_LIMIT, Contents
-from hbasemk.transfer.found import SHOWN, Found
+from hbasemk.transfer.files.entries import DEFAULT_LIMIT, LARGEST_LIMIT, Contents
+from hbasemk.transfer.summary import SHOWN, Sample
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     help="Keep contents of up to so many bytes in the node, larger ones as blobs (files).",
 )
 @click.option(
-    "--patience", type=float, default=120, show_default=True, help="Seconds to wait for a store that is away."
+    "--retry-timeout", type=float, default=120, show_default=True, help="Seconds to wait for a store that is away."
 )
 @click.option("--verify/--no-verify", default=True, help="Compare the tree with SOURCE at the end.")
 @click.pass_context
@@ -81,7 +81,7 @@ def import_(
     exclude: tuple[str, ...],
     contents: Contents,
     inline_limit: int,
-    patience: float,
+    retry_timeout: float,
     verify: bool,
 ) -> int:
     """Bring the directory SOURCE in: a node for each directory and file, committed by several processes at once.
@@ -104,14 +104,16 @@ def import_(
                 raise click.UsageError(f"--{name.replace('_', '-')} is for files only")
         if source.is_dir():
             raise click.UsageError(f"{source} is a directory; --format json reads a file")
-        return _import_json(session, source, target or "/", batch, patience, verify)
+        return _import_json(session, source, target or "/", batch, retry_timeout, verify)
     if not source.is_dir():
         raise click.UsageError(f"{source} is no directory; a file that `export -f json` wrote needs --format json")
-    return _import_files(session, source, target, workers, batch, exclude, contents, inline_limit, patience, verify)
+    return _import_files(
+        session, source, target, workers, batch, exclude, contents, inline_limit, retry_timeout, verify
+    )
 
 
-def _import_json(session: Session, source: Path, at: str, batch: int, patience: float, verify: bool) -> int:
-    from hbasemk.transfer.json_importer import JsonImport
+def _import_json(session: Session, source: Path, at: str, batch: int, retry_timeout: float, verify: bool) -> int:
+    from hbasemk.transfer.json.importer import JsonImport
 
     with _progress(f"import to {at}") as progress:
         job = JsonImport(
@@ -120,7 +122,7 @@ def _import_json(session: Session, source: Path, at: str, batch: int, patience: 
             at,
             name="standard input" if str(source) == "-" else str(source),
             batch=batch,
-            patience=patience,
+            retry_timeout=retry_timeout,
             tell=progress,
             note=output.complain,
         )
@@ -184,14 +186,14 @@ def _import_files(
     exclude: tuple[str, ...],
     contents: Contents,
     limit: int,
-    patience: float,
+    retry_timeout: float,
     verify: bool,
 ) -> int:
-    from hbasemk.transfer import entries
-    from hbasemk.transfer.importer import Import
-    from hbasemk.transfer.verify import Verification
-    from hbasemk.transfer.verify import verify as compare
-    from hbasemk.transfer.worker import Report
+    from hbasemk.transfer.files import entries
+    from hbasemk.transfer.files.importer import Import
+    from hbasemk.transfer.files.verify import Verification
+    from hbasemk.transfer.files.verify import verify as compare
+    from hbasemk.transfer.files.worker import Report
 
     at = target or entries.default_target(directory)
     with _bar() as progress:
@@ -212,7 +214,7 @@ def _import_files(
             exclude=exclude,
             limit=limit,
             contents=contents,
-            patience=patience,
+            retry_timeout=retry_timeout,
             tell=tell,
             note=output.complain,
         )
@@ -229,7 +231,7 @@ def _import_files(
         progress.update(task, description="compare with the directory", completed=0, total=None)
         began = time.monotonic()
         found = Verification()
-        different = Found()
+        different = Sample()
         if verify:
             compared = compare(
                 session.url,
@@ -239,7 +241,7 @@ def _import_files(
                 exclude=exclude,
                 limit=limit,
                 contents=contents,
-                patience=patience,
+                retry_timeout=retry_timeout,
                 note=output.complain,
             )
             for difference in compared:
@@ -290,7 +292,7 @@ def _tell(what: str, lines: Sequence[str], count: int) -> None:
 @click.option("-f", "--format", "form", type=click.Choice(["files", "json"]), default="files", show_default=True)
 @click.option("--at", "revision", type=Revision(), metavar="REVISION", help="This revision instead of the newest.")
 @click.option(
-    "--patience", type=float, default=120, show_default=True, help="Seconds to wait for a store that is away."
+    "--retry-timeout", type=float, default=120, show_default=True, help="Seconds to wait for a store that is away."
 )
 @click.option(
     "--special-modes",
@@ -304,7 +306,7 @@ def export(
     target: Path | None,
     form: str,
     revision: str | None,
-    patience: float,
+    retry_timeout: float,
     special_modes: bool,
 ) -> int:
     """Write the subtree of PATH to the folder TARGET, or as JSON to the file TARGET (standard output without one, or for -).
@@ -318,7 +320,7 @@ def export(
     from hbasemk.cli.output import at
     from hbasemk.transfer import own_files
     from hbasemk.transfer.exporter import export_files, export_json, write_json
-    from hbasemk.transfer.patience import Patience
+    from hbasemk.transfer.retry import Patience
 
     if special_modes and form == "json":
         raise click.UsageError("--special-modes is for files only")
@@ -327,7 +329,7 @@ def export(
         raise click.UsageError("to export files, give the folder to write to (./- for one with that name)")
     if target is not None:
         own_files.refuse(target, session.url, "overwritten")
-    waiting = Patience(patience, output.complain)
+    waiting = Patience(retry_timeout, output.complain)
     with waiting.opened(session.url, create=False, poll_interval=0) as repository:
         snapshot = waiting.call(lambda: at(repository, revision))
         if form == "json":

@@ -7,8 +7,9 @@ do to a tree is not decided here.
 
 from __future__ import annotations
 
+from hbasemk.format.json_number import Number
 from hbasemk.jsop.builder import JsonBuilder
-from hbasemk.jsop.model import JsonNode, Number, Scalar, Value
+from hbasemk.jsop.model import JsonNode, Scalar, Value
 from hbasemk.jsop.operations import AddNode, ChangedSubtree, Copy, Move, Operation, Remove, SetProperty
 from hbasemk.jsop.reader import parse, parse_node, parse_value
 from hbasemk.jsop.strings import quote

@@ -14,10 +14,11 @@ import re
 from typing import Final, NoReturn
 
 from hbasemk.errors import InvalidPathError, JsopError
-from hbasemk.jsop.model import NUMBER, JsonNode, Number, Scalar, Value, long_number
+from hbasemk.format import limits, paths
+from hbasemk.format.json_number import NUMBER, Number, long_number
+from hbasemk.jsop.model import JsonNode, Scalar, Value
 from hbasemk.jsop.operations import AddNode, ChangedSubtree, Copy, Move, Operation, Remove, SetProperty
 from hbasemk.jsop.strings import SURROGATE, join_surrogates, printable
-from hbasemk.kernel import limits, paths
 
 _WS: Final = r"[ \t\n\r]*"
 _PLAIN: Final = r'"([^"\\\x00-\x1f]*)"'

@@ -12,10 +12,11 @@ from decimal import Decimal
 from typing import TypeAlias, Union
 
 from hbasemk.errors import InvalidValueError
-from hbasemk.jsop.model import JsonNode, Number, Scalar
+from hbasemk.format import limits, paths
+from hbasemk.format.json_number import Number
+from hbasemk.jsop.model import JsonNode, Scalar
 from hbasemk.jsop.operations import AddNode, ChangedSubtree, Copy, Move, Operation, Remove, SetProperty
 from hbasemk.jsop.strings import quote
-from hbasemk.kernel import limits, paths
 
 Writable: TypeAlias = Union[Scalar, int, float, Sequence[Union[Scalar, int, float]]]  # noqa: UP007
 """What can be written as a property's value."""

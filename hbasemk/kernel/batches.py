@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from hbasemk.errors import StoreError, StoreNotAppliedError, StoreUnknownError
-from hbasemk.kernel import changes, schema
-from hbasemk.kernel.calls import again
+from hbasemk.format import changes, schema
+from hbasemk.kernel.retry import again
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.store.abc import Column, Delete, Get, NewCell, Put, Row, Scan, Store
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import BinaryIO, Final
 
 from hbasemk.errors import BlobNotFoundError, InvalidValueError
-from hbasemk.kernel import schema
-from hbasemk.kernel.calls import again
+from hbasemk.format import schema
+from hbasemk.kernel.retry import again
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.store.abc import Column, Get, NewCell, Put, Store
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from hbasemk.kernel import schema
-from hbasemk.kernel.calls import again
+from hbasemk.format import schema
 from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.retry import again
 from hbasemk.store.abc import Cell, CellVersion, Delete, Get, NewCell, Put
 
 PREFIX: Final = b"checkpoint:"

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from hbasemk.kernel import changes, paths, revision, schema
+from hbasemk.format import changes, paths, revisions, schema
+from hbasemk.format.node import NodeState
 from hbasemk.kernel.batches import WHOLE, journal_rows, whole_rows
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.node import NodeState
-from hbasemk.kernel.outcome import Outcome, outcome_of
-from hbasemk.kernel.snapshot import Snapshot
+from hbasemk.kernel.journal.outcomes import Outcome, outcome_of
+from hbasemk.kernel.journal.view import View
 from hbasemk.store.abc import Row, Scan, scan_all
 
 BATCH: Final = 200
@@ -28,7 +28,7 @@ class NodeChange(NamedTuple):
     after: NodeState | None
 
 
-def diff(instance: Instance, before: Snapshot, after: Snapshot, path: str = paths.ROOT) -> Iterator[NodeChange]:
+def diff(instance: Instance, before: View, after: View, path: str = paths.ROOT) -> Iterator[NodeChange]:
     """Every node at or below ``path`` whose existence or properties differ, in the order of depth and path.
 
     A node that was removed and added again with the same properties does not differ.
@@ -37,7 +37,7 @@ def diff(instance: Instance, before: Snapshot, after: Snapshot, path: str = path
     return of_paths(instance, before, after, touched)
 
 
-def of_paths(instance: Instance, before: Snapshot, after: Snapshot, touched: Iterable[str]) -> Iterator[NodeChange]:
+def of_paths(instance: Instance, before: View, after: View, touched: Iterable[str]) -> Iterator[NodeChange]:
     """Those of the given nodes that differ."""
     ordered = sorted(set(touched), key=paths.key)
     size = instance.store.batch_rows
@@ -49,10 +49,10 @@ def of_paths(instance: Instance, before: Snapshot, after: Snapshot, touched: Ite
                 yield NodeChange(one, old[one], new[one])
 
 
-def walk(instance: Instance, before: Snapshot, after: Snapshot, path: str = paths.ROOT) -> Iterator[NodeChange]:
+def walk(instance: Instance, before: View, after: View, path: str = paths.ROOT) -> Iterator[NodeChange]:
     """The same as :func:`diff` by comparing the trees level by level: the fallback, and the proof of the other."""
 
-    def levels(snapshot: Snapshot) -> Iterator[dict[str, NodeState]]:
+    def levels(snapshot: View) -> Iterator[dict[str, NodeState]]:
         top = instance.reader.node(snapshot, path)
         yield {} if top is None else {path: top}
         level: dict[str, NodeState] = {}
@@ -81,10 +81,10 @@ def _differ(old: NodeState | None, new: NodeState | None) -> bool:
     return old.encoded != new.encoded
 
 
-def _touched(instance: Instance, before: Snapshot, after: Snapshot) -> set[str]:
+def _touched(instance: Instance, before: View, after: View) -> set[str]:
     """The paths that the revisions in only one of the snapshots touch."""
     ids = instance.journal.between(before, after)
-    ids += sorted({made for made in before.own ^ after.own if revision.is_branch(made)})
+    ids += sorted({made for made in before.own ^ after.own if revisions.is_branch(made)})
     touched: set[str] = set()
     for row in journal_rows(instance.store, instance.runtime, ids):
         touched.update(_paths(row))
@@ -94,7 +94,7 @@ def _touched(instance: Instance, before: Snapshot, after: Snapshot) -> set[str]:
         scan = Scan(start, stop, BATCH, columns=WHOLE)
         for row in scan_all(instance.store, schema.JOURNAL, scan):
             made = int.from_bytes(row.key, "big")
-            if not revision.is_branch(made) and outcome_of(row) is Outcome.COMMITTED:
+            if not revisions.is_branch(made) and outcome_of(row) is Outcome.COMMITTED:
                 (whole,) = whole_rows(instance.store, instance.runtime, [row])
                 touched.update(_paths(whole))
     return touched

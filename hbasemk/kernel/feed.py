@@ -1,6 +1,6 @@
 """What a watcher has been given, and what comes next: each committed revision once, causes before effects.
 
-A feed counts by :class:`~hbasemk.kernel.extent.Extent`, so it goes on exactly where another feed ended, in any instance.
+A feed counts by :class:`~hbasemk.kernel.journal.extent.Extent`, so it goes on exactly where another feed ended, in any instance.
 It reads the instance's in-memory sequence by position. Where the sequence no longer reaches back far enough, it reads
 the journal's table in the order of ids.
 """
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from hbasemk.kernel.extent import Extent
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.journal import Journal
+from hbasemk.kernel.journal.extent import Extent
+from hbasemk.kernel.journal.journal import Journal
 
 BATCH: Final = 200
 

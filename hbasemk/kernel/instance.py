@@ -9,23 +9,24 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from hbasemk.errors import ClosedError, StoreError, StoreUnusableError
-from hbasemk.kernel import revision, schema, settings
+from hbasemk.format import revisions, schema
+from hbasemk.kernel import settings
 from hbasemk.kernel.blobs import Blobs
-from hbasemk.kernel.branch import Branches
-from hbasemk.kernel.cache import DEFAULT_ENTRIES, NodeCache
-from hbasemk.kernel.calls import again
-from hbasemk.kernel.child_count import ChildCounts
-from hbasemk.kernel.clock import IdClock
-from hbasemk.kernel.commit import CommitStatistics, Committer, Source
-from hbasemk.kernel.journal import Journal
-from hbasemk.kernel.lease import Lease
-from hbasemk.kernel.outcome import Outcome, Outcomes
-from hbasemk.kernel.reader import Reader
-from hbasemk.kernel.recovery import Recovery
+from hbasemk.kernel.branches.branches import Branches
+from hbasemk.kernel.commit.committer import CommitStatistics, Committer, Source
+from hbasemk.kernel.commit.turns import Turns
+from hbasemk.kernel.ids.clock import IdClock
+from hbasemk.kernel.ids.lease import Lease
+from hbasemk.kernel.journal.journal import Journal
+from hbasemk.kernel.journal.outcomes import Outcome, Outcomes
+from hbasemk.kernel.journal.recovery import Recovery
+from hbasemk.kernel.journal.view import View
+from hbasemk.kernel.reading.cache import DEFAULT_ENTRIES, NodeCache
+from hbasemk.kernel.reading.child_count import ChildCounts
+from hbasemk.kernel.reading.reader import Reader
+from hbasemk.kernel.retry import again
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.settings import Settings
-from hbasemk.kernel.snapshot import Snapshot
-from hbasemk.kernel.turns import Turns
 from hbasemk.store.abc import Store
 
 Opened = TypeVar("Opened", bound="Instance")
@@ -78,7 +79,7 @@ class Instance:
         self.blobs = Blobs(store, runtime)
         self._advanced_at = 0
         self._tended_at = 0
-        self.when_many: Callable[[], None] | None = None
+        self.on_backlog: Callable[[], None] | None = None
         """Called after a call of which on :data:`ADVANCE_AFTER` more revisions are known; where nothing else tends it."""
 
     @classmethod
@@ -116,13 +117,13 @@ class Instance:
         self._look_how_many()
         return new
 
-    def head(self) -> Snapshot:
+    def head(self) -> View:
         """What is visible now; no round trip."""
         return self.journal.head
 
-    def at(self, wanted: int) -> Snapshot:
+    def at(self, wanted: int) -> View:
         """The snapshot of a revision, of trunk or of a branch; raises UnknownRevisionError."""
-        if revision.is_branch(wanted):
+        if revisions.is_branch(wanted):
             return self.branches.find(wanted).snapshot
         return self.journal.find(wanted)
 
@@ -135,20 +136,20 @@ class Instance:
 
     def commit(
         self,
-        make: Callable[[Snapshot], Source],
+        make: Callable[[View], Source],
         message: str,
         *,
-        patience: float,
-        fresh: float,
+        retry_timeout: float,
+        max_poll_age: float,
         begun: Callable[[int], None] | None = None,
     ) -> int:
         """Commit on the head, again after conflicts; see :meth:`Committer.on_head`."""
-        made = self._committer.on_head(make, message, patience, fresh, begun)
+        made = self._committer.on_head(make, message, retry_timeout, max_poll_age, begun)
         self._look_how_many()
         return made
 
     def commit_on(
-        self, snapshot: Snapshot, source: Source, message: str, begun: Callable[[int], None] | None = None
+        self, snapshot: View, source: Source, message: str, begun: Callable[[int], None] | None = None
     ) -> int:
         """Commit once on a given base; see :meth:`Committer.on_base`."""
         made = self._committer.on_base(snapshot, source, message, begun=begun)
@@ -157,14 +158,14 @@ class Instance:
 
     def outcome(self, asked: int) -> Outcome:
         """How a revision turned out, ending it first if this instance had to leave it."""
-        if revision.is_branch(asked):
-            self.outcomes.settle()
+        if revisions.is_branch(asked):
+            self.outcomes.resolve_pending()
             return self.branches.outcome(asked)
-        return self.outcomes.settled(asked)
+        return self.outcomes.final_outcome(asked)
 
     # --- background work ---------------------------------------------------------------------------------
 
-    def tend(self) -> None:
+    def maintain(self) -> None:
         """What every instance does now and then: renew its lease, end loose ends and dead writers' revisions,
         move the watermark. No round trip when there is nothing to do. Raises StoreError and LeaseLostError.
 
@@ -176,8 +177,8 @@ class Instance:
         if self.lease.due():
             self.lease.renew()
         self._watch_the_stores_clock()
-        self.outcomes.settle()
-        self.branches.settle()
+        self.outcomes.resolve_pending()
+        self.branches.resolve_pending()
         self.recovery.recover()
         if self.lease.held and self.runtime.monotonic() >= self._sweep_due:
             self._sweep_due = self.runtime.monotonic() + SWEEP_EVERY
@@ -186,9 +187,9 @@ class Instance:
         self._advance()
 
     def _look_how_many(self) -> None:
-        if self.when_many is not None and len(self.journal) - self._tended_at >= ADVANCE_AFTER:
+        if self.on_backlog is not None and len(self.journal) - self._tended_at >= ADVANCE_AFTER:
             self._tended_at = len(self.journal)
-            self.when_many()
+            self.on_backlog()
 
     def _watch_the_stores_clock(self) -> None:
         server = self.lease.server
@@ -221,8 +222,8 @@ class Instance:
             self.lease.forget()
             return
         try:
-            self.outcomes.settle()
-            self.branches.settle()
+            self.outcomes.resolve_pending()
+            self.branches.resolve_pending()
             self.lease.release(self.clock.issued_ms)
             self._advance()
         except (StoreError, ClosedError):

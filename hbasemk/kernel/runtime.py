@@ -32,7 +32,7 @@ class Runtime(Protocol):
         """Wait; returns early when the instance is closed."""
 
     @property
-    def patience(self) -> float:
+    def retry_timeout(self) -> float:
         """For how many seconds a call that the store refused is made again, where no operation sets a limit."""
 
     @property
@@ -42,7 +42,7 @@ class Runtime(Protocol):
     def lock(self) -> AbstractContextManager[object]:
         """A new lock that may be held across store calls; the same thread may enter it again."""
 
-    def both(self, first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
+    def run_parallel(self, first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
         """Run two calls, at the same time where that pays; raises after both ended if one raised."""
 
     def identity(self) -> tuple[int, str]:

@@ -12,10 +12,10 @@ from datetime import datetime, timedelta, timezone
 from typing import Final
 
 from hbasemk.errors import FormatError, InvalidValueError, StoreUnusableError
-from hbasemk.kernel import limits, paths, revision, schema
-from hbasemk.kernel.calls import again
+from hbasemk.format import limits, paths, revisions, schema
+from hbasemk.format.watermark import Watermark
+from hbasemk.kernel.retry import again
 from hbasemk.kernel.runtime import Runtime
-from hbasemk.kernel.watermark import Watermark
 from hbasemk.store.abc import Get, NewCell, Put, Store
 
 FORMAT: Final = 1
@@ -24,11 +24,11 @@ SHORTEST_SKEW_MS: Final = 100
 SHORTEST_LAG_MS: Final = 100
 SHORTEST_LEASE_MS: Final = 1_000
 """Instances look after their lease a few times a second; a shorter one would run out in between."""
-LONGEST_MS: Final = revision.MAX_MS
+LONGEST_MS: Final = revisions.MAX_MS
 LEAST_IDS_MS: Final = 365 * 24 * 3600 * 1000
 """A new repository has revision ids for at least this long."""
 FARTHEST_MS: Final = 10**18
-_YEARS: Final = revision.MAX_MS / (365.25 * 24 * 3600 * 1000)
+_YEARS: Final = revisions.MAX_MS / (365.25 * 24 * 3600 * 1000)
 _DAY_MS: Final = 24 * 3600 * 1000
 _BEGIN: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -41,7 +41,7 @@ class Settings:
     journal row is created; polls look back so far, and a commit whose row takes longer tries again.
     """
 
-    epoch_ms: int = revision.DEFAULT_EPOCH_MS
+    epoch_ms: int = revisions.DEFAULT_EPOCH_MS
     max_clock_skew_ms: int = 5_000
     lease_ms: int = 10_000
     max_lag_ms: int = 1_000
@@ -68,7 +68,7 @@ class Settings:
     @property
     def ids_end_ms(self) -> int:
         """The last ms (since 1970) at which a repository with this epoch can issue revision ids."""
-        return revision.last_moment_ms(self.epoch_ms)
+        return revisions.last_moment_ms(self.epoch_ms)
 
     @property
     def lag_ms(self) -> int:
@@ -84,7 +84,7 @@ class Settings:
                 "maxClockSkewMs": self.max_clock_skew_ms,
                 "leaseMs": self.lease_ms,
                 "maxLagMs": self.max_lag_ms,
-                "rootRevision": revision.to_text(self.root_revision),
+                "rootRevision": revisions.to_text(self.root_revision),
             }
         ).encode()
 
@@ -105,7 +105,7 @@ class Settings:
                 lease_ms=int(fields["leaseMs"]),
                 # Repositories made before there was such a thing allow as much as the skew.
                 max_lag_ms=int(fields.get("maxLagMs", fields["maxClockSkewMs"])),
-                root_revision=revision.from_text(fields["rootRevision"]),
+                root_revision=revisions.from_text(fields["rootRevision"]),
                 format=found,
             )
             times = (settings.max_clock_skew_ms, settings.lease_ms, settings.max_lag_ms)
@@ -170,11 +170,11 @@ def _root(epoch_ms: int, now_ms: int, location: str) -> int:
         problem = f"lies in the future: by the clock of {location} it is {_day(now_ms)} now"
     elif epoch_ms < earliest:
         problem = (
-            f"leaves revision ids until {_day(revision.last_moment_ms(epoch_ms))} only: by the clock of {location} it is "
+            f"leaves revision ids until {_day(revisions.last_moment_ms(epoch_ms))} only: by the clock of {location} it is "
             f"{_day(now_ms)} now, and a new repository needs ids for at least a year"
         )
     else:
-        return revision.pack(now_ms - epoch_ms, 0, 0)
+        return revisions.pack(now_ms - epoch_ms, 0, 0)
     raise InvalidValueError(
         f"epoch_ms {epoch_ms} ({_day(epoch_ms)}) {problem}. Ids last {_YEARS:.1f} years from the epoch; choose an epoch from "
         f"{_day(earliest + _DAY_MS - 1)} to {_day(latest)} (epoch_ms {earliest} to {latest}). The repository was not created."
@@ -183,7 +183,7 @@ def _root(epoch_ms: int, now_ms: int, location: str) -> int:
 
 def possible_epochs_ms(now_ms: int) -> tuple[int, int]:
     """The earliest and the latest epoch (ms since 1970) that a repository created at ``now_ms`` may have."""
-    return now_ms + LEAST_IDS_MS - revision.MAX_MS, now_ms
+    return now_ms + LEAST_IDS_MS - revisions.MAX_MS, now_ms
 
 
 def _day(ms: int) -> str:

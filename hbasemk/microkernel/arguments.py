@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from hbasemk.errors import InvalidRevisionError
-from hbasemk.kernel import limits, revision
+from hbasemk.format import limits, revisions
 
 LEAST: Final = -(2**63)
 MOST: Final = 2**63 - 1
@@ -34,7 +34,7 @@ def note_of(message: object) -> str:
 def revision_of(value: str, name: str) -> int:
     """The id of the value, which must be a revision in text form; raises InvalidRevisionError naming the argument."""
     try:
-        return revision.from_text(value)
+        return revisions.from_text(value)
     except InvalidRevisionError as error:
         raise InvalidRevisionError(f"{name}: {error.message}") from None
 

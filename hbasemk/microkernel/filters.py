@@ -6,7 +6,7 @@ import re
 
 from hbasemk import jsop
 from hbasemk.errors import JsopError, LimitError
-from hbasemk.kernel import limits
+from hbasemk.format import limits
 
 
 class Globs:

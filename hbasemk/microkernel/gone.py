@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hbasemk import jsop
-from hbasemk.kernel import paths
-from hbasemk.kernel.node import NodeState
-from hbasemk.kernel.reader import Reader
-from hbasemk.kernel.snapshot import Snapshot
+from hbasemk.format import paths
+from hbasemk.format.node import NodeState
+from hbasemk.kernel.journal.view import View
+from hbasemk.kernel.reading.reader import Reader
 
 
-def without_gone(
-    reader: Reader, base: Snapshot, head: Snapshot, told: Sequence[jsop.Operation]
-) -> list[jsop.Operation]:
+def without_gone(reader: Reader, base: View, head: View, told: Sequence[jsop.Operation]) -> list[jsop.Operation]:
     """The operations less the removals of nodes and properties that were there at the base and are gone by now."""
     removed = [one.path for one in told if isinstance(one, jsop.Remove) and one.path != paths.ROOT]
     asked = list(dict.fromkeys([*removed, *(paths.parent(path) for path in removed)]))

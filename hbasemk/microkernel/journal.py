@@ -5,26 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from hbasemk.errors import BranchError
+from hbasemk.format import paths, revisions, schema
 from hbasemk.jsop import JsonBuilder
-from hbasemk.kernel import diff, paths, revision, schema
+from hbasemk.kernel import diff
 from hbasemk.kernel.batches import WHOLE, journal_rows, whole_rows
-from hbasemk.kernel.history import LogEntry, entry_of
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.outcome import Outcome, outcome_of
-from hbasemk.kernel.snapshot import Snapshot
-from hbasemk.microkernel.telling import tell
+from hbasemk.kernel.journal.outcomes import Outcome, outcome_of
+from hbasemk.kernel.journal.view import View
+from hbasemk.kernel.log import LogEntry, entry_of
+from hbasemk.microkernel.jsop_diff import tell
 from hbasemk.store.abc import Scan, scan_all
 
 BATCH = 200
 
 
-def trunk_entries(instance: Instance, first: int, head: Snapshot) -> list[LogEntry]:
+def trunk_entries(instance: Instance, first: int, head: View) -> list[LogEntry]:
     """The committed trunk revisions in a snapshot from the id ``first`` up, in the order in which they joined."""
     scan = Scan(schema.revision_key(first), schema.revision_key(head.upper + 1), BATCH, columns=WHOLE)
     found = []
     for row in scan_all(instance.store, schema.JOURNAL, scan):
         made = int.from_bytes(row.key, "big")
-        committed = not revision.is_branch(made) and outcome_of(row) is Outcome.COMMITTED
+        committed = not revisions.is_branch(made) and outcome_of(row) is Outcome.COMMITTED
         if committed and instance.journal.sees(head, made):
             (whole,) = whole_rows(instance.store, instance.runtime, [row])
             found.append(entry_of(whole, instance.settings.epoch_ms))
@@ -35,7 +36,7 @@ def trunk_entries(instance: Instance, first: int, head: Snapshot) -> list[LogEnt
 def history(instance: Instance, since_ms: int, limit: int, path: str) -> str:
     """The revisions since a time that touch a subtree, oldest first."""
     ms = max(0, since_ms - instance.settings.epoch_ms)
-    first = revision.pack(min(ms, revision.MAX_MS), 0, 0)
+    first = revisions.pack(min(ms, revisions.MAX_MS), 0, 0)
     found = [
         entry for entry in trunk_entries(instance, first, instance.head()) if path == paths.ROOT or entry.touches(path)
     ]
@@ -49,22 +50,22 @@ def journal(instance: Instance, first: int, last: int, path: str) -> str:
     Raises BranchError for a way that does not lead along trunk, from trunk to a branch, or along one branch.
     """
     told: list[tuple[LogEntry, str | None, str | None]] = []
-    if revision.is_branch(first):
-        if not revision.is_branch(last):
+    if revisions.is_branch(first):
+        if not revisions.is_branch(last):
             raise BranchError(
                 "a journal leads along trunk, from trunk to a branch, or along one branch, not from a branch to trunk",
-                revision=revision.to_text(first),
+                revision=revisions.to_text(first),
             )
         own = instance.branches.find(last).own
         if first not in own and last in instance.branches.find(first).own:
             return _write(told)
         if first not in own:
             raise BranchError(
-                f"{revision.to_text(first)} is no revision of the branch that leads to {revision.to_text(last)}",
-                revision=revision.to_text(first),
+                f"{revisions.to_text(first)} is no revision of the branch that leads to {revisions.to_text(last)}",
+                revision=revisions.to_text(first),
             )
         told += _branch(instance, last, own[own.index(first) :], path)
-    elif revision.is_branch(last):
+    elif revisions.is_branch(last):
         state = instance.branches.find(last)
         told += _trunk(instance, first, instance.at(state.base), path)
         # What trunk did after the branch's base is not on the way: then only what came later on the branch is.
@@ -75,7 +76,7 @@ def journal(instance: Instance, first: int, last: int, path: str) -> str:
     return _write(told)
 
 
-def _trunk(instance: Instance, first: int, last: Snapshot, path: str) -> list[tuple[LogEntry, str | None, str | None]]:
+def _trunk(instance: Instance, first: int, last: View, path: str) -> list[tuple[LogEntry, str | None, str | None]]:
     begin = instance.at(first)
     order = instance.journal.order
     low = min([first, *instance.journal.between(begin, last)])
@@ -102,11 +103,11 @@ def _branch(
         at = state.own.index(made)
         before = instance.branches.find(state.own[at - 1]).snapshot if at else state.trunk
         after = instance.branches.find(made).snapshot
-        told.append((entry, _changes(instance, before, after, entry, path), revision.to_text(state.base)))
+        told.append((entry, _changes(instance, before, after, entry, path), revisions.to_text(state.base)))
     return told
 
 
-def _changes(instance: Instance, before: Snapshot, after: Snapshot, entry: LogEntry, path: str) -> str:
+def _changes(instance: Instance, before: View, after: View, entry: LogEntry, path: str) -> str:
     touched = [change.path for change in entry.changes if paths.is_at_or_below(change.path, path)]
     return tell(diff.of_paths(instance, before, after, touched))
 

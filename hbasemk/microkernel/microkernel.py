@@ -8,15 +8,17 @@ from typing import BinaryIO, Final
 from hbasemk import arguments as check
 from hbasemk import jsop
 from hbasemk.errors import BranchError, ConflictError, InvalidPathError
-from hbasemk.kernel import checkpoints, diff, paths, rebase, revision
-from hbasemk.kernel.node import NodeState
-from hbasemk.kernel.snapshot import Snapshot
-from hbasemk.microkernel import arguments, changes, journal, reading
+from hbasemk.format import paths, revisions
+from hbasemk.format.node import NodeState
+from hbasemk.kernel import checkpoints, diff
+from hbasemk.kernel.branches import rebase
+from hbasemk.kernel.journal.view import View
+from hbasemk.microkernel import arguments, commit, get_nodes, journal
 from hbasemk.microkernel.arguments import note_of, revision_of, text, text_or_none, whole
 from hbasemk.microkernel.filters import Filter
 from hbasemk.microkernel.gone import without_gone
-from hbasemk.microkernel.hashes import Hashes
-from hbasemk.microkernel.telling import tell
+from hbasemk.microkernel.hash_index import Hashes
+from hbasemk.microkernel.jsop_diff import tell
 from hbasemk.repository import Repository
 
 LONGEST_WAIT: Final = 4_000_000
@@ -38,7 +40,7 @@ class MicroKernel:
 
     def get_head_revision(self) -> str:
         """The newest trunk revision of this instance."""
-        return revision.to_text(self.repository.instance.head().revision)
+        return revisions.to_text(self.repository.instance.head().revision)
 
     def checkpoint(self, lifetime_ms: int) -> str:
         """The head, which stays readable for at least ``lifetime_ms``, by every process and after restarts.
@@ -51,7 +53,7 @@ class MicroKernel:
         instance.poll()
         head = instance.head().revision
         checkpoints.keep(instance, head, instance.runtime.now_ms() + lifetime_ms)
-        return revision.to_text(head)
+        return revisions.to_text(head)
 
     def wait_for_commit(self, old_head: str | None, timeout_ms: int) -> str:
         """Wait until the head is newer than ``old_head``, at most ``timeout_ms``; returns the head either way.
@@ -83,7 +85,7 @@ class MicroKernel:
         """The JSOP that makes the tree at one revision that at the other; empty when they are equal.
 
         Limited to the subtree ``path`` and to ``depth`` levels below it (negative: all); see
-        :func:`hbasemk.microkernel.telling.tell`. Costs what changed in between, not the tree.
+        :func:`hbasemk.microkernel.jsop_diff.tell`. Costs what changed in between, not the tree.
         """
         top = _path(path)
         if whole(depth, "depth") < -1:
@@ -101,7 +103,7 @@ class MicroKernel:
 
     def get_child_node_count(self, path: str, revision_id: str | None = None) -> int:
         """How many children a node has; raises NodeNotFoundError. Does not list a wide node's children each time, see
-        :meth:`hbasemk.Snapshot.child_count`.
+        :meth:`hbasemk.View.child_count`.
         """
         text(path, "path")
         snapshot = self._snapshot(revision_id, "revision_id")
@@ -142,14 +144,14 @@ class MicroKernel:
         def remember(value: str, at: str) -> None:
             hashes[value] = (snapshot.revision, at)
 
-        shown = reading.tree(
+        shown = get_nodes.tree(
             instance.reader, instance.counts, snapshot, top, depth, offset, max_child_nodes, chosen, remember
         )
         self._hashes = self._hashes.of(instance)
         self._hashes.remember(hashes)
         return shown
 
-    def _locate(self, path: str, revision_id: str | None) -> tuple[Snapshot, NodeState] | None:
+    def _locate(self, path: str, revision_id: str | None) -> tuple[View, NodeState] | None:
         instance = self.repository.instance
         if path.startswith("/"):
             snapshot = self._snapshot(revision_id, "revision_id")
@@ -161,7 +163,7 @@ class MicroKernel:
             made, _, rest = path.partition(":")
             if not rest.startswith("/"):
                 raise InvalidPathError(f"{path!r} is neither an absolute path nor a :hash or :id that was shown here")
-            snapshot = instance.at(revision.from_text(made))
+            snapshot = instance.at(revisions.from_text(made))
             path = paths.check_path(rest)
         top = instance.reader.node(snapshot, path)
         return None if top is None else (snapshot, top)
@@ -180,19 +182,19 @@ class MicroKernel:
         told = jsop.parse(text(jsop_diff, "jsop_diff"), text_or_none(path, "path") or "")
         note = note_of(message)
         instance = self.repository.instance
-        build = changes.builder(instance.reader, told)
+        build = commit.builder(instance.reader, told)
         if revision_id is None:
             made = self.repository.commit_on_head(lambda snapshot: lambda: build(snapshot), note)
-            return revision.to_text(made)
+            return revisions.to_text(made)
         asked = revision_of(revision_id, "revision_id")
-        if revision.is_branch(asked):
-            return revision.to_text(instance.branches.commit(asked, build, note))
-        return revision.to_text(self._commit_on(instance.at(asked), told, note))
+        if revisions.is_branch(asked):
+            return revisions.to_text(instance.branches.commit(asked, build, note))
+        return revisions.to_text(self._commit_on(instance.at(asked), told, note))
 
-    def _commit_on(self, base: Snapshot, told: Sequence[jsop.Operation], message: str) -> int:
+    def _commit_on(self, base: View, told: Sequence[jsop.Operation], message: str) -> int:
         instance = self.repository.instance
         while True:
-            build = changes.builder(instance.reader, told)
+            build = commit.builder(instance.reader, told)
             try:
                 made = instance.commit_on(base, lambda build=build: build(base), message)  # type: ignore[misc]
             except ConflictError:
@@ -209,7 +211,7 @@ class MicroKernel:
     def branch(self, trunk_revision_id: str | None = None) -> str:
         """A private revision on a trunk revision; raises BranchError for a branch revision."""
         snapshot = self._snapshot(trunk_revision_id, "trunk_revision_id")
-        return revision.to_text(self.repository.instance.branches.begin(snapshot))
+        return revisions.to_text(self.repository.instance.branches.begin(snapshot))
 
     def merge(self, branch_revision_id: str, message: str | None = None) -> str:
         """Make a branch's net effect a trunk revision; returns the new head.
@@ -219,7 +221,7 @@ class MicroKernel:
         note = note_of(message)
         instance = self.repository.instance
         instance.poll()
-        return revision.to_text(instance.branches.merge(self._branch(branch_revision_id), note))
+        return revisions.to_text(instance.branches.merge(self._branch(branch_revision_id), note))
 
     def rebase(self, branch_revision_id: str, new_base_revision_id: str | None = None) -> str:
         """Move a branch to a newer trunk revision; conflicts become markers below ``:conflict``."""
@@ -228,14 +230,14 @@ class MicroKernel:
         if new_base_revision_id is None:
             instance.poll()
         base = self._snapshot(new_base_revision_id, "new_base_revision_id")
-        return revision.to_text(rebase.rebase(instance.branches, instance.reader, on, base, ""))
+        return revisions.to_text(rebase.rebase(instance.branches, instance.reader, on, base, ""))
 
     def reset(self, branch_revision_id: str, ancestor_revision_id: str) -> str:
         """Take a branch back to an earlier revision of its own; raises BranchError for any other revision."""
         instance = self.repository.instance
         on, ancestor = self._branch(branch_revision_id), revision_of(ancestor_revision_id, "ancestor_revision_id")
         instance.at(ancestor)  # one that is nowhere is unknown, not just no ancestor
-        return revision.to_text(instance.branches.reset(on, ancestor))
+        return revisions.to_text(instance.branches.reset(on, ancestor))
 
     # --- blobs -------------------------------------------------------------------------------------------
 
@@ -262,13 +264,13 @@ class MicroKernel:
 
     # --- arguments ---------------------------------------------------------------------------------------
 
-    def _snapshot(self, revision_id: str | None, name: str) -> Snapshot:
+    def _snapshot(self, revision_id: str | None, name: str) -> View:
         instance = self.repository.instance
         return instance.head() if revision_id is None else instance.at(revision_of(revision_id, name))
 
     def _branch(self, revision_id: str) -> int:
         found = revision_of(revision_id, "branch_revision_id")
-        if not revision.is_branch(found):
+        if not revisions.is_branch(found):
             self.repository.instance.at(found)  # one that is nowhere is unknown, not trunk's
             raise BranchError(f"{revision_id} is a trunk revision; a branch's is needed", revision=revision_id)
         return found

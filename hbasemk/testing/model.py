@@ -12,7 +12,7 @@ from collections import defaultdict
 from enum import Enum, auto
 from typing import NamedTuple
 
-from hbasemk.kernel.schema import TABLES
+from hbasemk.format.schema import TABLES
 from hbasemk.store.abc import ALL_VERSIONS, Get, Scan, scan_all
 from hbasemk.testing.simulation import Actor
 from hbasemk.testing.stepped import SteppedSimulator

@@ -144,7 +144,7 @@ class SimulatedRuntime:
         self._simulator.switch(seconds=seconds)
 
     @property
-    def patience(self) -> float:
+    def retry_timeout(self) -> float:
         """Short, so that calls do fail."""
         return 0.2
 
@@ -157,9 +157,9 @@ class SimulatedRuntime:
         """A lock of the simulator's."""
         return SimulatedLock(self._simulator)
 
-    def both(self, first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
+    def run_parallel(self, first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
         """At the same time, as threads do."""
-        return self._simulator.both(self._actor, first, second)
+        return self._simulator.run_parallel(self._actor, first, second)
 
     def identity(self) -> tuple[int, str]:
         """All simulated processes have the same MAC."""
@@ -373,7 +373,7 @@ class Simulator:
         actor.waits_for = lock
         self.main.switch()
 
-    def both(self, actor: Actor, first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
+    def run_parallel(self, actor: Actor, first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
         """Two calls of one process at the same time; if either raises, that is raised after both ended, the first one's first."""
         if getcurrent() is self.main:
             return first(), second()

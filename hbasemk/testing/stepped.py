@@ -103,7 +103,7 @@ class SteppedSimulator(Simulator):
         """The rows of a batch in the one order that this simulator has."""
         return things[::-1] if self._backwards else things
 
-    def both(self, _: Actor, first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
+    def run_parallel(self, _: Actor, first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
         """One after the other: a process is one sequence of steps here."""
         return first(), second()
 

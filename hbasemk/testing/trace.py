@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from hbasemk.kernel import paths, schema
+from hbasemk.format import paths, schema
 from hbasemk.store.abc import Column, Delete, Get, Put, Row, Scan
 
 

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Final, TypeGuard
 
 from hbasemk.errors import BlobNotFoundError
-from hbasemk.kernel import paths
+from hbasemk.format import paths
 from hbasemk.repository import Node, Snapshot
-from hbasemk.transfer import entries, own_files
-from hbasemk.transfer.entries import (
+from hbasemk.transfer import own_files
+from hbasemk.transfer.files import entries
+from hbasemk.transfer.files.entries import (
     CONTENT,
     DIRECTORY,
     FILE,
@@ -30,7 +31,7 @@ from hbasemk.transfer.entries import (
     TOTALS,
     entry_of,
 )
-from hbasemk.transfer.json_values import to_json
+from hbasemk.transfer.json.values import to_json
 
 PERMISSIONS: Final = 0o777
 SPECIAL: Final = 0o7000
@@ -335,7 +336,7 @@ def write_json(snapshot: Snapshot, path: str, target: Path) -> None:
 def export_json(snapshot: Snapshot, path: str) -> Iterator[str]:
     """The subtree as JSON text, piece by piece: ``{"properties": {…}, "children": {name: …}}``, names sorted.
 
-    Values are those of :mod:`hbasemk.transfer.json_values`; nothing is lost, so that an import makes the same tree of it.
+    Values are those of :mod:`hbasemk.transfer.json.values`; nothing is lost, so that an import makes the same tree of it.
     """
     yield from _node(snapshot[path])
     # One open object per level: its remaining children, and whether one was written before.

@@ -16,8 +16,8 @@ from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 from hbasemk.errors import JsopError
+from hbasemk.format import limits, paths
 from hbasemk.jsop import Operation, parse, write
-from hbasemk.kernel import limits, paths
 from tests.fuzz import jsop_naive
 
 ROOTS = ("", "", "/", "/r/s")

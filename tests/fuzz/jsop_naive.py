@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from hbasemk.format import limits
 from hbasemk.jsop import AddNode, ChangedSubtree, Copy, JsonNode, Move, Operation, Remove, SetProperty, Value
 from hbasemk.jsop import Number as RealNumber
-from hbasemk.kernel import limits
 
 
 class RefusedError(Exception):

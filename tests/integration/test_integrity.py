@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from hbasemk import Settings
+from hbasemk.check import problem as kinds
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.integrity import problem as kinds
 from hbasemk.store.hbase import HBaseStore
 from hbasemk.system import SystemRuntime
-from tests.support.damages import CASES
+from tests.support.corruptions import CASES
 from tests.support.features import use_everything
 from tests.support.hbase import HBase
 from tests.support.tables import Tables

@@ -20,7 +20,7 @@ from tests.support.repositories import problems, tree
 SETTINGS = Settings(lease_ms=1000, max_clock_skew_ms=500)
 MOST = 100
 EVERY = {"change": 1, "merge": int(os.environ.get("HBASEMK_TEST_KILL_EVERY", "3"))}
-PATIENCE = 60.0
+RETRY_TIMEOUT = 60.0
 """Seconds after which a test gives up; lease and skew are over after 1.5."""
 
 
@@ -43,7 +43,7 @@ def kill_everywhere(url: str, action: str) -> None:
                 break
         else:
             pytest.fail(f"{action} has more than {MOST} store calls")
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + RETRY_TIMEOUT
         while time.monotonic() < deadline and (watcher.instance.journal.pending or problems(watcher)):
             time.sleep(0.2)
         assert not watcher.instance.journal.pending

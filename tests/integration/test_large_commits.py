@@ -7,7 +7,7 @@ import random
 import pytest
 
 import hbasemk
-from hbasemk.kernel import changes
+from hbasemk.format import changes
 from hbasemk.store.hbase import HBaseStore
 from tests.support.hbase import HBase
 from tests.support.repositories import Checked

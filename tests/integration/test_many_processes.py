@@ -50,5 +50,5 @@ def test_on_hbase_while_the_gateway_is_killed_and_comes_back(hbase: HBase) -> No
 
     told = hammer.run(hbase.url(hbase.new_prefix()) + "&timeout=10", PROCESSES, COMMITS, crash)
     report(told)
-    # The processes go on for as long as their patience allows, so no caller of run sees that the gateway was away.
+    # The processes go on for as long as their retry_timeout allows, so no caller of run sees that the gateway was away.
     assert [error for one in told for error in one.errors] == []

@@ -18,7 +18,7 @@ AWAY = 3.0
 
 
 def increments(url: str, pipe: Connection) -> None:
-    """Increment until told to end, with the patience that every repository has; sends the count, or the error."""
+    """Increment until told to end, with the retry_timeout that every repository has; sends the count, or the error."""
     count = 0
     with hbasemk.connect(url) as repo:
         pipe.send("opened")

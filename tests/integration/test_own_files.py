@@ -125,7 +125,7 @@ def test_an_import_of_the_folder_that_holds_the_repository_loses_no_commit(
                 "5",
                 "--workers",
                 str(workers),
-                "--patience",
+                "--retry-timeout",
                 "60",
                 cwd=folder,
             )

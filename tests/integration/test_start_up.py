@@ -20,7 +20,7 @@ from tests.support.hbase import HBase
 from tests.support.repositories import Checked
 
 SECONDS = float(os.environ.get("HBASEMK_TEST_WRITE_SECONDS", "5"))
-PATIENCE = 60.0
+RETRY_TIMEOUT = 60.0
 
 
 def write(url: str, seconds: float, most: int) -> tuple[int, str]:
@@ -33,7 +33,7 @@ def write(url: str, seconds: float, most: int) -> tuple[int, str]:
             repository.run(lambda tx: tx.increment("/a", "n", 1))
             count += 1
         last = repository.head.revision
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + RETRY_TIMEOUT
         instance = repository.instance
         while instance.journal.settled_bound <= int(last, 16) and time.monotonic() < deadline:
             time.sleep(0.2)
@@ -53,7 +53,7 @@ def opening(url: str, last: str) -> Traffic:
 
 
 def compare(young: str, old: str) -> None:
-    few, first = write(young, PATIENCE, 20)
+    few, first = write(young, RETRY_TIMEOUT, 20)
     many, last = write(old, SECONDS, 10**9)
     one, other = opening(young, first), opening(old, last)
     print(f"opened with {few} revisions: {one}; with {many}: {other}")

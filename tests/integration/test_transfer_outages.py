@@ -16,17 +16,18 @@ import pytest
 
 from hbasemk import StoreNotAppliedError, StoreUnknownError, connect
 from hbasemk.connect import open_store
-from hbasemk.kernel import schema
+from hbasemk.format import schema
 from hbasemk.store.abc import Store
 from hbasemk.testing.wrapped import Call, FaultyStore
-from hbasemk.transfer import entries, patience
+from hbasemk.transfer import retry
 from hbasemk.transfer.exporter import export_files
-from hbasemk.transfer.importer import Import
-from hbasemk.transfer.json_importer import JsonImport
-from hbasemk.transfer.patience import Patience
-from hbasemk.transfer.reader import FileReader, ReaderJob
-from hbasemk.transfer.verify import Verification, verify
-from hbasemk.transfer.worker import Batch, Job, Worker
+from hbasemk.transfer.files import entries
+from hbasemk.transfer.files.importer import Import
+from hbasemk.transfer.files.reader import FileReader, ReaderJob
+from hbasemk.transfer.files.verify import Verification, verify
+from hbasemk.transfer.files.worker import Batch, Job, Worker
+from hbasemk.transfer.json.importer import JsonImport
+from hbasemk.transfer.retry import Patience
 from tests.support.hbase import HBase
 from tests.support.imports import SMALL, differences, in_tree, many_files, on_disk, write_files
 from tests.support.proxy import Proxy, proxy
@@ -114,7 +115,7 @@ def work(url: str, top: Path, tmp_path: Path) -> None:
 
 def compare(url: str, top: Path, tmp_path: Path) -> None:
     """A verification."""
-    assert list(verify(url, str(top), AT, Verification(), patience=60.0)) == []
+    assert list(verify(url, str(top), AT, Verification(), retry_timeout=60.0)) == []
 
 
 def write_back(url: str, top: Path, tmp_path: Path) -> None:
@@ -129,7 +130,7 @@ def write_back(url: str, top: Path, tmp_path: Path) -> None:
 def bring_json(url: str, top: Path, tmp_path: Path) -> None:
     """An import of JSON."""
     (tmp_path / "tree.json").write_text('{"children": {"a": {"properties": {"x": 1}}, "b": {"children": {"c": {}}}}}')
-    result = JsonImport(url, tmp_path / "tree.json", "/json", batch=1, patience=60.0).run()
+    result = JsonImport(url, tmp_path / "tree.json", "/json", batch=1, retry_timeout=60.0).run()
     assert (result.nodes, result.differences.count) == (4, 0)
 
 
@@ -152,7 +153,7 @@ def test_an_outage_at_any_moment_only_takes_time(
     outage = Outage(at, lost)
     with monkeypatch.context() as patched:
         patched.setattr(sys.modules["hbasemk.connect"], "open_store", outage.open_store)
-        patched.setattr(patience, "FIRST_WAIT", 0.01)
+        patched.setattr(retry, "FIRST_WAIT", 0.01)
         what(brought_in, top, tmp_path)
 
     if what is work:
@@ -165,7 +166,7 @@ def test_an_outage_at_any_moment_only_takes_time(
 def test_patience_ends_and_says_why_it_waits(brought_in: str, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     monkeypatch.setattr(sys.modules["hbasemk.connect"], "open_store", Outage(1, lost=False).open_store)
-    monkeypatch.setattr(patience, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(retry, "FIRST_WAIT", 0.01)
 
     with pytest.raises(StoreNotAppliedError):
         Patience(0.1, told.append).opened(brought_in)

@@ -13,7 +13,7 @@ import pytest
 
 import hbasemk
 from hbasemk import BlobRef, BranchError, Change, ConflictError, Repository, UnknownRevisionError
-from hbasemk.kernel.integrity import IntegrityCheck
+from hbasemk.check import IntegrityCheck
 from hbasemk.store.abc import Store
 from tests.support.repositories import Instances, tree
 

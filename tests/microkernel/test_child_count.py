@@ -9,8 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from hbasemk import FormatError, MicroKernel, NodeNotFoundError, Repository, Snapshot, StoreUnusableError
-from hbasemk.kernel import child_count, paths, schema
-from hbasemk.kernel.child_count import Memo
+from hbasemk.format import paths, schema
+from hbasemk.kernel.reading import child_count
+from hbasemk.kernel.reading.child_count import Memo
 from hbasemk.store.abc import Get, NewCell, Put, Store
 from hbasemk.testing.wrapped import Call, CountingStore, FaultyStore
 from tests.support.repositories import Instances

@@ -20,8 +20,8 @@ from hbasemk import (
     NodeNotFoundError,
     UnknownRevisionError,
 )
+from hbasemk.format import revisions
 from hbasemk.kernel import diff as kernel_diff
-from hbasemk.kernel import revision
 from tests.microkernel.conftest import Cluster
 
 
@@ -320,15 +320,15 @@ def test_diff_from_the_journal_equals_the_walk_over_the_trees(mk: Cluster) -> No
         '-"/w"',
         '+"/w":{"a":{}}',
     )
-    revisions = [mk.get_head_revision(), *(mk.commit("", text) for text in texts)]
+    ids = [mk.get_head_revision(), *(mk.commit("", text) for text in texts)]
     instance = mk.next.repository.instance
 
     def told(found: Iterable[kernel_diff.NodeChange]) -> list[tuple[Any, ...]]:
         return [(c.path, c.before and c.before.encoded, c.after and c.after.encoded) for c in found]
 
-    for one in revisions:
-        for other in revisions:
-            before, after = (instance.at(revision.from_text(str(text))) for text in (one, other))
+    for one in ids:
+        for other in ids:
+            before, after = (instance.at(revisions.from_text(str(text))) for text in (one, other))
             walked = told(kernel_diff.walk(instance, before, after))
             assert told(kernel_diff.diff(instance, before, after)) == walked
 

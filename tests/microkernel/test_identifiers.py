@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hbasemk import InvalidPathError, MicroKernel, UnknownRevisionError
-from hbasemk.microkernel import hashes
+from hbasemk.microkernel import hash_index
 from tests.microkernel.conftest import Cluster
 from tests.support.repositories import Instances
 
@@ -26,7 +26,7 @@ def shown(kernel: MicroKernel, path: str, depth: int) -> dict[str, Any]:
 def test_a_hash_that_was_shown_last_is_found_however_large_the_tree_is(
     opened: Instances, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hashes, "LIMIT", 5)
+    monkeypatch.setattr(hash_index, "LIMIT", 5)
     kernel = MicroKernel(opened())
     kernel.commit("", '+"/a":{"v":-1,' + ",".join(f'"n{n}":{{"v":{n},"c":{{"w":{n}}}}}' for n in range(30)) + "}")
     for depth in (0, 1, 2):
@@ -46,7 +46,7 @@ def test_a_hash_that_was_shown_last_is_found_however_large_the_tree_is(
 
 
 def test_hashes_may_be_asked_for_by_many_threads(opened: Instances, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hashes, "LIMIT", 1)
+    monkeypatch.setattr(hash_index, "LIMIT", 1)
     kernel = MicroKernel(opened())
     kernel.commit("", "".join(f'+"/n{number}":{{"v":{number}}}' for number in range(4)))
     trouble: list[BaseException] = []

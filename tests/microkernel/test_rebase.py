@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hbasemk import BranchError, ConflictError
-from hbasemk.branches import Branch
+from hbasemk.branch import Branch
 from hbasemk.testing.wrapped import Call, CountingStore, FaultyStore
 from tests.microkernel.conftest import Cluster
 from tests.support.repositories import Instances

@@ -7,8 +7,8 @@ from decimal import Decimal
 
 import pytest
 
-from hbasemk.kernel import values
-from hbasemk.kernel.values import Json
+from hbasemk.format import values
+from hbasemk.format.values import Json
 from tests.microkernel.conftest import Cluster
 
 

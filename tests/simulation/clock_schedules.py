@@ -13,9 +13,9 @@ from typing import Any, Final, TypeVar
 
 from greenlet import getcurrent
 
-from hbasemk.kernel import schema
+from hbasemk.check.problem import LEASE, OFF_CLOCK
+from hbasemk.format import schema
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.integrity.problem import LEASE, OFF_CLOCK
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.simulation import Actor
 from hbasemk.testing.trace import Step
@@ -101,9 +101,9 @@ class ClockSchedule(LeaseSchedule):
         """On one machine all processes have the same clock to begin with."""
         return 0 if self.simulator.one_machine else super().skew()
 
-    def check(self, heir: Instance, but: Sequence[str] = ()) -> None:
+    def check(self, fresh_instance: Instance, but: Sequence[str] = ()) -> None:
         """Once clocks keep time, instances that still run see everything when the watermark moves, or before."""
         for instance in self.live:
             instance.poll()
             instance.recovery.advance()
-        super().check(heir, but)
+        super().check(fresh_instance, but)

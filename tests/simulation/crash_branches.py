@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from hbasemk import BranchError, ConflictError
-from hbasemk.kernel import rebase
-from hbasemk.kernel.branch_ends import ABANDONED, REBASED
-from hbasemk.kernel.operations import AddNode, RemoveNode, SetProperty
+from hbasemk.kernel.branches import rebase
+from hbasemk.kernel.branches.heads import ABANDONED, REBASED
+from hbasemk.kernel.commit.operations import AddNode, RemoveNode, SetProperty
 from tests.simulation.crashes import Died, Site, Steps, tree
 from tests.support.branches import commit_on_branch
 from tests.support.runtime import open_instance
@@ -33,7 +33,7 @@ def long_branch(site: Site) -> tuple[int, int, int]:
 def branch_behind(site: Site) -> tuple[int, int]:
     found = branch(site)
     one = site.open(1)
-    one.commit(lambda _: [SetProperty("/other", "x", 1)], "", patience=1, fresh=0)
+    one.commit(lambda _: [SetProperty("/other", "x", 1)], "", retry_timeout=1, max_poll_age=0)
     one.close()
     return found
 
@@ -72,7 +72,7 @@ def conflicting_merge(site: Site) -> None:
 def branch_that_conflicts(site: Site) -> tuple[int, int]:
     found = branch(site)
     one = site.open(1)
-    one.commit(lambda _: [SetProperty("/a", "p", "won")], "", patience=1, fresh=0)
+    one.commit(lambda _: [SetProperty("/a", "p", "won")], "", retry_timeout=1, max_poll_age=0)
     one.close()
     return found
 
@@ -110,7 +110,9 @@ def branch_with_markers(site: Site) -> tuple[int, int]:
     state = one.branches.find(head)
     assert one.branches.markers(state) == ["/a/:conflict"]
     head = commit_on_branch(one, head, [SetProperty("/a", "p", "mine again"), SetProperty("/a", "n", 7)])
-    one.commit(lambda _: [SetProperty("/a", "p", "won again"), SetProperty("/a", "n", 8)], "", patience=1, fresh=0)
+    one.commit(
+        lambda _: [SetProperty("/a", "p", "won again"), SetProperty("/a", "n", 8)], "", retry_timeout=1, max_poll_age=0
+    )
     one.close()
     return state.root, head
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from hbasemk import ConflictError
-from hbasemk.kernel import checkpoints, schema, settings
-from hbasemk.kernel.operations import AddNode, CopyNode, Increment, MoveNode, Operation, RemoveNode, SetProperty
+from hbasemk.format import schema
+from hbasemk.kernel import checkpoints, settings
+from hbasemk.kernel.commit.operations import AddNode, CopyNode, Increment, MoveNode, Operation, RemoveNode, SetProperty
 from hbasemk.store.abc import Get
 from hbasemk.transaction import Transaction
 from tests.simulation import crash_mending as mending
@@ -65,7 +66,7 @@ class Kind:
 
 
 def commit(operations: list[Operation]) -> Callable[[Site], Any]:
-    return lambda site: site.acting.commit(lambda _: operations, "", patience=5, fresh=0)
+    return lambda site: site.acting.commit(lambda _: operations, "", retry_timeout=5, max_poll_age=0)
 
 
 def on_base(operations: list[Operation]) -> Callable[[Site], Any]:
@@ -76,7 +77,12 @@ def after_others(site: Site) -> int:
     """An old base: a commit has come since that touches nothing of this one's."""
     one = site.open(1)
     base = one.head().revision
-    one.commit(lambda _: [SetProperty("/other", "x", 1), SetProperty("/a", "unrelated", 1)], "", patience=1, fresh=0)
+    one.commit(
+        lambda _: [SetProperty("/other", "x", 1), SetProperty("/a", "unrelated", 1)],
+        "",
+        retry_timeout=1,
+        max_poll_age=0,
+    )
     one.close()
     return base
 
@@ -84,7 +90,7 @@ def after_others(site: Site) -> int:
 def after_a_winner(site: Site) -> int:
     one = site.open(1)
     base = one.head().revision
-    one.commit(lambda _: [SetProperty("/a", "p", "won")], "", patience=1, fresh=0)
+    one.commit(lambda _: [SetProperty("/a", "p", "won")], "", retry_timeout=1, max_poll_age=0)
     one.close()
     return base
 
@@ -106,7 +112,9 @@ def leave(site: Site, seconds: float) -> int:
     steps.log.clear()
     steps.fail(5, "died")
     try:
-        one.commit(lambda _: [SetProperty("/a", "p", "left"), AddNode("/a/left", {})], "", patience=1, fresh=0)
+        one.commit(
+            lambda _: [SetProperty("/a", "p", "left"), AddNode("/a/left", {})], "", retry_timeout=1, max_poll_age=0
+        )
     except Died:
         assert steps.log.count("write nodes") == 2, steps.log
     site.world.advance(seconds)
@@ -125,21 +133,21 @@ def left_undone(site: Site) -> int:
 
 def recover(site: Site) -> None:
     site.acting.poll()
-    site.acting.tend()
+    site.acting.maintain()
     site.world.advance(16)
     site.acting.poll()
-    site.acting.tend()
+    site.acting.maintain()
 
 
 def many_revisions(site: Site) -> None:
     """Revisions to move the watermark past, one of them swept in doubt."""
     one = site.open(1)
     for number in range(3):
-        one.commit(lambda _, n=number: [AddNode(f"/w{n}", {})], "", patience=1, fresh=0)  # type: ignore[misc]
+        one.commit(lambda _, n=number: [AddNode(f"/w{n}", {})], "", retry_timeout=1, max_poll_age=0)  # type: ignore[misc]
     leave(site, 16)
     one.poll()
-    one.tend()
-    one.commit(lambda _: [AddNode("/w9", {})], "", patience=1, fresh=0)
+    one.maintain()
+    one.commit(lambda _: [AddNode("/w9", {})], "", retry_timeout=1, max_poll_age=0)
     site.world.advance(12)
     one.close()
 
@@ -165,7 +173,7 @@ def listed(site: Site) -> int:
     """Since the base only the list of children has changed of what a transaction reads."""
     one = site.open(1)
     base = one.head().revision
-    one.commit(lambda _: [AddNode("/a/since", {})], "", patience=1, fresh=0)
+    one.commit(lambda _: [AddNode("/a/since", {})], "", retry_timeout=1, max_poll_age=0)
     one.close()
     return base
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hbasemk.kernel import changes, journal_row, paths, schema, settings
-from hbasemk.kernel.changes import RowChange
-from hbasemk.kernel.child_count import Memo
+from hbasemk.check import IntegrityCheck, Repair
+from hbasemk.check.problem import DANGLING, HIDDEN, ORPHAN, UNLISTED, UPLOAD
+from hbasemk.format import changes, journal_row, paths, schema
+from hbasemk.format.changes import RowChange
+from hbasemk.kernel import settings
+from hbasemk.kernel.commit.operations import AddNode, RemoveNode, SetProperty
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.integrity import IntegrityCheck, Repair
-from hbasemk.kernel.integrity.problem import DANGLING, HIDDEN, ORPHAN, UNLISTED, UPLOAD
-from hbasemk.kernel.operations import AddNode, RemoveNode, SetProperty
-from hbasemk.kernel.outcome import Outcome
+from hbasemk.kernel.journal.outcomes import Outcome
+from hbasemk.kernel.reading.child_count import Memo
 from hbasemk.store.abc import Get, NewCell, Put
 from tests.simulation.crashes import Site, problems, tree
-from tests.support.damages import CASES
+from tests.support.corruptions import CASES
 from tests.support.tables import Tables
 
 DAMAGED = "/damaged"
@@ -49,7 +50,7 @@ def _late(site: Site, count: int, **flags: bytes) -> list[int]:
     made = [gone.clock.next(0) for _ in range(count)]
     site.world.advance(16)
     one = site.open(1)
-    one.commit(lambda _: [SetProperty("/a", "p", "since")], "", patience=1, fresh=0)
+    one.commit(lambda _: [SetProperty("/a", "p", "since")], "", retry_timeout=1, max_poll_age=0)
     one.poll()
     site.world.advance(12)
     one.poll()
@@ -151,7 +152,7 @@ def repaired(site: Site, instance: Instance) -> None:
 def wide_node(site: Site) -> None:
     one = site.open(1)
     kids = [AddNode(f"/wide/{number}", {}) for number in range(8)]
-    one.commit(lambda _: [AddNode("/wide", {}), *kids], "", patience=1, fresh=0)
+    one.commit(lambda _: [AddNode("/wide", {}), *kids], "", retry_timeout=1, max_poll_age=0)
     one.close()
 
 
@@ -162,7 +163,7 @@ def wide_node_with_a_memo(site: Site) -> None:
     count(one)
     assert memo(site) is not None
     changed = [RemoveNode("/wide/0"), *(AddNode(f"/wide/{number}", {}) for number in range(8, 14))]
-    one.commit(lambda _: changed, "", patience=1, fresh=0)
+    one.commit(lambda _: changed, "", retry_timeout=1, max_poll_age=0)
     one.close()
 
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from hbasemk.check import IntegrityCheck
 from hbasemk.errors import StoreNotAppliedError, StoreUnknownError
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.integrity import IntegrityCheck
-from hbasemk.kernel.snapshot import Snapshot
+from hbasemk.kernel.journal.view import View
 from hbasemk.store.abc import Delete, Put, Store
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, WrappedStore
@@ -120,7 +120,7 @@ class Steps(WrappedStore):
         """The shared store stays."""
 
 
-def tree(instance: Instance, snapshot: Snapshot | None = None) -> dict[str, dict[str, object]]:
+def tree(instance: Instance, snapshot: View | None = None) -> dict[str, dict[str, object]]:
     """What a snapshot (None: a newly polled head) shows, read past the cache."""
     if snapshot is None:
         instance.poll()
@@ -179,7 +179,7 @@ def live_on(site: Site, one: Instance, seconds: float = SETTLE_SECONDS) -> None:
         site.world.advance(min(4.0, left))
         left -= 4.0
         one.poll()
-        one.tend()
+        one.maintain()
 
 
 def problems(instance: Instance) -> list[str]:

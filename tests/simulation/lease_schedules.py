@@ -14,9 +14,9 @@ from typing import Final, TypeVar
 from greenlet import getcurrent
 
 from hbasemk.errors import LeaseLostError, StoreError, StoreUnknownError
+from hbasemk.kernel.commit.operations import AddNode
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.journal import Arrival
-from hbasemk.kernel.operations import AddNode
+from hbasemk.kernel.journal.journal import Arrival
 from hbasemk.kernel.settings import Settings
 from hbasemk.testing.history.simulated import LATE_LOOK
 from hbasemk.testing.simulation import Actor, Simulator
@@ -29,7 +29,7 @@ MINUTES: Final = 600_000
 FAULTS: Final = {"lost": 0.02, "refused": 0.01, "deaths": 0.004, "pauses": 0.01, "twice": 0.05, "jumps": 0.01}
 HELD: Final = 0.02
 LATE: Final = (500, 3_000, 40_000, 61_000, 63_000, 10**9)
-"""After how many ms a held request is let through: the heir of a run begins after a minute, the last come at its end."""
+"""After how many ms a held request is let through: the fresh instance begins after a minute, the last come at its end."""
 
 
 class HoldingSimulator(Simulator):
@@ -111,7 +111,7 @@ class LeaseSchedule(Schedule):
                 snapshot = instance.head()
                 visible = frozenset(made for made in instance.journal if instance.journal.sees(snapshot, made))
                 self.kept.append((instance, snapshot, tree(instance, snapshot), visible))
-                instance.tend()
+                instance.maintain()
                 instance.recovery.advance()
 
     def run(self) -> None:
@@ -129,19 +129,19 @@ class LeaseSchedule(Schedule):
         if tree(fresh, fresh.head()) != trees[0]:
             raise Broken("I8: late cells show to who begins then")
         # Nor are they in anybody's way.
-        fresh.commit(lambda _: [AddNode("/at-the-end", {})], "", patience=20, fresh=0)
+        fresh.commit(lambda _: [AddNode("/at-the-end", {})], "", retry_timeout=20, max_poll_age=0)
         self.simulator.ms += LATE_LOOK
         for one in (fresh, *self.live[:2]):
             one.poll()
             with contextlib.suppress(LeaseLostError):
-                one.tend()
+                one.maintain()
             one.recovery.advance()
         check_tables(fresh, "tables, after what was held came", self.excused)
 
-    def check(self, heir: Instance, but: Sequence[str] = ()) -> None:
+    def check(self, fresh_instance: Instance, but: Sequence[str] = ()) -> None:
         """After an hour: requests may have been held that long."""
-        self.an_hour_later(heir)
-        super().check(heir)
+        self.an_hour_later(fresh_instance)
+        super().check(fresh_instance)
 
     def came_before(self, earlier: int, base: int) -> bool:
         """By the order that was noted; journals may have dropped it."""

@@ -7,6 +7,8 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from hbasemk.check import IntegrityCheck
+from hbasemk.check.problem import BELOW_WATERMARK, NOT_HIDDEN
 from hbasemk.errors import (
     CommitUnknownError,
     ConflictError,
@@ -15,14 +17,13 @@ from hbasemk.errors import (
     LeaseLostError,
     StoreError,
 )
-from hbasemk.kernel import history, paths, revision, schema, values
-from hbasemk.kernel.changes import CHANGED, RowChange
+from hbasemk.format import paths, revisions, schema, values
+from hbasemk.format.changes import CHANGED, RowChange
+from hbasemk.kernel import log
+from hbasemk.kernel.branches.rebase import rebase
+from hbasemk.kernel.commit.operations import AddNode, CopyNode, Increment, MoveNode, Operation, RemoveNode, SetProperty
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.integrity import IntegrityCheck
-from hbasemk.kernel.integrity.problem import BELOW_WATERMARK, NOT_HIDDEN
-from hbasemk.kernel.operations import AddNode, CopyNode, Increment, MoveNode, Operation, RemoveNode, SetProperty
-from hbasemk.kernel.outcome import Outcome, outcome_of
-from hbasemk.kernel.rebase import rebase
+from hbasemk.kernel.journal.outcomes import Outcome, outcome_of
 from hbasemk.kernel.settings import Settings
 from hbasemk.store.abc import Get, Scan, scan_all
 from hbasemk.testing.choices import shrink
@@ -136,7 +137,7 @@ class Schedule:
         opened = simulator.add("first", lambda _: None).open(wanted=settings)
         self.live = [opened]
         self.setup = opened.commit(
-            lambda _: [AddNode("/a", {"count": 0}), AddNode("/a/b", {})], "", patience=9, fresh=0
+            lambda _: [AddNode("/a", {"count": 0}), AddNode("/a/b", {})], "", retry_timeout=9, max_poll_age=0
         )
         simulator.fails(**faults)
         return opened
@@ -175,7 +176,7 @@ class Schedule:
                 actor.runtime.sleep(self.simulator.chance.choice((0.003, 0.0, 0.1, 2.0)))
                 with contextlib.suppress(StoreError, LeaseLostError):
                     instance.poll()
-                    instance.tend()
+                    instance.maintain()
                     if instance.lease.held:
                         instance.recovery.advance()
 
@@ -220,7 +221,7 @@ class Schedule:
             else:
                 if chance.happens(0.5):
                     instance.poll()
-                made = instance.commit(lambda _: operations, "", patience=20, fresh=0)
+                made = instance.commit(lambda _: operations, "", retry_timeout=20, max_poll_age=0)
             if instance.journal.knows(made) and made not in self.acknowledged:
                 self.acknowledged[made] = operations
         except CommitUnknownError as error:
@@ -235,7 +236,7 @@ class Schedule:
             pass
         if chance.happens(0.3):
             with contextlib.suppress(StoreError, LeaseLostError):
-                instance.tend()
+                instance.maintain()
         if instance.lease.held and chance.happens(0.3):
             with contextlib.suppress(StoreError):
                 instance.recovery.advance()
@@ -277,44 +278,44 @@ class Schedule:
                 raise Broken(f"a thread ended with {thread.error!r}") from thread.error
         self.simulator.calm()
         self.simulator.ms += 60_000
-        heir = self.simulator.add("heir", lambda _: None).open()
-        heir.clock.next(0)
-        heir.tend()
+        fresh_instance = self.simulator.add("fresh_instance", lambda _: None).open()
+        fresh_instance.clock.next(0)
+        fresh_instance.maintain()
         # What a loser left unswept gets its writer's whole lease time before somebody else sweeps it.
         self.simulator.ms += 2_600
-        heir.poll()
-        heir.tend()
-        heir.poll()
-        self.check(heir, AN_HOUR_LATER)
-        final = tree(heir, heir.head())
-        self.an_hour_later(heir)
-        check_tables(heir, "tables, after somebody looked for late rows", self.excused)
-        if tree(heir, heir.head()) != final:
+        fresh_instance.poll()
+        fresh_instance.maintain()
+        fresh_instance.poll()
+        self.check(fresh_instance, AN_HOUR_LATER)
+        final = tree(fresh_instance, fresh_instance.head())
+        self.an_hour_later(fresh_instance)
+        check_tables(fresh_instance, "tables, after somebody looked for late rows", self.excused)
+        if tree(fresh_instance, fresh_instance.head()) != final:
             raise Broken("I8: looking for late rows has changed the tree")
 
-    def an_hour_later(self, heir: Instance) -> None:
+    def an_hour_later(self, fresh_instance: Instance) -> None:
         """Only then somebody looks for rows that came too late for any poll."""
         self.simulator.ms += LATE_LOOK
-        heir.poll()
-        heir.tend()
-        heir.poll()
+        fresh_instance.poll()
+        fresh_instance.maintain()
+        fresh_instance.poll()
 
-    def check(self, heir: Instance, but: Sequence[str] = ()) -> None:
+    def check(self, fresh_instance: Instance, but: Sequence[str] = ()) -> None:
         """I1 to I12, as far as they can be seen from outside; ``but``: the kinds of problems in the tables that may be there."""
-        if heir.journal.pending:
-            raise Broken(f"I9: still pending: {heir.journal.pending}")
-        head = heir.head()
+        if fresh_instance.journal.pending:
+            raise Broken(f"I9: still pending: {fresh_instance.journal.pending}")
+        head = fresh_instance.head()
         for made in (*self.acknowledged, *self.merged):
-            if not heir.journal.sees(head, made):
+            if not fresh_instance.journal.sees(head, made):
                 raise Broken(f"I7: {made:016x} was acknowledged and is lost")
-        check_tables(heir, but=(*but, *self.excused))
-        final = tree(heir, head)
-        counted = self.increments(heir)
+        check_tables(fresh_instance, but=(*but, *self.excused))
+        final = tree(fresh_instance, head)
+        counted = self.increments(fresh_instance)
         stored = dict(final["/a"]).get("count") if "/a" in final else None
         if stored is not None and int.from_bytes(stored[1:], "big", signed=True) != counted:
             raise Broken(f"I4: {counted} increments are committed, the count is {stored!r}")
         outcomes = self.outcomes()
-        for instance in (*self.live, heir):
+        for instance in (*self.live, fresh_instance):
             instance.poll()
             for made, outcome in outcomes.items():
                 seen = instance.journal.sees(instance.head(), made)
@@ -325,7 +326,7 @@ class Schedule:
                     raise Broken(f"I3: {made:016x} is committed and a live instance has not seen it")
             if tree(instance, instance.head()) != final:
                 raise Broken("I11: two instances that have seen the same read different trees")
-        told = self.told(heir)
+        told = self.told(fresh_instance)
         self.compare_with_model(told, final)
         for instance in self.live:
             for made in instance.journal:
@@ -341,11 +342,11 @@ class Schedule:
                     raise Broken(f"I2: {made:016x} is visible without its base {base:016x}")
         self.lost_updates(told)
 
-    def increments(self, heir: Instance) -> int:
+    def increments(self, fresh_instance: Instance) -> int:
         """Committed revisions that counted."""
         operations = {**self.acknowledged, **self.unknown}
         counted = 0
-        for made, (_, changes) in self.told(heir).items():
+        for made, (_, changes) in self.told(fresh_instance).items():
             if made in operations:
                 counted += any(isinstance(one, Increment) for one in operations[made])
             else:
@@ -360,13 +361,13 @@ class Schedule:
         """How every revision of trunk ended, as the journal's rows have it."""
         rows = scan_all(self.simulator.store, schema.JOURNAL, Scan(None, None, 1000))
         found = {int.from_bytes(row.key, "big"): outcome_of(row) for row in rows}
-        return {made: outcome for made, outcome in found.items() if not revision.is_branch(made)}
+        return {made: outcome for made, outcome in found.items() if not revisions.is_branch(made)}
 
-    def told(self, heir: Instance) -> dict[int, tuple[int, list[RowChange]]]:
+    def told(self, fresh_instance: Instance) -> dict[int, tuple[int, list[RowChange]]]:
         """Base and changes of every committed revision."""
         committed = [made for made, outcome in self.outcomes().items() if outcome is Outcome.COMMITTED]
         found = {}
-        for entry in history.entries(heir, committed):
+        for entry in log.entries(fresh_instance, committed):
             made = int(entry.revision, 16)
             found[made] = (int(entry.base or "0", 16), [self.written(made, change) for change in entry.changes])
         return found

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
-from hbasemk.kernel import commit, instance, journal
-from hbasemk.kernel.clock import IdClock
-from hbasemk.kernel.journal import Journal
-from hbasemk.kernel.snapshot import Snapshot
-from hbasemk.kernel.watermark import Watermark
-from tests.simulation import sabotages
+from hbasemk.format.watermark import Watermark
+from hbasemk.kernel import instance
+from hbasemk.kernel.commit import committer
+from hbasemk.kernel.ids.clock import IdClock
+from hbasemk.kernel.journal import journal
+from hbasemk.kernel.journal.journal import Journal
+from hbasemk.kernel.journal.view import View
+from tests.simulation import mutants
 from tests.simulation.clock_schedules import ClockSchedule
 from tests.support import proof
 
@@ -73,18 +75,18 @@ def watermark_trusted_without_a_look(patch: pytest.MonkeyPatch) -> None:
 
 
 def watermark_not_asked_by_the_commit(patch: pytest.MonkeyPatch) -> None:
-    original = commit._InTime.__call__
+    original = committer._InTime.__call__
 
     def judge(self: Any, rows: Any) -> bool:
         return original(self, [rows[0], rows[1]._replace(cells=())])
 
-    patch.setattr(commit._InTime, "__call__", judge)
+    patch.setattr(committer._InTime, "__call__", judge)
 
 
 def held_snapshots_bounded_by_an_estimate(patch: pytest.MonkeyPatch) -> None:
     original = Journal.told
 
-    def told(self: Journal, snapshot: Snapshot) -> tuple[int, list[int]]:
+    def told(self: Journal, snapshot: View) -> tuple[int, list[int]]:
         floor, above = original(self, snapshot)
         return max(floor, self._low_bound - 1), above
 
@@ -105,4 +107,4 @@ MUTANTS: list[Mutant] = [
 @pytest.mark.parametrize("mutant", proof.mutants(MUTANTS, sample=1))
 def test_a_mutant_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     mutant(monkeypatch)
-    sabotages.must_be_found(mutant.__name__, map(ClockSchedule, range(ENOUGH)))
+    mutants.must_be_found(mutant.__name__, map(ClockSchedule, range(ENOUGH)))

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 import pytest
 
 from hbasemk import CommitUnknownError, Outcome, StoreError, StoreUnknownError
+from hbasemk.check import blobs as checked_blobs
 from hbasemk.errors import HbasemkError
-from hbasemk.kernel import blobs, child_count, reader
+from hbasemk.kernel import blobs
+from hbasemk.kernel.commit.operations import AddNode, SetProperty
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.integrity import blobs as checked_blobs
-from hbasemk.kernel.operations import AddNode, SetProperty
+from hbasemk.kernel.reading import child_count, reader
 from hbasemk.store.memory import MemoryStore
 from tests.simulation.crash_kinds import KINDS, TREE, Kind
 from tests.simulation.crashes import AWAY, AWAY_LOST, WAYS, Died, Site, live_on, problems
@@ -55,7 +56,7 @@ def prepared(kind: Kind, offers: dict[str, bool]) -> Site:
     if kind.name == "creation of a repository":
         return site
     first = site.open(1)
-    first.commit(lambda _: TREE, "", patience=1, fresh=0)
+    first.commit(lambda _: TREE, "", retry_timeout=1, max_poll_age=0)
     first.close()
     site.state = kind.prepare(site)
     return site
@@ -138,7 +139,7 @@ class Point:
     def an_hour_later(self, later: Instance) -> None:
         """Branches are looked after once an hour."""
         self.site.world.advance(3601)
-        later.tend()
+        later.maintain()
 
     def come_back(self) -> None:
         """The store is in reach again for the instance that was stopped."""
@@ -149,7 +150,7 @@ class Point:
         one = site.acting
         for _ in range(2):
             try:
-                one.tend()
+                one.maintain()
             except HbasemkError as error:
                 assert "took over machine id" in str(error)
         one.poll()
@@ -172,7 +173,10 @@ class Point:
         """Nothing is in the way of further commits, on any instance, nor of one that begins at a new watermark."""
         site = self.site
         later.commit(
-            lambda _: [AddNode("/then", {"n": 1}), SetProperty("/", "afterwards", True)], "", patience=1, fresh=0
+            lambda _: [AddNode("/then", {"n": 1}), SetProperty("/", "afterwards", True)],
+            "",
+            retry_timeout=1,
+            max_poll_age=0,
         )
         if self.kind.hourly:
             self.an_hour_later(later)

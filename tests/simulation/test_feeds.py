@@ -11,12 +11,13 @@ import random
 import pytest
 
 from hbasemk.errors import HbasemkError, StoreError
-from hbasemk.kernel import history, instance, journal
-from hbasemk.kernel.extent import Extent
+from hbasemk.format.revisions import from_text
+from hbasemk.kernel import instance, log
+from hbasemk.kernel.commit.operations import AddNode, Increment
 from hbasemk.kernel.feed import Feed
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.operations import AddNode, Increment
-from hbasemk.kernel.revision import from_text
+from hbasemk.kernel.journal import journal
+from hbasemk.kernel.journal.extent import Extent
 from hbasemk.testing.simulation import FAULTS, Actor, Simulator
 from tests.support import proof
 
@@ -67,7 +68,7 @@ class Run:
         one = self.opened(actor)
         for _ in range(3):
             try:
-                one.commit(lambda _: [AddNode("/a", {"n": 0})], "", patience=1, fresh=0)
+                one.commit(lambda _: [AddNode("/a", {"n": 0})], "", retry_timeout=1, max_poll_age=0)
                 break
             except HbasemkError:
                 # It exists, or the call was made to fail.
@@ -97,9 +98,9 @@ class Run:
         try:
             if what < 0.5:
                 name = self.random.choice(["n", "m", actor.name])
-                one.commit(lambda _: [Increment("/a", name, 1)], "", patience=1, fresh=0.1)
+                one.commit(lambda _: [Increment("/a", name, 1)], "", retry_timeout=1, max_poll_age=0.1)
             elif what < 0.6:
-                one.tend()
+                one.maintain()
             elif what < 0.7:
                 actor.runtime.sleep(self.random.choice([0.05, 1.5, 8]))
             else:
@@ -125,11 +126,11 @@ class Run:
         simulator.ms += 60_000
         fresh = simulator.add("fresh", lambda actor: None).open()
         fresh.poll()
-        fresh.tend()
+        fresh.maintain()
         # What it knows of the store's time begins with the newest row.
         simulator.ms += 8_000
         fresh.poll()
-        entries = {from_text(entry.revision): entry for entry in history.log(fresh)}
+        entries = {from_text(entry.revision): entry for entry in log.log(fresh)}
         for chain in self.chains:
             chain.take(fresh, chain.resume(fresh), 10_000)
             expected = [one for one in entries if one not in chain.first]

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
+from hbasemk.check import IntegrityCheck
 from hbasemk.errors import ConflictError
-from hbasemk.kernel.commit import Committer
-from hbasemk.kernel.integrity import IntegrityCheck
-from hbasemk.kernel.reads import Reads
+from hbasemk.kernel.commit.committer import Committer
+from hbasemk.kernel.commit.read_set import ReadSet
 from hbasemk.testing.choices import shrink
 from hbasemk.testing.history import History, Kind, Read, Transaction, Write
 from hbasemk.testing.history.simulated import Run, Simulated
 from hbasemk.testing.history.workloads import SERIAL, WORKLOADS, Workload
-from tests.simulation import sabotages
+from tests.simulation import mutants
 from tests.simulation.schedules import store_like
 from tests.support import proof
 
@@ -87,7 +87,7 @@ def test_no_history_has_an_anomaly(seeds: range, name: str) -> None:
                 short = shortest(seed, workloads, turns, found)
                 print(*short.simulator.trace, sep="\n")
                 pytest.fail(short.explain())
-            assert [str(problem) for problem in IntegrityCheck(found.heir).run()] == []
+            assert [str(problem) for problem in IntegrityCheck(found.fresh_instance).run()] == []
             if without_faults(seed):
                 assert found.refused() == []
         except BaseException:
@@ -150,38 +150,38 @@ def test_without_serializable_the_checker_finds_write_skew(workload: Workload) -
     pytest.fail("no write skew in 200 histories")
 
 
-SABOTAGES = [
-    sabotages.no_read_back,
-    sabotages.read_back_before_writing,
-    sabotages.bound_too_high,
-    sabotages.bound_without_what_arrived_since,
-    sabotages.put_for_compare_and_set,
-    sabotages.aborting_without_asking,
-    sabotages.pending_taken_for_aborted,
-    sabotages.ids_without_what_was_seen,
-    sabotages.cache_not_invalidated,
-    sabotages.own_states_cached_whatever_came_between,
-    sabotages.deleted_not_read_back,
-    sabotages.last_revision_not_read_back,
-    sabotages.child_not_read_back,
-    sabotages.changes_without_effect_rely_on_nothing,
-    sabotages.roll_back_forgotten,
-    sabotages.poll_bound_too_high,
-    sabotages.everything_below_the_head_is_visible,
-    sabotages.an_earlier_life_shows,
+MUTANTS = [
+    mutants.no_read_back,
+    mutants.read_back_before_writing,
+    mutants.bound_too_high,
+    mutants.bound_without_what_arrived_since,
+    mutants.put_for_compare_and_set,
+    mutants.aborting_without_asking,
+    mutants.pending_taken_for_aborted,
+    mutants.ids_without_what_was_seen,
+    mutants.cache_not_invalidated,
+    mutants.own_states_cached_whatever_came_between,
+    mutants.deleted_not_read_back,
+    mutants.last_revision_not_read_back,
+    mutants.child_not_read_back,
+    mutants.changes_without_effect_rely_on_nothing,
+    mutants.roll_back_forgotten,
+    mutants.poll_bound_too_high,
+    mutants.everything_below_the_head_is_visible,
+    mutants.an_earlier_life_shows,
 ]
 
 
 def reads_not_read_back(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Reads, "gets", lambda *_: [])
+    patch.setattr(ReadSet, "gets", lambda *_: [])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sabotage", proof.mutants([reads_not_read_back, *SABOTAGES], sample=2))
-def test_a_sabotage_of_the_kernel_is_found_by_a_history(
-    sabotage: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("mutant", proof.mutants([reads_not_read_back, *MUTANTS], sample=2))
+def test_a_mutant_of_the_kernel_is_found_by_a_history(
+    mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sabotage(monkeypatch)
+    mutant(monkeypatch)
     kinds = list(WORKLOADS.values())
     for seed in range(2000):
         try:
@@ -192,6 +192,6 @@ def test_a_sabotage_of_the_kernel_is_found_by_a_history(
             continue
         if found.anomalies:
             told = found.anomalies[0].explain(found.history)
-            print(f"{sabotage.__name__} was found by history {seed}, {kinds[seed % len(kinds)].name}:\n{told}")
+            print(f"{mutant.__name__} was found by history {seed}, {kinds[seed % len(kinds)].name}:\n{told}")
             return
-    pytest.fail(f"{sabotage.__name__} was not found in 2000 histories")
+    pytest.fail(f"{mutant.__name__} was not found in 2000 histories")

@@ -14,18 +14,18 @@ from typing import Any, NamedTuple
 import pytest
 
 from hbasemk.errors import HbasemkError
-from hbasemk.kernel import revision
-from hbasemk.kernel.commit import Source
+from hbasemk.format import revisions
+from hbasemk.kernel.commit.committer import Source
+from hbasemk.kernel.commit.operations import AddNode, CopyNode, Increment, MoveNode, Operation, RemoveNode, SetProperty
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.operations import AddNode, CopyNode, Increment, MoveNode, Operation, RemoveNode, SetProperty
+from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.settings import Settings
-from hbasemk.kernel.snapshot import Snapshot
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.exploration import Exploration
 from hbasemk.testing.simulation import Actor, Simulator
 from hbasemk.testing.stepped import SteppedSimulator
 from hbasemk.transaction import Transaction
-from tests.simulation import sabotages
+from tests.simulation import mutants
 from tests.simulation.schedules import Broken, check_tables, tree
 from tests.support import proof
 from tests.support.branches import commit_on_branch
@@ -34,7 +34,7 @@ FOREVER = 1e9
 WHICH = os.environ.get("HBASEMK_INTERLEAVINGS", "")
 PREEMPTIONS = int(os.environ.get("HBASEMK_PREEMPTIONS", "2" if WHICH == "triples" else "1"))
 ENOUGH = 100
-"""So many ends of each pair must be enough to find a sabotage."""
+"""So many ends of each pair must be enough to find a mutant."""
 Tree = dict[str, Any]
 
 
@@ -52,7 +52,7 @@ def prepare(parallel: bool = False) -> Prepared:
     instance = simulator.add("first", lambda _: None).open(wanted=Settings(max_clock_skew_ms=500, lease_ms=2000))
 
     def commit(*operations: Operation) -> int:
-        return instance.commit(lambda _: operations, "", patience=9, fresh=0)
+        return instance.commit(lambda _: operations, "", retry_timeout=9, max_poll_age=0)
 
     base = commit(
         AddNode("/a", {"p": 0, "count": 0}),
@@ -70,7 +70,7 @@ def prepare(parallel: bool = False) -> Prepared:
 
 def on_head(*operations: Operation) -> Callable[[Instance, Prepared], int]:
     def commit(instance: Instance, _: Prepared) -> int:
-        return instance.commit(lambda _: operations, "", patience=FOREVER, fresh=0)
+        return instance.commit(lambda _: operations, "", retry_timeout=FOREVER, max_poll_age=0)
 
     return commit
 
@@ -84,12 +84,12 @@ def on_old_base(*operations: Operation) -> Callable[[Instance, Prepared], int]:
 
 def serializable(change: Callable[[Transaction], object]) -> Callable[[Instance, Prepared], int]:
     def commit(instance: Instance, _: Prepared) -> int:
-        def make(snapshot: Snapshot) -> Source:
+        def make(snapshot: View) -> Source:
             tx = Transaction(instance, snapshot, "", "serializable")
             change(tx)
             return tx.source()
 
-        return instance.commit(make, "", patience=FOREVER, fresh=0)
+        return instance.commit(make, "", retry_timeout=FOREVER, max_poll_age=0)
 
     return commit
 
@@ -167,15 +167,15 @@ class Run:
         made = {number: how for number, how in enumerate(self.ended) if isinstance(how, int)}
         if not made:
             raise Broken(f"I10: nobody got through: {self.ended}")
-        heir = self.simulator.add("heir", lambda _: None).open()
-        if heir.journal.pending:
-            raise Broken(f"pending: {heir.journal.pending}")
-        check_tables(heir)
-        final = tree(heir, heir.head())
+        fresh_instance = self.simulator.add("fresh_instance", lambda _: None).open()
+        if fresh_instance.journal.pending:
+            raise Broken(f"pending: {fresh_instance.journal.pending}")
+        check_tables(fresh_instance)
+        final = tree(fresh_instance, fresh_instance.head())
         if final not in allowed(tuple(made)):
             raise Broken(f"I4: {[self.kinds[number] for number in made]} committed, and the tree is {final}")
         own = {number for number, one in made.items() if self._is_own(number, one)}
-        for instance in (*self.instances, heir):
+        for instance in (*self.instances, fresh_instance):
             instance.poll()
             if tree(instance, instance.head()) != final:
                 raise Broken("I11: two instances that have seen the same read different trees")
@@ -194,7 +194,7 @@ class Run:
         """Whether a writer made the revision that it ended with. Who finds nothing to do is given the revision of its head,
         which in another instance, with another order, may be a head without what made there nothing to do.
         """
-        return revision.machine_of(one) == self.instances[number].lease.machine
+        return revisions.machine_of(one) == self.instances[number].lease.machine
 
 
 class Allowed:
@@ -231,8 +231,8 @@ class Allowed:
                 return None
             if instance.statistics.conflicts != before:
                 return None
-        heir = simulator.add("heir", lambda _: None).open()
-        return tree(heir, heir.head())
+        fresh_instance = simulator.add("fresh_instance", lambda _: None).open()
+        return tree(fresh_instance, fresh_instance.head())
 
 
 class Stale:
@@ -304,24 +304,24 @@ class Explored:
 
 
 FOUND_BY_ORDER_ALONE = [
-    sabotages.no_read_back,
-    sabotages.read_back_before_writing,
-    sabotages.higher_pending_ignored,
-    sabotages.lower_ignored,
-    sabotages.aborting_without_asking,
-    sabotages.deleted_not_read_back,
-    sabotages.last_revision_not_read_back,
-    sabotages.child_not_read_back,
-    sabotages.names_not_kept_apart,
-    sabotages.changes_without_effect_rely_on_nothing,
-    sabotages.pending_taken_for_aborted,
+    mutants.no_read_back,
+    mutants.read_back_before_writing,
+    mutants.higher_pending_ignored,
+    mutants.lower_ignored,
+    mutants.aborting_without_asking,
+    mutants.deleted_not_read_back,
+    mutants.last_revision_not_read_back,
+    mutants.child_not_read_back,
+    mutants.names_not_kept_apart,
+    mutants.changes_without_effect_rely_on_nothing,
+    mutants.pending_taken_for_aborted,
 ]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sabotage", proof.mutants(FOUND_BY_ORDER_ALONE, sample=3))
-def test_a_sabotage_is_found_by_the_order_of_steps_alone(
-    sabotage: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("mutant", proof.mutants(FOUND_BY_ORDER_ALONE, sample=3))
+def test_a_mutant_is_found_by_the_order_of_steps_alone(
+    mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepared = prepare()
     runs = 0
@@ -331,7 +331,7 @@ def test_a_sabotage_is_found_by_the_order_of_steps_alone(
             for one in range(2):
                 allowed((one,))
             allowed((0, 1))
-            sabotage(patch)
+            mutant(patch)
             for run in itertools.islice(Explored(prepared, kinds, (0, 1)), ENOUGH):
                 runs += 1
                 try:
@@ -340,9 +340,9 @@ def test_a_sabotage_is_found_by_the_order_of_steps_alone(
                     if error.__cause__ is not None:
                         # A process ended with an error of Python's own: that breaks no invariant.
                         continue
-                    print(f"{sabotage.__name__} was found in run {runs}, {' and '.join(kinds)}: {str(error)[:80]}")
+                    print(f"{mutant.__name__} was found in run {runs}, {' and '.join(kinds)}: {str(error)[:80]}")
                     return
-    pytest.fail(f"{sabotage.__name__} was not found in {runs} runs")
+    pytest.fail(f"{mutant.__name__} was not found in {runs} runs")
 
 
 ALL_TRIPLES = list(itertools.combinations_with_replacement(KINDS, 3))

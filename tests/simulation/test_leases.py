@@ -1,4 +1,4 @@
-"""Leases, recovery, the watermark and the shortened journal in schedules about time, and sabotages of them that are found.
+"""Leases, recovery, the watermark and the shortened journal in schedules about time, and mutants of them that are found.
 
 ``HBASEMK_LEASE_SEEDS=first:last`` runs other schedules, as many as you like.
 """
@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from hbasemk.kernel import instance, journal
-from hbasemk.kernel.clock import IdClock
-from hbasemk.kernel.order import Order, Told
-from hbasemk.kernel.recovery import Recovery
-from hbasemk.kernel.watermark import Watermark
+from hbasemk.format.watermark import Watermark
+from hbasemk.kernel import instance
+from hbasemk.kernel.ids.clock import IdClock
+from hbasemk.kernel.journal import journal
+from hbasemk.kernel.journal.recovery import Recovery
+from hbasemk.kernel.journal.sequence import RevisionSequence, Told
 from hbasemk.testing.choices import shrink
-from tests.simulation import sabotages
+from tests.simulation import mutants
 from tests.simulation.lease_schedules import LeaseSchedule
 from tests.simulation.schedules import Broken, breaks
 from tests.support import proof
@@ -87,47 +88,47 @@ def late_rows_not_hidden(patch: pytest.MonkeyPatch) -> None:
 
 
 def hidden_ones_forgotten_by_the_shortened(patch: pytest.MonkeyPatch) -> None:
-    original = Order.shortened
+    original = RevisionSequence.shortened
 
-    def shortened(self: Order, watermark: Watermark, limit: int, keep: int) -> Order | None:
+    def shortened(self: RevisionSequence, watermark: Watermark, limit: int, keep: int) -> RevisionSequence | None:
         made = original(self, watermark, limit, keep)
         if made is not None:
             made.hidden = frozenset()
         return made
 
-    patch.setattr(Order, "shortened", shortened)
+    patch.setattr(RevisionSequence, "shortened", shortened)
 
 
 def held_snapshots_told_nothing_above(patch: pytest.MonkeyPatch) -> None:
-    original = Order.tell
+    original = RevisionSequence.tell
 
-    def tell(self: Order, pins: Any, low_bound: int) -> None:
+    def tell(self: RevisionSequence, pins: Any, low_bound: int) -> None:
         original(self, pins, low_bound)
         for pin in pins.values():
             pin.told = Told(pin.told[0], frozenset())
 
-    patch.setattr(Order, "tell", tell)
+    patch.setattr(RevisionSequence, "tell", tell)
 
 
 def held_snapshots_told_too_much(patch: pytest.MonkeyPatch) -> None:
-    original = Order.tell
+    original = RevisionSequence.tell
 
-    def tell(self: Order, pins: Any, low_bound: int) -> None:
+    def tell(self: RevisionSequence, pins: Any, low_bound: int) -> None:
         original(self, pins, low_bound)
         for pin in pins.values():
             pin.told = Told(self.upper_at(len(self) - 1), pin.told[1])
 
-    patch.setattr(Order, "tell", tell)
+    patch.setattr(RevisionSequence, "tell", tell)
 
 
 def shortened_past_what_may_still_come(patch: pytest.MonkeyPatch) -> None:
-    original = Order.shortened
+    original = RevisionSequence.shortened
 
-    def shortened(self: Order, watermark: Watermark, limit: int, keep: int) -> Order | None:
+    def shortened(self: RevisionSequence, watermark: Watermark, limit: int, keep: int) -> RevisionSequence | None:
         top = max(self.uppers, default=self.top)
         return original(self, watermark, top, keep)
 
-    patch.setattr(Order, "shortened", shortened)
+    patch.setattr(RevisionSequence, "shortened", shortened)
 
 
 def watermark_that_does_not_wait(patch: pytest.MonkeyPatch) -> None:
@@ -150,7 +151,7 @@ def ids_of_any_time(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(IdClock, "is_late", lambda *_: False)
 
 
-SABOTAGES = [
+MUTANTS = [
     late_cells_not_hidden,
     late_rows_not_hidden,
     hidden_ones_forgotten_by_the_shortened,
@@ -163,13 +164,13 @@ SABOTAGES = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sabotage", proof.mutants(SABOTAGES, sample=1))
-def test_a_sabotage_is_found(sabotage: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    sabotage(monkeypatch)
-    sabotages.must_be_found(sabotage.__name__, map(LeaseSchedule, range(ENOUGH)))
+@pytest.mark.parametrize("mutant", proof.mutants(MUTANTS, sample=1))
+def test_a_mutant_is_found(mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    mutant(monkeypatch)
+    mutants.must_be_found(mutant.__name__, map(LeaseSchedule, range(ENOUGH)))
 
 
-def test_a_sabotage_that_no_longer_fits_the_kernel_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mutant_that_no_longer_fits_the_kernel_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Recovery, "advance", lambda _, another_argument: None)
     with pytest.raises(pytest.fail.Exception, match="outdated was not found in 30 schedules.*TypeError"):
-        sabotages.must_be_found("outdated", map(LeaseSchedule, range(30)))
+        mutants.must_be_found("outdated", map(LeaseSchedule, range(30)))

@@ -1,4 +1,4 @@
-"""The kernel in random schedules that one seed decides, and sabotages of it that must be found.
+"""The kernel in random schedules that one seed decides, and mutants of it that must be found.
 
 ``HBASEMK_SIM_SEEDS=first:last`` runs other schedules, as many as you like.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from hbasemk.testing.choices import Choices, shrink
-from tests.simulation.sabotages import SABOTAGES, must_be_found, no_read_back
+from tests.simulation.mutants import MUTANTS, must_be_found, no_read_back
 from tests.simulation.schedules import Schedule, breaks, shortest
 from tests.support import proof
 
@@ -82,9 +82,9 @@ def test_a_run_that_breaks_something_is_made_short(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sabotage", proof.mutants(SABOTAGES, sample=4))
-def test_a_sabotage_of_the_kernel_is_found(
-    sabotage: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("mutant", proof.mutants(MUTANTS, sample=4))
+def test_a_mutant_of_the_kernel_is_found(
+    mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sabotage(monkeypatch)
-    must_be_found(sabotage.__name__, (Schedule(seed, faults=seed % 2 == 1) for seed in range(10_000)))
+    mutant(monkeypatch)
+    must_be_found(mutant.__name__, (Schedule(seed, faults=seed % 2 == 1) for seed in range(10_000)))

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hbasemk.kernel import changeset
-from hbasemk.kernel.changeset import ChangeSet
+from hbasemk.kernel.commit import change_set
+from hbasemk.kernel.commit.change_set import ChangeSet
+from hbasemk.kernel.commit.operations import Operation
+from hbasemk.kernel.commit.staging import Staging
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.operations import Operation
-from hbasemk.kernel.snapshot import Snapshot
-from hbasemk.kernel.staging import Staging
+from hbasemk.kernel.journal.view import View
 
 
-def staged(instance: Instance, snapshot: Snapshot, operations: Sequence[Operation]) -> ChangeSet:
+def staged(instance: Instance, snapshot: View, operations: Sequence[Operation]) -> ChangeSet:
     """What these operations make of a snapshot."""
     staging = Staging(instance.reader, snapshot)
     staging.apply(operations)
-    return changeset.build(staging)
+    return change_set.build(staging)
 
 
 def commit_on_branch(instance: Instance, on: int, operations: Sequence[Operation]) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.harness import Contender, Harness
 from benchmarks.system import System
 from benchmarks.systems.hbasemk import DistributedHbasemk, EmbeddedHbasemk
-from hbasemk.kernel import schema
+from hbasemk.format import schema
 from hbasemk.store.abc import Store
 from hbasemk.testing.wrapped import CountingStore, Traffic
 

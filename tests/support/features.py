@@ -7,13 +7,15 @@ import io
 import pytest
 
 from hbasemk import ConflictError
-from hbasemk.kernel import checkpoints, paths, rebase, schema
+from hbasemk.format import paths, schema
+from hbasemk.format.changes import RowChange
+from hbasemk.format.values import BlobRef, Json
+from hbasemk.kernel import checkpoints
 from hbasemk.kernel.blobs import CHUNK
-from hbasemk.kernel.changes import RowChange
-from hbasemk.kernel.child_count import Memo
-from hbasemk.kernel.operations import AddNode, CopyNode, Increment, MoveNode, RemoveNode, SetProperty
-from hbasemk.kernel.outcome import Outcome
-from hbasemk.kernel.values import BlobRef, Json
+from hbasemk.kernel.branches import rebase
+from hbasemk.kernel.commit.operations import AddNode, CopyNode, Increment, MoveNode, RemoveNode, SetProperty
+from hbasemk.kernel.journal.outcomes import Outcome
+from hbasemk.kernel.reading.child_count import Memo
 from hbasemk.store.abc import Get
 from tests.support.tables import Tables
 
@@ -80,12 +82,12 @@ def _dead_writers(tables: Tables) -> None:
     pending = tables.dead_writer(RowChange("/a", "c", ["p"], ["child"]))
     aborted = tables.dead_writer(RowChange("/a", "c", ["q"]), aborted=True)
     tables.wait(20)
-    heir = tables.open_instance(50)
-    heir.clock.next(0)
-    heir.tend()
-    heir.poll()
-    heir.recovery.advance()
-    assert heir.outcome(pending) is heir.outcome(aborted) is Outcome.ABORTED
+    fresh_instance = tables.open_instance(50)
+    fresh_instance.clock.next(0)
+    fresh_instance.maintain()
+    fresh_instance.poll()
+    fresh_instance.recovery.advance()
+    assert fresh_instance.outcome(pending) is fresh_instance.outcome(aborted) is Outcome.ABORTED
     tables.commit(SetProperty("/a", "after", True))
     # A living one, in the middle of its commit, with cells and without.
     tables.dead_writer(RowChange("/a", "c", ["r"]))

@@ -12,8 +12,8 @@ from typing import Any
 
 import hbasemk
 from hbasemk import CommitUnknownError, Outcome, Repository, StoreNotAppliedError, StoreUnknownError, Transaction
-from hbasemk.kernel import schema
-from hbasemk.kernel.outcome import outcome_of
+from hbasemk.format import schema
+from hbasemk.kernel.journal.outcomes import outcome_of
 from hbasemk.store.abc import Scan, scan_all
 from tests.support.repositories import problems
 
@@ -47,7 +47,7 @@ def hammer(url: str, number: int, commits: int, pipe: Connection) -> None:
     errors: list[str] = []
     unknown = 0
 
-    def patiently(call: Callable[[], Any]) -> Any:
+    def run_with_retries(call: Callable[[], Any]) -> Any:
         nonlocal unknown
         deadline = time.monotonic() + AWAY
         while True:
@@ -56,7 +56,7 @@ def hammer(url: str, number: int, commits: int, pipe: Connection) -> None:
             except CommitUnknownError as error:
                 unknown += 1
                 errors.append(type(error).__name__)
-                if patiently(lambda made=error.revision: repository.outcome(made)) is Outcome.COMMITTED:
+                if run_with_retries(lambda made=error.revision: repository.outcome(made)) is Outcome.COMMITTED:
                     return None
             except (StoreNotAppliedError, StoreUnknownError) as error:
                 errors.append(type(error).__name__)
@@ -64,7 +64,7 @@ def hammer(url: str, number: int, commits: int, pipe: Connection) -> None:
                     raise
                 time.sleep(0.1)
 
-    repository = patiently(lambda: hbasemk.connect(url))
+    repository = run_with_retries(lambda: hbasemk.connect(url))
     # connect() fails at once while the gateway is away; only run() is expected to retry.
     errors.clear()
     began = time.monotonic()
@@ -77,13 +77,13 @@ def hammer(url: str, number: int, commits: int, pipe: Connection) -> None:
             if counts:
                 tx.increment("/shared", "count", 1)
 
-        patiently(lambda change=change: repository.run(change))
+        run_with_retries(lambda change=change: repository.run(change))
         acknowledged += 1
         shared += counts
     seconds = time.monotonic() - began
     pipe.send(Told(number, acknowledged, shared, repository.statistics.conflicts, unknown, errors, seconds))
     pipe.recv()
-    pipe.send(patiently(lambda: fingerprint(repository)))
+    pipe.send(run_with_retries(lambda: fingerprint(repository)))
     repository.close()
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from hbasemk.kernel import schema
+from hbasemk.format import schema
 from hbasemk.store.hbase import HBaseStore
 
 BUILD = Path(__file__).parents[2] / "docker" / "hbase" / "build.sh"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hbasemk import connect
-from hbasemk.transfer.verify import Verification, verify
+from hbasemk.transfer.files.verify import Verification, verify
 
 SMALL = {
     "readme.txt": b"Trees\n",

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import pytest
 
 from hbasemk import Repository, StoreUnusableError, connect
-from hbasemk.kernel.integrity import DAMAGE, IntegrityCheck
+from hbasemk.check import DAMAGE, IntegrityCheck
 from hbasemk.store.abc import Store
 from hbasemk.store.memory import MemoryStore
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
+from hbasemk.check import IntegrityCheck
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.integrity import IntegrityCheck
 from hbasemk.kernel.settings import Settings
 from hbasemk.store.abc import Store
 from hbasemk.testing.wrapped import WrappedStore
@@ -51,7 +51,7 @@ class World:
             instance = open_instance(store, self, mac=HEIR)
             self.advance((instance.settings.lease_ms + instance.settings.max_clock_skew_ms) / 1000 + 1)
             instance.poll()
-            instance.tend()
+            instance.maintain()
             found += map(str, IntegrityCheck(instance).run())
         return found
 
@@ -67,10 +67,10 @@ class TestRuntime:
     __test__ = False
 
     def __init__(
-        self, world: World, *, mac: int = 0x1234, skew_ms: int = 0, seed: int = 1, patience: float = 0.2
+        self, world: World, *, mac: int = 0x1234, skew_ms: int = 0, seed: int = 1, retry_timeout: float = 0.2
     ) -> None:
         self.world = world
-        self.patience = patience
+        self.retry_timeout = retry_timeout
         self.mac = mac
         self.skew_ms = skew_ms
         self._random = random.Random(seed)
@@ -95,7 +95,7 @@ class TestRuntime:
     def lock(self) -> AbstractContextManager[object]:
         return threading.RLock()
 
-    def both(self, first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
+    def run_parallel(self, first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
         return first(), second()
 
     def identity(self) -> tuple[int, str]:

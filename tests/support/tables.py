@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from hbasemk.kernel import changes, paths, revision, schema
-from hbasemk.kernel.changes import RowChange
+from hbasemk.check import IntegrityCheck, Problem, Repair
+from hbasemk.format import changes, paths, revisions, schema
+from hbasemk.format.changes import RowChange
+from hbasemk.format.watermark import Watermark
+from hbasemk.kernel.commit.operations import Operation
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.integrity import IntegrityCheck, Problem, Repair
-from hbasemk.kernel.operations import Operation
-from hbasemk.kernel.watermark import Watermark
 from hbasemk.store.abc import Cell, CellVersion, Column, Delete, Get, NewCell, Put, Store
 from tests.support.branches import commit_on_branch
 
@@ -41,7 +41,7 @@ class Tables:
 
     def commit(self, *operations: Operation) -> int:
         """An ordinary commit."""
-        return self.instance.commit(lambda _: operations, "", patience=5, fresh=0)
+        return self.instance.commit(lambda _: operations, "", retry_timeout=5, max_poll_age=0)
 
     def branch(self) -> int:
         """A new branch on the head."""
@@ -141,7 +141,7 @@ class Tables:
     def stranger(self) -> int:
         """An id of the present time, of a machine id that nobody ever leased, without a journal row."""
         ms = self.now_ms() - self.instance.settings.epoch_ms
-        return revision.pack(ms, 0xE000 + next(self._machines), 0)
+        return revisions.pack(ms, 0xE000 + next(self._machines), 0)
 
     def watermark(self, *, hide: Sequence[int] = (), show: Sequence[int] = ()) -> None:
         """Move the watermark to the highest revision there is."""

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from hbasemk.errors import ClosedError, StoreError, StoreUnknownError
-from hbasemk.store.hbase import trouble
+from hbasemk.store.hbase import errors
 from hbasemk.store.hbase.connection import Connection, Refused, Wire, text_of
 from hbasemk.store.hbase.connections import Connections, Use
 from hbasemk.store.hbase.gateway import Method
-from hbasemk.store.hbase.greeting import open_connection
+from hbasemk.store.hbase.handshake import open_connection
 
 CONNECT_SECONDS: Final = 10.0
 
@@ -81,7 +81,7 @@ class Client:
             reply = connection.call(method, request, deadline)
         except Refused as error:
             self._pool.give(connection, use)
-            raise trouble.by_gateway(str(error), self._where(method, table), method.effect) from None
+            raise errors.by_gateway(str(error), self._where(method, table), method.effect) from None
         except Exception as error:
             self._pool.end(use)
             harmless = not (connection.sent and method.effect)
@@ -92,7 +92,7 @@ class Client:
                 return False, None
             if _is_ours(error, connection):
                 raise
-            raise trouble.by_connection(
+            raise errors.by_connection(
                 error,
                 self._where(method, table),
                 effect=method.effect,
@@ -104,13 +104,13 @@ class Client:
 
     def _result(self, method: Method, reply: Any, table: bytes) -> Any:
         if reply.error is not None:
-            raise trouble.by_hbase(
+            raise errors.by_hbase(
                 text_of(reply.error.message), self._where(method, table), table.decode(), method.effect
             )
         if not method.returns:
             return None
         if reply.success is None:
-            raise trouble.by_gateway("an answer without a result", self._where(method, table), method.effect)
+            raise errors.by_gateway("an answer without a result", self._where(method, table), method.effect)
         return reply.success
 
     def _closed(self, method: Method, table: bytes, harmless: bool) -> ClosedError | StoreError:

@@ -16,7 +16,7 @@ from hbasemk.errors import InvalidValueError, StoreError, StoreNotAppliedError, 
 from hbasemk.store.abc import ALL_VERSIONS, Table
 from hbasemk.store.hbase import gateway
 from hbasemk.store.hbase.client import Client
-from hbasemk.store.hbase.trouble import SLOP_SETTING
+from hbasemk.store.hbase.errors import SLOP_SETTING
 
 ADMIN_SECONDS: Final = 120.0
 """Creating and dropping moves regions and may take long even where reading and writing do not."""

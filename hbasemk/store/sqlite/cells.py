@@ -13,7 +13,7 @@ from typing import Final
 from hbasemk.errors import StoreUnusableError
 from hbasemk.store.abc import ALL_VERSIONS, Cell, Column, Get, Put, Row, Scan
 
-PATIENCE: Final = 6
+RETRY_TIMEOUT: Final = 6
 """Unwanted versions of one column that are stepped over before seeking past them."""
 _cell = tuple.__new__
 """Makes a Cell of a tuple of its four fields, at a third of the cost of calling the class."""
@@ -195,7 +195,7 @@ def _columns(
                 taken += 1
                 continue
             skipped += 1
-            if skipped > PATIENCE:
+            if skipped > RETRY_TIMEOUT:
                 break
         else:
             return cells
@@ -278,7 +278,7 @@ def _scan_family(
                 taken += 1
             else:
                 skipped += 1
-                if skipped > 4 * PATIENCE:
+                if skipped > 4 * RETRY_TIMEOUT:
                     break
         else:
             if cells and key is not None:

@@ -20,7 +20,7 @@ from urllib.parse import quote
 from hbasemk.errors import ClosedError, FormatError, StoreUnknownError, StoreUnusableError
 from hbasemk.interrupts import SLICE, Deferred
 from hbasemk.store.abc import FileIdentity
-from hbasemk.store.sqlite import files, forks, guard, trouble
+from hbasemk.store.sqlite import atfork, errors, files, guard
 from hbasemk.store.sqlite.guard import Guard, NotReadyError
 
 T = TypeVar("T")
@@ -124,7 +124,7 @@ class Connections:
         self._pid = os.getpid()
         self._closed = False
         self._log_limit = LOG_BOUND
-        forks.register(self)
+        atfork.register(self)
 
     def reading(self, call: Callable[[Connection], T]) -> T:
         """The result of a call that only reads; raises StoreError and ClosedError."""
@@ -144,7 +144,7 @@ class Connections:
             while not self._writing.acquire(timeout=SLICE):
                 interrupts.deliver()
                 if time.monotonic() - begun >= self.busy_timeout:
-                    raise trouble.busy(self.path, self.busy_timeout)
+                    raise errors.busy(self.path, self.busy_timeout)
             try:
                 return self._run(call, create, writing=True, begun=begun, interrupts=interrupts)
             finally:
@@ -184,14 +184,14 @@ class Connections:
                     try:
                         connection = self._open(create)
                     except OSError as error:
-                        raise trouble.unreachable(self.path, error) from error
+                        raise errors.unreachable(self.path, error) from error
                 if not writing:
                     connection.guard.check_sometimes(begun)
                     result = self._read(connection, call)
                     usable = True
                     return result
                 if connection.guard.read_only is not None:
-                    raise trouble.read_only(self.path, connection.guard.read_only)
+                    raise errors.read_only(self.path, connection.guard.read_only)
                 connection.guard.begin_write()
                 try:
                     result = call(connection)
@@ -201,7 +201,7 @@ class Connections:
                     return result
                 finally:
                     connection.guard.end_write()
-            except trouble.ForeignFilesError:
+            except errors.ForeignFilesError:
                 # Another user's process may just be creating them, and about to share them with the group.
                 if time.monotonic() - begun >= min(FOREIGN_PATIENCE, self.busy_timeout):
                     raise
@@ -210,15 +210,15 @@ class Connections:
                 raise
             except sqlite3.Error as error:
                 reason = self._read_only_because()
-                if reason is not None and trouble.is_read_only(error):
+                if reason is not None and errors.is_read_only(error):
                     # A writer may just be creating the log and its index.
                     if time.monotonic() - begun >= min(FOREIGN_PATIENCE, self.busy_timeout):
-                        raise trouble.needs_a_writer(self.path, reason, str(error)) from error
-                elif not trouble.is_busy(error):
+                        raise errors.needs_a_writer(self.path, reason, str(error)) from error
+                elif not errors.is_busy(error):
                     committing = connection is not None and connection.committing
-                    raise trouble.translate(error, self.path, committing=committing) from error
+                    raise errors.translate(error, self.path, committing=committing) from error
                 elif time.monotonic() - begun >= self.busy_timeout:
-                    raise trouble.busy(self.path, self.busy_timeout) from error
+                    raise errors.busy(self.path, self.busy_timeout) from error
             finally:
                 self._give_back(connection, usable)
             interrupts.deliver()
@@ -237,9 +237,9 @@ class Connections:
             if guard.is_frozen() if connection.frozen else guard.is_sound(before):
                 connection.unsound = False
                 raise
-            raise trouble.locked() from error
+            raise errors.locked() from error
         if not (guard.is_frozen() if connection.frozen else guard.is_sound(before)):
-            raise trouble.locked()
+            raise errors.locked()
         connection.unsound = False
         return result
 
@@ -265,7 +265,7 @@ class Connections:
             if self._closed:
                 raise ClosedError(f"the store at {self.path} has been closed")
             if self._lost is not None:
-                raise trouble.replaced(self.path, self._lost)
+                raise errors.replaced(self.path, self._lost)
             self._in_use += 1
             return self._idle.pop() if self._idle else None
 
@@ -307,7 +307,7 @@ class Connections:
     # --- forks ---------------------------------------------------------------------------------------------
 
     def before_fork(self) -> None:
-        """See :mod:`hbasemk.store.sqlite.forks`; the state stays locked until :meth:`after_fork`."""
+        """See :mod:`hbasemk.store.sqlite.atfork`; the state stays locked until :meth:`after_fork`."""
         self._state.acquire()
         self._forking = True
         self._state.wait_for(lambda: not self._in_use, timeout=self.busy_timeout + 10)
@@ -347,14 +347,14 @@ class Connections:
             if identity is None:
                 if self._identity is not None:
                     self._lost = path
-                    raise trouble.replaced(self.path, path)
+                    raise errors.replaced(self.path, path)
                 if not create:
                     raise StoreUnusableError(
                         f"there is no file {self.path} (that can be reached); create the repository first"
                     )
             elif self._identity not in {None, identity}:
                 self._lost = path
-                raise trouble.replaced(self.path, path)
+                raise errors.replaced(self.path, path)
             if identity is not None:
                 found = guard.of(path, identity)
                 try:
@@ -377,11 +377,11 @@ class Connections:
                     self._prepare(sql, create, writable=True)
                 else:
                     self._check(sql, create=False)
-                    raise trouble.needs_a_writer(self.path, reason, "its creation has not ended")
+                    raise errors.needs_a_writer(self.path, reason, "its creation has not ended")
             finally:
                 sql.close()
         # Another process is changing the file just now.
-        raise trouble.locked()
+        raise errors.locked()
 
     def _connect(self, path: str, mode: str) -> sqlite3.Connection:
         return sqlite3.connect(

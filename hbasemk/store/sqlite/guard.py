@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 
 from hbasemk.errors import StoreUnusableError
 from hbasemk.store.abc import FileIdentity
-from hbasemk.store.sqlite import files, trouble
+from hbasemk.store.sqlite import errors, files
 
 if sys.platform != "win32":
     import fcntl
@@ -133,7 +133,7 @@ class Guard:
                 if mode == FROZEN:
                     self._note_main()
                     if not self.is_frozen():
-                        raise trouble.locked()
+                        raise errors.locked()
                 elif len(self._expected) < len(USED):
                     self._note()
                 self.check()
@@ -224,10 +224,10 @@ class Guard:
     def begin_write(self) -> None:
         """Keep other writers out, of all processes; raises SQLite's busy error if there is one."""
         if not self._writing.acquire(blocking=False):
-            raise trouble.locked()
+            raise errors.locked()
         try:
             if self._locks and self.read_only is None and not _lock(self._main, fcntl.F_WRLCK, WRITER_BYTE, 1):
-                raise trouble.locked()
+                raise errors.locked()
         except BaseException:
             self._writing.release()
             raise
@@ -275,13 +275,13 @@ class Guard:
                     self.lost = path
                     break
                 except OSError as error:
-                    raise trouble.unreachable(path, error) from error
+                    raise errors.unreachable(path, error) from error
                 if found.st_ino != identity[1] or found.st_dev != identity[0]:
                     self.lost = path
                     break
             else:
                 return
-        raise trouble.replaced(self._path, self.lost)
+        raise errors.replaced(self._path, self.lost)
 
     def check_sometimes(self, now: float) -> None:
         """As :meth:`check`, unless that was done within the last :data:`CHECK_EVERY` seconds; for reads."""
@@ -294,7 +294,7 @@ class Guard:
         try:
             self.check()
         except StoreUnusableError as error:
-            raise trouble.replaced_meanwhile(self._path, self.lost, str(error)) from error
+            raise errors.replaced_meanwhile(self._path, self.lost, str(error)) from error
 
     def _note_main(self) -> None:
         """Note the database's file and state; it has no log."""
@@ -309,14 +309,14 @@ class Guard:
         for suffix in (files.LOG, files.INDEX):
             identity = files.identity(self._path + suffix)
             if identity is None:
-                raise trouble.locked()
+                raise errors.locked()
             expected.append((self._path + suffix, identity))
         if self.read_only is None:
             files.share_with_group(self._path)
         self._index = _descriptor(self._path + files.INDEX, os.O_RDONLY, expected[2][1])
         # Not by a reader: it may be the last that has the index open, and the next writer has to start it anew.
         if self._locks and self.read_only is None and not _lock(self._index, fcntl.F_RDLCK, INDEX_IN_USE, 1):
-            raise trouble.locked()
+            raise errors.locked()
         self.look_at_log()
         self._expected = expected
 
@@ -348,11 +348,11 @@ class Guard:
         except sqlite3.OperationalError:
             alone = False
         if not alone:
-            raise trouble.foreign(self._path, names, None)
+            raise errors.foreign(self._path, names, None)
         try:
             files.replace_foreign(self._path)
         except OSError as error:
-            raise trouble.foreign(self._path, names, error) from error
+            raise errors.foreign(self._path, names, error) from error
         finally:
             _lock(main, fcntl.F_UNLCK, 0, 0)
 
@@ -362,7 +362,7 @@ class Guard:
             return False
         try:
             if not _lock(descriptor, kind, start, length):
-                raise trouble.locked()
+                raise errors.locked()
         except OSError as error:
             if error.errno not in _UNSUPPORTED:
                 raise
@@ -469,7 +469,7 @@ def _descriptor(path: str, flags: int, identity: FileIdentity) -> int:
     found = os.fstat(descriptor)
     if (found.st_dev, found.st_ino) != identity:
         _close([descriptor])
-        raise trouble.locked()
+        raise errors.locked()
     return descriptor
 
 

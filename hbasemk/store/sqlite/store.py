@@ -29,7 +29,7 @@ from hbasemk.store.abc import (
     Store,
     Table,
 )
-from hbasemk.store.sqlite import cells, files, trouble
+from hbasemk.store.sqlite import cells, errors, files
 from hbasemk.store.sqlite.cells import Families
 from hbasemk.store.sqlite.connections import Connection, Connections
 
@@ -161,7 +161,7 @@ class SqliteStore(Store):
             try:
                 return call(known)
             except sqlite3.OperationalError as error:
-                if not trouble.is_missing_table(error):
+                if not errors.is_missing_table(error):
                     raise
                 if connection.sql.in_transaction:
                     connection.sql.execute("ROLLBACK")
@@ -172,7 +172,7 @@ class SqliteStore(Store):
         try:
             return call(known)
         except sqlite3.OperationalError as error:
-            if trouble.is_missing_table(error):
+            if errors.is_missing_table(error):
                 raise FormatError(f"{self.location} is damaged: a part of table {table!r} is missing") from error
             raise
 

@@ -16,16 +16,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from hbasemk.check import IntegrityCheck, Problem
 from hbasemk.connect import connect
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.integrity import IntegrityCheck, Problem
-from hbasemk.kernel.outcome import Outcome
+from hbasemk.kernel.journal.outcomes import Outcome
 from hbasemk.kernel.settings import Settings
 from hbasemk.repository import Repository
 from hbasemk.testing.history.anomalies import Anomaly
 from hbasemk.testing.history.recorder import Attempt, Moments, Worker
 from hbasemk.testing.history.records import History
-from hbasemk.testing.history.settle import judge
+from hbasemk.testing.history.resolve_outcomes import judge
 from hbasemk.testing.history.worker import MOST_WORKERS, appending, read_all
 from hbasemk.testing.history.workloads import WORKLOADS
 
@@ -202,29 +202,31 @@ class Conductor:
     def _judge(self) -> Told:
         time.sleep(PAST_THE_LEASE)
         with connect(self.url, create=False, poll_interval=0) as repository:
-            heir = repository.instance
-            heir.clock.next(0)
-            heir.tend()
+            fresh_instance = repository.instance
+            fresh_instance.clock.next(0)
+            fresh_instance.maintain()
             # What a loser left unswept gets its writer's whole lease time before somebody else sweeps it.
             time.sleep(PAST_THE_LEASE)
-            heir.poll()
-            heir.tend()
+            fresh_instance.poll()
+            fresh_instance.maintain()
             # Rows that came too late for any poll: instances look for those only once an hour.
-            heir.recovery.recover_late()
+            fresh_instance.recovery.recover_late()
             asked = self._moments()
-            heir.poll()
-            attempt = Attempt(self._worker("heir", repository), heir.head(), "heir.all", "snapshot")
+            fresh_instance.poll()
+            attempt = Attempt(
+                self._worker("fresh_instance", repository), fresh_instance.head(), "fresh_instance.all", "snapshot"
+            )
             read_all(attempt)
             attempt.record("committed", polled=asked)
             recorded = History.load(sorted(self.directory.glob("*.history")))
-            self._all_ended(recorded, heir)
-            history, anomalies = judge(recorded, heir)
-            return Told(history, anomalies, list(IntegrityCheck(heir).run()), self._harm)
+            self._all_ended(recorded, fresh_instance)
+            history, anomalies = judge(recorded, fresh_instance)
+            return Told(history, anomalies, list(IntegrityCheck(fresh_instance).run()), self._harm)
 
-    def _all_ended(self, history: History, heir: Instance) -> None:
+    def _all_ended(self, history: History, fresh_instance: Instance) -> None:
         for one in history:
             if one.outcome == "unknown" and one.revision is not None:
-                outcome = heir.outcome(int(one.revision, 16))
+                outcome = fresh_instance.outcome(int(one.revision, 16))
                 if outcome is Outcome.PENDING:
                     raise RuntimeError(f"{one.revision} is still pending, long after its writer's lease")
 

@@ -23,10 +23,10 @@ from hbasemk.errors import (
     NodeNotFoundError,
     StoreError,
 )
-from hbasemk.kernel import revision
-from hbasemk.kernel.commit import Source
+from hbasemk.format import revisions
+from hbasemk.kernel.commit.committer import Source
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.snapshot import Snapshot
+from hbasemk.kernel.journal.view import View
 from hbasemk.testing.history.records import (
     NEVER,
     SNAPSHOT,
@@ -90,7 +90,7 @@ class Attempt:
     """
 
     def __init__(
-        self, worker: Worker, snapshot: Snapshot, call: str, isolation: Isolation, *, ordered: bool = True
+        self, worker: Worker, snapshot: View, call: str, isolation: Isolation, *, ordered: bool = True
     ) -> None:
         self.worker = worker
         self.snapshot = snapshot
@@ -225,7 +225,7 @@ class Attempt:
             outcome,
             self.begun,
             self.worker.moments() if ended else None,
-            snapshot=revision.to_text(self.snapshot.revision),
+            snapshot=revisions.to_text(self.snapshot.revision),
             isolation=self.isolation,
             ordered=self.ordered,
             call=self.call,
@@ -273,7 +273,7 @@ class Worker:
         self._number, self._workers = number, workers
         self._tags = 0
         self._bits: dict[int, int] = {}
-        self._old: list[Snapshot] = []
+        self._old: list[View] = []
 
     def tag(self) -> str:
         """A name or a value that nobody else makes."""
@@ -291,15 +291,15 @@ class Worker:
 
     # --- transactions that write -------------------------------------------------------------------------
 
-    def transact(self, change: Change, isolation: Isolation | None = None, patience: float = 5.0) -> None:
+    def transact(self, change: Change, isolation: Isolation | None = None, retry_timeout: float = 5.0) -> None:
         """Run a change on the head and again after conflicts, or once, on a snapshot that may have grown old.
 
-        ``isolation`` None: either. ``patience`` in seconds.
+        ``isolation`` None: either. ``retry_timeout`` in seconds.
         """
         if isolation is None:
             isolation = "serializable" if self.chance.random() < 0.2 else SNAPSHOT
         if self.chance.random() < 0.6:
-            self._again(change, isolation, patience)
+            self._again(change, isolation, retry_timeout)
         else:
             self._once(change, isolation)
 
@@ -307,19 +307,21 @@ class Worker:
         """Run a change that must succeed; raises what prevents it."""
         self._again(change, SNAPSHOT, 30.0)
 
-    def _again(self, change: Change, isolation: Isolation, patience: float) -> None:
+    def _again(self, change: Change, isolation: Isolation, retry_timeout: float) -> None:
         attempts: list[Attempt] = []
         call = self.tag()
         self.insisted.append(call)
         polled = self.moments()
 
-        def make(snapshot: Snapshot) -> Source:
+        def make(snapshot: View) -> Source:
             if attempts:
                 attempts[-1].record("aborted", polled=polled)
             attempts.append(Attempt(self, snapshot, call, isolation))
             return self._prepare(attempts[-1], change, polled)
 
-        self._end(attempts, polled, lambda: self.instance.commit(make, call, patience=patience, fresh=0))
+        self._end(
+            attempts, polled, lambda: self.instance.commit(make, call, retry_timeout=retry_timeout, max_poll_age=0)
+        )
 
     def _once(self, change: Change, isolation: Isolation) -> None:
         old = bool(self._old) and self.chance.random() < 0.15
@@ -357,7 +359,7 @@ class Worker:
             if attempts:
                 attempts[-1].record("aborted", polled=polled, revision=lost)
         else:
-            number = revision.to_text(made) if attempts[-1].writes else None
+            number = revisions.to_text(made) if attempts[-1].writes else None
             attempts[-1].record("committed", polled=polled, revision=number)
 
     # --- transactions that only read ---------------------------------------------------------------------
@@ -389,9 +391,9 @@ class Worker:
         self.instance.poll()
         return asked
 
-    def tend(self) -> None:
+    def maintain(self) -> None:
         """What a background thread does, where there is none; moves the watermark, too."""
         with contextlib.suppress(StoreError, LeaseLostError):
-            self.instance.tend()
+            self.instance.maintain()
             if self.instance.lease.held:
                 self.instance.recovery.advance()

@@ -8,12 +8,12 @@ from typing import Final
 
 from hbasemk.errors import HbasemkError, StoreError
 from hbasemk.kernel.instance import SWEEP_EVERY, Instance
-from hbasemk.kernel.outcome import Outcome
+from hbasemk.kernel.journal.outcomes import Outcome
 from hbasemk.kernel.settings import Settings
 from hbasemk.testing.history.anomalies import Anomaly
 from hbasemk.testing.history.recorder import Attempt, Moments, Worker
 from hbasemk.testing.history.records import SERIALIZABLE, History, Transaction
-from hbasemk.testing.history.settle import judge
+from hbasemk.testing.history.resolve_outcomes import judge
 from hbasemk.testing.history.workloads import Workload
 from hbasemk.testing.simulation import FAULTS, START_MS, Actor, Died, Simulator
 from hbasemk.transaction import Isolation
@@ -27,12 +27,12 @@ LATE_LOOK: Final = int(SWEEP_EVERY * 1000) + 1000
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """What came of one run; ``heir`` is the instance that settled it, ``insisted`` the calls that went on after conflicts."""
+    """The result of one run: ``fresh_instance`` resolved its outcomes, ``insisted`` holds the calls that retried conflicts."""
 
     history: History
     anomalies: list[Anomaly]
     simulator: Simulator
-    heir: Instance
+    fresh_instance: Instance
     insisted: list[str]
 
     def explain(self) -> str:
@@ -131,7 +131,7 @@ class Run:
             for _ in range(self.turns):
                 chance.choice(self.workloads).turn(worker)
                 if chance.random() < 0.3:
-                    worker.tend()
+                    worker.maintain()
                 if chance.random() < 0.2:
                     worker.sleep(chance.choice((0.001, 0.05, 1.0)))
 
@@ -156,30 +156,30 @@ class Run:
                 raise actor.error
         simulator.calm()
         simulator.ms += LEFT
-        last = simulator.add("heir", lambda _: None)
-        heir = self._worker(last, last.open())
-        heir.instance.clock.next(0)
-        self._settle(heir.instance)
+        last = simulator.add("fresh_instance", lambda _: None)
+        fresh_instance = self._worker(last, last.open())
+        fresh_instance.instance.clock.next(0)
+        self._settle(fresh_instance.instance)
         for actor, worker in self.workers:
             if not isinstance(actor.error, Died):
                 self._read_all(worker)
-        history, anomalies = judge(History(self.lines), heir.instance)
+        history, anomalies = judge(History(self.lines), fresh_instance.instance)
         insisted = [call for _, worker in self.workers for call in worker.insisted]
-        return Simulated(history, anomalies, simulator, heir.instance, insisted)
+        return Simulated(history, anomalies, simulator, fresh_instance.instance, insisted)
 
-    def _settle(self, heir: Instance) -> None:
-        heir.tend()
+    def _settle(self, fresh_instance: Instance) -> None:
+        fresh_instance.maintain()
         # What a loser left unswept gets its writer's whole lease time before somebody else sweeps it.
         self.simulator.ms += SHORT.lease_ms + SHORT.max_clock_skew_ms + 100
-        heir.poll()
-        heir.tend()
-        heir.poll()
+        fresh_instance.poll()
+        fresh_instance.maintain()
+        fresh_instance.poll()
         self.simulator.ms += LATE_LOOK
-        heir.tend()
-        heir.poll()
+        fresh_instance.maintain()
+        fresh_instance.poll()
         for _, worker in self.workers:
             for revision in worker.unknown:
-                if heir.outcome(int(revision, 16)) is Outcome.PENDING:
+                if fresh_instance.outcome(int(revision, 16)) is Outcome.PENDING:
                     raise HbasemkError(f"{revision} is still pending, long after its writer's lease")
 
     def _read_all(self, worker: Worker) -> None:

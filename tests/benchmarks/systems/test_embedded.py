@@ -10,7 +10,7 @@ import pytest
 from benchmarks.system import System
 from benchmarks.systems.hbasemk import EmbeddedHbasemk
 from hbasemk import Settings, connect
-from hbasemk.kernel import schema
+from hbasemk.format import schema
 from hbasemk.store.abc import Store
 from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support.benchmarks import SystemContract, damage_in

@@ -1,0 +1,124 @@
+"""The check of the ``blobs`` table, which reads all contents: chunks, lengths, and the hash that is the blob's id."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from hbasemk.check import problem as kinds
+from hbasemk.check.context import Look
+from hbasemk.check.problem import Problem
+from hbasemk.format import schema
+from hbasemk.kernel.blobs import CHUNK, DATA, LENGTH
+from hbasemk.store.abc import Cell, CellVersion, Delete, Row, Scan
+
+FEWEST: Final = 4
+MOST: Final = 64
+LARGE: Final = 8 * CHUNK
+"""Bytes in one read, beyond which fewer rows are read at once."""
+DAY_MS: Final = 24 * 3600 * 1000
+"""An upload that has brought nothing for so long (by the store's clock) is over."""
+KEY: Final = 32
+
+
+class _Blob:
+    """What has been seen of one blob so far."""
+
+    def __init__(self, key: bytes) -> None:
+        self.key = key
+        self.length: int | None = None
+        self.size = 0
+        self.chunks = 0
+        self.wrong = ""
+        self.digest = hashlib.sha256()
+        self.cells: list[tuple[bytes, int]] = []
+
+
+class BlobsCheck:
+    """One run over the table. ``now_ms`` asks for the store's time, at least, in ms since 1970."""
+
+    def __init__(self, look: Look, now_ms: Callable[[], float], tell: Callable[[int], None]) -> None:
+        self._look = look
+        self._now_ms = now_ms
+        self._tell = tell
+
+    def run(self) -> Iterator[Problem]:
+        """Everything that is wrong with any blob."""
+        blob: _Blob | None = None
+        for row in self._rows():
+            if len(row.key) not in {KEY, KEY + 4}:
+                yield Problem(kinds.BLOB_ROW, row.key[:60].hex(), "", "no blob and no chunk has this row key")
+                continue
+            if blob is None or row.key[:KEY] != blob.key:
+                if blob is not None:
+                    yield from self._end(blob)
+                blob = _Blob(row.key[:KEY])
+            cells = {(cell.family, cell.qualifier): cell for cell in row.cells}
+            yield from self._add(blob, row.key, cells.get(LENGTH if len(row.key) == KEY else DATA))
+        if blob is not None:
+            yield from self._end(blob)
+
+    def _rows(self) -> Iterator[Row]:
+        scan = Scan(None, None, FEWEST, families=(schema.DATA,))
+        while True:
+            rows = self._look.page(schema.BLOBS, scan)
+            yield from rows
+            self._tell(len(rows))
+            if len(rows) < scan.limit:
+                return
+            size = sum(len(cell.value) for row in rows for cell in row.cells)
+            limit = min(scan.limit * 2, MOST) if size < LARGE // 4 else max(scan.limit // 2, FEWEST)
+            scan = scan._replace(start=rows[-1].key + b"\0", limit=limit)
+
+    def _add(self, blob: _Blob, key: bytes, cell: Cell | None) -> Iterator[Problem]:
+        name = blob.key.hex()
+        if cell is None:
+            yield Problem(kinds.BLOB_ROW, name, "", f"the row {key.hex()} holds something else than a blob's")
+        elif len(key) == KEY:
+            if len(cell.value) != 8:
+                yield Problem(kinds.BLOB_LENGTH, name, "", f"its length {cell.value[:40].hex()!r} cannot be read")
+                blob.wrong = "length"
+            blob.length = int.from_bytes(cell.value[:8], "big")
+        else:
+            number = int.from_bytes(key[KEY:], "big")
+            if blob.length is None:
+                blob.cells.append((key, cell.timestamp))
+                return
+            if number != blob.chunks and not blob.wrong:
+                yield _missing(name, blob.chunks)
+                blob.wrong = "chunks"
+            blob.chunks = number + 1
+            blob.size += len(cell.value)
+            blob.digest.update(cell.value)
+            expected = min(CHUNK, blob.length - number * CHUNK)
+            if len(cell.value) != max(expected, 0) and not blob.wrong:
+                detail = (
+                    f"chunk {number} has {len(cell.value)} bytes, and of {blob.length} bytes it must have {expected}"
+                )
+                yield Problem(kinds.BLOB_LENGTH, name, "", detail)
+                blob.wrong = "length"
+
+    def _end(self, blob: _Blob) -> Iterator[Problem]:
+        name = blob.key.hex()
+        if blob.length is None:
+            if not blob.cells:
+                return
+            newest = max(timestamp for _, timestamp in blob.cells)
+            old = newest + DAY_MS < self._now_ms()
+            age = "a day ago or earlier" if old else "less than a day ago, and may still go on"
+            detail = f"{len(blob.cells)} chunks have come, the last one {age}; nobody can refer to it"
+            deletes = tuple(Delete(key, [CellVersion(*DATA, timestamp)]) for key, timestamp in blob.cells)
+            yield Problem(kinds.UPLOAD, name, "", detail, kinds.NOTE, old, deletes if old else ())
+            return
+        if blob.wrong:
+            return
+        if blob.size < blob.length:
+            yield _missing(name, blob.chunks)
+        elif blob.digest.digest() != blob.key:
+            detail = f"its {blob.length} bytes have the SHA-256 {blob.digest.hexdigest()}"
+            yield Problem(kinds.BLOB_CONTENT, name, "", detail)
+
+
+def _missing(name: str, number: int) -> Problem:
+    return Problem(kinds.BLOB_CHUNK, name, "", f"chunk {number} is missing")

@@ -1,0 +1,63 @@
+"""What a cell of ``nodes`` holds by itself, apart from its revision: which columns and values there can be."""
+
+from __future__ import annotations
+
+from hbasemk.check import problem as kinds
+from hbasemk.errors import FormatError, InvalidPathError
+from hbasemk.format import paths, schema, values
+from hbasemk.store.abc import Cell
+
+
+def describe(cell: Cell) -> str:
+    """A cell's column in words."""
+    try:
+        return schema.describe((cell.family, cell.qualifier))
+    except FormatError:
+        return f"column {cell.qualifier[:60]!r}"
+
+
+def is_name(qualifier: bytes) -> bool:
+    """Whether these bytes are the name of a child or property."""
+    try:
+        paths.check_name(paths.decode(qualifier))
+    except (FormatError, InvalidPathError):
+        return False
+    return True
+
+
+def wrong_value(cell: Cell) -> tuple[str, str] | None:
+    """What is wrong with a cell by itself: the kind and the reason."""
+    column = (cell.family, cell.qualifier)
+    if cell.family == schema.CHILDREN:
+        if not is_name(cell.qualifier):
+            return kinds.COLUMN, "no child can have this name"
+        expected: tuple[bytes, ...] = (schema.PRESENT, schema.GONE)
+    elif column == schema.DELETED:
+        expected = (schema.ALIVE, schema.DEAD)
+    elif column == schema.LAST_REVISION:
+        expected = (schema.TOUCHED,)
+    elif cell.qualifier[:1] == b"\x01":
+        if not is_name(cell.qualifier[1:]):
+            return kinds.COLUMN, "no property can have this name"
+        if cell.value == values.TOMBSTONE:
+            return None
+        try:
+            values.decode(cell.value)
+        except FormatError as error:
+            return kinds.VALUE, str(error)
+        return None
+    else:
+        return kinds.COLUMN, f"nodes have no column {cell.qualifier[:60]!r}"
+    return None if cell.value in expected else (kinds.VALUE, f"it is {cell.value[:40]!r}")
+
+
+def blobs_of(data: bytes) -> list[str]:
+    """The ids of the blobs that a stored value refers to."""
+    # Only references and arrays can: a look at the type byte spares decoding everything else.
+    if data[:1] not in (b"\x06", b"\x09"):
+        return []
+    try:
+        value = values.decode(data)
+    except FormatError:
+        return []
+    return [one.id for one in (value if isinstance(value, list) else [value]) if isinstance(one, values.BlobRef)]

@@ -1,0 +1,144 @@
+"""One run of the integrity check, over a snapshot at the head of an instance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from hbasemk.check import problem as kinds
+from hbasemk.check.blobs import BlobsCheck
+from hbasemk.check.child_counts import CountsCheck
+from hbasemk.check.cluster import ClusterCheck, Leases
+from hbasemk.check.context import Look
+from hbasemk.check.journal import JournalCheck
+from hbasemk.check.links import Links
+from hbasemk.check.nodes import NodesCheck
+from hbasemk.check.problem import Problem
+from hbasemk.errors import FormatError
+from hbasemk.format import paths, schema
+from hbasemk.kernel.ids.lease import Lease
+from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.retry import again
+from hbasemk.kernel.runtime import Runtime
+from hbasemk.kernel.settings import Settings
+from hbasemk.store.abc import Get, Store
+
+Tell = Callable[[str, int], None]
+"""Called with the table and how many of its rows have been looked at, batch by batch."""
+
+
+class IntegrityCheck:
+    """One run over one instance.
+
+    ``path`` looks at the nodes of one subtree only. ``blobs`` reads the contents of all blobs; without, it is only seen
+    whether those that properties refer to are there. ``notes`` yields also what is worth knowing and no problem. ``live``:
+    others may be at work, so what one of them may be just about to finish is no problem; without it, whatever was aborted and
+    not rolled back is one. ``rows`` counts the nodes looked at so far, ``revisions`` the journal rows.
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        *,
+        path: str | None = None,
+        blobs: bool = True,
+        notes: bool = False,
+        live: bool = False,
+        tell: Tell | None = None,
+    ) -> None:
+        self._instance = instance
+        self._path = None if path is None or path == paths.ROOT else paths.check_path(path)
+        self._blobs = blobs
+        self._notes = notes
+        self._live = live
+        self._tell = tell
+        self.counted = dict.fromkeys((schema.CLUSTER, schema.NODES, schema.JOURNAL, schema.BLOBS), 0)
+
+    @property
+    def rows(self) -> int:
+        """How many nodes have been looked at so far."""
+        return self.counted[schema.NODES]
+
+    def run(self) -> Iterator[Problem]:
+        """Yield every problem, as it is found; none means that the repository is whole.
+
+        It looks at what is visible when it begins: what commits meanwhile is not expected to be there. Memory is bounded. Raises
+        StoreError.
+        """
+        for problem in self._run():
+            if self._notes or problem.severity != kinds.NOTE:
+                yield problem
+
+    def _run(self) -> Iterator[Problem]:
+        instance = self._instance
+        instance.poll()
+        snapshot = instance.head()
+        look = Look(
+            instance.store,
+            instance.runtime,
+            instance.settings,
+            instance.lease,
+            lambda version: instance.journal.sees(snapshot, version),
+            lambda: instance.outcomes.deferred,
+            live=self._live,
+        )
+        links = Links(look, lambda gets: instance.reader.cells(snapshot, gets))
+        nodes = NodesCheck(look, links, self._teller(schema.NODES))
+        if self._path is not None:
+            yield from nodes.run(self._path)
+            return
+        yield from _tables(look, instance.lease, self._teller, nodes, CountsCheck(look, instance), blobs=self._blobs)
+
+    def _teller(self, table: str) -> Callable[[int], None]:
+        def tell(rows: int) -> None:
+            self.counted[table] += rows
+            if self._tell is not None:
+                self._tell(table, self.counted[table])
+
+        return tell
+
+
+def _tables(
+    look: Look,
+    lease: Lease,
+    teller: Callable[[str], Callable[[int], None]],
+    nodes: NodesCheck | None,
+    counts: CountsCheck | None,
+    *,
+    blobs: bool,
+) -> Iterator[Problem]:
+    leases = Leases(look)
+    yield from ClusterCheck(look, leases, teller(schema.CLUSTER)).run()
+    if counts is not None:
+        yield from counts.run()
+    if nodes is not None:
+        yield from nodes.run(None)
+    yield from JournalCheck(look, leases, teller(schema.JOURNAL)).run()
+    if blobs:
+
+        def now_ms() -> float:
+            lease.measure()
+            return lease.server.at_least(look.runtime.monotonic())
+
+        yield from BlobsCheck(look, now_ms, teller(schema.BLOBS)).run()
+
+
+def check_unopened(store: Store, runtime: Runtime, why: FormatError) -> Iterator[Problem]:
+    """What can be seen of a repository that cannot be opened because of ``why``: the cluster table and the journal.
+
+    Where the settings cannot be read, only that.
+    """
+    get = Get(schema.SETTINGS_ROW, columns=(schema.SETTINGS,))
+    row = again(runtime, lambda: store.read(schema.CLUSTER, [get]))[0]
+    try:
+        settings = Settings.decode(b"".join(cell.value for cell in row.cells), store.location)
+    except FormatError:
+        yield Problem(kinds.SETTINGS, schema.SETTINGS_ROW.decode(), "", str(why))
+        return
+    lease = Lease(store, runtime, settings)
+    look = Look(store, runtime, settings, lease, lambda _: False, tuple, live=True)
+    seen = False
+    for problem in _tables(look, lease, lambda _: lambda _: None, None, None, blobs=False):
+        seen = seen or problem.severity == kinds.DAMAGE
+        yield problem
+    if not seen:
+        yield Problem(kinds.SETTINGS, store.location, "", str(why))

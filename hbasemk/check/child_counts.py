@@ -1,0 +1,72 @@
+"""The check of the memos in the ``cluster`` table that tell how many children wide nodes have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from hbasemk.check import problem as kinds
+from hbasemk.check.context import Look, text
+from hbasemk.check.problem import Problem
+from hbasemk.errors import FormatError, InvalidPathError
+from hbasemk.format import paths, schema
+from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.reading.child_count import Memo
+from hbasemk.store.abc import Cell, CellVersion, Delete, Get, Page, Scan
+
+PREFIX: Final = schema.child_count_key(b"")
+ROWS: Final = 100
+CHILDREN: Final = 5000
+"""Child columns that are counted at once."""
+
+
+class CountsCheck:
+    """Counts what each memo says again; an instance that reads a wrong one would go on with it."""
+
+    def __init__(self, look: Look, instance: Instance) -> None:
+        self._look = look
+        self._instance = instance
+
+    def run(self) -> Iterator[Problem]:
+        """Every memo that cannot be read or is wrong. One of an earlier life of its node harms nobody."""
+        end = PREFIX[:-1] + bytes([PREFIX[-1] + 1])
+        scan = Scan(PREFIX, end, ROWS, columns=(schema.CHILD_COUNT,))
+        for rows in self._look.pages(schema.CLUSTER, scan):
+            # Whoever left a memo knew all that is decided up to there, and whoever polls after that sees it.
+            self._instance.poll()
+            for row in rows:
+                yield from self._check(row.key[len(PREFIX) :], row.cells[0])
+
+    def _check(self, key: bytes, cell: Cell) -> Iterator[Problem]:
+        delete = (Delete(PREFIX + key, [CellVersion(*schema.CHILD_COUNT, cell.timestamp)]),)
+        try:
+            path = paths.check_path(paths.path_of(key))
+        except (FormatError, InvalidPathError):
+            shown = ascii(key[:200])[2:-1]
+            yield Problem(kinds.COUNT, shown, "", "no node can have this row key", kinds.LEFTOVER, True, delete)
+            return
+        try:
+            memo = Memo.decode(cell.value, path)
+        except FormatError as error:
+            yield Problem(kinds.COUNT, path, "", str(error), kinds.DAMAGE, True, delete)
+            return
+        state = self._instance.reader.node(self._instance.head(), path)
+        if state is None or state.created != memo.created:
+            return
+        found = self._count(path, memo)
+        if found != memo.children:
+            detail = f"the memo says {memo.children} children, and there are {found}"
+            yield Problem(kinds.COUNT, path, text(memo.view.revision), detail, kinds.DAMAGE, True, delete)
+
+    def _count(self, path: str, memo: Memo) -> int:
+        reader, view = self._instance.reader, memo.view
+        count = 0
+        after: bytes | None = None
+        while True:
+            get = Get(paths.key(path), page=Page(schema.CHILDREN, after, CHILDREN))
+            columns = [cell.qualifier for cell in self._look.read(schema.NODES, [get])[0].cells]
+            if columns:
+                count += reader.count_present((view,), path, memo.created, columns)[0]
+                after = columns[-1]
+            if len(columns) < CHILDREN:
+                return count

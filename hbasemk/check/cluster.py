@@ -1,0 +1,128 @@
+"""The check of the ``cluster`` table: settings, watermark, checkpoints, leases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from hbasemk.check import problem as kinds
+from hbasemk.check.context import Look, text
+from hbasemk.check.problem import Problem
+from hbasemk.errors import FormatError
+from hbasemk.format import revisions, schema
+from hbasemk.format.watermark import Watermark
+from hbasemk.kernel import checkpoints
+from hbasemk.kernel.ids.lease import LeaseRecord
+from hbasemk.kernel.settings import Settings
+from hbasemk.store.abc import Cell, Get, Row, Scan
+
+ROWS: Final = 1000
+
+
+class Leases:
+    """Until when each machine id has been leased so far, to judge ids by."""
+
+    def __init__(self, look: Look) -> None:
+        self._look = look
+        self._ends: dict[int, int] = {}
+        self._starts: dict[int, int] = {}
+
+    def learn(self, machine: int, record: LeaseRecord) -> None:
+        """A lease of the table."""
+        self._ends[machine] = record.end
+        self._starts[machine] = record.start
+
+    def since_start(self, made: int) -> int:
+        """By how many ms the id is after the start of the last lease of its machine id; after 1970 where that is unknown."""
+        return revisions.ms_of(made) - self._starts.get(revisions.machine_of(made), 0)
+
+    def cover(self, made: int) -> bool:
+        """Whether the id lies in the time that its machine id has been leased: nobody issues one beyond the last lease."""
+        machine, ms = revisions.machine_of(made), revisions.ms_of(made)
+        if ms < self._ends.get(machine, 0):
+            return True
+        row = self._look.read(schema.CLUSTER, [Get(schema.machine_key(machine), columns=(schema.LEASE,))])[0]
+        try:
+            for cell in row.cells:
+                self.learn(machine, LeaseRecord.decode(cell.value))
+        except FormatError:
+            # Told where the leases are checked; what it covered is not known.
+            return True
+        return ms < self._ends.get(machine, 0)
+
+
+class ClusterCheck:
+    """One run over the table. ``tell`` is called with the rows of each batch."""
+
+    def __init__(self, look: Look, leases: Leases, tell: Callable[[int], None]) -> None:
+        self._look = look
+        self._leases = leases
+        self._tell = tell
+
+    def run(self) -> Iterator[Problem]:
+        """Everything that is wrong in it."""
+        for rows in self._look.pages(schema.CLUSTER, Scan(None, None, ROWS, families=(schema.DATA,))):
+            for row in rows:
+                if row.key == schema.SETTINGS_ROW:
+                    yield from self._check_settings(row)
+                elif len(row.key) == 2:
+                    yield from self._check_machine(row)
+            self._tell(len(rows))
+
+    def _check_settings(self, row: Row) -> Iterator[Problem]:
+        where = schema.SETTINGS_ROW.decode()
+        found = {(cell.family, cell.qualifier): cell.value for cell in row.cells}
+        try:
+            told = Settings.decode(found.get(schema.SETTINGS, b""), self._look.store.location)
+            if told != self._look.settings:
+                yield Problem(kinds.SETTINGS, where, "", f"they have been changed since they were read: {told}")
+        except FormatError as error:
+            yield Problem(kinds.SETTINGS, where, "", str(error))
+        try:
+            Watermark.decode(found.get(schema.WATERMARK, b""))
+        except FormatError as error:
+            yield Problem(kinds.WATERMARK, where, "", str(error))
+        for cell in row.cells:
+            if cell.qualifier.startswith(checkpoints.PREFIX):
+                which = cell.qualifier[len(checkpoints.PREFIX) :]
+                if len(which) != 8 or which[0] >= 0x80:
+                    yield Problem(kinds.CHECKPOINT, where, "", f"{which[:40].hex()!r} is no revision")
+                elif len(cell.value) != 8:
+                    detail = f"until when it is kept, {cell.value[:40].hex()!r}, cannot be read"
+                    yield Problem(kinds.CHECKPOINT, where, text(int.from_bytes(which, "big")), detail)
+
+    def _check_machine(self, row: Row) -> Iterator[Problem]:
+        machine = int.from_bytes(row.key, "big")
+        where = f"machine {machine:04x}"
+        lease = next((cell for cell in row.cells if (cell.family, cell.qualifier) == schema.LEASE), None)
+        if lease is None:
+            return
+        try:
+            record = LeaseRecord.decode(lease.value)
+        except FormatError as error:
+            yield Problem(kinds.LEASE, where, "", str(error))
+            return
+        self._leases.learn(machine, record)
+        yield from self._check_lease(where, record, lease)
+
+    def _check_lease(self, where: str, record: LeaseRecord, lease: Cell) -> Iterator[Problem]:
+        settings = self._look.settings
+        if record.end < record.start:
+            yield Problem(kinds.LEASE, where, "", f"it ends {record.start - record.end} ms before it begins")
+        # It is written for one lease time from the server's time on; an id ahead by the skew may need some more.
+        latest = lease.timestamp - settings.epoch_ms + settings.lease_ms + 2 * settings.max_clock_skew_ms
+        if record.end > latest:
+            # Its holder may have seen ids that are ahead of the store's clock; its own have to be greater.
+            latest = max(latest, self._highest_ms() + settings.lease_ms + settings.max_clock_skew_ms)
+        if record.end > latest:
+            detail = (
+                f"it ends {record.end - latest} ms later than one written then can: what {record.holder} left pending is not "
+                "recovered before"
+            )
+            yield Problem(kinds.LEASE, where, "", detail)
+
+    def _highest_ms(self) -> int:
+        rows = next(
+            iter(self._look.pages(schema.JOURNAL, Scan(None, None, 1, reverse=True, columns=(schema.COMMITTED,)))), []
+        )
+        return revisions.ms_of(int.from_bytes(rows[0].key, "big")) if rows and len(rows[0].key) == 8 else 0

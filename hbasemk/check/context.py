@@ -1,0 +1,221 @@
+"""What all parts of the check look through: the store, and a bounded memory of how revisions turned out."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from hbasemk.errors import FormatError
+from hbasemk.format import changes, paths, revisions, schema
+from hbasemk.format.changes import RowChange
+from hbasemk.format.watermark import Watermark
+from hbasemk.kernel.batches import read_rows, scan_rows
+from hbasemk.kernel.ids.lease import Lease
+from hbasemk.kernel.journal.outcomes import Outcome, outcome_of
+from hbasemk.kernel.retry import again
+from hbasemk.kernel.runtime import Runtime
+from hbasemk.kernel.settings import Settings
+from hbasemk.store.abc import Column, Get, Row, Scan, Store
+
+AT_ONCE: Final = 100
+"""Journal rows in one call; each may hold its changes."""
+REMEMBERED: Final = 20_000
+"""Revisions of which the outcome is kept, so that their journal rows are read once."""
+REMEMBERED_CELLS: Final = 250_000
+"""Cells that these revisions told, 8 bytes each."""
+
+
+class Fate(NamedTuple):
+    """How a revision turned out: its outcome, its swept mark, and hashes of the cells it told, sorted (None: unknown).
+
+    ``base`` names the snapshot that it was built on (None: there is none, or it cannot be read).
+    """
+
+    outcome: Outcome
+    swept: bytes | None
+    told: array[int] | None
+    base: int | None
+
+    def tells(self, path: str, column: Column) -> bool:
+        """Whether the revision told that it writes this cell; True as well when what it told cannot be read."""
+        if self.told is None:
+            return True
+        wanted = hash((path, column))
+        at = bisect_left(self.told, wanted)
+        return at < len(self.told) and self.told[at] == wanted
+
+
+class Look:
+    """Reads for one run of the check.
+
+    ``sees`` says whether a revision belongs to the snapshot that is looked at; ``mark`` is the watermark when the run began
+    (None: it cannot be read). ``left`` yields the revisions that this
+    process has still to end. ``live``: others may be at work, so what one of them may just be about to finish counts as done.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        runtime: Runtime,
+        settings: Settings,
+        lease: Lease,
+        sees: Callable[[int], bool],
+        left: Callable[[], Sequence[int]],
+        *,
+        live: bool,
+    ) -> None:
+        self.store = store
+        self.runtime = runtime
+        self.settings = settings
+        self.sees = sees
+        self.left = left
+        self.live = live
+        self._lease = lease
+        try:
+            self.mark = self.watermark()
+        except FormatError:
+            self.mark = None
+        self._fates: OrderedDict[int, Fate] = OrderedDict()
+        self._cells = 0
+
+    # --- the store ---------------------------------------------------------------------------------------
+
+    def read(self, table: str, gets: Sequence[Get]) -> list[Row]:
+        """Rows, in batches of what the store takes at once."""
+        found: list[Row] = []
+        size = self.store.batch_rows
+        for at in range(0, len(gets), size):
+            found += read_rows(self.store, self.runtime, gets[at : at + size], table)
+        return found
+
+    def page(self, table: str, scan: Scan) -> list[Row]:
+        """The first rows of a range."""
+        return scan_rows(self.store, self.runtime, scan, table)
+
+    def pages(self, table: str, scan: Scan) -> Iterator[list[Row]]:
+        """All rows of a range, upwards, ``scan.limit`` at a time."""
+        while True:
+            rows = self.page(table, scan)
+            if rows:
+                yield rows
+            if len(rows) < scan.limit:
+                return
+            scan = scan._replace(start=rows[-1].key + b"\0")
+
+    def watermark(self) -> Watermark | None:
+        """The watermark as it is now; raises FormatError if it is damaged."""
+        cells = self.read(schema.CLUSTER, [Get(schema.SETTINGS_ROW, columns=(schema.WATERMARK,))])[0].cells
+        return Watermark.decode(cells[0].value) if cells else None
+
+    # --- revisions ---------------------------------------------------------------------------------------
+
+    def over(self, which: int) -> bool:
+        """Whether the lease of a revision's writer has ended; False if that cannot be read, which is told elsewhere."""
+        try:
+            return again(self.runtime, lambda: self._lease.is_over(which))
+        except FormatError:
+            return False
+
+    def fate(self, which: int) -> Fate:
+        """How a revision turned out; remembered, so something may have happened since it was looked up."""
+        found = self._fates.get(which)
+        if found is None:
+            self.look_up((which,))
+            found = self._fates[which]
+        return found
+
+    def now(self, which: int) -> Fate:
+        """How a revision has turned out by now."""
+        found = self._fates.pop(which, None)
+        self._cells -= _weight(found)
+        return self.fate(which)
+
+    def shows(self, which: int) -> bool:
+        """Whether some instance shows the cells of a revision: the one that looks, or one that begins now."""
+        mark = self.mark
+        return self.sees(which) or (
+            mark is not None and which <= mark.revision and which not in mark.hidden and not revisions.is_branch(which)
+        )
+
+    def look_up(self, wanted: Iterable[int]) -> None:
+        """Learn the fates of many revisions in few calls; the most recent ones stay known."""
+        unknown: list[int] = []
+        for one in wanted:
+            if one in self._fates:
+                self._fates.move_to_end(one)
+            else:
+                unknown.append(one)
+        self._forget(len(unknown))
+        for at in range(0, len(unknown), AT_ONCE):
+            part = unknown[at : at + AT_ONCE]
+            for row in self.read(schema.JOURNAL, [Get(schema.revision_key(one)) for one in part]):
+                self.learn(row)
+
+    def learn(self, row: Row) -> Fate:
+        """The fate that a whole journal row tells; remembered."""
+        which = int.from_bytes(row.key, "big")
+        swept = next((cell.value for cell in row.cells if (cell.family, cell.qualifier) == schema.SWEPT), None)
+        outcome = outcome_of(row)
+        told = None if outcome in {Outcome.ABORTED, Outcome.ABSENT} else self._told(which, row)
+        found = Fate(outcome, swept, told, base_of(row))
+        self._cells += _weight(found) - _weight(self._fates.get(which))
+        self._fates[which] = found
+        return found
+
+    def _told(self, which: int, row: Row) -> array[int] | None:
+        if which == self.settings.root_revision:
+            return array("q", sorted(hash((paths.ROOT, one)) for one in (schema.DELETED, schema.LAST_REVISION)))
+        touched = told_by(row)
+        if not touched:
+            return None
+        try:
+            return array("q", sorted(hash((change.path, column)) for change in touched for column in change.columns()))
+        except UnicodeEncodeError:
+            return None
+
+    def _forget(self, room: int) -> None:
+        # Only before a look-up: what a caller has just looked up stays until it looks up the next.
+        while self._fates and (len(self._fates) + room > REMEMBERED or self._cells > REMEMBERED_CELLS):
+            _, old = self._fates.popitem(last=False)
+            self._cells -= _weight(old)
+
+
+def _weight(fate: Fate | None) -> int:
+    return 0 if fate is None or fate.told is None else len(fate.told)
+
+
+def base_of(row: Row) -> int | None:
+    """The base that a journal row tells; None without one, or when it cannot be read."""
+    data = next((cell.value for cell in row.cells if (cell.family, cell.qualifier) == schema.BASE), None)
+    return None if data is None or len(data) != 8 or data[0] >= 0x80 else int.from_bytes(data, "big")
+
+
+def told_by(row: Row) -> list[RowChange] | None:
+    """What a journal row tells that its revision touches, empty for none; None when that cannot be read."""
+    chunks = [cell for cell in row.cells if changes.is_chunk(cell.qualifier)]
+    if not any(cell.qualifier == schema.CHANGES for cell in chunks):
+        # The first one is written last, and before any cell of the revision.
+        return []
+    try:
+        touched = changes.decode(chunks, row.key)
+    except (FormatError, UnicodeDecodeError, RecursionError):
+        return None
+    return touched if all(map(_is_change, touched)) else None
+
+
+def _is_change(change: RowChange) -> bool:
+    names = (change.properties, change.present, change.gone)
+    return (
+        isinstance(change.path, str)
+        and change.path.startswith("/")
+        and change.kind in {changes.ADDED, changes.REMOVED, changes.CHANGED}
+        and all(isinstance(part, (list, tuple)) and all(isinstance(one, str) for one in part) for part in names)
+    )
+
+
+def text(which: int) -> str:
+    """A revision in text form."""
+    return revisions.to_text(which)

@@ -1,0 +1,55 @@
+"""Whether the nodes hold what revisions told of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from hbasemk.check import problem as kinds
+from hbasemk.check.context import Look, text
+from hbasemk.check.problem import Problem
+from hbasemk.format import changes, paths, schema
+from hbasemk.format.changes import RowChange
+from hbasemk.store.abc import Column, Get
+
+
+def compare(look: Look, told: Sequence[tuple[int, RowChange]], *, exact: bool) -> Iterator[Problem]:
+    """Compare rows with what revisions told of them; not ``exact``: a property that is told may be written or not."""
+    usable = [(made, change) for made, change in told if _key_of(change.path) is not None]
+    gets = [
+        Get(_key_of(change.path) or b"", columns=list(change.columns()), since=made, before=made + 1)
+        for made, change in usable
+    ]
+    for (made, change), row in zip(usable, look.read(schema.NODES, gets), strict=True):
+        found = {(cell.family, cell.qualifier): cell.value for cell in row.cells}
+        properties = {schema.property_column(name) for name in change.properties}
+        if change.kind != changes.CHANGED or exact:
+            optional: set[Column] = set()
+        else:
+            optional = properties
+            if not found and not change.present and not change.gone:
+                continue
+        expected = dict.fromkeys(map(schema.child_column, change.present), schema.PRESENT)
+        expected.update(dict.fromkeys(map(schema.child_column, change.gone), schema.GONE))
+        if change.kind != changes.CHANGED:
+            expected[schema.DELETED] = schema.ALIVE if change.kind == changes.ADDED else schema.DEAD
+        at = text(made)
+        missing = [one for one in change.columns() if one not in found and one not in optional]
+        if missing == [schema.LAST_REVISION] and found:
+            detail = "the revision wrote other columns of this row, and not this one"
+            yield Problem(kinds.NO_LAST_REVISION, change.path, at, detail)
+        elif missing:
+            what = ", ".join(map(schema.describe, missing[:5])) + (", …" if len(missing) > 5 else "")
+            yield Problem(
+                kinds.MISSING, change.path, at, f"{what}: the revision is committed and tells that it is there"
+            )
+        for column, value in expected.items():
+            if column in found and found[column] != value and found[column] in (schema.NO, schema.YES):
+                detail = f"{schema.describe(column)} is {found[column].hex()}, and the revision tells {value.hex()}"
+                yield Problem(kinds.UNTOLD, change.path, at, detail)
+
+
+def _key_of(path: str) -> bytes | None:
+    try:
+        return paths.key(path)
+    except ValueError:
+        return None

@@ -1,0 +1,116 @@
+"""The check of what points from one row to another: parents to children, children to parents, properties to blobs."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from hbasemk.check import problem as kinds
+from hbasemk.check.cell_values import blobs_of
+from hbasemk.check.context import Look, text
+from hbasemk.check.problem import Problem
+from hbasemk.errors import InvalidPathError
+from hbasemk.format import paths, schema, values
+from hbasemk.kernel.blobs import LENGTH
+from hbasemk.store.abc import Cell, Get
+
+REMEMBERED: Final = 10_000
+"""Blobs that are known to be there."""
+
+
+class Listed(NamedTuple):
+    """A child that its parent lists since ``revision``."""
+
+    parent: str
+    path: str
+    revision: int
+
+
+class Links:
+    """Checks links at one snapshot; ``cells`` reads the visible cells of gets there (one per column)."""
+
+    def __init__(self, look: Look, cells: Callable[[Sequence[Get]], list[list[Cell]]]) -> None:
+        self._look = look
+        self._cells = cells
+        self._blobs: OrderedDict[str, None] = OrderedDict()
+        self._referred: list[tuple[str, bytes, Cell]] = []
+
+    def check_listed(self, listed: Sequence[Listed]) -> Iterator[Problem]:
+        """Children that are listed and do not exist."""
+        possible: list[Listed] = []
+        gets: list[Get] = []
+        for one in listed:
+            try:
+                gets.append(Get(paths.key(one.path), columns=(schema.DELETED,)))
+                possible.append(one)
+            except InvalidPathError as error:
+                yield Problem(kinds.DANGLING, one.path[:200], text(one.revision), str(error))
+        for one, cells in zip(possible, self._read(gets), strict=True):
+            if not cells or cells[0].value != schema.ALIVE:
+                detail = "its parent lists it, but there is no such node"
+                yield Problem(kinds.DANGLING, one.path, text(one.revision), detail, repairable=True)
+
+    def check_parents(self, nodes: Sequence[tuple[str, int]]) -> Iterator[Problem]:
+        """Nodes that exist (since a revision) and hang nowhere; and the references that were noted meanwhile."""
+        below = [(path, life) for path, life in nodes if path != paths.ROOT]
+        gets = [
+            Get(paths.key(paths.parent(path)), columns=(schema.child_column(paths.name(path)), schema.DELETED))
+            for path, _ in below
+        ]
+        for (path, life), cells in zip(below, self._read(gets), strict=True):
+            found = {cell.family: cell for cell in cells}
+            parent = found.get(schema.DATA)
+            listed = found.get(schema.CHILDREN)
+            if parent is None or parent.value != schema.ALIVE:
+                yield Problem(kinds.ORPHAN, path, text(life), "it exists, but its parent does not", repairable=True)
+            elif listed is None or listed.value != schema.PRESENT or listed.timestamp < parent.timestamp:
+                yield self._unlisted(path, life, parent.timestamp)
+        yield from self._check_blobs()
+
+    def _unlisted(self, path: str, life: int, born: int) -> Problem:
+        """A node that its parent, which is there since ``born``, does not list; it cannot where it has a property so named."""
+        column = schema.property_column(paths.name(path))
+        cells = self._cells([Get(paths.key(paths.parent(path)), columns=(column,))])[0]
+        taken = any(cell.value != values.TOMBSTONE and cell.timestamp >= born for cell in cells)
+        detail = "it exists, but its parent does not list it" + (", and has a property of its name" if taken else "")
+        return Problem(kinds.UNLISTED, path, text(life), detail, repairable=not taken)
+
+    def _read(self, gets: Sequence[Get]) -> list[list[Cell]]:
+        size = self._look.store.batch_rows
+        found: list[list[Cell]] = []
+        for at in range(0, len(gets), size):
+            found += self._cells(gets[at : at + size])
+        return found
+
+    # --- blobs -------------------------------------------------------------------------------------------
+
+    def refers(self, path: str, qualifier: bytes, cell: Cell) -> None:
+        """Note that a property of a node that exists holds references; they are checked with the next batch."""
+        self._referred.append((path, qualifier, cell))
+
+    def _check_blobs(self) -> Iterator[Problem]:
+        referred, self._referred = self._referred, []
+        ids = {one for _, _, cell in referred for one in blobs_of(cell.value)}
+        unknown = sorted(one for one in ids if one not in self._blobs and _key_of(one) is not None)
+        rows = self._look.read(schema.BLOBS, [Get(_key_of(one) or b"", columns=(LENGTH,)) for one in unknown])
+        there = {one for one, row in zip(unknown, rows, strict=True) if row.cells} | (ids & self._blobs.keys())
+        for path, qualifier, cell in referred:
+            for one in blobs_of(cell.value):
+                if one not in there:
+                    detail = (
+                        f"{schema.describe((cell.family, qualifier))} refers to blob {one[:80]!r}, which is not there"
+                    )
+                    yield Problem(kinds.BLOB_REFERENCE, path, text(cell.timestamp), detail)
+        for one in there:
+            self._blobs[one] = None
+        while len(self._blobs) > REMEMBERED:
+            self._blobs.popitem(last=False)
+
+
+def _key_of(blob: str) -> bytes | None:
+    try:
+        key = bytes.fromhex(blob)
+    except ValueError:
+        return None
+    return key if len(key) == 32 and key.hex() == blob else None

@@ -1,0 +1,329 @@
+"""The check of the ``nodes`` table: each row by itself, each cell against its revision, each life from its beginning.
+
+A row is read in pieces: a few versions of each column first, deeper ones and child columns in windows, so that memory
+depends neither on a node's history nor on how many children it has. Rows that hold nothing but child columns, which
+no commit makes, are looked for between the others; finding one reads its columns, one version each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Final, NamedTuple
+
+from hbasemk.check import problem as kinds
+from hbasemk.check.cell_values import blobs_of, describe, is_name, wrong_value
+from hbasemk.check.context import Fate, Look, text
+from hbasemk.check.links import Links, Listed
+from hbasemk.check.lost_updates import Later, LostUpdates
+from hbasemk.check.problem import Problem
+from hbasemk.errors import FormatError, InvalidPathError
+from hbasemk.format import paths, schema, values
+from hbasemk.kernel.journal.outcomes import Outcome
+from hbasemk.store.abc import Cell, CellVersion, Column, Delete, Get, Page, Row, Scan
+
+ROWS: Final = 200
+"""Rows that are looked at together."""
+VERSIONS: Final = 8
+"""How many versions of a column come with its row; the others follow where there are so many."""
+DEEPEST: Final = 1024
+CHILDREN: Final = 4000
+"""Child columns that are looked at together."""
+LARGE: Final = 4 * 1024 * 1024
+"""Bytes of values in one read, beyond which fewer versions are read at once."""
+
+
+class _Node(NamedTuple):
+    """A row whose key is a path: since when the node is there (0: it is not), and the visible cells of its properties."""
+
+    path: str
+    key: bytes
+    life: int = 0
+    properties: Mapping[bytes, Cell] = {}
+
+
+class _Batch(NamedTuple):
+    """Rows with cells in the data family: all there are from ``start`` (inclusive) to ``stop`` (exclusive; None: no end)."""
+
+    start: bytes | None
+    stop: bytes | None
+    rows: Sequence[Row]
+
+
+class NodesCheck:
+    """One run over the table, or over one subtree. ``tell`` is called with the rows of each batch."""
+
+    def __init__(self, look: Look, links: Links, tell: Callable[[int], None]) -> None:
+        self._look = look
+        self._links = links
+        self._lost = LostUpdates(look)
+        self._tell = tell
+
+    def run(self, top: str | None) -> Iterator[Problem]:
+        """Everything that is wrong, at or below ``top`` (None: anywhere)."""
+        for batch in self._batches(top):
+            yield from self._check(batch)
+            self._tell(sum(bool(row.cells) for row in batch.rows))
+
+    def _batches(self, top: str | None) -> Iterator[_Batch]:
+        if top is None:
+            yield from self._range(None, None)
+            return
+        key = paths.key(top)
+        get = Get(key, families=(schema.DATA,), versions=VERSIONS)
+        yield _Batch(key, key, self._look.read(schema.NODES, [get]))
+        level, deeper = 0, True
+        while deeper:
+            level += 1
+            deeper = False
+            for batch in self._range(*paths.level_range(top, level)):
+                deeper = deeper or bool(batch.rows)
+                yield batch
+
+    def _range(self, start: bytes | None, stop: bytes | None) -> Iterator[_Batch]:
+        scan = Scan(start, stop, ROWS, families=(schema.DATA,), versions=VERSIONS)
+        while True:
+            rows = self._look.page(schema.NODES, scan)
+            if len(rows) < ROWS:
+                yield _Batch(scan.start, stop, rows)
+                return
+            after = rows[-1].key + b"\0"
+            yield _Batch(scan.start, after, rows)
+            scan = scan._replace(start=after)
+
+    # --- one batch of rows -------------------------------------------------------------------------------
+
+    def _check(self, batch: _Batch) -> Iterator[Problem]:
+        self._look.look_up({cell.timestamp for row in batch.rows for cell in row.cells})
+        nodes: list[_Node] = []
+        for row in batch.rows:
+            path, wrong = _path_of(row.key)
+            if wrong is not None:
+                yield wrong
+            node = yield from self._check_data(path, row, known=wrong is None)
+            if wrong is None:
+                nodes.append(node)
+        yield from self._links.check_parents([(node.path, node.life) for node in nodes if node.life])
+        widths = yield from self._check_children(nodes)
+        yield from self._check_between(batch, widths)
+
+    def _check_between(self, batch: _Batch, widths: Mapping[bytes, int]) -> Iterator[Problem]:
+        """The rows of a batch's range that have child columns only.
+
+        A scan tells them only together with the child columns of all rows, so it covers no more rows at once than have
+        CHILDREN of these (``widths``), and leaves out wider ones.
+        """
+        known = {row.key for row in batch.rows}
+        start, room = batch.start, CHILDREN
+        for row in batch.rows:
+            width = widths.get(row.key, CHILDREN + 1)
+            if width > room:
+                yield from self._check_bare(start, row.key, known)
+                start, room = row.key, CHILDREN
+            if width > room:
+                start = row.key + b"\0"
+            else:
+                room -= width
+        yield from self._check_bare(start, batch.stop, known)
+
+    def _check_bare(self, start: bytes | None, stop: bytes | None, known: AbstractSet[bytes]) -> Iterator[Problem]:
+        if start is not None and stop is not None and start >= stop:
+            return
+        for rows in self._look.pages(schema.NODES, Scan(start, stop, ROWS, families=(schema.CHILDREN,))):
+            # One that a commit has made meanwhile is looked at in the same way, which does no harm.
+            bare = [row.key for row in rows if row.key not in known]
+            nodes: list[_Node] = []
+            for key in bare:
+                path, wrong = _path_of(key)
+                if wrong is None:
+                    nodes.append(_Node(path, key))
+                else:
+                    yield wrong
+            yield from self._check_children(nodes)
+
+    def _check_data(self, path: str, row: Row, *, known: bool) -> Generator[Problem, None, _Node]:
+        """Check a row's data family; returns what it tells of the node."""
+        life: int | None = None
+        waits = 0
+        newest: dict[bytes, Cell] = {}
+        later: Later = {}
+        for window, several in self._windows(row.cells, Get(row.key, families=(schema.DATA,))):
+            yield from self._judge(path, row.key, window, known=known)
+            if several:
+                yield from self._lost.check(path, window, later)
+            seen = [cell for cell in window if self._look.sees(cell.timestamp)]
+            deleted = {cell.timestamp: cell.value for cell in seen if cell.qualifier == schema.DELETED[1]}
+            for version in sorted({cell.timestamp for cell in seen}, reverse=True):
+                begins = deleted.get(version) == schema.ALIVE
+                if version in deleted and life is None:
+                    life = version if begins else 0
+                if waits and version in deleted and not begins:
+                    yield _lifeless(path, waits, f"revision {text(version)} had deleted the node")
+                waits = 0 if begins else version if version in deleted else waits or version
+            for cell in seen:
+                if cell.qualifier[:1] == b"\x01":
+                    newest.setdefault(cell.qualifier, cell)
+        if waits:
+            yield _lifeless(path, waits, "no revision before it began the node's life")
+        if not life or not known:
+            return _Node(path, row.key)
+        for qualifier, cell in newest.items():
+            if blobs_of(cell.value) and cell.timestamp >= life:
+                self._links.refers(path, qualifier, cell)
+        return _Node(path, row.key, life, newest)
+
+    # --- children ----------------------------------------------------------------------------------------
+
+    def _check_children(self, nodes: Sequence[_Node]) -> Generator[Problem, None, Mapping[bytes, int]]:
+        """Check the child columns of rows; returns how many each has."""
+        widths = dict.fromkeys((node.key for node in nodes), 0)
+        pending: list[tuple[_Node, bytes | None]] = [(node, None) for node in nodes]
+        while pending:
+            share = max(CHILDREN // len(pending), 8)
+            pages = [Get(node.key, page=Page(schema.CHILDREN, after, share)) for node, after in pending]
+            wide: list[tuple[_Node, bytes | None]] = []
+            full: list[tuple[_Node, Get]] = []
+            for (node, _), row in zip(pending, self._look.read(schema.NODES, pages), strict=True):
+                if row.cells:
+                    widths[node.key] += len(row.cells)
+                    columns = [(cell.family, cell.qualifier) for cell in row.cells]
+                    full.append((node, Get(node.key, columns=columns, versions=VERSIONS)))
+                if len(row.cells) == share:
+                    wide.append((node, row.cells[-1].qualifier))
+            rows = self._look.read(schema.NODES, [get for _, get in full])
+            self._look.look_up({cell.timestamp for row in rows for cell in row.cells})
+            listed: list[Listed] = []
+            for (node, get), row in zip(full, rows, strict=True):
+                newest: dict[bytes, Cell] = {}
+                later: Later = {}
+                for window, several in self._windows(row.cells, get):
+                    yield from self._judge(node.path, row.key, window, known=True)
+                    if several:
+                        yield from self._lost.check(node.path, window, later)
+                    for cell in window:
+                        if cell.qualifier not in newest and self._look.sees(cell.timestamp):
+                            newest[cell.qualifier] = cell
+                for cell in newest.values():
+                    if not node.life or cell.value != schema.PRESENT or cell.timestamp < node.life:
+                        continue
+                    if is_name(cell.qualifier):
+                        child = paths.join(node.path, paths.decode(cell.qualifier))
+                        listed.append(Listed(node.path, child, cell.timestamp))
+                    same = node.properties.get(b"\x01" + cell.qualifier)
+                    if same is not None and same.timestamp >= node.life and same.value != values.TOMBSTONE:
+                        yield _used_twice(node, cell, same)
+            yield from self._links.check_listed(listed)
+            pending = wide
+        return widths
+
+    # --- cells -------------------------------------------------------------------------------------------
+
+    def _windows(self, cells: Sequence[Cell], get: Get) -> Iterator[tuple[Sequence[Cell], bool]]:
+        """The cells of a row, newest first, in windows that are each complete for the time that they span.
+
+        With each: whether there are several versions of any column, in this window or in all of them together.
+        ``cells`` are the newest VERSIONS of each column; ``get`` tells what to read for the older ones.
+        """
+        depth = VERSIONS
+        deeper = False
+        while True:
+            count: dict[Column, int] = {}
+            cut = 0
+            for cell in cells:
+                column = (cell.family, cell.qualifier)
+                count[column] = count.get(column, 0) + 1
+                if count[column] == depth:
+                    cut = max(cut, cell.timestamp)
+            if not cut:
+                yield cells, deeper or len(count) < len(cells)
+                return
+            deeper = True
+            yield [cell for cell in cells if cell.timestamp >= cut], True
+            size = sum(len(cell.value) for cell in cells)
+            depth = min(depth * 4, DEEPEST) if size * 4 < LARGE else max(depth // 4, 2) if size > LARGE else depth
+            cells = self._look.read(schema.NODES, [get._replace(before=cut, versions=depth)])[0].cells
+            self._look.look_up({cell.timestamp for cell in cells})
+
+    def _judge(self, path: str, key: bytes, cells: Sequence[Cell], *, known: bool) -> Iterator[Problem]:
+        """Check cells one by one: their columns and values, and against what is known of their revisions."""
+        wrong: dict[int, list[Cell]] = {}
+        for cell in cells:
+            fate = self._look.fate(cell.timestamp)
+            column = (cell.family, cell.qualifier)
+            if fate.outcome in {Outcome.ABORTED, Outcome.ABSENT}:
+                wrong.setdefault(cell.timestamp, []).append(cell)
+                continue
+            if fate.outcome is Outcome.PENDING and self._look.shows(cell.timestamp):
+                wrong.setdefault(cell.timestamp, []).append(cell)
+            if known and not fate.tells(path, column):
+                yield Problem(
+                    kinds.UNTOLD, path, text(cell.timestamp), f"{describe(cell)}: the revision's changes do not tell it"
+                )
+            reason = wrong_value(cell)
+            if reason is not None:
+                yield Problem(reason[0], path, text(cell.timestamp), f"{describe(cell)}: {reason[1]}")
+        for version, left in wrong.items():
+            yield from self._left(path, key, version, self._look.fate(version), left)
+
+    def _left(self, path: str, key: bytes, version: int, fate: Fate, cells: Sequence[Cell]) -> Iterator[Problem]:
+        """Cells of a revision that is not committed: told unless they are gone by now, or their writer may yet see to it."""
+        absent = fate.outcome is Outcome.ABSENT
+        if version in self._look.left():
+            return
+        if fate.outcome is Outcome.PENDING:
+            if self._look.now(version).outcome is Outcome.PENDING:
+                detail = f"{describe(cells[0])}: instances that begin now show it, and its revision is not decided"
+                yield Problem(kinds.BELOW_WATERMARK, path, text(version), detail, repairable=self._look.over(version))
+            return
+        if not absent and fate.swept is None and self._look.live and not self._look.over(version):
+            return
+        columns = [(cell.family, cell.qualifier) for cell in cells]
+        get = Get(key, columns=columns, since=version, before=version + 1)
+        still = self._look.read(schema.NODES, [get])[0].cells
+        if not still:
+            return
+        delete = (Delete(key, [CellVersion(cell.family, cell.qualifier, version) for cell in still]),)
+        visible = self._look.shows(version)
+        severity = kinds.DAMAGE if visible else kinds.LEFTOVER
+        what = ", ".join(describe(cell) for cell in still[:5]) + (", …" if len(still) > 5 else "")
+        seen = "; instances that began after it take it for committed" if visible else ""
+        if absent:
+            detail = f"{what}: written by a revision that does not exist{seen}"
+            mend = not visible and self._look.over(version)
+            yield Problem(kinds.NO_ROW, path, text(version), detail, severity, mend, delete)
+        elif fate.swept is None:
+            detail = f"{what}: not rolled back{seen}"
+            yield Problem(kinds.ABORTED, path, text(version), detail, severity, True, delete)
+        elif fate.swept != schema.SWEPT_IN_DOUBT:
+            detail = f"{what}: there although the journal says that they are deleted{seen}"
+            yield Problem(kinds.SWEPT, path, text(version), detail, severity, True, delete)
+        elif visible:
+            yield Problem(kinds.ABORTED, path, text(version), f"{what}{seen}", severity, True, delete)
+        else:
+            # A paused writer may bring cells of these at any time; they stay hidden (protocol, section 6).
+            detail = f"{what}: brought after the revision was swept; nobody sees it"
+            yield Problem(kinds.LATE, path, text(version), detail, kinds.NOTE, True, delete)
+
+
+def _path_of(key: bytes) -> tuple[str, Problem | None]:
+    """The path of a row key, and what is wrong with the key; then the path is the key in words."""
+    shown = ascii(key[:200])[2:-1]
+    try:
+        path = paths.check_path(paths.path_of(key))
+    except (FormatError, InvalidPathError):
+        return shown, Problem(kinds.ROW_KEY, shown, "", "no node can have this row key")
+    if paths.key(path) != key:
+        detail = f"the depth in the row key {shown!r} is not that of the path"
+        return path, Problem(kinds.ROW_KEY, path, "", detail)
+    return path, None
+
+
+def _used_twice(node: _Node, child: Cell, same: Cell) -> Problem:
+    detail = (
+        f"{describe(child)} is there since {text(child.timestamp)}, and {describe(same)} since {text(same.timestamp)}"
+    )
+    return Problem(kinds.NAME_TWICE, node.path, text(max(child.timestamp, same.timestamp)), detail)
+
+
+def _lifeless(path: str, version: int, why: str) -> Problem:
+    return Problem(kinds.LIFE, path, text(version), f"it changed a node that was not there: {why}")

@@ -1,0 +1,103 @@
+"""Ending what dead writers left, all of it at once and told: ``hbasemk recover``.
+
+Every instance does the same in the background, as far as it meets it. Each step is a compare-and-set or may be done twice, so
+several may do this at the same time, and it may be interrupted anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from hbasemk.errors import FormatError
+from hbasemk.format import revisions, schema
+from hbasemk.kernel.ids.lease import record_of
+from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.journal.outcomes import Outcome
+from hbasemk.kernel.retry import again
+from hbasemk.store.abc import Get
+
+ENDED: Final = "aborted"
+COMMITTED: Final = "committed"
+SWEPT: Final = "swept"
+WAITING: Final = "waiting"
+BRANCH: Final = "branch"
+DAMAGED: Final = "damaged"
+ALL: Final = (ENDED, SWEPT, COMMITTED, BRANCH, WAITING, DAMAGED)
+
+
+class Ended(NamedTuple):
+    """One revision that was looked after.
+
+    ``what``: ENDED (it was pending; it is aborted now and its cells are deleted), COMMITTED (it was pending and turned out
+    committed), SWEPT (it was aborted; its cells are deleted now), BRANCH (the first revision of a branch that was given up or
+    had ended; what it left is deleted now), WAITING (its writer's lease goes on, so nothing may be done yet) or DAMAGED (what
+    it touched, or its writer's lease, cannot be read: the integrity check says which). ``holder`` names the machine id's
+    present lease holder.
+    """
+
+    revision: str
+    what: str
+    holder: str
+
+
+def recover(instance: Instance, branches_ms: int | None = None) -> Iterator[Ended]:
+    """End what ended writers left, telling each revision; the watermark moves as far as it can.
+
+    Last, what ended branches left is deleted an hour after their end, or at once where somebody died while doing that;
+    ``branches_ms``: branches are given up, too, that nobody has touched for so many ms. Raises StoreError, and FormatError
+    where what a branch touched is damaged; what was done until then stays done.
+    """
+    instance.poll()
+    damaged = False
+    for which, what in _looked_after(instance):
+        damaged = damaged or what == DAMAGED
+        yield Ended(revisions.to_text(which), what, _holder(instance, which))
+    try:
+        for which in instance.recovery.recover_late():
+            yield Ended(revisions.to_text(which), ENDED, _holder(instance, which))
+        instance.poll()
+        instance.recovery.advance()
+    except FormatError:
+        # The watermark cannot pass what nobody can roll back.
+        if not damaged:
+            raise
+    for root in instance.branches.sweep(branches_ms):
+        yield Ended(revisions.to_text(root), BRANCH, _holder(instance, root))
+
+
+def _looked_after(instance: Instance) -> Iterator[tuple[int, str]]:
+    outcomes, journal = instance.outcomes, instance.journal
+    for which in sorted(journal.pending - set(outcomes.deferred)):
+        over = _end(instance, which)
+        found = outcomes.of(which)
+        if over is not False or found is not Outcome.ABORTED:
+            # Whoever was faster has told it, or will.
+            what = {Outcome.COMMITTED: COMMITTED, Outcome.ABORTED: ENDED}.get(found, WAITING)
+            yield which, DAMAGED if over is None else what
+    for which in journal.unswept(0.0):
+        # Whose writer lives it rolls back itself; without a lease nobody is about to.
+        if outcomes.is_swept(which):
+            continue
+        over = _end(instance, which)
+        if over:
+            journal.is_swept(which)
+        yield which, DAMAGED if over is None else SWEPT if over else WAITING
+
+
+def _end(instance: Instance, which: int) -> bool | None:
+    """Recover one whose writer's lease is over; whether it is, None where what has to be known is damaged."""
+    try:
+        return again(instance.runtime, lambda: instance.outcomes.recover_if_over(which))
+    except FormatError:
+        return None
+
+
+def _holder(instance: Instance, which: int) -> str:
+    get = Get(schema.machine_key(revisions.machine_of(which)), columns=(schema.LEASE,))
+    row = again(instance.runtime, lambda: instance.store.read(schema.CLUSTER, [get]))[0]
+    try:
+        record = record_of(row)
+    except FormatError:
+        return ""
+    return "" if record is None else record.holder

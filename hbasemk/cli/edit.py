@@ -1,0 +1,204 @@
+"""Commands that change: init, set, rm, mv, cp."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hbasemk.cli import output
+from hbasemk.cli.output import Session
+from hbasemk.errors import InvalidValueError
+
+if TYPE_CHECKING:
+    from hbasemk.transaction import Transaction
+
+MESSAGE = click.option("-m", "--message", default="", help="Told in the log.")
+
+
+def _change(session: Session, change: Callable[[Transaction], None], message: str) -> None:
+    with session.open() as repository:
+        repository.run(change, message)
+        session.rows([[repository.head.revision]], ["revision"])
+
+
+@click.command("init")
+@click.option(
+    "--epoch",
+    type=click.DateTime(),
+    help="The date (UTC) from which revision ids count; they last 17.4 years from it. Default 2013-01-01, so until 2030-06-03; "
+    "a later date makes them last longer.",
+)
+@click.option(
+    "--max-clock-skew", type=click.IntRange(min=100), metavar="MS", help="How far clocks may differ; default 5000."
+)
+@click.option(
+    "--max-lag",
+    type=click.IntRange(min=100),
+    metavar="MS",
+    help="How long creating a revision's row may take; polls look back so far. Default 1000.",
+)
+@click.option(
+    "--lease", type=click.IntRange(min=1000), metavar="MS", help="How long a machine id is leased; default 10000."
+)
+@click.pass_obj
+def init(
+    session: Session,
+    epoch: datetime.datetime | None,
+    max_clock_skew: int | None,
+    max_lag: int | None,
+    lease: int | None,
+) -> None:
+    """Create the repository; one that is there is left as it is, if it agrees with the options.
+
+    Prints the newest revision, and on standard error until when there are revision ids.
+    """
+    import dataclasses
+
+    from hbasemk.connect import connect
+    from hbasemk.kernel.settings import Settings
+
+    asked: dict[str, Any] = {}
+    if epoch is not None:
+        asked["epoch_ms"] = int(epoch.replace(tzinfo=datetime.timezone.utc).timestamp() * 1000)
+    if max_clock_skew is not None:
+        asked["max_clock_skew_ms"] = max_clock_skew
+    if max_lag is not None:
+        asked["max_lag_ms"] = max_lag
+    if lease is not None:
+        asked["lease_ms"] = lease
+    with connect(session.url, create=True, settings=Settings(**asked), poll_interval=0) as repository:
+        found = dataclasses.asdict(repository.instance.settings)
+        for name, value in asked.items():
+            if found[name] != value:
+                raise InvalidValueError(
+                    f"there already is a repository at {repository.store.location}, with {name} {found[name]} instead of "
+                    f"{value}; it was left as it is"
+                )
+        ends = output.moment(repository.instance.ids_end_ms())
+        if session.json:
+            session.rows([[repository.head.revision, ends]], ["revision", "ids_run_out"])
+            return
+        session.rows([[repository.head.revision]], ["revision"])
+        output.complain(
+            f"the repository has revision ids until {ends}, 17.4 years after its epoch, {output.moment(found['epoch_ms'])}. "
+            "To have them for longer, create a new repository with a later date: hbasemk init --epoch DATE"
+        )
+
+
+TYPES: dict[str, Callable[[str], Any]] = {
+    "string": str,
+    "integer": int,
+    "float": float,
+    "boolean": lambda text: {"true": True, "false": False}[text.lower()],
+    "json": json.loads,
+}
+
+
+class _SetCommand(click.Command):
+    """Takes negative numbers as arguments, and nothing else that looks like an option and is none."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        literal = self._behind_separator(args)
+        rest = super().parse_args(context, args)
+        given = [context.params[name] for name in ("path", "name", "value") if context.params.get(name) is not None]
+        for text in given[: len(given) - literal]:
+            if text[:1] == "-" and text != "-" and not _is_number(text):
+                raise click.UsageError(
+                    f"no such option: {text}; to give a name or value that begins with -, put -- before the arguments",
+                    context,
+                )
+        return rest
+
+    def _behind_separator(self, args: Sequence[str]) -> int:
+        """How many arguments follow a ``--``, behind which nothing is an option."""
+        taking = {name for one in self.params if isinstance(one, click.Option) and not one.is_flag for name in one.opts}
+        at = 0
+        while at < len(args):
+            if args[at] == "--":
+                return len(args) - at - 1
+            at += 2 if args[at] in taking else 1
+        return 0
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+@click.command("set", cls=_SetCommand, context_settings={"ignore_unknown_options": True})
+@click.argument("path")
+@click.argument("name")
+@click.argument("value", required=False)
+@click.option("-t", "--type", "kind", type=click.Choice(list(TYPES)), default="string", show_default=True)
+@click.option("--unset", is_flag=True, help="Remove the property instead.")
+@click.option("--create", is_flag=True, help="Add the node if it is not there.")
+@MESSAGE
+@click.pass_obj
+def set_(
+    session: Session, path: str, name: str, value: str | None, kind: str, unset: bool, create: bool, message: str
+) -> None:
+    """Set the property NAME of the node at PATH to VALUE; with --type json, a list is possible.
+
+    A NAME or VALUE that begins with - and is no number goes behind --, as in: hbasemk set -t string -- /a title --x
+    """
+    if unset == (value is not None):
+        raise click.UsageError("give either a VALUE or --unset")
+    from hbasemk.format import limits
+
+    converted: Any = None
+    if value is not None:
+        try:
+            converted = TYPES[kind](value)
+        except (ValueError, KeyError, RecursionError) as error:
+            reason = f" of at most {limits.MAX_DIGITS} digits" if "digits" in str(error) else ""
+            raise click.UsageError(f"{limits.shown(value)} is not of the type {kind}{reason}") from None
+        if converted is None or isinstance(converted, dict):
+            raise click.UsageError(
+                "a JSON value is a string, a number, true, false or a list of these; see also --unset"
+            )
+
+    def change(tx: Transaction) -> None:
+        if create and not tx.exists(path):
+            tx.add(path)
+        tx.set(path, name, converted)
+
+    _change(session, change, message)
+
+
+@click.command("rm")
+@click.argument("path")
+@MESSAGE
+@click.pass_obj
+def rm(session: Session, path: str, message: str) -> None:
+    """Remove the node at PATH with its subtree."""
+    _change(session, lambda tx: tx.remove(path), message)
+
+
+@click.command("mv")
+@click.argument("source")
+@click.argument("target")
+@MESSAGE
+@click.pass_obj
+def mv(session: Session, source: str, target: str, message: str) -> None:
+    """Move the node at SOURCE, with its subtree, to TARGET."""
+    _change(session, lambda tx: tx.move(source, target), message)
+
+
+@click.command("cp")
+@click.argument("source")
+@click.argument("target")
+@MESSAGE
+@click.pass_obj
+def cp(session: Session, source: str, target: str, message: str) -> None:
+    """Copy the node at SOURCE, with its subtree, to TARGET."""
+    _change(session, lambda tx: tx.copy(source, target), message)
+
+
+COMMANDS = (init, set_, rm, mv, cp)

@@ -1,0 +1,215 @@
+"""Commands that look: ls, cat, log, status."""
+
+from __future__ import annotations
+
+import json
+import sys
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hbasemk.cli import output
+from hbasemk.cli.output import NULL, Revision, Session, at, first_line, moment
+from hbasemk.errors import NodeNotFoundError
+
+if TYPE_CHECKING:
+    from hbasemk.kernel.log import LogEntry
+
+LATER_EPOCH = "export the tree, and import it into a repository made by `hbasemk init --epoch DATE` with a later date"
+REVISION = click.option(
+    "--at", "revision", type=Revision(), metavar="REVISION", help="Look at this revision instead of the newest."
+)
+
+
+@click.command("ls")
+@click.argument("path", default="/")
+@click.option("-l", "--long", "long_", is_flag=True, help="Also the last revision and the number of properties.")
+@click.option("-r", "--recursive", is_flag=True, help="The whole subtree, level by level.")
+@NULL
+@REVISION
+@click.pass_obj
+def ls(session: Session, path: str, long_: bool, recursive: bool, null: bool, revision: str | None) -> None:
+    """List the children of the node at PATH.
+
+    On a terminal, characters in names that control it are shown as escapes. In a pipe or a file the names are exact.
+    """
+    if null:
+        session.end_with_null()
+    with session.open() as repository:
+        snapshot = at(repository, revision)
+        if not (long_ or recursive):
+            session.rows(([name] for name in snapshot.children(path)), ["name"])
+            return
+        nodes = (node for node in snapshot.walk(path, None if recursive else 1) if node.path != path)
+        rows = ([node.path if recursive else node.name, node.revision, len(node)] for node in nodes)
+        names = ["path" if recursive else "name", "revision", "properties"]
+        session.rows(rows if long_ else (row[:1] for row in rows), names if long_ else names[:1])
+
+
+@click.command("cat")
+@click.argument("path")
+@click.option(
+    "-p", "--property", "name", metavar="NAME", help="Only this property; text and bytes exactly as they are."
+)
+@NULL
+@REVISION
+@click.pass_obj
+def cat(session: Session, path: str, name: str | None, null: bool, revision: str | None) -> None:
+    """Print the properties of the node at PATH."""
+    from hbasemk.transfer.json.values import to_json
+
+    if null:
+        if name is not None:
+            raise click.UsageError("-0 is for the list of properties; --property prints one exactly, without an end")
+        session.end_with_null()
+    with session.open() as repository:
+        node = at(repository, revision)[path]
+        if name is not None:
+            value = node[name]
+            if session.json or not isinstance(value, (str, bytes)):
+                output.print_json(to_json(value))
+            elif isinstance(value, str):
+                output.print_text(value)
+            else:
+                output.print_bytes([value])
+            return
+        if session.json:
+            inside = ", ".join(f"{json.dumps(key)}: {to_json(node[key])}" for key in sorted(node))
+            output.print_json(f"{{{inside}}}")
+            return
+        for key in sorted(node):
+            session.line(f"{key} = {to_json(node[key])}")
+
+
+@click.command("log")
+@click.argument("path", default="/")
+@click.option("-n", "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many at most.")
+@click.option("--changes", is_flag=True, help="Also what each revision touched.")
+@click.option("--full", is_flag=True, help="The whole message, indented below, instead of its first line.")
+@click.option("--paths", "paths_only", is_flag=True, help="Only the paths that the revisions touched below PATH.")
+@NULL
+@click.option("--from", "upto", type=Revision(), metavar="REVISION", help="The newest revision to show.")
+@click.pass_obj
+def log(
+    session: Session,
+    path: str,
+    limit: int,
+    changes: bool,
+    full: bool,
+    paths_only: bool,
+    null: bool,
+    upto: str | None,
+) -> int:
+    """Show the revisions that touched the subtree of PATH, newest first.
+
+    The exit code is 1 if there never was a node at PATH.
+    """
+    if paths_only and (changes or full):
+        raise click.UsageError("--paths prints nothing but paths: leave out --changes and --full")
+    if null:
+        if not paths_only:
+            raise click.UsageError("-0 is for paths: give --paths as well, or use --output json")
+        session.end_with_null()
+    from hbasemk.format.paths import is_at_or_below
+
+    shown = 0
+    with session.open() as repository:
+        for entry in islice(repository.log(path, upto), min(limit, sys.maxsize)):
+            shown += 1
+            if paths_only:
+                touched = (change.path for change in entry.changes if is_at_or_below(change.path, path))
+                session.rows(([one] for one in touched), ["path"])
+            elif session.json:
+                told: dict[str, Any] = {
+                    "revision": entry.revision,
+                    "base": entry.base,
+                    "time": moment(entry.time_ms),
+                    "message": entry.message,
+                    "nodes": len(entry.changes),
+                }
+                if changes:
+                    told["changes"] = [change._asdict() for change in entry.changes]
+                output.print_json(json.dumps(told))
+            else:
+                _show_entry(session, entry, changes, full)
+        # A node that was removed has entries, and only the root can be there without.
+        if not shown and path not in at(repository, upto):
+            raise NodeNotFoundError(
+                f"there is no node at {path}, and there never was one{f' up to revision {upto}' if upto else ''}",
+                path=path,
+                revision=upto,
+            )
+    return 0
+
+
+def _show_entry(session: Session, entry: LogEntry, changes: bool, full: bool) -> None:
+    """One entry begins at the left margin; all that belongs to it, and comes from the repository, is indented."""
+    head = f"{entry.revision}  {moment(entry.time_ms)}  {len(entry.changes):>6} nodes"
+    if full:
+        session.line(head)
+        for line in entry.message.split("\n") if entry.message else ():
+            session.line(f"    {line}" if line else "")
+    else:
+        session.line(f"{head}  {first_line(entry.message)}")
+    if not changes:
+        return
+    for change in entry.changes:
+        names = [*change.properties, *(f"+{name}/" for name in change.present), *(f"-{name}/" for name in change.gone)]
+        session.line(output.indented(f"    {change.kind} {change.path}  {' '.join(names)}"))
+
+
+@click.command("status")
+@click.pass_obj
+def status(session: Session) -> None:
+    """Show what the repository is, its newest revision, and who writes to it."""
+    from hbasemk.format import revisions, schema
+    from hbasemk.kernel import settings as kernel_settings
+    from hbasemk.kernel.ids.lease import LeaseRecord
+    from hbasemk.store.abc import Scan, scan_all
+
+    with session.open() as repository:
+        instance = repository.instance
+        settings = instance.settings
+        epoch = settings.epoch_ms
+        snapshot = repository.refresh()
+        _, watermark = kernel_settings.read(instance.store)
+        leases = []
+        scan = Scan(None, None, 1000, columns=(schema.LEASE,))
+        now = instance.runtime.now_ms()
+        for row in scan_all(instance.store, schema.CLUSTER, scan):
+            record = LeaseRecord.decode(row.cells[0].value)
+            leases.append(
+                {
+                    "machine": f"{int.from_bytes(row.key, 'big'):04x}",
+                    "holder": record.holder,
+                    "until": moment(record.end + epoch),
+                    "state": "held" if record.end + epoch > now else "over",
+                }
+            )
+        session.facts(
+            {
+                "location": instance.store.location,
+                "format": settings.format,
+                "epoch": moment(epoch),
+                "ids run out": moment(instance.ids_end_ms()),
+                "for later ids": LATER_EPOCH,
+                "allowed clock skew": f"{settings.max_clock_skew_ms} ms",
+                "allowed lag": f"{settings.lag_ms} ms",
+                "lease": f"{settings.lease_ms} ms",
+                "head": snapshot.revision,
+                "head time": moment(revisions.ms_of(snapshot.prefix.revision) + epoch),
+                "watermark": None if watermark is None else revisions.to_text(watermark.revision),
+                "hidden revisions": 0 if watermark is None else len(watermark.hidden),
+                "revisions above the watermark": 0
+                if watermark is None
+                else sum(1 for made in instance.journal if made > watermark.revision),
+                "pending revisions": [
+                    {"revision": revisions.to_text(made)} for made in sorted(instance.journal.pending)
+                ],
+                "leases": leases,
+            }
+        )
+
+
+COMMANDS = (ls, cat, log, status)

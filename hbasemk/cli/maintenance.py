@@ -1,0 +1,136 @@
+"""Commands that look after a repository: check, recover."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hbasemk.cli import output
+from hbasemk.cli.output import NULL, Seconds, Session
+from hbasemk.errors import FormatError, NodeNotFoundError
+
+if TYPE_CHECKING:
+    from hbasemk.check import Problem
+
+FIELDS = ("severity", "kind", "path", "revision", "detail")
+
+
+@click.command("check")
+@click.option(
+    "--path", metavar="PATH", help="Only the nodes at and below PATH; not the journal and what else there is."
+)
+@click.option("--blobs", is_flag=True, help="Read the contents of all blobs as well.")
+@click.option("--repair", is_flag=True, help="Mend what can be mended without losing anything that was committed.")
+@NULL
+@click.pass_obj
+def check(session: Session, path: str | None, blobs: bool, repair: bool, null: bool) -> int:
+    """Look for everything in the repository's tables that must not be, while others may go on writing.
+
+    One line tells each problem: how bad it is, its kind, the path, the revision, the details, and whether --repair can mend it
+    (with --repair: what was done). The exit code is 0 if the repository is whole or everything found was mended (notes do not
+    count), else 1. It is 1 as well if there never was a node at PATH.
+    """
+    from hbasemk.check import DAMAGE, LEFTOVER, NOTE, IntegrityCheck, Repair, check_unopened
+    from hbasemk.system import SystemRuntime
+
+    if null:
+        session.end_with_null()
+    found: Counter[str] = Counter()
+    mended = left = 0
+    counted: dict[str, int] = {}
+    with _progress("check") as tell, contextlib.ExitStack() as stack:
+        mend: Callable[[Problem], str | None] | None = None
+        try:
+            repository = stack.enter_context(session.open())
+        except FormatError as error:
+            from hbasemk.connect import open_store
+
+            store, owned, _ = open_store(session.url)
+            if owned:
+                stack.callback(store.close)
+            problems = check_unopened(store, SystemRuntime(), error)
+        else:
+            run = IntegrityCheck(repository.instance, path=path, blobs=blobs, notes=True, live=True, tell=tell)
+            problems, counted = run.run(), run.counted
+            if repair:
+                mend = Repair(repository.instance).mend
+        for problem in problems:
+            found[problem.severity] += 1
+            done = None if mend is None else mend(problem)
+            mended += done is not None
+            left += done is None and problem.severity != NOTE
+            _show(session, problem, done, repair=mend is not None)
+        if path is not None and not found and counted and not counted["nodes"]:
+            raise NodeNotFoundError(f"there is no node at {path}, and there never was one", path=path, revision=None)
+    facts = {f"{table} looked at": rows for table, rows in counted.items() if rows}
+    facts.update({"damage": found[DAMAGE], "leftovers": found[LEFTOVER], "notes": found[NOTE]})
+    if repair:
+        facts.update({"mended": mended, "left": left})
+    if session.json:
+        output.print_json(json.dumps({"summary": {name.replace(" ", "_"): value for name, value in facts.items()}}))
+    else:
+        session.facts(facts)
+    return 1 if left else 0
+
+
+def _show(session: Session, problem: Problem, done: str | None, *, repair: bool) -> None:
+    row = [getattr(problem, name) for name in FIELDS]
+    if repair:
+        session.rows([[*row, done]], [*FIELDS, "done"])
+    elif session.json:
+        session.rows([[*row, problem.repairable]], [*FIELDS, "repairable"])
+    else:
+        session.rows([[*row, "can be mended" if problem.repairable else ""]], [*FIELDS, "repairable"])
+    output.flush()
+
+
+@click.command("recover")
+@click.option("--branches", type=Seconds(), metavar="SECONDS", help="Give up branches untouched for so long, too.")
+@click.pass_obj
+def recover(session: Session, branches: float | None) -> None:
+    """End what writers left that died: revisions that are pending or not rolled back, beyond their lease.
+
+    Every instance does so in the background; this does all of it at once and tells each revision: whether it was aborted,
+    swept, turned out committed, or has to wait because its writer's lease goes on. Several may do it at the same time, and it may
+    be interrupted.
+    """
+    from hbasemk.check.recover import ALL
+    from hbasemk.check.recover import recover as roll_back
+    from hbasemk.format import revisions
+    from hbasemk.kernel import settings as kernel_settings
+
+    counted: Counter[str] = Counter()
+    with session.open() as repository:
+        for one in roll_back(repository.instance, None if branches is None else round(branches * 1000)):
+            counted[one.what] += 1
+            session.rows([[one.what, one.revision, one.holder]], ["what", "revision", "holder"])
+            output.flush()
+        _, watermark = kernel_settings.read(repository.instance.store)
+    facts: dict[str, Any] = {what: counted[what] for what in ALL}
+    facts["watermark"] = None if watermark is None else revisions.to_text(watermark.revision)
+    if session.json:
+        output.print_json(json.dumps({"summary": facts}))
+    else:
+        session.facts(facts)
+
+
+@contextlib.contextmanager
+def _progress(what: str) -> Iterator[Callable[[str, int], None]]:
+    """Shows on a terminal how many rows of which table have been looked at; nothing when piped."""
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+
+    with output.progress_bar(BarColumn(), TextColumn("{task.completed} rows"), TimeElapsedColumn()) as progress:
+        task = progress.add_task(what, total=None)
+
+        def tell(table: str, rows: int) -> None:
+            progress.update(task, description=f"{what} {table}", completed=rows)
+
+        yield tell
+
+
+COMMANDS = (check, recover)

@@ -1,0 +1,149 @@
+"""Paths and names of nodes, and their row keys.
+
+A row key is the depth as two bytes, then the path: the direct children of a node are one range of keys, and so is
+every level of a subtree.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeGuard
+
+from hbasemk.errors import FormatError, InvalidPathError
+from hbasemk.format import limits
+
+ROOT: Final = "/"
+MAX_KEY: Final = 32_767
+
+
+def check_name(name: str) -> str:
+    """The name itself; raises InvalidPathError if no node or property can have it."""
+    if not isinstance(name, str) or not name or "/" in name or name in {".", ".."}:
+        raise InvalidPathError(
+            f"{limits.shown(name)} is no name; a name is any text without '/', not empty, not '.' or '..'"
+        )
+    if len(name) * 4 > limits.MAX_NAME and limits.size(name) > limits.MAX_NAME:
+        raise InvalidPathError(
+            f"the name {limits.shown(name)} has {limits.size(name)} bytes; at most {limits.MAX_NAME} are possible. Use "
+            "a shorter name."
+        )
+    return name
+
+
+def check_path(path: str) -> str:
+    """The path itself; raises InvalidPathError if no node can have it."""
+    if path == ROOT:
+        return path
+    if not isinstance(path, str) or not path.startswith("/"):
+        raise InvalidPathError(f"{limits.shown(path)} is no path; paths are absolute, such as '/a/b'")
+    if path.endswith("/") or "//" in path:
+        raise InvalidPathError(f"{limits.shown(path)} is no path; it has an empty name or a slash at its end")
+    if "/." in path:
+        for name in path[1:].split("/"):
+            check_name(name)
+    key(path)
+    return path
+
+
+def is_path(path: object) -> TypeGuard[str]:
+    """Whether a node can have this path."""
+    try:
+        return isinstance(path, str) and bool(check_path(path))
+    except InvalidPathError:
+        return False
+
+
+def check_new(path: str) -> str:
+    """The path itself; raises InvalidPathError if no node can be added at it: see :data:`limits.MAX_DEPTH`."""
+    check_path(path)
+    if depth(path) > limits.MAX_DEPTH:
+        raise InvalidPathError(
+            f"the path {path[:60]!r}… has {depth(path)} levels; a new node can be at most {limits.MAX_DEPTH} levels below the "
+            "root. Nest less deeply."
+        )
+    return path
+
+
+def depth(path: str) -> int:
+    """How many names the path has; 0 for the root."""
+    return 0 if path == ROOT else path.count("/")
+
+
+def parent(path: str) -> str:
+    """The path of the parent; raises InvalidPathError for the root."""
+    if path == ROOT:
+        raise InvalidPathError("the root has no parent")
+    return path[: path.rindex("/")] or ROOT
+
+
+def name(path: str) -> str:
+    """The last name; empty for the root."""
+    return path[path.rindex("/") + 1 :]
+
+
+def join(path: str, child: str) -> str:
+    """The path of the child."""
+    return f"/{child}" if path == ROOT else f"{path}/{child}"
+
+
+def is_at_or_below(path: str, ancestor: str) -> bool:
+    """Whether ``path`` is ``ancestor`` or in its subtree."""
+    return ancestor == ROOT or path == ancestor or path.startswith(ancestor + "/")
+
+
+def rebase(path: str, source: str, target: str) -> str:
+    """What ``path``, at or below ``source``, is called when ``source`` becomes ``target``."""
+    tail = path[len(source) :] if source != ROOT else path
+    if not tail or tail == ROOT:
+        return target
+    return target + tail if target != ROOT else tail
+
+
+def encode(text: str) -> bytes:
+    """A name or path as bytes; lone surrogates, which JSON text may carry, are kept."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def decode(data: bytes) -> str:
+    """The inverse of :func:`encode`; raises FormatError for bytes that it does not write."""
+    try:
+        return data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError as error:
+        raise FormatError(
+            f"a stored name or message is damaged: {limits.shown(data)} is not UTF-8. `hbasemk check` lists what is damaged."
+        ) from error
+
+
+def key(path: str) -> bytes:
+    """The row key of a node; raises InvalidPathError when it would be too long."""
+    if len(path) > MAX_KEY:
+        raise _too_long(path, f"{len(path)} characters")
+    levels = 0 if path == ROOT else path.count("/")
+    data = path.encode("utf-8", "surrogatepass")
+    if len(data) + 2 > MAX_KEY:
+        raise _too_long(path, f"{len(data)} bytes")
+    return levels.to_bytes(2, "big") + data
+
+
+def _too_long(path: str, length: str) -> InvalidPathError:
+    return InvalidPathError(
+        f"the path {path[:60]!r}… has {length}; at most {MAX_KEY - 2} bytes are possible. Use shorter names or fewer levels."
+    )
+
+
+def path_of(row_key: bytes) -> str:
+    """The path of a row key; raises FormatError for one that is not UTF-8."""
+    try:
+        return row_key[2:].decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError as error:
+        raise FormatError(
+            f"the row key is damaged: it is not UTF-8 (table 'nodes', row key {limits.shown(row_key)}). `hbasemk check` "
+            "lists what "
+            "is damaged."
+        ) from error
+
+
+def level_range(path: str, level: int) -> tuple[bytes, bytes]:
+    """The row keys from (inclusive) and to (exclusive) of everything ``level`` ≥ 1 levels below ``path``."""
+    head = (depth(path) + level).to_bytes(2, "big")
+    prefix = head + (b"/" if path == ROOT else encode(path) + b"/")
+    return prefix, prefix[:-1] + b"0"

@@ -1,0 +1,116 @@
+"""Tables, families and columns of a repository (``docs/protocol.md``, section 1)."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from hbasemk.errors import FormatError
+from hbasemk.format import paths
+from hbasemk.format.limits import shown
+from hbasemk.store.abc import ALL_VERSIONS, Column, Table
+
+NODES: Final = "nodes"
+JOURNAL: Final = "journal"
+CLUSTER: Final = "cluster"
+BLOBS: Final = "blobs"
+
+DATA: Final = b"d"
+CHILDREN: Final = b"c"
+
+TABLES: Final = (
+    Table(NODES, (DATA, CHILDREN), ALL_VERSIONS),
+    Table(JOURNAL, (DATA,), 1),
+    Table(CLUSTER, (DATA,), 1),
+    Table(BLOBS, (DATA,), 1),
+)
+
+# nodes
+DELETED: Final[Column] = (DATA, b"\x00deleted")
+LAST_REVISION: Final[Column] = (DATA, b"\x00lastRevision")
+ALIVE: Final = b"\x00"
+DEAD: Final = b"\x01"
+TOUCHED: Final = b"\x01"
+PROPERTY: Final = 0x01
+"""First byte of the qualifier of a user's property."""
+PRESENT: Final = b"\x01"
+GONE: Final = b"\x00"
+
+# journal
+NO: Final = b"\x00"
+YES: Final = b"\x01"
+COMMITTED: Final[Column] = (DATA, b"committed")
+ABORT: Final[Column] = (DATA, b"abort")
+MESSAGE: Final[Column] = (DATA, b"message")
+NONCE: Final[Column] = (DATA, b"nonce")
+BASE: Final[Column] = (DATA, b"base")
+CHANGES: Final = b"changes"
+"""Qualifier of the first chunk; the others append their number as two bytes."""
+SWEPT: Final[Column] = (DATA, b"swept")
+SWEPT_CLEAN: Final = b"\x01"
+"""By its own live writer, with every reply received: no cell of it can come back."""
+SWEPT_IN_DOUBT: Final = b"\x02"
+"""By somebody else, or after a lost reply: a paused writer or gateway may still bring cells of it."""
+BRANCH: Final[Column] = (DATA, b"branch")
+BRANCH_VIEW: Final[Column] = (DATA, b"branchView")
+BRANCH_HEAD: Final[Column] = (DATA, b"branchHead")
+
+# cluster
+SETTINGS_ROW: Final = b"settings"
+SETTINGS: Final[Column] = (DATA, b"settings")
+WATERMARK: Final[Column] = (DATA, b"watermark")
+LEASE: Final[Column] = (DATA, b"lease")
+CLOCK: Final[Column] = (DATA, b"clock")
+CHILD_COUNT: Final[Column] = (DATA, b"childCount")
+
+
+@lru_cache(maxsize=1024)
+def property_column(name: str) -> Column:
+    """The column of a user's property."""
+    return DATA, b"\x01" + paths.encode(name)
+
+
+def child_column(name: str) -> Column:
+    """The column of a child, in its parent's row."""
+    return CHILDREN, paths.encode(name)
+
+
+def name_of(column: Column) -> str:
+    """The name of a property or child column."""
+    family, qualifier = column
+    return paths.decode(qualifier if family == CHILDREN else qualifier[1:])
+
+
+def describe(column: Column) -> str:
+    """A column in words, for messages."""
+    family, qualifier = column
+    if family == CHILDREN:
+        return f"child {paths.decode(qualifier)!r}"
+    if qualifier[:1] == b"\x01":
+        return f"property {paths.decode(qualifier[1:])!r}"
+    return qualifier[1:].decode("ascii", "replace")
+
+
+def damaged(problem: str, table: str, row: bytes, column: Column | None = None) -> FormatError:
+    """The error for stored bytes that cannot be read; it names the place in the tables."""
+    where = f"table {table!r}, row {shown(row)}"
+    if column is not None:
+        where += f", column {column[0].decode('ascii', 'backslashreplace')}:{shown(column[1])}"
+    return FormatError(
+        f"{problem} ({where}). `hbasemk check` lists what is damaged.", table=table, row=row, column=column
+    )
+
+
+def revision_key(revision: int) -> bytes:
+    """The row key of a revision in the journal."""
+    return revision.to_bytes(8, "big")
+
+
+def machine_key(machine: int) -> bytes:
+    """The row key of a machine id in the cluster table."""
+    return machine.to_bytes(2, "big")
+
+
+def child_count_key(node: bytes) -> bytes:
+    """The row key of the memo of a node's number of children in the cluster table; ``node`` is the node's row key."""
+    return b"childCount:" + node

@@ -1,0 +1,161 @@
+"""Typed property values and their bytes: one type byte, then the value.
+
+The round trip is exact: ``42``, ``42.0``, ``"42"``, ``True`` and ``[42]`` stay what they were. The type byte 0 alone is
+the tombstone of a property that was removed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias, Union
+
+from hbasemk.errors import FormatError, InvalidValueError, LimitError
+from hbasemk.format import limits
+from hbasemk.format.json_number import NUMBER, long_number
+
+
+@dataclass(frozen=True, slots=True)
+class BlobRef:
+    """A reference to a blob by its id (the SHA-256 of the content, in hexadecimal digits)."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Json:
+    """A JSON number whose spelling is kept letter by letter, such as ``1.10`` or ``1e3``; ``value`` reads it.
+
+    Only numbers can be stored (RFC 8259, without space around them), because that is what the MicroKernel interface
+    needs it for: it tells them as they came. Other texts are refused with InvalidValueError when they are to be
+    committed; keep those as strings, and large ones as blobs.
+    """
+
+    text: str
+
+    @property
+    def value(self) -> object:
+        """The ``int`` or ``float`` that the text says, as Python's ``json`` reads it."""
+        return json.loads(self.text)
+
+
+Scalar: TypeAlias = Union[str, int, float, bool, bytes, BlobRef, Json]  # noqa: UP007 - evaluated at run time on 3.10
+Value: TypeAlias = Union[Scalar, list[Scalar]]  # noqa: UP007
+PropertyValue: TypeAlias = Union[Scalar, Sequence[Scalar]]  # noqa: UP007
+"""What callers may pass: scalars, and lists or tuples of them."""
+
+TOMBSTONE: Final = b"\x00"
+_STRING, _INTEGER, _FLOAT, _FALSE, _TRUE, _BLOB, _JSON, _BYTES, _ARRAY = range(1, 10)
+_is_number: Final = re.compile(NUMBER).fullmatch
+_DOUBLE: Final = struct.Struct(">d")
+_LENGTH: Final = struct.Struct(">I")
+
+
+def encode(value: PropertyValue) -> bytes:
+    """The stored bytes of a value; raises InvalidValueError if there is no type for it, LimitError if it is too large."""
+    if isinstance(value, (list, tuple)):
+        parts = [bytes([_ARRAY])]
+        size = 1
+        for element in value:
+            if isinstance(element, (list, tuple)):
+                raise InvalidValueError(f"an array cannot hold another one: {limits.shown(value)}")
+            data = _encode_scalar(element)
+            size += 4 + len(data)
+            if size > limits.MAX_VALUE:
+                raise _too_large(f"a list of {len(value)} elements has more than {limits.MAX_VALUE} bytes")
+            parts += (_LENGTH.pack(len(data)), data)
+        return b"".join(parts)
+    return _encode_scalar(value)  # type: ignore[arg-type]
+
+
+def _encode_scalar(value: Scalar) -> bytes:
+    if isinstance(value, str):
+        if len(value) >= limits.MAX_VALUE:
+            raise _too_large(f"a str of {len(value)} characters has more than {limits.MAX_VALUE - 1} bytes")
+        return b"\x01" + value.encode("utf-8", "surrogatepass")
+    if isinstance(value, bool):
+        return b"\x05" if value else b"\x04"
+    if isinstance(value, int):
+        if limits.is_long_int(value):
+            raise LimitError(
+                f"an int of {value.bit_length()} bits has more than {limits.MAX_DIGITS} digits, which is the limit: "
+                "Python does not "
+                "convert longer ones to text by itself. Keep it as bytes, or its digits as a string."
+            )
+        return b"\x02" + value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True)
+    if isinstance(value, float):
+        return b"\x03" + _DOUBLE.pack(value)
+    if isinstance(value, BlobRef):
+        if not isinstance(value.id, str) or not value.id.isascii() or len(value.id) > limits.MAX_NAME:
+            raise InvalidValueError(
+                f"the id of a blob must be a str of hexadecimal digits, got {limits.shown(value.id)}"
+            )
+        return b"\x06" + value.id.encode()
+    if isinstance(value, Json):
+        if isinstance(value.text, str) and limits.is_long_number(value.text):
+            raise LimitError(long_number(value.text))
+        if not isinstance(value.text, str) or not _is_number(value.text):
+            raise InvalidValueError(
+                f"{limits.shown(value)} is no JSON number, and Json keeps the spelling of numbers only. Store other "
+                "JSON as a string."
+            )
+        return b"\x07" + value.text.encode()
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        if len(value) >= limits.MAX_VALUE:
+            raise _too_large(f"{len(value)} bytes are more than {limits.MAX_VALUE - 1}")
+        return b"\x08" + bytes(value)
+    raise InvalidValueError(
+        f"a property cannot hold {type(value).__name__} {limits.shown(value)}; possible are str, int, float, bool, "
+        "bytes, BlobRef, "
+        "Json and lists of these. To remove a property, unset it."
+    )
+
+
+def _too_large(problem: str) -> LimitError:
+    return LimitError(f"{problem}, which is the limit of a property. Keep large content in a blob.")
+
+
+def decode(data: bytes) -> Value:
+    """The value of stored bytes; raises FormatError when they are damaged or of an unknown type."""
+    try:
+        if data[0] == _ARRAY:
+            result: list[Scalar] = []
+            at, end = 1, len(data)
+            while at < end:
+                start = at + 4
+                at = start + _LENGTH.unpack_from(data, at)[0]
+                if at > end:
+                    raise ValueError("an array element is cut off")
+                result.append(_decode_scalar(data[start:at]))
+            return result
+        return _decode_scalar(data)
+    except (ValueError, IndexError, struct.error) as error:
+        raise FormatError(
+            f"the stored property value {data[:40]!r} cannot be decoded ({error}); it is damaged or was written by a "
+            "newer version of hbasemk"
+        ) from error
+
+
+def _decode_scalar(data: bytes) -> Scalar:
+    kind = data[0]
+    if kind == _STRING:
+        return data[1:].decode("utf-8", "surrogatepass")
+    if kind == _INTEGER:
+        if len(data) < 2:
+            raise ValueError("an integer without digits")
+        return int.from_bytes(data[1:], "big", signed=True)
+    if kind == _FLOAT:
+        number: float = _DOUBLE.unpack(data[1:])[0]
+        return number
+    if kind in (_FALSE, _TRUE) and len(data) == 1:
+        return kind == _TRUE
+    if kind == _BLOB:
+        return BlobRef(data[1:].decode())
+    if kind == _JSON:
+        return Json(data[1:].decode("utf-8", "surrogatepass"))
+    if kind == _BYTES:
+        return bytes(data[1:])
+    raise ValueError(f"type byte {kind}")

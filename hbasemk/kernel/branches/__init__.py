@@ -1,0 +1,1 @@
+"""Branches: heads, commits, rebase and merge (protocol, section 7)."""

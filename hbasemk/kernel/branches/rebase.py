@@ -1,0 +1,273 @@
+"""Rebasing a branch: its net effect on a newer view of trunk, with markers where both sides changed the same.
+
+Conflicts do not raise: trunk's side is taken, and the node that owns the conflict gets a child ``:conflict``, below
+which the kind of the conflict holds the branch's value, or, where the branch deleted, what it deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from hbasemk.format import paths
+from hbasemk.format.node import decode_properties, decode_property
+from hbasemk.kernel.branches.branches import MARKER, Branches
+from hbasemk.kernel.branches.cache import BranchState
+from hbasemk.kernel.commit import change_set, operations
+from hbasemk.kernel.commit.change_set import ChangeSet
+from hbasemk.kernel.commit.staging import StagedNode, Staging
+from hbasemk.kernel.journal.view import View
+from hbasemk.kernel.reading.reader import Reader
+
+ADD_EXISTING_PROPERTY: Final = "addExistingProperty"
+DELETE_DELETED_PROPERTY: Final = "deleteDeletedProperty"
+DELETE_CHANGED_PROPERTY: Final = "deleteChangedProperty"
+CHANGE_DELETED_PROPERTY: Final = "changeDeletedProperty"
+CHANGE_CHANGED_PROPERTY: Final = "changeChangedProperty"
+ADD_EXISTING_NODE: Final = "addExistingNode"
+DELETE_DELETED_NODE: Final = "deleteDeletedNode"
+DELETE_CHANGED_NODE: Final = "deleteChangedNode"
+CHANGE_DELETED_NODE: Final = "changeDeletedNode"
+
+
+def rebase(branches: Branches, reader: Reader, on: int, base: View, message: str) -> int:
+    """Move a branch to another trunk snapshot; returns its newest revision there, or ``on`` if it stands there already.
+
+    The branch goes on as a new one; the old one takes no more commits. Raises BranchError when ``on`` is not the newest,
+    also when that shows only at the end; the branch is then as it was.
+    """
+    with branches.retry_timeout():
+        return _rebase(branches, reader, on, base, message)
+
+
+def _rebase(branches: Branches, reader: Reader, on: int, base: View, message: str) -> int:
+    state = branches.require_head(on)
+    if state.base == base.revision and not branches.lacks(state, base):
+        return on
+    root = branches.begin(base, message)
+
+    def build(snapshot: View) -> ChangeSet:
+        plan = _Rebase(reader, state, branches, snapshot).run()
+        # A sweep moves the head before it deletes anything: where the head still stands, the effect was read whole.
+        branches.require_head(on)
+        return plan
+
+    try:
+        made = branches.commit(root, build, message)
+    except Exception:
+        branches.give_up(root, root)
+        raise
+    branches.close_rebased(state, on, made)
+    return made
+
+
+class _Rebase:
+    """One rebase. ``target`` is the new branch's first snapshot, trunk's state that the effect is applied to."""
+
+    def __init__(self, reader: Reader, state: BranchState, branches: Branches, target: View) -> None:
+        self._reader = reader
+        self._state = state
+        self._target = target
+        self._staging = Staging(reader, target)
+        self._effect = {node.path: node for node in branches.net_effect(state)}
+        # Subtrees that a marker has dealt with as a whole.
+        self._settled: set[str] = set()
+        # Properties whose name is a child's as yet, which may still be removed.
+        self._late: list[tuple[str, str, bytes]] = []
+
+    def run(self) -> ChangeSet:
+        ordered = sorted(self._effect, key=paths.key)
+        self._staging.load(self._needed())
+        for path in ordered:
+            if self._settled and (path in self._settled or any(one in self._settled for one in _above(path))):
+                continue
+            node = self._effect[path]
+            if not node.exists:
+                self._removed(node)
+            elif node.base is None:
+                self._added(node)
+            elif node.fresh:
+                self._renewed(node)
+            else:
+                self._changed(node)
+        for path, name, mine in self._late:
+            if self._staging.find(paths.join(path, name)) is None:
+                self._staging.apply([operations.SetProperty(path, name, decode_property(path, name, mine))])
+            else:
+                self._mark_property(ADD_EXISTING_PROPERTY, path, name, mine)
+        return change_set.build(self._staging)
+
+    def _needed(self) -> list[str]:
+        """The paths to load: the effect's, all above them, and the children whose names it gives to new properties."""
+        wanted: dict[str, None] = {}
+        for path, node in self._effect.items():
+            above = path
+            while above not in wanted:
+                wanted[above] = None
+                if above != paths.ROOT:
+                    above = paths.parent(above)
+            if node.exists and node.base is not None and not node.fresh:
+                base = node.base.encoded
+                new = [name for name, data in node.written.items() if data is not None and name not in base]
+                wanted.update((paths.join(path, name), None) for name in new)
+        return list(wanted)
+
+    # --- nodes -------------------------------------------------------------------------------------------
+
+    def _removed(self, node: StagedNode) -> None:
+        path = node.path
+        if self._is_effect_of(paths.parent(path), removed=True):
+            return
+        self._settled.add(path)
+        if self._owner_gone(path):
+            return
+        before = self._subtree(self._state.trunk, path)
+        if self._staging.find(path) is None:
+            self._mark_node(DELETE_DELETED_NODE, path, before)
+        elif before != self._subtree(self._target, path):
+            self._mark_node(DELETE_CHANGED_NODE, path, before)
+        else:
+            self._staging.apply([operations.RemoveNode(path)])
+
+    def _added(self, node: StagedNode) -> None:
+        path = node.path
+        if self._owner_gone(path):
+            return
+        there = self._staging.find(path)
+        if there is not None and there.base is None:
+            # A marker of an earlier rebase that this one has made too: they become one, and what is newer stays.
+            for name, data in node.all_encoded().items():
+                if there.encoded(name) is None:
+                    self._set_new(path, name, data)
+            return
+        above = self._staging.find(paths.parent(path))
+        assert above is not None
+        if there is None and above.encoded(paths.name(path)) is None:
+            self._staging.apply([_add(path, node.all_encoded())])
+            return
+        self._settled.add(path)
+        mine = self._subtree(self._state.snapshot, path)
+        if there is None or mine != self._subtree(self._target, path):
+            self._mark_node(ADD_EXISTING_NODE, path, mine)
+
+    def _renewed(self, node: StagedNode) -> None:
+        """Removed and added again on the branch: both must be possible."""
+        path = node.path
+        if self._owner_gone(path):
+            return
+        self._settled.add(path)
+        mine = self._subtree(self._state.snapshot, path)
+        before = self._subtree(self._state.trunk, path)
+        if self._staging.find(path) is None:
+            self._mark_node(CHANGE_DELETED_NODE, path, mine)
+        elif before != self._subtree(self._target, path):
+            self._mark_node(DELETE_CHANGED_NODE, path, before)
+            self._mark_node(ADD_EXISTING_NODE, path, mine)
+        else:
+            self._staging.apply([operations.RemoveNode(path)])
+            self._staging.apply([_add(one, encoded) for one, encoded in mine.items()])
+
+    def _changed(self, node: StagedNode) -> None:
+        path = node.path
+        if self._owner_gone(path):
+            return
+        there = self._staging.find(path)
+        if there is None:
+            self._settled.add(path)
+            self._mark_node(CHANGE_DELETED_NODE, path, self._subtree(self._state.snapshot, path))
+            return
+        assert node.base is not None
+        current = {} if there.base is None else there.base.encoded
+        base = node.base.encoded
+        repeated = {name: base.get(name) for name in node.repeated or () if name not in node.written}
+        for name, mine in {**node.written, **repeated}.items():
+            self._property(path, name, base.get(name), mine, current.get(name))
+
+    # --- properties --------------------------------------------------------------------------------------
+
+    def _property(self, path: str, name: str, base: bytes | None, mine: bytes | None, theirs: bytes | None) -> None:
+        if theirs == base:
+            if base is None and mine is not None:
+                self._set_new(path, name, mine)
+                return
+            value = None if mine is None else decode_property(path, name, mine)
+            self._staging.apply([operations.SetProperty(path, name, value)])
+        elif mine is None:
+            if base is None:
+                # The branch removed what was not there, and trunk has set it since: there is nothing to keep for a marker.
+                return
+            kind = DELETE_DELETED_PROPERTY if theirs is None else DELETE_CHANGED_PROPERTY
+            self._mark_property(kind, path, name, base)
+        elif theirs == mine:
+            return
+        elif base is None:
+            self._mark_property(ADD_EXISTING_PROPERTY, path, name, mine)
+        elif theirs is None:
+            self._mark_property(CHANGE_DELETED_PROPERTY, path, name, mine)
+        else:
+            self._mark_property(CHANGE_CHANGED_PROPERTY, path, name, mine)
+
+    def _set_new(self, path: str, name: str, mine: bytes) -> None:
+        """Set a property that trunk does not have, unless trunk has, and keeps, a child of that name."""
+        if self._staging.find(paths.join(path, name)) is not None:
+            self._late.append((path, name, mine))
+        else:
+            self._staging.apply([operations.SetProperty(path, name, decode_property(path, name, mine))])
+
+    # --- helpers -----------------------------------------------------------------------------------------
+
+    def _is_effect_of(self, path: str, *, removed: bool) -> bool:
+        above = self._effect.get(path)
+        return above is not None and above.exists is not removed
+
+    def _owner_gone(self, path: str) -> bool:
+        """Whether trunk removed an ancestor; then the topmost such one is a changed node that was deleted."""
+        if path == paths.ROOT or self._staging.find(paths.parent(path)) is not None:
+            return False
+        for above in reversed(list(_above(path))):
+            if self._staging.find(above) is None:
+                self._settled.add(above)
+                if self._reader.node(self._state.trunk, above) is not None:
+                    self._mark_node(CHANGE_DELETED_NODE, above, self._subtree(self._state.snapshot, above))
+                return True
+        return False
+
+    def _subtree(self, snapshot: View, path: str) -> dict[str, dict[str, bytes]]:
+        """The stored properties of a node and of everything below it, parents first."""
+        top = self._reader.node(snapshot, path)
+        if top is None:
+            return {}
+        found = {top.path: top.encoded}
+        for batch in self._reader.levels(snapshot, path):
+            found.update({one.path: one.encoded for one in batch})
+        return found
+
+    def _mark_property(self, kind: str, path: str, name: str, data: bytes) -> None:
+        marker = self._marker(path, kind)
+        self._staging.apply([operations.SetProperty(marker, name, decode_property(path, name, data))])
+
+    def _mark_node(self, kind: str, path: str, subtree: dict[str, dict[str, bytes]]) -> None:
+        """Mark a whole subtree, in the place of what an earlier rebase may have marked there."""
+        into = paths.join(self._marker(paths.parent(path), kind), paths.name(path))
+        self._settled.add(into)
+        if self._staging.find(into) is not None:
+            self._staging.apply([operations.RemoveNode(into)])
+        self._staging.apply([_add(paths.rebase(one, path, into), encoded) for one, encoded in subtree.items()])
+
+    def _marker(self, path: str, kind: str) -> str:
+        marker = paths.join(path, MARKER)
+        holder = paths.join(marker, kind)
+        for one in (marker, holder):
+            if self._staging.find(one) is None:
+                self._staging.apply([operations.AddNode(one, {})])
+        return holder
+
+
+def _above(path: str) -> Iterable[str]:
+    while path != paths.ROOT:
+        path = paths.parent(path)
+        yield path
+
+
+def _add(path: str, encoded: dict[str, bytes]) -> operations.AddNode:
+    return operations.AddNode(path, {**decode_properties(path, encoded)})

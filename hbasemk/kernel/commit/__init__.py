@@ -1,0 +1,1 @@
+"""Commits: operations, staging, the change set, the read-back and the decision (protocol, section 4)."""

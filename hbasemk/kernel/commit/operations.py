@@ -1,0 +1,54 @@
+"""The changes that a commit is made of, before they meet a snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, TypeAlias, Union
+
+from hbasemk.format.values import PropertyValue
+
+
+class AddNode(NamedTuple):
+    """Add a node with its properties; the parent must exist and the node must not."""
+
+    path: str
+    properties: Mapping[str, PropertyValue]
+
+
+class SetProperty(NamedTuple):
+    """Set one property of an existing node; ``value`` None removes it."""
+
+    path: str
+    name: str
+    value: PropertyValue | None
+
+
+class Increment(NamedTuple):
+    """Add to a number property of an existing node; an absent one counts as 0."""
+
+    path: str
+    name: str
+    amount: int | float
+
+
+class RemoveNode(NamedTuple):
+    """Remove a node with its subtree."""
+
+    path: str
+
+
+class MoveNode(NamedTuple):
+    """Move a node with its subtree; the target must not exist, its parent must."""
+
+    source: str
+    target: str
+
+
+class CopyNode(NamedTuple):
+    """Copy a node with its subtree; the target must not exist, its parent must."""
+
+    source: str
+    target: str
+
+
+Operation: TypeAlias = Union[AddNode, SetProperty, Increment, RemoveNode, MoveNode, CopyNode]  # noqa: UP007

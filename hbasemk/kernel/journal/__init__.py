@@ -1,0 +1,1 @@
+"""The journal in memory: the sequence of revisions, views of it, outcomes, recovery (protocol, sections 3, 5, 6)."""

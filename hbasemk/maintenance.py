@@ -1,0 +1,244 @@
+"""What goes on besides the calls that users make: polling, renewing the lease, ending loose ends; and the end of it.
+
+One thread of an opened repository does it, or, where there shall be none, a call now and then. Errors do not end it: it
+tries again, more slowly, and says so once; the calls that users make raise them.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+import time
+import warnings
+import weakref
+from collections.abc import Callable
+from typing import Final
+
+from hbasemk.errors import ClosedError, HbasemkError
+from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.retry import time_limit
+from hbasemk.store.named import NamedStore
+from hbasemk.system import SystemRuntime
+from hbasemk.wakeup import Flag
+
+NO_PATIENCE: Final = 0.0
+"""Background work that fails is done again later, so that it holds nothing up meanwhile."""
+LONGEST_PAUSE: Final = 5.0
+SHARE_OF_TIME: Final = 5
+"""Polling pauses this many times as long as the last poll took, but no longer than :data:`LONGEST_REST`."""
+LONGEST_REST: Final = 1.0
+"""Seconds that polling pauses after a slow poll; one that hung in an outage must not keep it silent afterwards."""
+
+CLOSING: Final = 3.0
+"""Seconds that closing gives a store to end what was left and take the lease back."""
+
+_log = logging.getLogger("hbasemk")
+
+
+def run_with_timeout(seconds: float, call: Callable[[], object]) -> None:
+    """Make a call, and leave it to itself when it has not ended in time; what it raises until then is raised."""
+    raised: list[BaseException] = []
+    left = threading.Event()
+
+    def work() -> None:
+        try:
+            call()
+        except BaseException as error:
+            if left.is_set():
+                _log.debug("what was left to itself ended: %s", error)
+            raised.append(error)
+
+    thread = threading.Thread(target=work, name="hbasemk-close", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:
+        # The interpreter is about to end and starts no more threads.
+        call()
+        return
+    thread.join(seconds)
+    if thread.is_alive():
+        left.set()
+        return
+    if raised:
+        raise raised[0]
+
+
+def rest(interval: float, took: float) -> float:
+    """The seconds to pause after a poll that took so many; never less than the interval."""
+    return max(interval, min(SHARE_OF_TIME * took, LONGEST_REST))
+
+
+class _OutageLog:
+    """Tells once that work failed, and once that it goes on."""
+
+    def __init__(self, location: str) -> None:
+        self._location = location
+        self._told = False
+
+    def met(self, error: HbasemkError) -> None:
+        """The work failed."""
+        if not self._told:
+            _log.warning("background work on %s failed, trying again: %s", self._location, error)
+        self._told = True
+
+    def over(self) -> None:
+        """The work was done."""
+        if self._told:
+            _log.warning("%s is in reach again", self._location)
+        self._told = False
+
+
+class InlineMaintenance:
+    """Tends one instance each time that it is called, in the caller's thread and one thread at a time."""
+
+    def __init__(self, instance: Instance) -> None:
+        # Weak, since the instance refers to this.
+        self._instance = weakref.ref(instance)
+        self._lock = threading.Lock()
+        self._trouble = _OutageLog(instance.store.location)
+
+    def __call__(self) -> None:
+        """Tend now, unless another thread does. What fails is for the next time; the call that came by has succeeded."""
+        instance = self._instance()
+        if instance is None or not self._lock.acquire(blocking=False):
+            return
+        try:
+            with time_limit(instance.runtime, NO_PATIENCE):
+                instance.maintain()
+            self._trouble.over()
+        except ClosedError:
+            return
+        except HbasemkError as error:
+            self._trouble.met(error)
+        finally:
+            self._lock.release()
+
+
+class Background:
+    """Polls one instance every ``interval`` seconds until it is stopped. The thread does not keep the instance alive."""
+
+    def __init__(self, instance: Instance, interval: float) -> None:
+        self._stopping = Flag()
+        trouble = _OutageLog(instance.store.location)
+        arguments = (weakref.ref(instance), interval, self._stopping, trouble)
+        self._thread = threading.Thread(target=_work, args=arguments, name="hbasemk-poll", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; waits for it only while it is not inside a store call that hangs."""
+        self._stopping.raise_()
+        if self._thread is not threading.current_thread():
+            self._thread.join(timeout=1.0)
+
+
+def _work(reference: weakref.ref[Instance], interval: float, stopping: Flag, trouble: _OutageLog) -> None:
+    pause = interval
+    while not stopping.wait(pause):
+        instance = reference()
+        if instance is None:
+            return
+        began = time.monotonic()
+        try:
+            with time_limit(instance.runtime, NO_PATIENCE):
+                instance.poll()
+                instance.maintain()
+            trouble.over()
+            pause = rest(interval, time.monotonic() - began)
+        except ClosedError:
+            return
+        except HbasemkError as error:
+            trouble.met(error)
+            pause = min(max(pause, 0.1) * 2, LONGEST_PAUSE)
+        finally:
+            # Before the pause: it would not be collected during it.
+            del instance
+
+
+class LiveInstance(Instance):
+    """An instance with its background work. Ends by :meth:`end`, or when nothing refers to it any more.
+
+    Snapshots, transactions, branches, watches and iterators refer to it, so they can be used without the
+    Repository object they came from.
+    """
+
+    _live = False
+    _background: Background | None = None
+    _owns_store = False
+    _pid = -1
+
+    def begin(self, interval: float, *, owns_store: bool) -> None:
+        """Start the background work; an ``interval`` of 0: within calls, now and then."""
+        self._pid = os.getpid()
+        self._owns_store = owns_store
+        if interval > 0:
+            self._background = Background(self, interval)
+        else:
+            self.on_backlog = InlineMaintenance(self)
+        _live.add(self)
+        self._live = True
+
+    def end(self) -> None:
+        """End the background work, give the lease back, and close the store if it is the repository's own; idempotent.
+
+        Waits :data:`CLOSING` seconds at most for a store that does not answer.
+        """
+        self._live = False
+        _live.discard(self)
+        try:
+            if self._background is not None:
+                self._background.stop()
+            try:
+                run_with_timeout(CLOSING, self._close_in_time)
+            finally:
+                if isinstance(self.runtime, SystemRuntime):
+                    self.runtime.close()
+        finally:
+            if self._owns_store:
+                self.store.close()
+
+    def _close_in_time(self) -> None:
+        with time_limit(self.runtime, CLOSING):
+            self.close()
+
+    def is_own(self) -> bool:
+        """Whether this process began it; a forked child has copies of its parent's."""
+        return self._pid == os.getpid()
+
+    def __del__(self) -> None:
+        if self._live and self.is_own():
+            self._live = False
+            # In a thread of its own: the collector runs anywhere, also where locks of the store are held.
+            ending = threading.Thread(target=self._end_collected, name="hbasemk-end", daemon=True)
+            try:
+                warnings.warn(
+                    f"a repository at {self.store.location} was not closed before nothing referred to it any more; use it in "
+                    "a with statement, or call close()",
+                    ResourceWarning,
+                    source=self,
+                    stacklevel=1,
+                )
+            finally:
+                try:
+                    ending.start()
+                except RuntimeError:
+                    # The interpreter is about to end and starts no more threads.
+                    self._end_collected()
+
+    def _end_collected(self) -> None:
+        if isinstance(self.store, NamedStore):
+            # What it holds must not depend on when Python frees an object.
+            self._owns_store = False
+        self.end()
+
+
+_live: weakref.WeakSet[LiveInstance] = weakref.WeakSet()
+
+
+@atexit.register
+def _end_all() -> None:
+    """At the end of the interpreter: give back the leases of repositories that are still open."""
+    for instance in list(_live):
+        if instance.is_own():
+            instance.end()

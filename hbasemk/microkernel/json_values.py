@@ -1,0 +1,65 @@
+"""Property values between JSON text and the kernel: numbers keep their spelling, blob references their form."""
+
+from __future__ import annotations
+
+import base64
+from typing import Final
+
+from hbasemk import jsop
+from hbasemk.errors import InvalidValueError, LimitError
+from hbasemk.format import limits, values
+from hbasemk.format.values import BlobRef, Json
+from hbasemk.jsop import Number
+
+BLOB: Final = ":blobId:"
+BYTES: Final = ":bytes:"
+FLOAT: Final = ":float:"
+INTEGER: Final = ":integer:"
+JSON: Final = ":json:"
+
+
+def to_kernel(value: jsop.Value) -> values.PropertyValue:
+    """A value as the kernel keeps it: a number as the one with exactly this spelling, or else letter by letter."""
+    if isinstance(value, tuple):
+        return [_scalar_to_kernel(element) for element in value]
+    return _scalar_to_kernel(value)
+
+
+def _scalar_to_kernel(value: jsop.Scalar) -> values.Scalar:
+    if isinstance(value, Number):
+        exact = value.exact
+        return Json(value.text) if exact is None else exact
+    if isinstance(value, str) and value.startswith(BLOB):
+        return BlobRef(value[len(BLOB) :])
+    return value
+
+
+def to_json(value: values.Value) -> jsop.Value:
+    """A value as JSON shows it. Bytes, the floats that JSON has no number for, and JSON that is none become marked strings.
+
+    So do numbers beyond the limit, which an earlier version stored: decimal digits of such an integer take quadratic time.
+    """
+    if isinstance(value, list):
+        return tuple(_scalar_to_json(element) for element in value)
+    return _scalar_to_json(value)
+
+
+def _scalar_to_json(value: values.Scalar) -> jsop.Scalar:
+    if isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, int):
+        if limits.is_long_int(value):
+            return INTEGER + hex(value)
+        return Number(jsop.write_value(value))
+    if isinstance(value, float):
+        text = repr(value)
+        return Number(text) if text[-1].isdigit() else FLOAT + text
+    if isinstance(value, BlobRef):
+        return BLOB + value.id
+    if isinstance(value, Json):
+        try:
+            return Number(value.text)
+        except (InvalidValueError, LimitError):
+            # Stored by a version that took any text.
+            return JSON + value.text
+    return BYTES + base64.b64encode(value).decode()

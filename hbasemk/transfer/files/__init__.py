@@ -1,0 +1,1 @@
+"""Import of directories, and their comparison with a tree."""

@@ -1,0 +1,372 @@
+"""The import: several processes bring one directory tree into one repository, at the same time.
+
+The parent process walks the directory and hands out batches over pipes; directories go before what is in them. A worker
+that dies loses nothing: its batch is given to another, and what it had committed is found and left alone.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Final
+
+from hbasemk.errors import HbasemkError, InvalidChangeError, InvalidPathError, InvalidValueError
+from hbasemk.format import paths
+from hbasemk.interrupts import Deferred
+from hbasemk.transaction import Transaction
+from hbasemk.transfer import own_files
+from hbasemk.transfer.files import entries
+from hbasemk.transfer.files.entries import DIRECTORY, OLD_TOTALS, TOTALS, Contents, Entry, Skipped
+from hbasemk.transfer.files.worker import Batch, Job, Report, work
+from hbasemk.transfer.retry import Patience
+
+RESTARTS: Final = 3
+"""How often a dead worker is replaced, for each worker there is."""
+
+
+LAST_ANSWERS: Final = 10.0
+"""Seconds that workers have to finish the batch that they are in when an import is interrupted."""
+
+
+@dataclass(slots=True)
+class Result:
+    """What an import did. ``seconds`` is without the verification; ``retries`` are commits and batches done again.
+
+    ``bare`` are the files, old and new, whose content is not kept, ``blobs`` those whose content is in a blob. ``unknown`` are
+    the batches of an interrupted import of which it is not known whether they were committed; they are not counted.
+    """
+
+    entries: int = 0
+    added: int = 0
+    changed: int = 0
+    removed: int = 0
+    bare: int = 0
+    unknown: int = 0
+    blobs: int = 0
+    committed: int = 0
+    conflicts: int = 0
+    retries: int = 0
+    restarts: int = 0
+    seconds: float = 0.0
+    skipped: list[Skipped] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+class _Worker:
+    """A worker process as its parent sees it."""
+
+    def __init__(self, job: Job) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self.process: BaseProcess = context.Process(target=work, args=(job, theirs), daemon=True)
+        # Before SIGINT is blocked: starting the tracker unblocks it, so that Ctrl-C would reach a child that begins.
+        resource_tracker.ensure_running()
+        # The child inherits that SIGINT is blocked, until it ignores it: Ctrl-C is the parent's to handle.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            self.process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        theirs.close()
+        self.batch: Batch | None = None
+        self.committed = self.conflicts = self.retries = 0
+
+    def give(self, batch: Batch) -> None:
+        with Deferred():
+            # Whole: half a message would be read together with the next one.
+            self.batch = batch
+            try:
+                self.pipe.send(batch)
+            except OSError:
+                # It has just died; its end of the pipe tells so, and the batch goes to another.
+                return
+
+
+class Import:
+    """One import of the directory ``top`` to the node ``at``.
+
+    ``workers`` processes commit batches of up to ``batch`` nodes. ``tell`` is called with every report, for progress;
+    ``retry_timeout`` is how many seconds workers wait for a store that is away, or go on after conflicts. ``contents`` says which
+    contents of files are kept: ``all``, the ``small`` ones of up to ``limit`` bytes, or ``none``. Larger ones than ``limit``
+    become blobs. ``note`` is called with each note as soon as it is known.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        top: str,
+        at: str,
+        *,
+        workers: int = 4,
+        batch: int = 200,
+        exclude: Iterable[str] = (),
+        limit: int = entries.DEFAULT_LIMIT,
+        contents: Contents = "all",
+        retry_timeout: float = 120.0,
+        tell: Callable[[Report, int], None] | None = None,
+        note: Callable[[str], None] | None = None,
+    ) -> None:
+        if url.lower().startswith("memory:"):
+            raise InvalidValueError(
+                f"{url!r} cannot be imported to: other processes do not see a repository in memory; use a sqlite:/// or "
+                "hbase:// URL"
+            )
+        self._job = Job(url, os.path.abspath(top), _check_target(at), retry_timeout, limit, contents)
+        self._count = workers
+        self._size = batch
+        self._exclude = tuple(exclude)
+        self._tell = tell
+        self._note_too = note
+        self._retry_timeout = Patience(retry_timeout, self._note)
+        self._workers: list[_Worker] = []
+        self._numbers = iter(range(10**12))
+        self.result = Result()
+
+    def run(self) -> Result:
+        """Do it all; raises what made it impossible. After KeyboardInterrupt it can be run again and goes on.
+
+        Raises OSError if the directory cannot be listed, InvalidChangeError if ``at`` is a node with children that no
+        import made, and HbasemkError for what workers met.
+        """
+        began = time.monotonic()
+        self._workers.clear()
+        levels = self._levels()
+        self._prepare()
+        try:
+            for _ in range(self._count):
+                self._start()
+            for level in levels:
+                self._do(self._batches(level))
+            self._do(self._vanished())
+            self._stop(now=False)
+        except BaseException:
+            self._stop(now=True)
+            raise
+        finally:
+            for worker in self._workers:
+                self._count_in(worker)
+            self.result.retries += self._retry_timeout.retries
+        self.result.seconds = time.monotonic() - began
+        return self.result
+
+    # --- what there is to do -----------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        """The import's root with its totals, and the nodes above it."""
+
+        def change(tx: Transaction) -> None:
+            at = self._job.at
+            above = [at]
+            while above[-1] != paths.ROOT:
+                above.append(paths.parent(above[-1]))
+            found = tx.load(above)
+            root = found[at]
+            if root is not None and root.keys() >= set(OLD_TOTALS):
+                raise InvalidChangeError(
+                    f"{at} was imported by an earlier version of hbasemk, with another layout, and cannot be updated. Remove it "
+                    "first (hbasemk rm), or import to another path (--at).",
+                    path=at,
+                )
+            if root is not None and not root.keys() >= set(TOTALS) and tx.children(at):
+                # An import removes what is not on disk.
+                raise InvalidChangeError(
+                    f"{at} has children that no import made, and they would be removed; import to another path (--at)",
+                    path=at,
+                )
+            for path in reversed(above):
+                if found[path] is None:
+                    tx.add(path)
+            root = root or {}
+            for name in TOTALS:
+                if name not in root:
+                    tx.set(self._job.at, name, 0)
+
+        with self._retry_timeout.opened(self._job.url) as repository:
+            self._retry_timeout.run(repository, change, f"import of {os.path.basename(self._job.top)}")
+
+    def _levels(self) -> Iterator[list[Entry]]:
+        """Directories level by level, then everything else."""
+        own = own_files.of(self._job.url)
+        levels: dict[int, list[Entry]] = {}
+        rest: list[Entry] = []
+        for entry in entries.walk(self._job.top, self._exclude, self.result.skipped.append, own):
+            self.result.entries += 1
+            impossible = entries.impossible(self._job.at, entry.relative)
+            if impossible is not None:
+                self.result.skipped.append(impossible)
+            elif entry.kind == DIRECTORY:
+                levels.setdefault(entry.depth, []).append(entry)
+            else:
+                rest.append(entry)
+        return iter([*(levels[depth] for depth in sorted(levels)), rest])
+
+    def _batches(self, level: list[Entry]) -> Iterator[Batch]:
+        # A level with few entries is still shared by all workers.
+        size = max(1, min(self._size, -(-len(level) // self._count)))
+        for at in range(0, len(level), size):
+            yield Batch(next(self._numbers), entries=level[at : at + size])
+
+    def _vanished(self) -> Iterator[Batch]:
+        """Nodes of entries that are no longer there (or are excluded now), the topmost of each subtree."""
+        skipped = list(self.result.skipped)
+        own = own_files.of(self._job.url)
+        there = {
+            entries.node_path(self._job.at, entry.relative)
+            for entry in entries.walk(self._job.top, self._exclude, skipped.append, own)
+        }
+        unreadable = {entries.node_path(self._job.at, one.relative) for one in skipped if one.failed}
+        gone: list[str] = []
+        with self._retry_timeout.opened(self._job.url, poll_interval=0) as repository:
+            for node in repository.refresh().walk(self._job.at):
+                path = node.path
+                if path in there or path == self._job.at:
+                    continue
+                if any(paths.is_at_or_below(path, one) for one in unreadable):
+                    continue
+                if paths.parent(path) in there or paths.parent(path) == self._job.at:
+                    gone.append(path)
+        for at in range(0, len(gone), self._size):
+            yield Batch(next(self._numbers), gone=gone[at : at + self._size])
+
+    # --- handing it out ----------------------------------------------------------------------------------
+
+    def _do(self, batches: Iterator[Batch]) -> None:
+        """Have all batches done before this returns."""
+        again: deque[Batch] = deque()
+
+        def following() -> Batch | None:
+            return again.popleft() if again else next(batches, None)
+
+        for worker in self._workers:
+            batch = following()
+            if batch is not None:
+                worker.give(batch)
+        while busy := {worker.pipe: worker for worker in self._workers if worker.batch is not None}:
+            for pipe in wait(list(busy)):
+                assert isinstance(pipe, Connection)
+                worker = busy[pipe]
+                batch = worker.batch
+                if not self._hear(worker):
+                    assert batch is not None
+                    again.append(batch)
+                    worker = self._replace(worker)
+                batch = following()
+                if batch is not None:
+                    worker.give(batch)
+
+    def _hear(self, worker: _Worker) -> bool:
+        """Take a worker's answer; False when it died instead."""
+        with Deferred():
+            # An answer that has been taken is counted.
+            answer = self._take_answer(worker)
+        if answer is not None and self._tell is not None:
+            self._tell(answer, self.result.entries)
+        return answer is not None
+
+    def _take_answer(self, worker: _Worker) -> Report | None:
+        try:
+            answer = worker.pipe.recv()
+        except (EOFError, OSError):
+            return None
+        if isinstance(answer, HbasemkError):
+            raise answer
+        assert isinstance(answer, Report)
+        worker.batch = None
+        worker.committed, worker.conflicts, worker.retries = answer.committed, answer.conflicts, answer.retries
+        result = self.result
+        result.added += answer.added
+        result.changed += answer.changed
+        result.removed += answer.removed
+        result.bare += answer.bare
+        result.blobs += answer.blobs
+        result.skipped += answer.skipped
+        for note in answer.notes:
+            self._note(note)
+        return answer
+
+    def _note(self, text: str) -> None:
+        self.result.notes.append(text)
+        if self._note_too is not None:
+            self._note_too(text)
+
+    def _replace(self, dead: _Worker) -> _Worker:
+        dead.process.join()
+        self.result.restarts += 1
+        code = dead.process.exitcode
+        self._note(f"worker process {dead.process.pid} died (exit code {code}); its batch is done again")
+        if self.result.restarts > RESTARTS * self._count:
+            raise HbasemkError(
+                f"worker processes keep dying (exit code {code} last); what was committed stays. Run the import again to "
+                "go on, and look for what kills them (out of memory?)."
+            )
+        with Deferred():
+            # Counted once.
+            self._count_in(dead)
+            self.result.retries += 1
+            self._workers.remove(dead)
+        return self._start()
+
+    def _start(self) -> _Worker:
+        with Deferred():
+            # None is started that is not known here.
+            self._workers.append(_Worker(self._job))
+            return self._workers[-1]
+
+    def _count_in(self, worker: _Worker) -> None:
+        self.result.committed += worker.committed
+        self.result.conflicts += worker.conflicts
+        self.result.retries += worker.retries
+
+    def _stop(self, *, now: bool) -> None:
+        for worker in self._workers:
+            try:
+                worker.pipe.send(None)
+            except OSError:
+                # It is gone already.
+                continue
+        if now:
+            self._hear_the_last(time.monotonic() + LAST_ANSWERS)
+        for worker in self._workers:
+            worker.process.join(1 if now else None)
+            if worker.process.is_alive():
+                worker.process.terminate()
+                worker.process.join()
+            worker.pipe.close()
+
+    def _hear_the_last(self, deadline: float) -> None:
+        """Count what workers still finish: each ends after the batch that it is in."""
+        while busy := {worker.pipe: worker for worker in self._workers if worker.batch is not None}:
+            ready = wait(list(busy), max(0.0, deadline - time.monotonic()))
+            if not ready:
+                break
+            for pipe in ready:
+                assert isinstance(pipe, Connection)
+                worker = busy[pipe]
+                try:
+                    with Deferred():
+                        if self._take_answer(worker) is not None:
+                            continue
+                except HbasemkError as error:
+                    self.result.notes.append(f"the last batch of worker process {worker.process.pid} failed: {error}")
+                self.result.unknown += 1
+                worker.batch = None
+        self.result.unknown += len(busy)
+
+
+def _check_target(at: str) -> str:
+    """The path itself; raises InvalidPathError if nothing can be imported there."""
+    for name in paths.check_path(at).split("/"):
+        if name.startswith(":") and not name.startswith("::"):
+            raise InvalidPathError(
+                f"cannot import to {at!r}: names that begin with one ':' are reserved. Choose another path (--at); for an entry "
+                f"with this name, double the colon: {':' + name!r}."
+            )
+    return at

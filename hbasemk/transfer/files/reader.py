@@ -1,0 +1,380 @@
+"""Reading files in a process of its own, which has no connection of the repository.
+
+A file can be swapped for one of the repository's between the look at it and its opening. In a process that uses the
+repository, opening and closing such a file drops SQLite's locks (:mod:`hbasemk.transfer.own_files`). So the content of
+files is read only here, and goes through a pipe in bounded pieces.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import multiprocessing
+import os
+import signal
+import stat
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection
+from types import TracebackType
+from typing import BinaryIO, Final, NoReturn, cast
+
+from hbasemk.errors import HbasemkError
+from hbasemk.transfer import own_files
+from hbasemk.transfer.files.entries import (
+    DIRECTORY,
+    FILE,
+    LINK,
+    Answer,
+    Contents,
+    Seen,
+    Skipped,
+    from_disk,
+    to_disk,
+    unreadable,
+)
+
+BLOCK: Final = 1024 * 1024
+"""Bytes that are read and sent at once."""
+_GOOD: Final = b"+"
+_BAD: Final = b"-"
+"""The first byte of a piece says whether the file could be read so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderJob:
+    """The repository's URL, the directory to read in, and the size in bytes up to which contents come at once."""
+
+    url: str
+    top: str
+    limit: int
+
+
+class ReaderDiedError(HbasemkError):
+    """The process that reads files is gone."""
+
+
+class FileReader:
+    """A process that reads files for this one. Close it, or use it as a context manager."""
+
+    def __init__(self, pipe: Connection, join: Callable[[], None]) -> None:
+        self._pipe = pipe
+        self._join = join
+
+    @classmethod
+    def forked(cls, job: ReaderJob, others: Sequence[Connection] = ()) -> FileReader:
+        """Fork the process; only for a caller that has no other thread and has opened no repository yet.
+
+        ``others`` are pipes of the caller's that the new process must not keep open.
+        """
+        ours, theirs = multiprocessing.Pipe()
+        pid = os.fork()
+        if not pid:
+            _live_and_exit(job, theirs, [ours, *others])
+        theirs.close()
+
+        def join() -> None:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+
+        return cls(ours, join)
+
+    @classmethod
+    def spawned(cls, job: ReaderJob) -> FileReader:
+        """Start the process anew; for any caller."""
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        process = context.Process(target=serve, args=(job, theirs), daemon=True)
+        # Before SIGINT is blocked: starting the tracker unblocks it.
+        resource_tracker.ensure_running()
+        # The child inherits that SIGINT is blocked, until it ignores it: Ctrl-C is the parent's to handle.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        theirs.close()
+        return cls(ours, process.join)
+
+    def look(self, wanted: Iterable[str], mode: Contents) -> Iterator[tuple[str, Answer]]:
+        """Ask what each entry is on disk; the answers come by relative path and in this order.
+
+        ``mode`` says which contents come along. For ``all``, a file above the limit is not read, and has no digest: ask
+        for it with :meth:`stream`. For ``small`` and ``none`` every file has its digest. The process works while this one
+        does not wait for it. The next call may be made when the last answer has been taken. Raises ReaderDiedError, also
+        while answers are taken.
+        """
+        asked = list(wanted)
+        self._send((mode, asked))
+        return ((relative, self._receive()) for relative in asked)
+
+    def stream(self, relative: str, known: str | None, keep: Callable[[BinaryIO], object]) -> Answer:
+        """Read one file of any size; ``keep`` gets its content as a stream, unless its digest is ``known``.
+
+        ``keep`` is not called either when there is no file any more. Raises ReaderDiedError, and what ``keep`` raises; then
+        this may be called again.
+        """
+        self._send(("stream", [(relative, known)]))
+        answer = self._receive()
+        if isinstance(answer, Skipped) or answer.kind != FILE or answer.digest is not None:
+            return answer
+        pieces = _Pieces(self._piece)
+        try:
+            keep(cast(BinaryIO, pieces))
+        except _CutOffError:
+            # The last answer says why.
+            return self._receive()
+        except BaseException:
+            pieces.drain()
+            self._receive()
+            raise
+        pieces.drain()
+        return self._receive()
+
+    def _piece(self) -> bytes | None:
+        """The next piece; empty at the end, None when the file cannot be read to its end."""
+        try:
+            piece = self._pipe.recv_bytes()
+        except (EOFError, OSError) as error:
+            raise _died() from error
+        return piece[1:] if piece[:1] == _GOOD else None
+
+    def _send(self, request: object) -> None:
+        try:
+            self._pipe.send(request)
+        except OSError as error:
+            raise _died() from error
+
+    def _receive(self) -> Answer:
+        try:
+            answer: Answer = self._pipe.recv()
+        except (EOFError, OSError) as error:
+            raise _died() from error
+        return answer
+
+    def close(self) -> None:
+        """End the process; idempotent."""
+        self._pipe.close()
+        self._join()
+
+    def __enter__(self) -> FileReader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _died() -> ReaderDiedError:
+    return ReaderDiedError(
+        "the process that reads files died; look for what killed it (out of memory?) and run the command again"
+    )
+
+
+class _CutOffError(Exception):
+    """A file could not be read to its end."""
+
+
+class _Pieces:
+    """What comes through the pipe, as a stream to read from."""
+
+    def __init__(self, following: Callable[[], bytes | None]) -> None:
+        self._following = following
+        self._left = b""
+        self._ended = False
+
+    def read(self, size: int = -1) -> bytes:
+        """At most ``size`` bytes, none at the end."""
+        if not self._left:
+            self._left = self._next()
+        if size < 0 or size >= len(self._left):
+            found, self._left = self._left, b""
+        else:
+            found, self._left = self._left[:size], self._left[size:]
+        return found
+
+    def _next(self) -> bytes:
+        if self._ended:
+            return b""
+        piece = self._following()
+        self._ended = not piece
+        if piece is None:
+            raise _CutOffError
+        return piece
+
+    def drain(self) -> None:
+        """Take what is left, so that the pipe is ready for the next request."""
+        with contextlib.suppress(_CutOffError):
+            while self._next():
+                pass
+
+
+# --- in the process --------------------------------------------------------------------------------------
+
+
+def _live_and_exit(job: ReaderJob, pipe: Connection, others: Sequence[Connection]) -> NoReturn:
+    """The whole life of a forked process. It must not return into its parent's code."""
+    code = 1
+    try:
+        for other in others:
+            other.close()
+        serve(job, pipe)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def serve(job: ReaderJob, pipe: Connection) -> None:
+    """Answer requests until the other end of the pipe is closed."""
+    # Ctrl-C reaches the whole group; the process that asks decides.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    files = Files(job)
+    try:
+        while True:
+            try:
+                mode, wanted = pipe.recv()
+            except (EOFError, OSError) as error:
+                raise _NobodyListensError from error
+            if mode == "stream":
+                for relative, known in wanted:
+                    files.stream(relative, known, pipe)
+                continue
+            for relative in wanted:
+                _put(pipe, files.look(relative, mode))
+    except _NobodyListensError:
+        return
+
+
+class Files:
+    """The entries below a directory. Opens regular files, and none of the repository's."""
+
+    def __init__(self, job: ReaderJob) -> None:
+        self._own = own_files.of(job.url)
+        self._top = job.top
+        self._limit = job.limit
+
+    def look(self, relative: str, mode: Contents) -> Answer:
+        """What an entry is on disk now, or why it is not read."""
+        return self._look(relative, lambda number, seen: self._read(number, seen, mode))
+
+    def stream(self, relative: str, known: str | None, pipe: Connection) -> None:
+        """Send what an entry is; and, if it is a file whose digest is not ``known``, its content, and then what was read."""
+        sent = False
+
+        def read(number: int, seen: Seen) -> Seen:
+            nonlocal sent
+            if known is not None:
+                size, digest = _digest(number)
+                if digest == known:
+                    return seen._replace(size=size, digest=digest)
+                os.lseek(number, 0, os.SEEK_SET)
+            _put(pipe, seen)
+            sent = True
+            size, digest = _digest(number, lambda block: _put_piece(pipe, block))
+            return seen._replace(size=size, digest=digest)
+
+        answer = self._look(relative, read)
+        if sent:
+            _put_piece(pipe, b"" if isinstance(answer, Seen) else None)
+        _put(pipe, answer)
+
+    def _look(self, relative: str, read: Callable[[int, Seen], Seen]) -> Answer:
+        try:
+            return self._entry(relative, read)
+        except OSError as error:
+            return unreadable(relative, error)
+
+    def _entry(self, relative: str, read: Callable[[int, Seen], Seen]) -> Answer:
+        where = to_disk(self._top, relative)
+        status = os.lstat(where)
+        if stat.S_ISLNK(status.st_mode):
+            return _seen(LINK, status)._replace(target=from_disk(os.readlink(where)))
+        if stat.S_ISDIR(status.st_mode):
+            return _seen(DIRECTORY, status)
+        if not stat.S_ISREG(status.st_mode):
+            return _neither(relative)
+        if own_files.is_own(status, self._own()):
+            return Skipped(relative, own_files.REASON, failed=False)
+        # It may be another entry by now: no link is followed, and no pipe is waited for.
+        try:
+            number = os.open(where, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno == errno.ELOOP and stat.S_ISLNK(os.lstat(where).st_mode):
+                return self._entry(relative, read)
+            raise
+        try:
+            status = os.fstat(number)
+            if not stat.S_ISREG(status.st_mode):
+                return _neither(relative)
+            if own_files.is_own(status, self._own()):
+                return Skipped(relative, own_files.REASON, failed=False)
+            return read(number, _seen(FILE, status)._replace(size=status.st_size))
+        finally:
+            os.close(number)
+
+    def _read(self, number: int, seen: Seen, mode: Contents) -> Seen:
+        assert seen.size is not None
+        content = None if mode == "none" or seen.size > self._limit else _up_to(number, self._limit)
+        if content is not None:
+            return seen._replace(size=len(content), digest=hashlib.sha256(content).hexdigest(), content=content)
+        if mode == "all":
+            return seen
+        os.lseek(number, 0, os.SEEK_SET)
+        size, digest = _digest(number)
+        return seen._replace(size=size, digest=digest)
+
+
+class _NobodyListensError(Exception):
+    """The other end of the pipe is closed."""
+
+
+def _put(pipe: Connection, answer: Answer) -> None:
+    try:
+        pipe.send(answer)
+    except OSError as error:
+        raise _NobodyListensError from error
+
+
+def _put_piece(pipe: Connection, block: bytes | None) -> None:
+    """Send a piece of a file; empty at its end, None when it cannot be read to its end."""
+    try:
+        pipe.send_bytes(_BAD if block is None else _GOOD + block)
+    except OSError as error:
+        raise _NobodyListensError from error
+
+
+def _seen(kind: str, status: os.stat_result) -> Seen:
+    return Seen(kind, stat.S_IMODE(status.st_mode), status.st_mtime_ns)
+
+
+def _neither(relative: str) -> Skipped:
+    return Skipped(relative, "is neither file, directory nor link", failed=False)
+
+
+def _digest(number: int, also: Callable[[bytes], None] = lambda _: None) -> tuple[int, str]:
+    """Size and SHA-256 of an open file; ``also`` gets each block."""
+    digest = hashlib.sha256()
+    size = 0
+    while block := os.read(number, BLOCK):
+        digest.update(block)
+        size += len(block)
+        also(block)
+    return size, digest.hexdigest()
+
+
+def _up_to(number: int, limit: int) -> bytes | None:
+    """The content of an open file; None if it is larger than that."""
+    content = bytearray()
+    while len(content) <= limit:
+        block = os.read(number, min(BLOCK, limit + 1 - len(content)))
+        if not block:
+            return bytes(content)
+        content += block
+    return None

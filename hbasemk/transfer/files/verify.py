@@ -1,0 +1,194 @@
+"""The proof of an import: a fresh instance compares the tree with the directory, node by node, and the totals.
+
+Contents are compared by digest: that of what the tree holds, and that of what is on disk now. Memory stays bounded: each
+node is compared with the disk as the walk meets it. Since different nodes are different entries, equal numbers of both mean
+that nothing is missing; only where they differ are the missing ones looked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from hbasemk.errors import BlobNotFoundError
+from hbasemk.repository import Node, Repository, Snapshot
+from hbasemk.transfer import own_files
+from hbasemk.transfer.files import entries
+from hbasemk.transfer.files.entries import CONTENT, DIGEST, FILE, SIZE, TOTALS, Answer, Contents, Seen, Skipped
+from hbasemk.transfer.files.reader import FileReader, ReaderJob
+from hbasemk.transfer.own_files import OwnFiles
+from hbasemk.transfer.retry import Patience
+
+_BATCH: Final = 1000
+_AT_ONCE: Final = 200
+"""Nodes that the reader is asked about at once."""
+
+
+@dataclass(slots=True)
+class Verification:
+    """What was compared: the number of nodes, of contents and of their bytes, and the revision that was looked at."""
+
+    nodes: int = 0
+    contents: int = 0
+    bytes: int = 0
+    revision: str = ""
+
+
+def verify(
+    url: str,
+    top: str,
+    at: str,
+    found: Verification,
+    *,
+    exclude: Sequence[str] = (),
+    limit: int = entries.DEFAULT_LIMIT,
+    contents: Contents = "all",
+    retry_timeout: float = 120.0,
+    note: Callable[[str], None] = lambda _: None,
+) -> Iterator[str]:
+    """Yield every difference, in words; none means that the tree is what the directory is.
+
+    ``exclude``, ``limit`` and ``contents`` are those of the import: they say what the tree need not hold. ``retry_timeout`` is
+    how many seconds it waits for a store that is away, and ``note`` is called when it begins to. Raises NodeNotFoundError
+    when there is no node ``at``, and StoreError.
+    """
+    top = os.path.abspath(top)
+    sums = dict.fromkeys(TOTALS, 0)
+    equal = 0
+    # The reader is another process: this one has the repository open, and must not open files that may be its own.
+    job = ReaderJob(url, top, limit)
+    patient = Patience(retry_timeout, note)
+    with FileReader.spawned(job) as reader, patient.opened(url, create=False, poll_interval=0) as repository:
+        snapshot = patient.call(repository.refresh)
+        found.revision = snapshot.revision
+        root = snapshot[at]
+        walk = (node for node in snapshot.walk(at) if node.path != at)
+        for node, wanted in _with_entries(walk, reader, top, at, exclude):
+            found.nodes += 1
+            for name, number in entries.counts(node).items():
+                sums[name] += number
+            if isinstance(wanted, str):
+                yield f"{_printable(node.path)}: {wanted}"
+                continue
+            equal += 1
+            yield from _compare(node, wanted)
+            if wanted.kind == FILE:
+                needed = contents == "all" or (contents == "small" and (wanted.size or 0) <= limit)
+                yield from _compare_content(repository, node, wanted, needed, found)
+        for name, number in sums.items():
+            if root.get(name) != number:
+                yield f"{at}: the total {name} is {root.get(name)!r}, the sum over the tree is {number}"
+        yield from _missing(snapshot, top, at, exclude, equal, own_files.of(url))
+
+
+def _with_entries(
+    walk: Iterator[Node], reader: FileReader, top: str, at: str, exclude: Sequence[str]
+) -> Iterator[tuple[Node, Seen | str]]:
+    """Each node with what is on disk at its place, or in words why it should not be there.
+
+    While this process compares one batch and reads the nodes of the next one, the reader looks at the disk.
+    """
+    before: list[tuple[Node, str | None]] = []
+    answers: Iterator[tuple[str, Answer]] = iter(())
+    while True:
+        batch = []
+        wanted = []
+        for node in islice(walk, _AT_ONCE):
+            relative, reason = _entry(node, top, at, exclude)
+            batch.append((node, reason))
+            if reason is None:
+                wanted.append(relative)
+        for node, reason in before:
+            yield node, reason or _on_disk(next(answers)[1])
+        if not batch:
+            return
+        before = batch
+        answers = reader.look(wanted, "none")
+
+
+def _entry(node: Node, top: str, at: str, exclude: Sequence[str]) -> tuple[str, str | None]:
+    """The entry that a node should be, and why there cannot be one; None when the disk has to be looked at."""
+    try:
+        relative = entries.relative_path(node.path, at)
+        entries.to_disk(top, relative)
+    except ValueError:
+        return "", "has a name that nothing on disk can have"
+    if entries.is_excluded(relative, exclude):
+        return "", "is a node, but excluded from the import"
+    return relative, None
+
+
+def _on_disk(answer: Answer) -> Seen | str:
+    return f"is a node, but the entry {answer.reason}" if isinstance(answer, Skipped) else answer
+
+
+def _compare(node: Node, seen: Seen) -> Iterator[str]:
+    wanted = entries.attributes(entries.entry_of(node.name), seen)
+    kept = dict(node)
+    kept.pop(CONTENT, None)
+    for name in sorted({*wanted, *kept}):
+        if wanted.get(name) != kept.get(name):
+            yield (
+                f"{_printable(node.path)}: {name} is {_short(kept.get(name))} and on disk {_short(wanted.get(name))}"
+            )
+
+
+def _compare_content(
+    repository: Repository, node: Node, seen: Seen, needed: bool, found: Verification
+) -> Iterator[str]:
+    """Whether the content that the tree holds is the one on disk."""
+    if CONTENT not in node:
+        if needed:
+            yield f"{_printable(node.path)}: the content is missing"
+        return
+    digest = hashlib.sha256()
+    size = 0
+    try:
+        for piece in entries.pieces(node[CONTENT], repository.blobs.stream):
+            digest.update(piece)
+            size += len(piece)
+    except (ValueError, BlobNotFoundError) as error:
+        yield f"{_printable(node.path)}: the content cannot be read: {error}"
+        return
+    found.contents += 1
+    found.bytes += size
+    if digest.hexdigest() != seen.digest:
+        yield (
+            f"{_printable(node.path)}: the content has {size} bytes and {DIGEST} {digest.hexdigest()}; on disk it has "
+            f"{SIZE} {seen.size} and {DIGEST} {seen.digest}"
+        )
+
+
+def _missing(snapshot: Snapshot, top: str, at: str, exclude: Sequence[str], equal: int, own: OwnFiles) -> Iterator[str]:
+    """The entries that have no node, if ``equal`` nodes that are entries are not all of them."""
+    skipped: list[Skipped] = []
+    there = sum(1 for _ in entries.walk(top, exclude, skipped.append, own))
+    for one in skipped:
+        if one.failed:
+            yield f"{_printable(entries.node_path(at, one.relative))}: {one.reason}"
+    if equal != there:
+        walk = entries.walk(top, exclude, lambda _: None, own)
+        while found := [entry.relative for entry in islice(walk, _BATCH)]:
+            batch = []
+            for relative in found:
+                impossible = entries.impossible(at, relative)
+                if impossible is None:
+                    batch.append(entries.node_path(at, relative))
+                else:
+                    yield f"{_printable(relative)}: {impossible.reason}"
+            for path, node in snapshot.nodes(batch).items():
+                if node is None:
+                    yield f"{_printable(path)}: is on disk, but not in the tree"
+
+
+def _printable(text: str) -> str:
+    return text if text.isprintable() else ascii(text)[1:-1]
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

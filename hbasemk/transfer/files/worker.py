@@ -1,0 +1,285 @@
+"""One worker process of an import: takes batches from a pipe and commits them, each with its totals.
+
+A batch looks at what is there before it changes anything, in the same transaction; so doing it twice, after a crash or
+a lost reply, changes nothing the second time.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing.connection import Connection
+from typing import BinaryIO, Final, TypeAlias
+
+from hbasemk.errors import HbasemkError
+from hbasemk.format import paths
+from hbasemk.format.values import BlobRef, PropertyValue
+from hbasemk.repository import Repository
+from hbasemk.transaction import Transaction
+from hbasemk.transfer.files import entries
+from hbasemk.transfer.files.entries import CONTENT, FILE, TOTALS, Contents, Entry, Skipped
+from hbasemk.transfer.files.reader import FileReader, ReaderDiedError, ReaderJob
+from hbasemk.transfer.retry import Patience
+
+LARGEST: Final = 4 << 20
+"""Bytes of contents from which on a commit takes no further node."""
+
+Kept: TypeAlias = dict[str, dict[str, PropertyValue]]
+"""Properties by the node's path."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What all workers of an import need to know.
+
+    ``retry_timeout``: seconds without a store before giving up. ``limit``: bytes up to which a content is kept in its node.
+    """
+
+    url: str
+    top: str
+    at: str
+    retry_timeout: float
+    limit: int = entries.DEFAULT_LIMIT
+    contents: Contents = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Work for one commit: entries to bring in, or paths of nodes to remove with their subtrees."""
+
+    number: int
+    entries: Sequence[Entry] = ()
+    gone: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a worker did for one batch of ``handled`` entries or paths, with its instance's counts so far.
+
+    ``bare`` is how many of the batch's files are kept without their content, ``blobs`` how many have it in a blob.
+    """
+
+    number: int
+    handled: int
+    added: int
+    changed: int
+    removed: int
+    bare: int
+    blobs: int
+    skipped: Sequence[Skipped]
+    committed: int
+    conflicts: int
+    retries: int
+    notes: Sequence[str]
+
+
+def work(job: Job, pipe: Connection) -> None:
+    """A worker's whole life: until it is told to stop, or its parent is gone."""
+    # Ctrl-C reaches the whole group; the parent decides, so that no batch is cut off.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    # Before anything opens the repository: the reader must never hold a connection.
+    with FileReader.forked(ReaderJob(job.url, job.top, job.limit), [pipe]) as reader:
+        _work(job, reader, pipe)
+
+
+def _work(job: Job, reader: FileReader, pipe: Connection) -> None:
+    try:
+        worker = Worker(job, reader)
+    except HbasemkError as error:
+        _tell(pipe, error)
+        return
+    try:
+        while True:
+            batch = _next(pipe)
+            if batch is None:
+                return
+            try:
+                answer: Report | HbasemkError = worker.do(batch)
+            except ReaderDiedError:
+                # This process ends as well; the parent replaces both, and gives the batch to another.
+                return
+            except HbasemkError as error:
+                answer = error
+            if not _tell(pipe, answer) or isinstance(answer, HbasemkError):
+                return
+    finally:
+        worker.repository.close()
+
+
+def _next(pipe: Connection) -> Batch | None:
+    """The next batch; None at the end, and when the parent is gone: the next import goes on from what is committed."""
+    try:
+        batch: Batch | None = pipe.recv()
+    except (EOFError, OSError):
+        return None
+    return batch
+
+
+def _tell(pipe: Connection, answer: Report | HbasemkError) -> bool:
+    """Answer the parent; False when it is gone."""
+    try:
+        pipe.send(answer)
+    except OSError:
+        return False
+    return True
+
+
+@dataclass(slots=True)
+class _Done:
+    """What has been done of one batch."""
+
+    added: int = 0
+    changed: int = 0
+    removed: int = 0
+    bare: int = 0
+    blobs: int = 0
+    skipped: list[Skipped] = field(default_factory=list)
+
+
+class Worker:
+    """Does batches, one after another, with a repository instance of its own."""
+
+    def __init__(self, job: Job, reader: FileReader) -> None:
+        self._job = job
+        self._reader = reader
+        self._notes: list[str] = []
+        self._retry_timeout = Patience(job.retry_timeout, self._notes.append)
+        self.repository: Repository = self._retry_timeout.opened(job.url)
+
+    def do(self, batch: Batch) -> Report:
+        """Read the batch's entries and commit what is new of them; raises HbasemkError when that is not possible.
+
+        That is one commit, or several where the contents are large, so that memory stays bounded.
+        """
+        done = _Done()
+        kept: Kept = {}
+        size = 0
+        large: list[str] = []
+        for relative, found in self._reader.look([entry.relative for entry in batch.entries], self._job.contents):
+            if isinstance(found, Skipped):
+                done.skipped.append(found)
+            elif found.kind == FILE and found.digest is None:
+                large.append(relative)
+            else:
+                kept[self._path(relative)] = entries.properties(relative.rpartition("/")[2], found)
+                size += len(found.content or b"")
+                if size >= LARGEST:
+                    self._commit(batch, kept, done)
+                    kept, size = {}, 0
+        kept.update(self._keep_large(large, done))
+        self._commit(batch, kept, done, batch.gone)
+        return self._report(batch, done)
+
+    def _path(self, relative: str) -> str:
+        return entries.node_path(self._job.at, relative)
+
+    def _keep_large(self, large: Sequence[str], done: _Done) -> Kept:
+        """The nodes of files whose contents go into blobs; these are written before anything refers to them."""
+        kept: Kept = {}
+        if not large:
+            return kept
+        there = self.repository.head.nodes([self._path(relative) for relative in large])
+        for relative in large:
+            path = self._path(relative)
+            node = there[path]
+            before = None if node is None else node.get(CONTENT)
+            # What is in a blob already need not be sent through the pipe.
+            known = before.id if isinstance(before, BlobRef) else None
+            found = self._reader.stream(relative, known, self._keep_blob)
+            if isinstance(found, Skipped):
+                done.skipped.append(found)
+                continue
+            kept[path] = entries.properties(relative.rpartition("/")[2], found)
+            if found.digest is not None:
+                kept[path][CONTENT] = BlobRef(found.digest)
+                done.blobs += 1
+        return kept
+
+    def _keep_blob(self, stream: BinaryIO) -> None:
+        # The commit that refers to it makes it durable.
+        self.repository.instance.blobs.write(stream, durable=False)
+
+    def _commit(self, batch: Batch, kept: Kept, done: _Done, gone: Sequence[str] = ()) -> None:
+        if not kept and not gone:
+            return
+        left = kept
+        for looked_again in (False, True):
+            if looked_again:
+                # Another worker may have just committed the directories; a poll from now on shows them.
+                self._retry_timeout.call(self.repository.refresh)
+            added, changed, removed, homeless = self._retry_timeout.run(
+                self.repository, partial(self._apply, kept=left, gone=gone), f"import batch {batch.number}"
+            )
+            done.added += added
+            done.changed += changed
+            done.removed += removed
+            left, gone = {path: kept[path] for path in homeless}, ()
+            if not left:
+                break
+        for path in left:
+            done.skipped.append(
+                Skipped(entries.relative_path(path, self._job.at), "the directory that it is in vanished", False, True)
+            )
+        done.bare += sum(not entries.keeps_content(properties) for path, properties in kept.items() if path not in left)
+
+    def _report(self, batch: Batch, done: _Done) -> Report:
+        notes = self._notes.copy()
+        self._notes.clear()
+        counted = self.repository.statistics
+        return Report(
+            number=batch.number,
+            handled=len(batch.entries) + len(batch.gone),
+            added=done.added,
+            changed=done.changed,
+            removed=done.removed,
+            bare=done.bare,
+            blobs=done.blobs,
+            skipped=done.skipped,
+            committed=counted.committed,
+            conflicts=counted.conflicts,
+            retries=counted.conflicts + counted.too_slow + self._retry_timeout.retries,
+            notes=notes,
+        )
+
+    def _apply(self, tx: Transaction, kept: Kept, gone: Sequence[str]) -> tuple[int, int, int, list[str]]:
+        """Make the changes; returns how many nodes were added, changed and removed, and the paths that had no parent."""
+        totals = dict.fromkeys(TOTALS, 0)
+        added = changed = removed = 0
+        homeless: list[str] = []
+        # What is changed together with an entry, its parent and the totals, comes in the same round trip.
+        found = tx.load([*kept, *{paths.parent(path): None for path in (*kept, *gone)}, self._job.at, *gone])
+        for path, wanted in kept.items():
+            before = found[path]
+            parent = paths.parent(path)
+            if before is None and found[parent] is None and (parent not in kept or parent in homeless):
+                # The directory was gone when its turn came, and is there again: the next import finds it.
+                homeless.append(path)
+                continue
+            if before is None:
+                tx.add(path, wanted)
+                added += 1
+            elif before == wanted:
+                continue
+            else:
+                tx.update(path, {**dict.fromkeys(before.keys() - wanted.keys()), **wanted})
+                changed += 1
+                _count(totals, before, -1)
+            _count(totals, wanted, 1)
+        for path in gone:
+            for below in tx.subtree(path):
+                _count(totals, below, -1)
+                removed += 1
+            if tx.exists(path):
+                tx.remove(path)
+        for name, difference in totals.items():
+            if difference:
+                tx.increment(self._job.at, name, difference)
+        return added, changed, removed, homeless
+
+
+def _count(totals: dict[str, int], kept: Mapping[str, PropertyValue], sign: int) -> None:
+    for name, number in entries.counts(kept).items():
+        totals[name] += sign * number

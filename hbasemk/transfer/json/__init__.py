@@ -1,0 +1,1 @@
+"""Import of JSON, and its values."""

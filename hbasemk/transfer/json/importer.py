@@ -1,0 +1,283 @@
+"""Bringing back the JSON that an export wrote: looked through first, then committed in batches, then compared."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, Final, TypeAlias
+
+from hbasemk.errors import BlobNotFoundError, HbasemkError, InvalidChangeError, InvalidValueError
+from hbasemk.format import paths
+from hbasemk.format.values import BlobRef, PropertyValue, encode
+from hbasemk.interrupts import Deferred
+from hbasemk.kernel.journal.outcomes import Outcome
+from hbasemk.kernel.retry import time_limit
+from hbasemk.repository import Repository
+from hbasemk.transaction import Transaction
+from hbasemk.transfer import own_files
+from hbasemk.transfer.json.reader import read_tree
+from hbasemk.transfer.retry import Patience
+from hbasemk.transfer.summary import Sample
+
+Encoded: TypeAlias = dict[str, bytes]
+"""Properties as they are stored, so that 1, 1.0 and true differ."""
+Batch: TypeAlias = dict[str, dict[str, PropertyValue]]
+
+ANSWER_WITHIN: Final = 10.0
+"""Seconds for which an import that was cut off asks an unreachable store how its last commit turned out."""
+LARGEST: Final = 4 << 20
+"""Bytes of values from which on a batch takes no further node."""
+
+
+@dataclass(slots=True)
+class JsonResult:
+    """What an import of JSON did. ``done`` nodes of ``nodes`` are in the tree, up to the path ``last``.
+
+    ``missing`` are the blobs that nodes refer to and that the repository does not hold, each once for every batch that needs
+    it; ``differences`` what the comparison at the end found. ``seconds`` is without that comparison. ``unknown`` are the nodes
+    of a batch that was cut off while the store could not say whether it is committed; they are not counted.
+    """
+
+    nodes: int = 0
+    added: int = 0
+    changed: int = 0
+    done: int = 0
+    last: str | None = None
+    commits: int = 0
+    unknown: int = 0
+    retries: int = 0
+    seconds: float = 0.0
+    missing: Sample = field(default_factory=Sample)
+    differences: Sample = field(default_factory=Sample)
+    compared_at: str | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Try:
+    """What one call of the change did in its transaction."""
+
+    tx: Transaction
+    added: int
+    changed: int
+
+    @property
+    def writes(self) -> bool:
+        """Whether there is anything to commit."""
+        return bool(self.added or self.changed)
+
+
+class JsonImport:
+    """One import of exported JSON from a file, or from a stream that is named ``name``, to the node ``at``.
+
+    Nodes that are there with the same properties stay, and those without properties get them; so an import that was cut off
+    goes on when it is done again. ``batch`` nodes are committed together at most; ``retry_timeout`` is how many seconds it
+    waits for a store that is away. ``tell`` hears how many nodes more are done, and ``note`` why it waits.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        source: Path | BinaryIO,
+        at: str,
+        *,
+        name: str = "",
+        batch: int = 200,
+        retry_timeout: float = 120.0,
+        tell: Callable[[int, int], None] | None = None,
+        note: Callable[[str], None] | None = None,
+    ) -> None:
+        if url.lower().startswith("memory:"):
+            raise InvalidValueError(f"{url!r} cannot be imported to: it would be gone at once")
+        self._url = url
+        self._source = source
+        self._at = paths.check_path(at)
+        self._name = name or str(source)
+        self._size = batch
+        self._retry_timeout = Patience(retry_timeout, self._done_again)
+        self._note = note
+        self._tell = tell
+        self.result = JsonResult()
+
+    def run(self, *, verify: bool = True) -> JsonResult:
+        """Do it all; raises what made it impossible, and then ``result`` tells how far it came.
+
+        Raises OSError and InvalidValueError for a source that cannot be read, before anything is changed; InvalidChangeError
+        for a node that is there with other properties; and HbasemkError for what the store says.
+        """
+        began = time.monotonic()
+        result = self.result
+        with ExitStack() as stack:
+            file = self._seekable(stack)
+            for _ in self._read(file):
+                result.nodes += 1
+            with self._retry_timeout.opened(self._url) as repository:
+                for batch in self._batches(file):
+                    self._bring(repository, batch)
+            result.seconds = time.monotonic() - began
+            if verify:
+                self._compare(file)
+        return result
+
+    def _seekable(self, stack: ExitStack) -> BinaryIO:
+        """The source as a file that can be read several times."""
+        use = "imported"
+        if isinstance(self._source, Path):
+            given = stack.enter_context(own_files.open_other(self._source, self._url, use))
+        else:
+            own_files.refuse_open(self._source, self._name, self._url, use)
+            given = self._source
+        if given.seekable():
+            return given
+        kept = tempfile.TemporaryFile()  # noqa: SIM115 - it is closed with the stack
+        stack.enter_context(kept)
+        shutil.copyfileobj(given, kept)
+        return kept
+
+    def _read(self, file: BinaryIO) -> Iterator[tuple[str, dict[str, PropertyValue]]]:
+        file.seek(0)
+        return read_tree(file, self._name, self._at)
+
+    def _batches(self, file: BinaryIO) -> Iterator[Batch]:
+        batch: Batch = {}
+        size = 0
+        for path, found in self._read(file):
+            if path in batch:
+                raise InvalidChangeError(f"{path} is twice in {self._name}", path=path)
+            batch[path] = found
+            size += sum(map(len, _encoded(found).values()))
+            if len(batch) >= self._size or size >= LARGEST:
+                yield batch
+                batch, size = {}, 0
+        if batch:
+            yield batch
+
+    # --- bringing in -------------------------------------------------------------------------------------
+
+    def _bring(self, repository: Repository, batch: Batch) -> None:
+        result = self.result
+        tries: list[_Try] = []
+
+        def change(tx: Transaction) -> _Try:
+            tries.clear()
+            tries.append(_Try(tx, *self._apply(tx, batch)))
+            return tries[0]
+
+        # Until the batch is counted, wherever an interrupt comes.
+        result.unknown = len(batch)
+        try:
+            self._count(batch, self._retry_timeout.run(repository, change, f"import of {Path(self._name).name}"))
+        except BaseException:
+            if result.unknown:
+                self._find_out(repository, batch, tries)
+            raise
+        for blob in _missing(repository, batch.values()):
+            result.missing.add(blob)
+        if self._tell is not None:
+            self._tell(len(batch), result.nodes)
+
+    def _count(self, batch: Batch, committed: _Try | None) -> None:
+        result = self.result
+        with Deferred():
+            # As a whole: an interrupt finds the batch counted or not.
+            if committed is not None:
+                result.added += committed.added
+                result.changed += committed.changed
+                result.commits += committed.writes
+                result.done += len(batch)
+                result.last = list(batch)[-1]
+            result.unknown = 0
+
+    def _find_out(self, repository: Repository, batch: Batch, tries: list[_Try]) -> None:
+        """Ask the store whether the batch that was cut off is committed, and count it then."""
+        newest = tries[0] if tries else None
+        try:
+            with time_limit(repository.instance.runtime, ANSWER_WITHIN):
+                committed = newest is not None and self._is_committed(repository, batch, newest)
+        except HbasemkError as error:
+            self.result.notes.append(f"the outcome of the last batch is not known: {error}")
+            return
+        self._count(batch, newest if committed else None)
+
+    @staticmethod
+    def _is_committed(repository: Repository, batch: Batch, newest: _Try) -> bool:
+        if newest.writes:
+            attempted = newest.tx.attempted
+            return attempted is not None and repository.outcome(attempted) is Outcome.COMMITTED
+        nodes = repository.refresh().nodes(list(batch))
+        return all(node is not None and _encoded(node) == _encoded(batch[path]) for path, node in nodes.items())
+
+    def _done_again(self, why: str) -> None:
+        self.result.notes.append(why)
+        self.result.retries += 1
+        if self._note is not None:
+            self._note(why)
+
+    def _apply(self, tx: Transaction, batch: Batch) -> tuple[int, int]:
+        above = []
+        if self._at in batch and self._at != paths.ROOT:
+            above = [paths.parent(self._at)]
+            while above[-1] != paths.ROOT:
+                above.append(paths.parent(above[-1]))
+        parents = {paths.parent(path): None for path in batch if path != paths.ROOT}
+        found = tx.load(list({**dict.fromkeys(batch), **parents, **dict.fromkeys(above)}))
+        for path in reversed(above):
+            if found[path] is None:
+                tx.add(path)
+        added = changed = 0
+        for path, wanted in batch.items():
+            there = found[path]
+            if there is None:
+                tx.add(path, wanted)
+                added += 1
+            elif not there and wanted:
+                tx.update(path, wanted)
+                changed += 1
+            elif _encoded(there) != _encoded(wanted):
+                raise InvalidChangeError(
+                    f"{path} is there already, with other properties; an import does not replace them. Import to another path "
+                    "(--at), or remove the node.",
+                    path=path,
+                )
+            else:
+                # Nothing is written; but the commit relies on that these are still the properties.
+                tx.update(path, wanted)
+        return added, changed
+
+    # --- the proof ---------------------------------------------------------------------------------------
+
+    def _compare(self, file: BinaryIO) -> None:
+        """Let a fresh instance read every node."""
+        with self._retry_timeout.opened(self._url, create=False, poll_interval=0) as repository:
+            snapshot = self._retry_timeout.call(repository.refresh)
+            self.result.compared_at = snapshot.revision
+            for batch in self._batches(file):
+                for path, node in snapshot.nodes(list(batch)).items():
+                    if node is None:
+                        self.result.differences.add(f"{path}: is not there")
+                    elif (there := _encoded(node)) != (wanted := _encoded(batch[path])):
+                        names = sorted(name for name in {*there, *wanted} if there.get(name) != wanted.get(name))
+                        self.result.differences.add(f"{path}: {', '.join(names)}")
+
+
+def _encoded(properties: Mapping[str, PropertyValue]) -> Encoded:
+    return {name: encode(value) for name, value in properties.items()}
+
+
+def _missing(repository: Repository, nodes: Iterable[dict[str, PropertyValue]]) -> Iterator[str]:
+    wanted: dict[str, None] = {}
+    for node in nodes:
+        for value in node.values():
+            for one in value if isinstance(value, list) else [value]:
+                if isinstance(one, BlobRef):
+                    wanted[one.id] = None
+    for blob in wanted:
+        try:
+            repository.blobs.length(blob)
+        except BlobNotFoundError:
+            yield blob

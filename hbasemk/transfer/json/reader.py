@@ -1,0 +1,180 @@
+"""Reading the JSON that an export wrote, node by node, in memory for one node and one piece of the text."""
+
+from __future__ import annotations
+
+import codecs
+import json
+from collections.abc import Iterator
+from typing import BinaryIO, Final, NoReturn
+
+from hbasemk.errors import HbasemkError, InvalidValueError, LimitError
+from hbasemk.format import paths
+from hbasemk.format.values import PropertyValue, encode
+from hbasemk.transfer.json.values import decoder, from_json
+
+PIECE: Final = 1 << 20
+"""Bytes that are read at once."""
+LONGEST: Final = 100_000_000
+"""Characters that one value may have; the largest that a store keeps is shorter, even with each byte escaped."""
+_NEAR: Final = 64
+"""An error so close to the end of a piece may only mean that the piece ends there."""
+_SPACE: Final = " \t\n\r"
+
+
+def read_tree(source: BinaryIO, name: str, at: str) -> Iterator[tuple[str, dict[str, PropertyValue]]]:
+    """The path and the properties of each node in a text, parents first; the outermost one's path is ``at``.
+
+    The text is that of :func:`hbasemk.transfer.exporter.export_json`, in UTF-8: of a node, ``properties`` come before
+    ``children``, and both may be missing. Raises InvalidValueError, which tells ``name`` and the character, for anything else.
+    """
+    return _Reader(source, name, at).nodes()
+
+
+class _Reader:
+    def __init__(self, source: BinaryIO, name: str, at: str) -> None:
+        self._source = source
+        self._name = name
+        self._node = at
+        self._text = ""
+        self._at = 0
+        self._before = 0
+        self._ended = False
+        self._decode = codecs.getincrementaldecoder("utf-8")().decode
+
+    def nodes(self) -> Iterator[tuple[str, dict[str, PropertyValue]]]:
+        top = self._node
+        found, more = self._begin()
+        yield top, found
+        # The nodes whose children are being read, and whether one was.
+        within = [(top, False)] if more else []
+        while within:
+            path, any_before = within.pop()
+            self._node = path
+            if self._peek() == "}":
+                self._take("}")
+                self._take("}", "the node's end, since properties come before children")
+                continue
+            if any_before:
+                self._take(",")
+            within.append((path, True))
+            self._node = self._child(path, self._string())
+            self._take(":")
+            path = self._node
+            found, more = self._begin()
+            yield path, found
+            if more:
+                within.append((path, False))
+        if self._peek():
+            self._fail("there is more behind the outermost node")
+
+    def _child(self, path: str, name: str) -> str:
+        try:
+            return paths.check_new(paths.join(path, paths.check_name(name)))
+        except HbasemkError as error:
+            self._fail(str(error))
+
+    def _begin(self) -> tuple[dict[str, PropertyValue], bool]:
+        """A node's properties; and whether its children follow."""
+        found: dict[str, PropertyValue] = {}
+        self._take("{")
+        if self._peek() == "}":
+            self._take("}")
+            return found, False
+        key = self._string()
+        if key == "properties":
+            self._take(":")
+            found = self._properties()
+            if self._take(",}") == "}":
+                return found, False
+            key = self._string()
+        if key != "children":
+            self._fail(f"a node has properties and children, in this order, but not {key[:80]!r}")
+        self._take(":")
+        self._take("{")
+        return found, True
+
+    def _properties(self) -> dict[str, PropertyValue]:
+        found: dict[str, PropertyValue] = {}
+        self._take("{")
+        if self._peek() == "}":
+            self._take("}")
+            return found
+        while True:
+            name = self._string()
+            if name in found:
+                self._fail(f"the property {name[:80]!r} is there twice")
+            self._take(":")
+            parsed = self._value()
+            try:
+                value = from_json(parsed)
+                encode(value)
+                found[paths.check_name(name)] = value
+            except HbasemkError as error:
+                self._fail(f"in the property {name[:80]!r}: {error}")
+            if self._take(",}") == "}":
+                return found
+
+    # --- pieces of text ----------------------------------------------------------------------------------
+
+    def _string(self) -> str:
+        if self._peek() != '"':
+            self._fail("a name in quotation marks is missing")
+        return str(self._value())
+
+    def _take(self, wanted: str, meaning: str = "") -> str:
+        found = self._peek()
+        if not found or found not in wanted:
+            self._fail(f"{' or '.join(wanted)} is missing{meaning and f' ({meaning})'}")
+        self._at += 1
+        return found
+
+    def _peek(self) -> str:
+        """The next character that is no white space; empty at the end."""
+        while True:
+            while self._at < len(self._text):
+                if self._text[self._at] not in _SPACE:
+                    return self._text[self._at]
+                self._at += 1
+            if self._ended:
+                return ""
+            self._read_on()
+
+    def _value(self) -> object:
+        """The JSON value that comes next; numbers keep their spelling."""
+        self._peek()
+        while True:
+            try:
+                found, end = decoder.raw_decode(self._text, self._at)
+                # Behind a number that stands at the end, a fraction or an exponent may follow.
+                if end < len(self._text) - 2 or self._ended:
+                    break
+            except json.JSONDecodeError as error:
+                cut_off = error.pos > len(self._text) - _NEAR or error.msg.startswith("Unterminated")
+                if self._ended or not cut_off:
+                    self._at = error.pos
+                    self._fail(error.msg)
+            except (InvalidValueError, LimitError, RecursionError) as error:
+                self._fail(str(error))
+            if len(self._text) - self._at > LONGEST:
+                self._fail(f"a value has more than {LONGEST} characters")
+            self._read_on()
+        self._at = end
+        return found
+
+    def _read_on(self) -> None:
+        rest = self._text[self._at :]
+        try:
+            # Twice as much each time, so that a long value is not looked at too often.
+            data = self._source.read(max(PIECE, len(rest)))
+            more = self._decode(data, not data)
+        except UnicodeDecodeError as error:
+            self._fail(f"this is no UTF-8 text ({error.reason})")
+        self._before += self._at
+        self._text, self._at = rest + more, 0
+        self._ended = not data
+
+    def _fail(self, problem: str) -> NoReturn:
+        raise InvalidValueError(
+            f"{self._name} is no exported tree: at character {self._before + self._at}, in the node {self._node[:200]!r}: "
+            f"{problem}"
+        )

@@ -1,0 +1,103 @@
+"""Property values as JSON text and back, exactly: what is read is what was written, to the last digit and type.
+
+What JSON has no value for is an object with one key: ``$bytes`` (base64), ``$blob`` (an id), ``$float`` (``nan``, ``inf``,
+``-inf``). So is what would be read as something else: ``$number`` (a kept spelling that a number has anyway), ``$integer``
+(too long to be read as decimal digits; hexadecimal), ``$string`` (base64 of a text in which JSON would join two surrogates).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import re
+from collections.abc import Callable
+from typing import Final, NoReturn
+
+from hbasemk.errors import InvalidValueError, LimitError
+from hbasemk.format.limits import shown
+from hbasemk.format.values import BlobRef, Json, Scalar, Value
+from hbasemk.jsop import Number
+
+_LONGEST_DECIMAL: Final = 14_000
+"""Bits of an integer that Python certainly writes and reads as decimal digits, of which it takes 4300 at most."""
+_split_pair: Final = re.compile("[\ud800-\udbff][\udc00-\udfff]").search
+
+
+def to_json(value: Value) -> str:
+    """A property value as JSON text, which is ASCII."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(to_json, value))}]"
+    if isinstance(value, Json):
+        return value.text if _keeps_its_spelling(value.text) else _marked("$number", value.text)
+    if isinstance(value, bytes):
+        return _marked("$bytes", base64.b64encode(value).decode())
+    if isinstance(value, BlobRef):
+        return _marked("$blob", value.id)
+    if isinstance(value, float) and not math.isfinite(value):
+        return _marked("$float", repr(value))
+    if isinstance(value, int) and value.bit_length() > _LONGEST_DECIMAL:
+        return _marked("$integer", hex(value))
+    if isinstance(value, str) and _split_pair(value):
+        return _marked("$string", base64.b64encode(value.encode("utf-8", "surrogatepass")).decode())
+    return json.dumps(value)
+
+
+def from_json(parsed: object) -> Value:
+    """The property value of a JSON value that :data:`decoder` has read.
+
+    A number is the ``int`` or ``float`` that is written with exactly this spelling, or else keeps it (``Json``). Raises
+    InvalidValueError for what no property can hold: null, an array in an array, an object with none of the keys above, or
+    with one that does not hold what it should.
+    """
+    if isinstance(parsed, list):
+        return [_scalar(element) for element in parsed]
+    return _scalar(parsed)
+
+
+def _keeps_its_spelling(text: str) -> bool:
+    try:
+        return Number(text).exact is None
+    except (InvalidValueError, LimitError):
+        # Stored by a version that took any text; it goes out, and an import tells that it is no number.
+        return False
+
+
+def _marked(mark: str, text: str) -> str:
+    return json.dumps({mark: text})
+
+
+def _scalar(parsed: object) -> Scalar:
+    if isinstance(parsed, Number):
+        exact = parsed.exact
+        return Json(parsed.text) if exact is None else exact
+    if isinstance(parsed, (bool, str)):
+        return parsed
+    if isinstance(parsed, dict) and len(parsed) == 1:
+        ((mark, inside),) = parsed.items()
+        if mark in _MARKS and isinstance(inside, str):
+            try:
+                return _MARKS[mark](inside)
+            except LimitError:
+                raise
+            except (ValueError, KeyError):
+                raise InvalidValueError(f"{mark} cannot hold {inside[:80]!r}") from None
+    raise InvalidValueError(f"no property can hold {'null' if parsed is None else shown(parsed)}")
+
+
+_MARKS: Final[dict[str, Callable[[str], Scalar]]] = {
+    "$bytes": lambda inside: base64.b64decode(inside, validate=True),
+    "$blob": BlobRef,
+    "$float": lambda inside: {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}[inside],
+    "$number": lambda inside: Json(Number(inside).text),
+    "$integer": lambda inside: int(inside, 16),
+    "$string": lambda inside: base64.b64decode(inside, validate=True).decode("utf-8", "surrogatepass"),
+}
+
+
+def _refuse(name: str) -> NoReturn:
+    raise InvalidValueError(f"{name} is no JSON")
+
+
+decoder: Final = json.JSONDecoder(parse_int=Number, parse_float=Number, parse_constant=_refuse)
+"""Reads JSON; numbers become :class:`Number`."""

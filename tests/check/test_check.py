@@ -1,0 +1,71 @@
+"""The integrity check names every kind of damage, with its path and revision, and repair mends what may be mended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hbasemk.kernel.instance import Instance
+from hbasemk.store.abc import Store
+from hbasemk.store.memory import MemoryStore
+from hbasemk.store.sqlite import SqliteStore
+from tests.support.corruptions import CASES
+from tests.support.runtime import World, open_instance
+from tests.support.tables import Tables
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def tables(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Tables]:
+    """A repository in a world whose time a test moves."""
+    world = World()
+    store: Store
+    if request.param == "memory":
+        store = MemoryStore(world.clock)
+    else:
+        store = SqliteStore(str(tmp_path / "content.db"), clock=world.clock)
+
+    def opened(mac: int) -> Instance:
+        return open_instance(store, world, mac=mac, seed=mac)
+
+    yield Tables(store, opened, world.advance, world.clock)
+    store.close()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_damage_is_named(tables: Tables, name: str) -> None:
+    case = CASES[name]
+    assert tables.found() == []
+    where = case.damage(tables, "/damaged")
+    tables.wait(60)
+    # Damage that keeps anybody from opening the repository is seen by who has opened it before.
+    looking = tables.instance if case.alone else None
+    assert (case.kind, *where) in tables.found(looking)
+
+
+MENDED = [name for name, case in CASES.items() if case.mended]
+
+
+@pytest.mark.parametrize("name", MENDED)
+def test_what_may_be_mended_is_mended(tables: Tables, name: str) -> None:
+    kind, *where = CASES[name].kind, *CASES[name].damage(tables, "/damaged")
+    tables.wait(60)
+    told = [one for one in tables.problems() if (one.kind, one.path, one.revision) == (kind, *where)]
+    assert all(one.repairable for one in told)
+    assert told
+    done = tables.repair()
+    print(done)
+    assert any(done)
+    assert tables.problems() == []
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if not case.mended and not case.alone])
+def test_what_may_not_be_mended_stays_as_it_is(tables: Tables, name: str) -> None:
+    case = CASES[name]
+    where = case.damage(tables, "/damaged")
+    tables.wait(60)
+    told = [one for one in tables.problems() if (one.kind, one.path, one.revision) == (case.kind, *where)]
+    assert not any(one.repairable for one in told)
+    tables.repair()
+    assert (case.kind, *where) in tables.found()

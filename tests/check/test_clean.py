@@ -1,0 +1,248 @@
+"""What the check does not say: a repository that is whole stays unmentioned, however much goes on in it."""
+
+from __future__ import annotations
+
+import threading
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from hbasemk import Repository
+from hbasemk.check import IntegrityCheck
+from hbasemk.format import paths, revisions, schema
+from hbasemk.format.changes import RowChange
+from hbasemk.kernel.commit.operations import AddNode, SetProperty
+from hbasemk.store.memory import MemoryStore
+from hbasemk.store.sqlite import SqliteStore
+from hbasemk.testing.wrapped import Call, FaultyStore
+from tests.support.features import use_everything
+from tests.support.runtime import World, open_instance
+from tests.support.tables import Tables
+
+
+@pytest.fixture
+def tables() -> Tables:
+    world = World()
+    store = MemoryStore(world.clock)
+    return Tables(store, lambda mac: open_instance(store, world, mac=mac, seed=mac), world.advance, world.clock)
+
+
+def test_nothing_is_wrong_where_everything_was_used(tables: Tables) -> None:
+    use_everything(tables)
+    assert tables.problems() == []
+    assert tables.problems(live=True) == []
+    assert [problem.kind for problem in tables.problems(tables.instance)] == []
+    # Now those in the middle of a commit are dead as well.
+    tables.wait(60)
+    assert {problem.kind for problem in tables.problems()} == {"pending revision of an ended writer"}
+    tables.repair()
+    assert tables.problems() == []
+
+
+def test_a_revision_that_is_just_being_rolled_back_is_no_problem_while_others_work(tables: Tables) -> None:
+    tables.commit(AddNode("/a", {}))
+    made = tables.dead_writer(RowChange("/a", "c", ["p"]), aborted=True)
+    assert tables.found(live=True) == []
+    assert tables.found() == [("cell of an aborted revision", "/a", revisions.to_text(made))]
+    tables.wait(60)
+    assert {kind for kind, _, _ in tables.found(live=True)} == {
+        "cell of an aborted revision",
+        "aborted revision that is not swept",
+    }
+
+
+def test_what_is_rolled_back_between_two_looks_is_no_problem(tables: Tables) -> None:
+    tables.commit(AddNode("/a", {}))
+    made = tables.dead_writer(RowChange("/a", "c", ["p"]), aborted=True)
+    tables.wait(60)
+    store = FaultyStore(tables.store)
+    looking = open_instance(store, World(tables.now_ms()), mac=70)
+    fresh_instance = tables.other()
+
+    def after(call: Call) -> None:
+        if call == Call("scan", schema.NODES, 1):
+            fresh_instance.outcomes.recover_if_over(made)
+
+    store.after = after
+    assert [problem.kind for problem in IntegrityCheck(looking, notes=True).run()] == []
+
+
+def test_a_base_below_what_was_seen_before_it_is_no_lost_update(tables: Tables) -> None:
+    tables.commit(AddNode("/a", {"p": 0}), AddNode("/b", {}))
+    slow = tables.other().clock.next(0)
+    told = RowChange("/b", "c", ["q"])
+    tables.row(slow, [told], base=tables.instance.head().revision)
+    tables.cells(slow, [told])
+    tables.wait(0.01)
+    earlier = tables.other().commit(lambda _: [SetProperty("/a", "p", 1)], "", retry_timeout=5, max_poll_age=0)
+    tables.instance.poll()
+    tables.journal(slow, schema.COMMITTED, schema.YES)
+    tables.wait(0.01)
+    # Its base is named by the slow one, which came last, and has the other, whose id is higher.
+    later = tables.commit(SetProperty("/a", "p", 2))
+    base = int.from_bytes(tables.cell(schema.JOURNAL, schema.revision_key(later), schema.BASE).value, "big")
+    assert slow == base < earlier < later
+    assert tables.problems() == []
+    # Nobody has met in that order what is itself built on the slow one.
+    lost = tables.forge(RowChange("/a", "c", ["p"]), base=slow)
+    assert tables.found() == [("lost update", "/a", revisions.to_text(lost))]
+
+
+def test_commits_go_on_while_it_looks(tmp_path: Path) -> None:
+    path = str(tmp_path / "content.db")
+    with (
+        Repository(SqliteStore(path), poll_interval=0.05) as writing,
+        Repository(SqliteStore(path), poll_interval=0) as looking,
+    ):
+        writing.run(lambda tx: [tx.add("/a", {"n": 0}), *(tx.add(f"/n{number}") for number in range(300))])
+        ended = threading.Event()
+
+        def write() -> None:
+            number = 0
+            while not ended.is_set():
+                number += 1
+                base = writing.head
+                writing.run(lambda tx: tx.increment("/a", "n"))
+                writing.run(lambda tx, number=number: tx.add(f"/a/{number}", {"x": number}))
+                if number % 3 == 0:
+                    writing.run(lambda tx, number=number: tx.move(f"/a/{number}", f"/a/m{number}"))
+                if number % 3 == 1:
+                    writing.run(lambda tx, number=number: tx.remove(f"/a/{number}"))
+                loser = writing.transaction(base=base)
+                loser.set("/a", "n", -1)
+                with pytest.raises(Exception, match="lost to"):
+                    loser.commit()
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        try:
+            looks = 0
+            while looks < 8 or (thread.is_alive() and looking.refresh()["/a"]["n"] < 10):
+                looks += 1
+                found = [str(one) for one in IntegrityCheck(looking.instance, notes=True, live=True).run()]
+                assert found == []
+        finally:
+            ended.set()
+            thread.join()
+        assert looking.refresh()["/a"]["n"] >= 10
+
+
+def test_what_lies_deep_in_a_history_and_in_a_wide_node_is_met(tables: Tables) -> None:
+    first = tables.commit(AddNode("/a", {"n": 0}), AddNode("/a/x", {}))
+    for number in range(700):
+        tables.commit(SetProperty("/a", "n", number + 1))
+    assert tables.problems() == []
+    tables.put(schema.NODES, paths.key("/a"), (schema.property_column("n"), b"\x63", first))
+    ghost = tables.stranger()
+    tables.put(schema.NODES, paths.key("/a"), (schema.child_column("x"), schema.GONE, ghost))
+    tables.commit(AddNode("/wide", {}), *(AddNode(f"/wide/{number:05}", {}) for number in range(9000)))
+    lost = tables.commit(AddNode("/wide/05000x", {}))
+    tables.put(schema.NODES, paths.key("/wide"), (schema.child_column("05000x"), schema.GONE, lost))
+    assert sorted(tables.found()) == sorted(
+        [
+            ("undecodable value", "/a", revisions.to_text(first)),
+            ("cell without journal row", "/a", revisions.to_text(ghost)),
+            ("untold cell", "/wide", revisions.to_text(lost)),
+            ("unlisted node", "/wide/05000x", revisions.to_text(lost)),
+        ]
+    )
+    found = [problem.kind for problem in IntegrityCheck(tables.instance, path="/wide").run()]
+    assert found == ["unlisted node"]
+    assert [problem.kind for problem in IntegrityCheck(tables.instance, path="/wide/00001").run()] == []
+
+
+def test_rows_of_children_only_are_met_wherever_they_lie(tables: Tables) -> None:
+    wide = [AddNode("/m", {})] + [AddNode(f"/m/{number:05}", {}) for number in range(4500)]
+    folders = [AddNode(f"/f{number:02}", {}) for number in range(60)]
+    tables.commit(*wide, *folders, *(AddNode(f"/f{number // 100:02}/{number}", {}) for number in range(6000)))
+    ghosts = ["/a", "/f30x", "/m\0", "/m+", "/m0", "/z", "/f00/0/x", "/m/02000x", "/p/q/r/s"]
+    for path in ghosts:
+        made = tables.stranger()
+        cells = [(schema.child_column(f"{number}"), schema.PRESENT, made) for number in range(5)]
+        tables.put(schema.NODES, paths.key(path), *cells)
+    for key in (b"\x00\x00", b"\xff\xff"):
+        tables.put(schema.NODES, key, (schema.child_column("x"), schema.PRESENT, tables.stranger()))
+    huge = tables.stranger()
+    cells = [(schema.child_column(f"{number}"), schema.GONE, huge) for number in range(9000)]
+    tables.put(schema.NODES, paths.key("/huge"), *cells)
+    found = tables.found()
+    ownerless = [path for kind, path, _ in found if kind == "cell without journal row"]
+    # A wide row is told page by page.
+    assert sorted(ownerless) == sorted([*ghosts, *["/huge"] * 3])
+    assert [kind for kind, _, _ in found if kind != "cell without journal row"] == ["row key"] * 2
+    below = {"/m": ["/m/02000x"], "/f00": ["/f00/0/x"], "/p/q/r": ["/p/q/r/s"], "/z": ["/z"], "/a": ["/a"]}
+    for top, expected in below.items():
+        assert [problem.path for problem in IntegrityCheck(tables.instance, path=top).run()] == expected
+
+
+@pytest.fixture
+def big(tmp_path: Path) -> dict[int, str]:
+    """SQLite files with so many nodes."""
+    made = {}
+    for count in (5_000, 20_000):
+        made[count] = str(tmp_path / f"{count}.db")
+        with Repository(SqliteStore(made[count], durable=False), poll_interval=0) as repo:
+            for at in range(0, count, 500):
+                with repo.transaction() as tx:
+                    tx.add(f"/{at:06}", {"n": at})
+                    for number in range(at + 1, at + 500):
+                        tx.add(f"/{at:06}/{number:06}", {"n": number, "text": "x" * 100})
+    return made
+
+
+def peak_of(check: IntegrityCheck) -> float:
+    """The KiB that a check takes that finds nothing."""
+    tracemalloc.start()
+    try:
+        assert list(check.run()) == []
+        return tracemalloc.get_traced_memory()[1] / 1024
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.no_cover
+def test_memory_is_bounded(big: dict[int, str]) -> None:
+    peaks = {}
+    for count, path in big.items():
+        with Repository(SqliteStore(path), poll_interval=0) as repo:
+            check = IntegrityCheck(repo.instance)
+            peaks[count] = peak_of(check)
+            assert check.rows == count + 1
+    print({count: f"{peak:.0f} KiB" for count, peak in peaks.items()})
+    few, many = peaks.values()
+    assert many < 1.5 * few
+
+
+def tables_with_revisions(count: int) -> Tables:
+    """A repository of 500 nodes that so many revisions changed in turn, written at once; all but the last is settled."""
+    world = World()
+    store = MemoryStore(world.clock)
+    tables = Tables(store, lambda mac: open_instance(store, world, mac=mac, seed=mac), world.advance, world.clock)
+    nodes = [f"/{number:03}" for number in range(500)]
+    base = tables.commit(*(AddNode(path, {"n": 0}) for path in nodes))
+    ms, machine = revisions.ms_of(base) + 1, revisions.machine_of(base)
+    for number in range(count):
+        made = revisions.pack(ms + number // 128, machine, number % 128)
+        told = [RowChange(nodes[number % 500], "c", ["n"])]
+        tables.row(made, told, committed=True, base=base)
+        tables.cells(made, told)
+        base = made
+    tables.put(schema.CLUSTER, schema.SETTINGS_ROW, (schema.WATERMARK, schema.revision_key(base), None))
+    return tables
+
+
+@pytest.mark.slow
+@pytest.mark.proof
+def test_memory_is_bounded_however_many_revisions_there_are() -> None:
+    peaks = {}
+    for count in (30_000, 60_000):
+        instance = tables_with_revisions(count).open_instance(2)
+        check = IntegrityCheck(instance)
+        peaks[count] = peak_of(check)
+        assert check.counted[schema.JOURNAL] == count + 2
+        assert check.rows == 501
+    print({count: f"{peak:.0f} KiB" for count, peak in peaks.items()})
+    few, many = peaks.values()
+    assert many < 1.2 * few

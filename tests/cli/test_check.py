@@ -1,0 +1,204 @@
+"""The commands that look after a repository: check and recover."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hbasemk
+from hbasemk.format import paths, revisions, schema
+from hbasemk.format.changes import RowChange
+from hbasemk.kernel.instance import Instance
+from hbasemk.store.sqlite import SqliteStore
+from hbasemk.system import SystemRuntime
+from tests.support.tables import Tables
+
+
+class Tool:
+    """The command line on one repository, as a process."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.url = f"sqlite:///{path}"
+
+    def __call__(self, *arguments: str, code: int = 0) -> str:
+        command = [sys.executable, "-m", "hbasemk", "--url", self.url, *arguments]
+        done = subprocess.run(command, capture_output=True, check=False, text=True)
+        assert done.returncode == code, done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+        return done.stdout
+
+    def lines(self, *arguments: str, code: int = 0) -> list[dict[str, Any]]:
+        """What a command tells programs."""
+        return [json.loads(line) for line in self(*arguments, "--output", "json", code=code).splitlines()]
+
+
+@pytest.fixture
+def tool(tmp_path: Path) -> Tool:
+    made = Tool(tmp_path / "content.db")
+    with hbasemk.connect(
+        made.url, poll_interval=0, settings=hbasemk.Settings(lease_ms=1000, max_clock_skew_ms=1000)
+    ) as repo:
+        repo.run(lambda tx: [tx.add("/a", {"n": 1}), tx.add("/a/b"), tx.add("/c")])
+    return made
+
+
+@pytest.fixture
+def tables(tool: Tool) -> Iterator[Tables]:
+    store = SqliteStore(str(tool.path))
+    runtime = SystemRuntime()
+
+    def opened(_: int) -> Instance:
+        return Instance.open(store, runtime)
+
+    yield Tables(store, opened, runtime.sleep, runtime.now_ms)
+    store.close()
+
+
+def test_a_whole_repository_is_whole(tool: Tool) -> None:
+    told = tool("check").splitlines()
+    assert [line.split() for line in told] == [
+        ["cluster", "looked", "at", "2"],
+        ["nodes", "looked", "at", "4"],
+        ["journal", "looked", "at", "2"],
+        ["damage", "0"],
+        ["leftovers", "0"],
+        ["notes", "0"],
+    ]
+    assert tool.lines("check", "--blobs") == [
+        {
+            "summary": {
+                "cluster_looked_at": 2,
+                "nodes_looked_at": 4,
+                "journal_looked_at": 2,
+                "damage": 0,
+                "leftovers": 0,
+                "notes": 0,
+            }
+        }
+    ]
+
+
+def test_what_is_found_is_told_and_mended_and_gone(tool: Tool, tables: Tables) -> None:
+    made = tables.forge(RowChange("/a", "c", (), ["ghost"]))
+    first = tool("check", code=1).splitlines()[0].split("\t")
+    assert first[:4] == ["damage", "dangling child", "/a/ghost", revisions.to_text(made)]
+    assert first[-1] == "can be mended"
+    found, summary = tool.lines("check", code=1)
+    assert found == {
+        "severity": "damage",
+        "kind": "dangling child",
+        "path": "/a/ghost",
+        "revision": revisions.to_text(made),
+        "detail": "its parent lists it, but there is no such node",
+        "repairable": True,
+    }
+    assert summary["summary"]["damage"] == 1
+    found, summary = tool.lines("check", "--repair")
+    assert "its parent lists it no more" in found["done"]
+    assert summary["summary"]["mended"] == 1
+    assert summary["summary"]["left"] == 0
+    assert len(tool.lines("check")) == 1
+    assert tool("ls", "/a").split() == ["b"]
+    assert "repair" in tool("log", "-n", "1")
+
+
+def test_what_cannot_be_mended_is_told_again(tool: Tool, tables: Tables) -> None:
+    made = tables.commit(hbasemk.kernel.commit.operations.SetProperty("/a", "n", 2))
+    tables.put(schema.NODES, paths.key("/a"), (schema.property_column("n"), b"\x77", made))
+    found, summary = tool.lines("check", "--repair", code=1)
+    assert (found["kind"], found["done"]) == ("undecodable value", None)
+    assert summary["summary"] | {"left": 1, "mended": 0} == summary["summary"]
+    assert len(tool.lines("check", code=1)) == 2
+
+
+def test_one_subtree(tool: Tool, tables: Tables) -> None:
+    tables.forge(RowChange("/a/b", "c", (), ["ghost"]))
+    assert len(tool.lines("check", "--path", "/a", code=1)) == 2
+    assert len(tool.lines("check", "--path", "/a/b", code=1)) == 2
+    assert tool.lines("check", "--path", "/c")[0]["summary"]["nodes_looked_at"] == 1
+    tool("check", "--path", "c", code=2)
+
+
+def test_blobs_are_read_when_asked(tool: Tool, tables: Tables) -> None:
+    blob = tool("blob", "put", __file__).strip()
+    tables.remove(schema.BLOBS, bytes.fromhex(blob) + bytes(4), (schema.DATA, b"data"))
+    tool("check")
+    (found, _) = tool.lines("check", "--blobs", code=1)
+    assert (found["kind"], found["path"]) == ("missing chunk of a blob", blob)
+
+
+def test_a_note_is_no_problem(tool: Tool, tables: Tables) -> None:
+    tables.put(schema.BLOBS, bytes(36), ((schema.DATA, b"data"), b"part", None))
+    (found, _) = tool.lines("check", "--blobs")
+    assert (found["severity"], found["kind"], found["repairable"]) == ("note", "unfinished upload", False)
+
+
+def test_a_repository_that_cannot_be_opened_tells_why(tool: Tool, tables: Tables) -> None:
+    made = tables.commit(hbasemk.kernel.commit.operations.SetProperty("/a", "n", 2))
+    tables.journal(made, (schema.DATA, schema.CHANGES), b"\x01[[")
+    (found, _) = tool.lines("check", code=1)
+    assert (found["kind"], found["revision"]) == ("undecodable changes", revisions.to_text(made))
+    tables.put(schema.CLUSTER, schema.SETTINGS_ROW, (schema.WATERMARK, b"1", None))
+    tool("ls", code=1)
+    assert "wrong watermark" in [line.get("kind") for line in tool.lines("check", "--repair", code=1)]
+    tables.put(schema.CLUSTER, schema.SETTINGS_ROW, (schema.SETTINGS, b"{", None))
+    assert tool.lines("check", code=1)[0]["kind"] == "undecodable settings"
+
+
+def test_recover_tells_what_it_ended(tool: Tool, tables: Tables) -> None:
+    pending = tables.dead_writer(RowChange("/a", "c", ["p"]))
+    unswept = tables.dead_writer(RowChange("/a", "c", ["q"]), aborted=True)
+    tables.wait(2.5)
+    told = tool.lines("check", code=1)
+    assert {line.get("kind") for line in told[:-1]} >= {"pending revision of an ended writer"}
+    *ended, last = tool.lines("recover")
+    assert [(one["what"], one["revision"]) for one in ended] == [
+        ("aborted", revisions.to_text(pending)),
+        ("swept", revisions.to_text(unswept)),
+    ]
+    assert last["summary"]["aborted"] == 1
+    tool("check")
+    assert tool("recover").split()[:4] == ["aborted", "0", "swept", "0"]
+
+
+def test_recover_gives_up_branches_when_told_to(tool: Tool) -> None:
+    root = tool("branch").strip()
+    assert len(tool.lines("recover", "--branches", "3600")) == 1
+    (ended, _) = tool.lines("recover", "--branches", "0")
+    assert (ended["what"], ended["revision"]) == ("branch", root)
+    tool("check")
+
+
+def test_progress_is_shown_on_a_terminal_only(tool: Tool) -> None:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "hbasemk", "--url", tool.url, "check"]
+    environment = {**os.environ, "TERM": "xterm"}
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=theirs, check=True, text=True, timeout=60, env=environment
+    )
+    os.close(theirs)
+    shown = b""
+    try:
+        while piece := os.read(ours, 65536):
+            shown += piece
+    except OSError:
+        pass
+    os.close(ours)
+    assert b"check" in shown
+    assert b"rows" in shown
+    assert "rows" not in done.stdout
+    assert done.stdout.splitlines()[-1].split() == ["notes", "0"]
+    piped = subprocess.run(command, capture_output=True, check=True, text=True, timeout=60)
+    assert piped.stderr == ""
+    forced = {**environment, "FORCE_COLOR": "1", "TTY_COMPATIBLE": "1"}
+    piped = subprocess.run(command, capture_output=True, check=True, text=True, timeout=60, env=forced)
+    assert piped.stderr == ""

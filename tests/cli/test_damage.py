@@ -1,0 +1,129 @@
+"""No command shows a traceback, whatever the tables hold: each cell is damaged in turn, and rows are added that nobody wrote."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from hbasemk import connect
+from hbasemk.cli.main import main
+from hbasemk.format import paths, schema
+from hbasemk.store.abc import Cell, NewCell, Put, Scan, Store, scan_all
+from hbasemk.store.sqlite import SqliteStore
+
+COMMANDS = (
+    "ls -lr",
+    "cat /a",
+    "log --changes",
+    "status",
+    "nodes / -d 3",
+    "diff {first}",
+    "diff {first} --paths",
+    "ls --at {branch}",
+    "export / -f json",
+    "blob get {blob}",
+    "check",
+    "set /a n 5",
+    "mv /a /q",
+    "branch --rebase {branch}",
+    "merge {branch}",
+    "recover --branches 0",
+    "check --blobs --repair",
+    "watch --timeout 0",
+    "init",
+)
+GARBAGE = (b"\xff\x00", b"", b"{", b"\x01[[")
+KEYS = (b"\xff\xff", b"\0\1/\xff\xfe", b"\0", b"\0\1nope", b"\0\0/\xff", b"\0\2/a/\xc3", b"\0\1/a\0")
+
+
+class Base(NamedTuple):
+    """A repository to damage copies of."""
+
+    path: Path
+    facts: dict[str, str]
+    cells: list[tuple[str, bytes, Cell]]
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Base:
+    path = tmp_path_factory.mktemp("damage") / "base.db"
+    with connect(f"sqlite:///{path}", poll_interval=0) as repository:
+        facts = {"first": repository.head.revision}
+        blob = repository.blobs.write(b"content")
+        repository.run(
+            lambda tx: [tx.add("/a", {"n": 1, "list": [1, "x"], "blob": blob}), tx.add("/a/b"), tx.add("/c")], "made"
+        )
+        branch = repository.branch()
+        branch.run(lambda tx: tx.set("/a", "n", 2))
+        repository.run(lambda tx: tx.remove("/c"))
+        facts |= {"branch": branch.revision, "blob": blob.id}
+    store = SqliteStore(str(path))
+    cells = [
+        (table.name, row.key, cell)
+        for table in schema.TABLES
+        for row in scan_all(store, table.name, Scan(None, None, 1000))
+        for cell in row.cells
+    ]
+    store.close()
+    assert {table for table, _, _ in cells} == {table.name for table in schema.TABLES}
+    return Base(path, facts, cells)
+
+
+def damages(base: Base) -> Iterator[tuple[str, Callable[[Store], None]]]:
+    """What is done to a copy, in words and as a function."""
+
+    def write(table: str, key: bytes, cell: NewCell) -> Callable[[Store], None]:
+        return lambda store: store.write(table, [Put(key, [cell])])
+
+    for (table, key, cell), garbage in zip(base.cells, itertools.cycle(GARBAGE)):
+        yield (
+            f"{table} {key!r} {cell.qualifier!r} = {garbage!r}",
+            write(table, key, NewCell(cell.family, cell.qualifier, garbage, cell.timestamp)),
+        )
+    newest = max(cell.timestamp for table, _, cell in base.cells if table == schema.NODES)
+    samples = {table: cell for table, _, cell in base.cells}
+    for (table, cell), key in itertools.product(samples.items(), KEYS):
+        stamp = newest if table == schema.NODES else None
+        yield f"{table} {key!r}", write(table, key, NewCell(cell.family, cell.qualifier, cell.value, stamp))
+    key = paths.key("/a")
+    for column, version in {
+        ((cell.family, cell.qualifier), cell.timestamp)
+        for table, row, cell in base.cells
+        if (table, row) == (schema.NODES, key)
+    }:
+        family, qualifier = column
+        bad = NewCell(family, qualifier[:1] + b"\xff\xfe", schema.PRESENT, version)
+        yield f"/a {family!r} {qualifier[:1]!r} ff fe", write(schema.NODES, key, bad)
+
+
+def test_no_damage_of_the_tables_is_a_traceback(
+    base: Base, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "copy.db"
+    monkeypatch.setenv("HBASEMK_URL", f"sqlite:///{copy}")
+    seen: list[str] = []
+    errors = 0
+    for what, damage in damages(base):
+        for file in tmp_path.iterdir():
+            file.unlink()
+        shutil.copy(base.path, copy)
+        store = SqliteStore(str(copy))
+        damage(store)
+        store.close()
+        for command in COMMANDS:
+            words = [word.format(**base.facts) if "{" in word else word for word in command.split()]
+            try:
+                main(words)
+            except SystemExit as ended:
+                assert ended.code in range(5), (what, command)
+                errors += ended.code != 0
+            except Exception as error:
+                seen.append(f"{command}: {error!r} after {what}")
+    capfd.readouterr()
+    assert not seen, "\n".join(seen[:20])
+    assert errors > 100

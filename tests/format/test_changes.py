@@ -1,0 +1,90 @@
+"""The record of what a revision touches."""
+
+from __future__ import annotations
+
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hbasemk import FormatError
+from hbasemk.format import changes, schema
+from hbasemk.format.changes import ADDED, CHANGED, REMOVED, RowChange
+from hbasemk.store.abc import Cell
+from tests.support.repositories import Instances
+
+NAMES = st.lists(st.text(st.characters(codec=None) | st.characters(categories=["Cs"]), min_size=1), max_size=4)
+PATHS = st.text(min_size=1).map(lambda text: "/" + text)
+CHANGES = st.builds(RowChange, PATHS, st.sampled_from([ADDED, REMOVED, CHANGED]), NAMES, NAMES, NAMES)
+
+
+def as_read(cells: list[changes.NewCell]) -> list[Cell]:
+    return [Cell(cell.family, cell.qualifier, 1, cell.value) for cell in sorted(cells)]
+
+
+@given(st.lists(CHANGES))
+def test_changes_come_back(told: list[RowChange]) -> None:
+    read = changes.decode(as_read(changes.encode(told)))
+    assert [(c.path, c.kind, *map(list, c[2:])) for c in read] == [(c.path, c.kind, *map(list, c[2:])) for c in told]
+
+
+def test_surrogates_are_kept_apart_as_row_keys_keep_them_apart() -> None:
+    split, joined = "\ud83d\ude00", "\U0001f600"
+    assert len(split) == 2
+    assert len(joined) == 1
+    told = [
+        RowChange("/" + name, CHANGED, [name, name + "x"], [name], ["\udc80", "a\ud800"]) for name in (split, joined)
+    ]
+    assert changes.decode(as_read(changes.encode(told))) == told
+    assert changes.decode(as_read(changes.encode(told * 50))) == told * 50
+
+
+@pytest.mark.parametrize("deflated", [False, True])
+def test_changes_that_were_written_with_escapes_are_read(deflated: bool) -> None:
+    text = rb'[["/\u00e4\ud800","c",["\ud83d\ude00","\\ud83d"]]]'
+    value = b"\x02" + zlib.compress(text) if deflated else b"\x01" + text
+    read = changes.decode([Cell(b"d", b"changes", 1, value)])
+    assert read == [RowChange("/\u00e4\ud800", CHANGED, ["\U0001f600", "\\ud83d"])]
+
+
+def test_increments_below_a_name_of_two_surrogates_are_not_lost(opened: Instances) -> None:
+    one, two = opened(), opened()
+    path = "/\ud83d\ude00"
+    one.run(lambda tx: tx.add(path, {"n": 0}))
+    two.refresh()
+    assert two.head[path]["n"] == 0
+    one.run(lambda tx: tx.increment(path, "n"))
+    two.refresh()
+    two.run(lambda tx: tx.increment(path, "n"))
+    assert one.refresh()[path]["n"] == two.head[path]["n"] == 2
+
+
+def test_large_changes_are_cut_into_chunks_in_order() -> None:
+    told = [
+        RowChange(f"/{number:x}{hash(str(number)):x}", ADDED, [f"{hash(number * 7.1):x}"]) for number in range(200_000)
+    ]
+    cells = changes.encode(told)
+    assert len(cells) > 1
+    assert max(len(cell.value) for cell in cells) <= 1024 * 1024
+    assert [c.path for c in changes.decode(as_read(cells))] == [c.path for c in told]
+
+
+def test_a_roll_back_names_every_column_exactly() -> None:
+    change = RowChange("/a", ADDED, ["p"], ["x"], ["y"])
+    (delete,) = changes.deletes([change], 7)
+    assert delete.row == b"\x00\x01/a"
+    assert set(delete.cells) == {
+        (*schema.DELETED, 7),
+        (*schema.LAST_REVISION, 7),
+        (b"d", b"\x01p", 7),
+        (b"c", b"x", 7),
+        (b"c", b"y", 7),
+    }
+    assert schema.DELETED not in list(RowChange("/a", CHANGED).columns())
+
+
+@pytest.mark.parametrize("value", [b"", b"\x01{", b"\x02junk", b"\x01[[]]", b"\x01null", b"\x01[[\xff]]"])
+def test_damaged_changes_are_told(value: bytes) -> None:
+    with pytest.raises(FormatError, match="damaged"):
+        changes.decode([Cell(b"d", b"changes", 1, value)])

@@ -1,0 +1,374 @@
+"""Branches that end, or go on, while somebody else merges, rebases or reads them: told to everybody, nothing by halves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from hbasemk import BranchError, CommitUnknownError, FormatError, Repository, StoreUnknownError, UnknownRevisionError
+from hbasemk.branch import Branch
+from hbasemk.check import IntegrityCheck, recover
+from hbasemk.format import revisions, schema
+from hbasemk.kernel.branches.cache import LONGEST, BranchState, BranchStates
+from hbasemk.kernel.branches.rebase import rebase
+from hbasemk.kernel.commit.operations import AddNode
+from hbasemk.kernel.instance import BRANCH_RETENTION_MS, Instance
+from hbasemk.kernel.journal.outcomes import Outcome
+from hbasemk.kernel.journal.view import View
+from hbasemk.store.abc import NewCell, Put, Scan, scan_all
+from hbasemk.store.memory import MemoryStore
+from hbasemk.testing.wrapped import Call, FaultyStore, lost_reply
+from tests.simulation.crashes import DIED, Died, Steps, problems
+from tests.support.branches import commit_on_branch
+from tests.support.repositories import Instances, tree
+from tests.support.runtime import World, open_instance
+
+READING = ("read", "nodes")
+WRITING = ("write", "nodes")
+
+
+def meanwhile(store: FaultyStore, when: tuple[str, str], do: Callable[[], object]) -> None:
+    """Have something done just before the next call of a kind; writing at one moment is a kind of writing."""
+
+    def before(call: Call) -> None:
+        if (call.method.removesuffix("_if"), call.table) == when:
+            store.before = None
+            do()
+
+    store.before = before
+
+
+def heads(repo: Repository) -> list[bytes]:
+    """What is told of the heads of all branches, oldest branch first."""
+    rows = scan_all(repo.store, schema.JOURNAL, Scan(None, None, 1000, columns=(schema.BRANCH_HEAD,)))
+    return [cell.value for row in rows for cell in row.cells]
+
+
+def live(repo: Repository) -> list[str]:
+    """The newest revisions of the branches that have not ended."""
+    return [head.hex() for head in heads(repo) if len(head) == 8]
+
+
+@pytest.mark.parametrize("how", ["merge", "rebase"])
+def test_a_branch_swept_while_it_is_read_is_not_merged_or_rebased_in_part(opened: Instances, how: str) -> None:
+    store = FaultyStore(opened.new_store())
+    repo, other = opened(store, retry_timeout=0.2), opened()
+    repo.run(lambda tx: tx.add("/a"))
+    branch = repo.branch()
+    branch.run(lambda tx: [tx.add(f"/a/{number}") for number in range(3)])
+    repo.run(lambda tx: tx.add("/b"))
+    meanwhile(store, READING, lambda: other.sweep_branches(0))
+    with pytest.raises(BranchError, match="abandoned"):
+        getattr(branch, how)()
+    assert store.before is None
+    assert tree(other) == {"/": {}, "/a": {}, "/b": {}}
+    assert live(other) == []
+
+
+@pytest.mark.parametrize("when", [READING, WRITING])
+def test_a_commit_to_a_branch_during_its_rebase_makes_that_fail(opened: Instances, when: tuple[str, str]) -> None:
+    store = FaultyStore(opened.new_store())
+    repo, other = opened(store, retry_timeout=0.2), opened()
+    repo.run(lambda tx: tx.add("/a"))
+    branch = repo.branch()
+    branch.run(lambda tx: tx.add("/a/mine"))
+    repo.run(lambda tx: tx.add("/b"))
+    others = other.branch(revision=branch.revision)
+    before = branch.revision
+    meanwhile(store, when, lambda: others.run(lambda tx: tx.add("/a/others")))
+    with pytest.raises(BranchError, match=f"goes on at {others.revision[:4]}"):
+        branch.rebase()
+    assert branch.revision == before
+    assert live(repo) == [others.revision]
+    others.merge()
+    assert tree(repo).keys() == {"/", "/a", "/b", "/a/mine", "/a/others"}
+
+
+@pytest.mark.parametrize("when", [READING, WRITING])
+def test_a_commit_to_a_branch_during_its_merge_is_told(opened: Instances, when: tuple[str, str]) -> None:
+    store = FaultyStore(opened.new_store())
+    repo, other = opened(store, retry_timeout=0.2), opened()
+    repo.run(lambda tx: tx.add("/a"))
+    branch = repo.branch()
+    branch.run(lambda tx: tx.add("/a/mine"))
+    others = other.branch(revision=branch.revision)
+    meanwhile(store, when, lambda: others.run(lambda tx: tx.add("/a/others")))
+    if when == READING:
+        with pytest.raises(BranchError, match="is not the newest of its branch: its branch goes on at"):
+            branch.merge()
+        assert tree(other).keys() == {"/", "/a"}
+        others.merge()
+        assert tree(other).keys() == {"/", "/a", "/a/mine", "/a/others"}
+        return
+    with pytest.raises(BranchError, match="is merged into trunk as .*, but .* goes on at") as told:
+        branch.merge()
+    assert others.revision in str(told.value)
+    assert repo.refresh().revision in str(told.value)
+    assert tree(other).keys() == {"/", "/a", "/a/mine"}
+    assert live(repo) == [others.revision]
+
+
+def test_changes_after_an_empty_merge_are_merged(opened: Instances) -> None:
+    repo = opened()
+    with repo.branch() as branch:
+        branch.merge()
+        branch.run(lambda tx: tx.add("/x"))
+    assert tree(repo).keys() == {"/", "/x"}
+    with repo.branch() as branch:
+        branch.run(lambda tx: tx.add("/y"))
+        first = branch.revision
+        branch.run(lambda tx: tx.remove("/y"))
+        branch.merge()
+        branch.reset(first)
+    assert tree(repo).keys() == {"/", "/x", "/y"}
+    with repo.branch() as branch:
+        branch.run(lambda tx: tx.add("/z"))
+        branch.merge()
+    assert repo.refresh().revision == branch.merged
+
+
+def attempt_that_never_arrived(store: FaultyStore, branch: Branch) -> str:
+    """A commit to a branch whose last step the store never saw; returns its id."""
+    steps: list[Call] = []
+
+    def before(call: Call) -> None:
+        steps.append(call)
+        if call.method == "check_and_write" and len([one for one in steps if one.method == "check_and_write"]) > 1:
+            raise StoreUnknownError("out of reach")
+
+    store.before = before
+    with pytest.raises(CommitUnknownError) as told:
+        branch.run(lambda tx: tx.add("/never"))
+    store.before = None
+    return str(told.value.revision)
+
+
+@pytest.mark.parametrize("end", ["merge", "rebase", "abandon"])
+def test_an_outcome_on_a_branch_stays_what_it_is_when_the_branch_ends(opened: Instances, end: str) -> None:
+    store = FaultyStore(opened.new_store())
+    repo, other = opened(store, retry_timeout=0.2), opened()
+    branch = repo.branch()
+    branch.run(lambda tx: tx.add("/first"))
+    first = branch.revision
+    branch.run(lambda tx: tx.add("/one"))
+    asked = {attempt_that_never_arrived(store, branch): Outcome.ABORTED, first: Outcome.COMMITTED}
+    asked[branch.revision] = Outcome.COMMITTED
+    assert {made: other.outcome(made) for made in asked} == asked
+    other.run(lambda tx: tx.add("/trunk"))
+    getattr(other.branch(revision=branch.revision), end)()
+    assert {made: other.outcome(made) for made in asked} == asked
+    assert {made: repo.outcome(made) for made in asked} == asked
+
+
+@pytest.mark.parametrize(("form", "why"), [(b"a", "abandoned"), (b"m", "merged into trunk as"), (b"r", "rebased to")])
+def test_heads_as_they_were_written_before_are_still_read(opened: Instances, form: bytes, why: str) -> None:
+    repo = opened()
+    branch = repo.branch()
+    root = branch.revision
+    branch.run(lambda tx: tx.add("/one"))
+    into = {b"a": b"", b"m": bytes.fromhex(repo.head.revision), b"r": bytes.fromhex(repo.branch().revision)}[form]
+    head = NewCell(*schema.BRANCH_HEAD, form + into)
+    repo.store.write(schema.JOURNAL, [Put(bytes.fromhex(root), [head])])
+    with pytest.raises(BranchError, match=f"{why}.*{into.hex()}"):
+        branch.merge()
+    assert repo.outcome(branch.revision) == Outcome.COMMITTED
+
+
+@pytest.mark.parametrize("arrives", [True, False], ids=["committed", "never arrived"])
+@pytest.mark.parametrize("then", ["asked", "merged again", "tended"])
+def test_a_merge_in_doubt_ends_its_branch_once_it_is_known_to_be_committed(
+    opened: Instances, arrives: bool, then: str
+) -> None:
+    store = FaultyStore(opened.new_store())
+    repo, other = opened(store, retry_timeout=0.2), opened()
+    branch = repo.branch()
+    branch.run(lambda tx: tx.add("/x"))
+    decides = "write_if" if store.supports_transactions else "check_and_write"
+    written: list[Call] = []
+
+    def away(call: Call) -> None:
+        raise StoreUnknownError("out of reach")
+
+    def at_the_end(call: Call) -> None:
+        if call.method.startswith("write") and call.table == "nodes":
+            written.append(call)
+        if written and call.method == decides:
+            store.before = away
+            away(call)
+
+    if arrives:
+        store.after = at_the_end
+    else:
+        store.before = at_the_end
+    with pytest.raises(CommitUnknownError) as told:
+        branch.merge()
+    store.before = store.after = None
+    made = str(told.value.revision)
+    if then == "asked":
+        assert repo.outcome(made) is (Outcome.COMMITTED if arrives else Outcome.ABORTED)
+    elif then == "tended":
+        repo.instance.maintain()
+        assert len(live(other)) == (0 if arrives else 1)
+    if arrives:
+        with pytest.raises(BranchError, match=f"merged into trunk as {made}"):
+            branch.merge()
+        with pytest.raises(BranchError, match=f"merged into trunk as {made}"):
+            other.branch(revision=branch.revision)
+    else:
+        assert branch.merge() != made
+    assert live(other) == []
+    assert tree(other).keys() == {"/", "/x"}
+
+
+@pytest.mark.parametrize("then", ["goes on", "merged", "back"])
+def test_a_commit_to_a_branch_whose_reply_is_lost_is_not_taken_back_when_others_went_on(
+    opened: Instances, then: str
+) -> None:
+    store = FaultyStore(opened.new_store())
+    repo, other = opened(store, retry_timeout=0.2), opened()
+    branch = repo.branch()
+    branch.run(lambda tx: tx.add("/one"))
+    before = branch.revision
+    steps: list[Call] = []
+
+    def after(call: Call) -> None:
+        if call.method == "check_and_write":
+            steps.append(call)
+        if len(steps) == 2:
+            # The head is moved; others see it and go on before the reply would come.
+            store.after = None
+            others = other.branch(revision=live(other)[0])
+            if then == "back":
+                others.run(lambda tx: tx.add("/two"))
+                others.reset(before)
+            elif then == "merged":
+                others.merge()
+            else:
+                others.run(lambda tx: tx.add("/two"))
+            raise lost_reply(call)
+
+    store.after = after
+    made = branch.run(lambda tx: tx.add("/mine"))
+    assert len(steps) == 2
+    assert repo.outcome(made) is Outcome.COMMITTED
+    if then != "merged":
+        other.branch(revision=live(other)[0]).merge()
+    assert tree(other).keys() == {"/", "/one", "/mine"} | ({"/two"} if then == "goes on" else set())
+
+
+def test_a_swept_branch_is_no_more_found_where_it_was_known(store: MemoryStore, world: World) -> None:
+    mine, other = open_instance(store, world, mac=1), open_instance(store, world, mac=2)
+    root = mine.branches.begin(mine.head())
+    made = commit_on_branch(mine, root, [AddNode("/x", {"p": 1})])
+    assert mine.reader.require(mine.at(made), "/x").properties == {"p": 1}
+    assert other.branches.sweep(0) == [root]
+    world.advance(6)
+    for which in (made, root):
+        with pytest.raises(UnknownRevisionError, match="swept"):
+            mine.at(which)
+    with pytest.raises(UnknownRevisionError):
+        mine.branches.find(made)
+
+
+HOUR = 3600
+
+
+def ended_branch(mine: Instance, how: str) -> tuple[int, int]:
+    """A branch that has ended: its first revision and its newest."""
+    root = mine.branches.begin(mine.head())
+    made = commit_on_branch(mine, root, [AddNode("/mine", {"p": 1})])
+    if how == "merged":
+        mine.branches.merge(made, "")
+    elif how == "rebased":
+        mine.commit(lambda _: [AddNode("/trunk", {})], "", retry_timeout=1, max_poll_age=0)
+        rebase(mine.branches, mine.reader, made, mine.head(), "")
+    else:
+        mine.branches.abandon(made)
+    return root, made
+
+
+@pytest.mark.parametrize("how", ["merged", "rebased", "abandoned"])
+def test_an_ended_branch_is_read_for_an_hour_and_swept_at_the_next_look(
+    store: MemoryStore, world: World, how: str
+) -> None:
+    mine, other = open_instance(store, world, mac=1), open_instance(store, world, mac=2)
+    going_on = other.branches.begin(other.head())
+    root, made = ended_branch(mine, how)
+    world.advance(HOUR - 60)
+    assert other.branches.sweep(BRANCH_RETENTION_MS) == []
+    assert other.reader.require(other.at(made), "/mine").properties == {"p": 1}
+    world.advance(120)
+    assert other.branches.sweep(BRANCH_RETENTION_MS) == [root]
+    with pytest.raises(UnknownRevisionError):
+        open_instance(store, world, mac=3).at(made)
+    assert other.branches.require_head(going_on)
+    # What went on somewhere else is told of for ever.
+    ended = Outcome.ABORTED if how == "abandoned" else Outcome.COMMITTED
+    assert mine.outcome(made) is other.outcome(made) is ended
+    assert problems(other) == []
+
+
+LOOKS: dict[str, Callable[[Instance], object]] = {
+    "at the next look": lambda other: other.branches.sweep(BRANCH_RETENTION_MS),
+    "when asked to recover": lambda other: list(recover(other)),
+}
+
+
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
+@pytest.mark.parametrize("how", ["merged", "rebased", "abandoned"])
+def test_a_sweep_that_was_begun_is_finished(world: World, how: str, look: Callable[[Instance], object]) -> None:
+    for dies_at in range(1, 20):
+        store = MemoryStore(world.clock)
+        steps = Steps(store)
+        mine, other = open_instance(steps, world, mac=1), open_instance(store, world, mac=2)
+        root, _ = ended_branch(mine, how)
+        steps.fail(dies_at, DIED)
+        try:
+            mine.branches.sweep(0)
+        except Died:
+            begun = "check_and_write journal" in steps.log[-dies_at - 1 :]
+            look(other)
+            _, unswept = other.branches._ends._all_unswept()
+            assert (root not in unswept) == begun
+            assert problems(other) == []
+            continue
+        assert dies_at > 5
+        break
+    else:
+        raise AssertionError("a sweep of so many steps")
+
+
+@pytest.mark.damages("what a branch revision touched cannot be read")
+def test_a_branch_that_cannot_be_read_keeps_none_of_the_others_from_being_swept(world: World) -> None:
+    store = MemoryStore(world.clock)
+    mine, other = open_instance(store, world, mac=1), open_instance(store, world, mac=2)
+    (bad, damaged), (good, _) = (ended_branch(mine, "abandoned") for _ in range(2))
+    store.write(schema.JOURNAL, [Put(schema.revision_key(damaged), [NewCell(schema.DATA, schema.CHANGES, b"\x01[[")])])
+    world.advance(HOUR + 1)
+    with pytest.raises(FormatError, match=revisions.to_text(damaged)):
+        list(recover(other))
+    _, unswept = other.branches._ends._all_unswept()
+    assert unswept == {bad: [damaged]}
+    assert good not in unswept
+    assert [problem.kind for problem in IntegrityCheck(other).run()] == ["undecodable changes"]
+
+
+def test_the_memory_of_a_long_branch_does_not_grow_with_the_square_of_its_length() -> None:
+    world = World()
+    instance = open_instance(MemoryStore(world.clock), world)
+    states = BranchStates(instance.runtime)
+    own: list[int] = []
+    for made in range(1, 2001):
+        own.append(made)
+        view = View(1, 0, 0, 1)
+        states.keep(made, BranchState(1, 1, tuple(own), view, view._replace(own=frozenset(own))))
+        assert states.get(made) is not None
+    assert states.ids <= LONGEST
+    assert states.get(1) is None
+    # One that is longer than all that is kept is kept alone.
+    states.keep(1, BranchState(1, 1, tuple(range(2 * LONGEST)), view, view))
+    assert states.get(1) is not None
+    assert states.get(2000) is None
+    states.drop(1)
+    assert states.ids == 0

@@ -1,0 +1,364 @@
+"""Commits of very many nodes, and of very large ones: they get through, in calls of bounded size, or are refused at once."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import pytest
+
+from hbasemk import (
+    ConflictError,
+    LimitError,
+    MicroKernel,
+    Repository,
+    StoreNotAppliedError,
+    StoreUnknownError,
+    Transaction,
+)
+from hbasemk.format import changes, revisions, schema
+from hbasemk.format.changes import RowChange
+from hbasemk.kernel.commit.operations import AddNode, MoveNode, Operation, RemoveNode, SetProperty
+from hbasemk.store.abc import CellVersion, Delete, Get, NewCell, Put, Row, Store
+from hbasemk.store.memory import MemoryStore
+from hbasemk.testing.wrapped import Call, CountingStore, FaultyStore, WrappedStore
+from tests.support.repositories import Checked, Instances, problems
+from tests.support.runtime import World, open_instance
+
+T = TypeVar("T")
+
+PER_NODE = 0.0001
+"""Seconds that pass while one node is encoded, by the clock of a test."""
+
+
+class Died(BaseException):
+    """A process was killed."""
+
+
+class FewRows(FaultyStore):
+    """Takes 100 rows at a time."""
+
+    @property
+    def batch_rows(self) -> int:
+        return 100
+
+
+def tree_of(count: int, below: str = "/top") -> list[Operation]:
+    """A tree of many nodes, two levels of it."""
+    found: list[Operation] = [AddNode(below, {})]
+    for number in range(count // 100):
+        found.append(AddNode(f"{below}/{number}", {}))
+        found += (AddNode(f"{below}/{number}/{one}", {"n": one}) for one in range(100))
+    return found
+
+
+# --- time ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+def test_an_id_is_made_after_the_changes_are_encoded(
+    world: World, monkeypatch: pytest.MonkeyPatch, parallel: bool
+) -> None:
+    encode = changes.encode
+
+    def slow(told: Sequence[RowChange]) -> list[NewCell]:
+        world.advance(len(told) * PER_NODE)
+        return encode(told)
+
+    monkeypatch.setattr(changes, "encode", slow)
+    one = open_instance(MemoryStore(world.clock, parallel=parallel), world)
+    one.commit(lambda _: tree_of(12_000), "", retry_timeout=1, max_poll_age=0)
+    one.commit(lambda _: [MoveNode("/top", "/moved")], "", retry_timeout=1, max_poll_age=0)
+    one.commit(lambda _: [RemoveNode("/moved/7")], "", retry_timeout=1, max_poll_age=0)
+    assert one.statistics.too_slow == 0
+    assert len(one.reader.children(one.head(), "/moved")) == 119
+
+
+@pytest.mark.parametrize("how", ["write", "roll back"])
+def test_a_commit_that_takes_longer_than_a_lease_renews_it(world: World, how: str) -> None:
+    store = MemoryStore(world.clock)
+    slow = FewRows(store)
+    one, other = open_instance(slow, world), open_instance(store, world, mac=0x77)
+    base = one.head()
+    one.commit(lambda _: [AddNode("/before", {})], "", retry_timeout=1, max_poll_age=0)
+    seen: list[int] = []
+
+    def pass_time(call: Call) -> None:
+        if call.table == schema.NODES and call.method == ("write" if how == "write" else "delete"):
+            world.advance(4)
+            other.poll()
+            other.maintain()
+            seen.extend(other.journal.pending)
+
+    if how == "write":
+        slow.after = pass_time
+        one.commit(lambda _: tree_of(1000), "", retry_timeout=1, max_poll_age=0)
+        assert len(set(seen)) == 1
+        assert len(other.reader.children(_polled(other), "/top")) == 10
+    else:
+        other.commit(lambda _: [AddNode("/top", {})], "", retry_timeout=1, max_poll_age=0)
+        slow.after = pass_time
+        with pytest.raises(ConflictError):
+            one.commit_on(base, tree_of(1000), "")
+        lost = max(int.from_bytes(key, "big") for key in store._tables[schema.JOURNAL].rows)
+        assert other.outcomes.is_swept(lost)
+        assert not other.outcomes.is_swept(lost, in_doubt=True)
+
+
+def _polled(instance: Any) -> Any:
+    instance.poll()
+    return instance.head()
+
+
+# --- bytes ---------------------------------------------------------------------------------------------------
+
+MOST = 10_000
+LARGE = 3_000
+
+
+class Narrow(CountingStore):
+    """Takes 10,000 bytes in a call, and remembers how many each call had."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.sizes: list[int] = []
+        self.of_reads: list[int] = []
+
+    @property
+    def batch_bytes(self) -> int:
+        return MOST
+
+    def write(self, table: str, puts: Sequence[Put], *, durable: bool = True) -> None:
+        self.sizes.append(_size(puts))
+        super().write(table, puts, durable=durable)
+
+    def delete(self, table: str, deletes: Sequence[Delete]) -> None:
+        self.sizes.append(_size(deletes))
+        super().delete(table, deletes)
+
+    def read(self, table: str, gets: Sequence[Get]) -> list[Row]:
+        found = super().read(table, gets)
+        self.of_reads.append(
+            _size([Put(row.key, [NewCell(*cell[:2], cell.value) for cell in row.cells]) for row in found])
+        )
+        return found
+
+    def write_if(self, table: str, puts: Sequence[Put], *more: Any, **others: Any) -> bool | None:
+        self.sizes.append(_size(puts))
+        return super().write_if(table, puts, *more, **others)
+
+
+def _size(rows: Sequence[Put] | Sequence[Delete]) -> int:
+    return sum(
+        len(row) + sum(len(cell[1]) + (0 if isinstance(cell, CellVersion) else len(cell[2])) for cell in cells)
+        for row, cells in rows
+    )
+
+
+def large_nodes(tx: Transaction) -> None:
+    """Many nodes with a large value each, one with many large values, one with many children."""
+    tx.add("/top")
+    for number in range(30):
+        tx.add(f"/top/{number}", {"large": bytes(LARGE)})
+    tx.add("/wide", {f"large{number}": bytes(LARGE) for number in range(30)})
+    for number in range(3_000):
+        tx.add(f"/wide/child{number}")
+
+
+@pytest.mark.parametrize("transactions", [False, True])
+def test_no_call_carries_more_than_a_store_takes(checked: Checked, transactions: bool) -> None:
+    inner = checked(MemoryStore(transactions=transactions))
+    store = Narrow(inner)
+    with Repository(store, poll_interval=0) as repository, Repository(store, poll_interval=0) as other:
+        base = other.head
+        repository.run(large_nodes)
+        assert other.refresh()["/wide"]["large7"] == bytes(LARGE)
+        assert other.head.child_count("/wide") == 3_000
+        late = other.transaction(base=base)
+        large_nodes(late)
+        with pytest.raises(ConflictError):
+            late.commit()
+        repository.run(lambda tx: tx.move("/wide", "/moved"))
+        repository.run(lambda tx: tx.remove("/top"))
+        assert max(store.sizes) <= MOST
+        assert problems(other) == []
+
+
+def test_one_cell_that_is_larger_travels_alone(checked: Checked) -> None:
+    store = Narrow(checked(MemoryStore(transactions=True)))
+    with Repository(store, poll_interval=0) as repository:
+        store.sizes.clear()
+        repository.run(lambda tx: [tx.add(f"/{number}", {"large": bytes(5 * MOST)}) for number in range(3)] and None)
+        assert sum(size > MOST for size in store.sizes) == 3
+        assert max(store.sizes) < 5 * MOST + 100
+
+
+def test_read_back_is_bounded_by_what_is_known_of_it(checked: Checked) -> None:
+    store = Narrow(checked(MemoryStore()))
+    with Repository(store, poll_interval=0) as repository:
+        repository.run(large_nodes)
+        with repository.transaction(base=repository.head) as tx:
+            tx.get("/", "nothing")
+            for number in range(30):
+                tx.set(f"/top/{number}", "large", b"x" * LARGE)
+            store.of_reads.clear()
+        assert max(store.of_reads) <= 2 * MOST
+
+
+class Slow(WrappedStore):
+    """Has no answer in time to a call that would bring more than 10,000 bytes."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.refused = 0
+
+    def around(self, call: Call, do: Callable[[], T]) -> T:
+        found = do()
+        if (
+            call.table == schema.NODES
+            and isinstance(found, list)
+            and sum(len(cell.value) for row in found for cell in row.cells) > MOST
+        ):
+            self.refused += 1
+            raise StoreNotAppliedError(f"{call.method}: no answer within 20 s") from TimeoutError()
+        return found
+
+
+def test_a_read_that_takes_too_long_is_made_for_fewer_rows(checked: Checked) -> None:
+    inner = checked(MemoryStore())
+    slow = Slow(inner)
+    with Repository(inner, poll_interval=0) as repository, Repository(slow, poll_interval=0, owns_store=False) as other:
+        repository.run(large_nodes)
+        paths = [f"/top/{number}" for number in range(30)]
+        found = other.refresh().nodes(paths)
+        assert all(node is not None and node["large"] == bytes(LARGE) for node in found.values())
+        assert slow.refused
+        slow.refused = 0
+        assert [node.path for node in other.head.walk("/top")][1:] == sorted(paths)
+        assert slow.refused
+
+
+# --- the journal row -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is large begins at some hundred bytes."""
+    monkeypatch.setattr(changes, "INLINE", 500)
+    monkeypatch.setattr(changes, "FIRST_CHUNK", 100)
+    monkeypatch.setattr(changes, "CHUNK", 300)
+
+
+def names(seed: int, count: int = 200) -> list[Operation]:
+    """Nodes whose names hardly deflate."""
+    chance = random.Random(seed)
+    return [AddNode(f"/{chance.getrandbits(64):x}", {}) for _ in range(count)]
+
+
+@pytest.mark.usefixtures("short")
+def test_large_changes_follow_the_row_that_begins_a_revision(opened: Instances) -> None:
+    one, two = opened(), opened()
+    before = two.head
+    made = one.commit_on_head(lambda _: names(1), "large")
+    shown = two.refresh()
+    assert shown.children("/") == one.head.children("/")
+    assert len(shown.children("/")) == 200
+    entry = next(iter(two.log()))
+    assert entry.message == "large"
+    assert len(entry.changes) == 201
+    assert len(list(two.diff(before))) == 200
+    row = two.store.read(schema.JOURNAL, [Get(schema.revision_key(made))])[0]
+    chunks = [cell for cell in row.cells if changes.is_chunk(cell.qualifier)]
+    assert len(chunks) > 3
+    told = MicroKernel(two).get_journal(two.at(revisions.to_text(made)).revision, None)
+    assert str(told).count("+\\") == 200
+    branch = one.branch()
+    branch.run(lambda tx: [tx.add(one.path, {}) for one in names(2) if isinstance(one, AddNode)] and None)
+    branch.merge()
+    assert len(two.refresh().children("/")) == 400
+
+
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_writer_that_dies_anywhere_on_the_way_leaves_nothing(world: World, lost: bool) -> None:
+    at = 0
+    while True:
+        at += 1
+        store = MemoryStore(world.clock)
+        faulty = FewRows(store)
+        one, other = open_instance(faulty, world), open_instance(store, world, mac=0x99)
+        one.clock.next(0)
+        count = 0
+
+        def die(call: Call, at: int = at) -> None:
+            nonlocal count
+            count += 1
+            if count == at:
+                if lost:
+                    raise StoreUnknownError(f"the reply to {call.method} is lost")
+                raise Died
+
+        faulty.after = die
+        with contextlib.suppress(Died):
+            one.commit(lambda _: names(3), "", retry_timeout=1, max_poll_age=0)
+        if count < at:
+            break
+        faulty.after = None
+        world.advance(60)
+        other.poll()
+        other.maintain()
+        shown = other.reader.children(_polled(other), "/")
+        assert len(shown) in (0, 200)
+        world.was_opened(store)
+    assert at > 8
+
+
+@pytest.mark.usefixtures("short")
+def test_a_commit_too_large_for_the_journal_is_refused_at_once(
+    opened: Instances, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "LARGEST", 1000)
+    store = CountingStore(opened.new_store())
+    repository = opened(store)
+    repository.run(lambda tx: tx.add("/a"))
+    branch = repository.branch()
+    store.take()
+    with pytest.raises(LimitError, match="1000 bytes"), repository.transaction(base=repository.head) as tx:
+        for one in names(4):
+            assert isinstance(one, AddNode)
+            tx.add(one.path)
+    assert {call for call in store.take() if call[0] not in {"read", "scan"}} == set()
+    with pytest.raises(LimitError, match="Divide"):
+        branch.run(lambda tx: [tx.add(one.path) for one in names(4) if isinstance(one, AddNode)] and None)
+    assert {call for call in store.take() if call[0] not in {"read", "scan"}} == set()
+
+
+# --- really large --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [10_000, pytest.param(300_000, marks=[pytest.mark.proof, pytest.mark.timeout(0)])])
+def test_a_large_tree_comes_moves_and_goes_in_one_commit_each(opened: Instances, count: int) -> None:
+    one, two = opened(), opened()
+    one.commit_on_head(lambda _: tree_of(count), "")
+    assert len(two.refresh().children("/top")) == count // 100
+    one.commit_on_head(lambda _: [MoveNode("/top", "/moved"), SetProperty("/moved", "n", 1)], "")
+    assert two.refresh()["/moved/7/42"]["n"] == 42
+    assert "/top/7" not in two.head
+    branch = two.branch()
+    branch.run(lambda tx: tx.copy("/moved", "/copy"))
+    branch.merge()
+    assert one.refresh()["/copy/7/42"]["n"] == 42
+    one.commit_on_head(lambda _: [RemoveNode("/moved")], "")
+    assert two.refresh().children("/") == ["copy"]
+
+
+def test_nodes_one_below_the_other_in_one_commit(real_store: MemoryStore) -> None:
+    with Repository(real_store, poll_interval=0) as one:
+        wanted = ["/a" * depth for depth in range(1, 1_001)]
+        one.run(lambda tx: [tx.add(path) for path in wanted] and None)
+        assert wanted[-1] in one.head
+        one.run(lambda tx: tx.move("/a/a", "/b"))
+        one.run(lambda tx: tx.remove("/b"))
+        assert one.refresh().children("/") == ["a"]

@@ -1,0 +1,181 @@
+"""Taking turns: who waits is seen in the journal, the longest waiting one goes first, and nobody waits long for anybody."""
+
+from __future__ import annotations
+
+import multiprocessing
+from ctypes import c_int
+from multiprocessing.sharedctypes import SynchronizedArray
+from pathlib import Path
+
+import pytest
+
+import hbasemk
+from hbasemk.format import revisions, schema
+from hbasemk.kernel.commit.operations import AddNode, Increment, SetProperty
+from hbasemk.kernel.commit.turns import LONGEST, TURN
+from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.journal.contention import EXPIRES_MS, Contention
+from hbasemk.store.memory import MemoryStore
+from hbasemk.testing.wrapped import Call, CountingStore
+from tests.support.repositories import problems
+from tests.support.runtime import World, open_instance
+
+OWN = 7
+
+
+def made(machine: int, ms: int) -> int:
+    return revisions.pack(ms, machine, 0)
+
+
+def test_who_was_aborted_and_has_not_committed_since_waits() -> None:
+    seen = Contention()
+    assert seen.waiting(OWN) == []
+    seen.aborted(made(1, 1000))
+    seen.aborted(made(2, 900))
+    seen.aborted(made(OWN, 800))
+    seen.aborted(made(1, 1100))
+    # The same rows come with each poll that looks back.
+    seen.aborted(made(1, 1000))
+    assert seen.waiting(OWN) == [made(2, 900), made(1, 1000)]
+    seen.committed(made(2, 1200))
+    seen.aborted(made(2, 900))
+    assert seen.waiting(OWN) == [made(1, 1000)]
+    # Polls meet the highest first.
+    seen.aborted(made(3, 1400))
+    seen.committed(made(3, 1300))
+    seen.aborted(made(3, 1250))
+    assert seen.waiting(OWN) == [made(1, 1000), made(3, 1400)]
+
+
+def test_who_tries_no_longer_is_waited_for_by_nobody() -> None:
+    seen = Contention()
+    seen.aborted(made(1, 1000))
+    seen.committed(made(2, 1000 + EXPIRES_MS))
+    assert seen.waiting(OWN) == [made(1, 1000)]
+    seen.committed(made(2, 1001 + EXPIRES_MS))
+    assert seen.waiting(OWN) == []
+
+
+def test_only_so_many_are_remembered() -> None:
+    seen = Contention()
+    for machine in range(5000):
+        seen.aborted(made(machine, 1000 + 10 * machine))
+    assert len(seen._machines) <= 1000
+    assert seen.waiting(OWN)[-1] == made(4999, 1000 + 10 * 4999)
+
+
+class Pair:
+    """Two instances, of which the second has lost over /a and waits."""
+
+    def __init__(self, waits_for: str = "/a") -> None:
+        self.world = World()
+        self.shared = MemoryStore(self.world.clock)
+        self.counted = CountingStore(self.shared)
+        self.one = open_instance(self.counted, self.world, mac=1)
+        self.one.commit(
+            lambda _: [AddNode("/a", {"n": 0}), AddNode("/b", {"n": 0})], "", retry_timeout=1, max_poll_age=0
+        )
+        self.two = open_instance(self.shared, self.world, mac=2)
+        base = self.two.head()
+        self.commit(self.one, waits_for)
+        with pytest.raises(hbasemk.ConflictError):
+            self.two.commit_on(base, [Increment(waits_for, "n", 1)], "")
+        self.one.poll()
+
+    def commit(self, instance: Instance, path: str) -> float:
+        """Increment; returns the seconds that it waited."""
+        began = self.world.ms
+        instance.commit(lambda _: [Increment(path, "n", 1)], "", retry_timeout=60, max_poll_age=1000)
+        return (self.world.ms - began) / 1000
+
+    def keep_on(self, path: str) -> float:
+        """Commit for longer than a turn; returns the seconds that it waited in all."""
+        waited = self.commit(self.one, path)
+        self.world.advance(TURN * 0.6)
+        waited += self.commit(self.one, path)
+        self.world.advance(TURN * 0.6)
+        return waited + self.commit(self.one, path)
+
+
+def test_a_process_that_has_had_its_turn_makes_room_once_for_those_that_wait() -> None:
+    pair = Pair()
+    assert 0 < pair.keep_on("/a") <= 1.5 * LONGEST
+    # And then has another turn.
+    assert pair.commit(pair.one, "/a") == 0
+
+
+def test_nobody_makes_room_for_those_that_wait_for_something_else() -> None:
+    pair = Pair(waits_for="/b")
+    assert pair.keep_on("/a") == 0
+
+
+def test_nobody_makes_room_for_a_process_that_is_gone() -> None:
+    pair = Pair()
+    pair.world.advance(EXPIRES_MS / 1000 + 1)
+    pair.commit(pair.one, "/a")
+    assert pair.keep_on("/a") == 0
+
+
+def test_commits_that_meet_nobody_take_the_calls_that_they_took() -> None:
+    world = World()
+    counted = CountingStore(MemoryStore(world.clock))
+    one = open_instance(counted, world, mac=1)
+    one.commit(lambda _: [AddNode("/a", {"n": 0})], "", retry_timeout=1, max_poll_age=0)
+    counted.take()
+    one.commit(lambda _: [SetProperty("/a", "n", 1)], "", retry_timeout=1, max_poll_age=1000)
+    first = counted.take()
+    for turn in range(10):
+        world.advance(TURN / 3)
+        one.commit(lambda _, turn=turn: [SetProperty("/a", "n", turn + 2)], "", retry_timeout=1, max_poll_age=1000)  # type: ignore[misc]
+        assert counted.take() == first
+
+
+def test_who_has_lost_already_writes_no_cells_where_a_commit_is_decided_at_one_moment() -> None:
+    world = World()
+    shared = MemoryStore(world.clock, transactions=True)
+    counted = CountingStore(shared)
+    one, two = open_instance(counted, world, mac=1), open_instance(shared, world, mac=2)
+    one.commit(lambda _: [AddNode("/a", {"n": 0})], "", retry_timeout=1, max_poll_age=0)
+    base = one.head()
+    two.poll()
+    two.commit(lambda _: [Increment("/a", "n", 1)], "", retry_timeout=1, max_poll_age=0)
+    counted.calls.clear()
+    with pytest.raises(hbasemk.ConflictError):
+        one.commit_on(base, [Increment("/a", "n", 1)], "")
+    written = [call for call in counted.calls if call.table == schema.NODES and call.method in ("write", "delete")]
+    assert written == []
+    assert Call("write_if", schema.NODES, 1) in counted.calls
+
+
+PROCESSES = 6
+EACH = 10
+MOST = 60 * EACH
+"""Far above what comes of taking turns on a machine that stalls now and then, far below what a monopolist makes."""
+
+
+def count(url: str, number: int, counts: SynchronizedArray[c_int]) -> None:
+    """Increment the same property until every process has done so often enough."""
+    with hbasemk.connect(url) as repo:
+        while min(counts) < EACH and max(counts) <= MOST:
+            repo.run(lambda tx: tx.increment("/a", "n", 1))
+            counts[number] += 1
+
+
+@pytest.mark.timeout(240)
+def test_every_process_gets_its_share_of_one_property(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/content.db"
+    with hbasemk.connect(url, poll_interval=0) as repo:
+        repo.run(lambda tx: tx.add("/a", {"n": 0}))
+        context = multiprocessing.get_context("spawn")
+        counts = context.Array(c_int, PROCESSES)
+        started = [context.Process(target=count, args=(url, number, counts)) for number in range(PROCESSES)]
+        for process in started:
+            process.start()
+        for process in started:
+            process.join()
+        # None of them ended with a ConflictError.
+        assert [process.exitcode for process in started] == [0] * PROCESSES
+        assert min(counts) >= EACH
+        assert max(counts) <= MOST + 1
+        assert repo.refresh()["/a"]["n"] == sum(counts)
+        assert problems(repo) == []

@@ -1,0 +1,289 @@
+"""Ids are unique and grow with what they are built on, whatever clocks and pauses do."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from hbasemk import ClockSkewError, LeaseLostError, RevisionOverflowError, Settings, StoreNotAppliedError
+from hbasemk.format import revisions, schema
+from hbasemk.kernel.commit.operations import AddNode, SetProperty
+from hbasemk.kernel.ids.lease import LeaseRecord, record_of
+from hbasemk.store.abc import Get
+from hbasemk.store.memory import MemoryStore
+from hbasemk.system import SystemRuntime
+from hbasemk.testing.wrapped import CountingStore
+from tests.support.runtime import START_MS, TestRuntime, World, open_instance
+
+
+def add(instance, path: str) -> int:  # type: ignore[no-untyped-def]
+    return instance.commit(lambda _: [AddNode(path, {})], "", retry_timeout=1, max_poll_age=0)
+
+
+def test_ids_carry_time_and_machine(store: MemoryStore, world: World) -> None:
+    instance = open_instance(store, world, mac=0xBEEF)
+    made = add(instance, "/a")
+    assert revisions.machine_of(made) == 0xBEEF
+    assert abs(revisions.ms_of(made) + revisions.DEFAULT_EPOCH_MS - START_MS) < 1000
+
+
+def test_what_a_lone_writer_made_is_soon_polled_no_more(store: MemoryStore, world: World) -> None:
+    instance = open_instance(store, world)
+    made = [add(instance, f"/{number}") for number in range(5)][-1]
+    for _ in range(2):
+        world.advance(10)
+        instance.poll()
+    assert instance.journal.low_bound > made
+    counted = CountingStore(store)
+    other = open_instance(counted, world)
+    for _ in range(2):
+        world.advance(10)
+        other.poll()
+    counted.traffic()
+    other.poll()
+    assert counted.traffic().rows_read == 0
+
+
+def test_more_than_128_ids_in_one_ms_go_on_in_the_next(store: MemoryStore, world: World) -> None:
+    instance = open_instance(store, world)
+    ids = [instance.clock.next(0) for _ in range(1000)]
+    assert ids == sorted(set(ids))
+    assert revisions.ms_of(ids[-1]) - revisions.ms_of(ids[0]) == 7
+    assert not any(map(revisions.is_branch, ids))
+
+
+def test_branch_ids_have_a_counter_of_their_own(store: MemoryStore, world: World) -> None:
+    instance = open_instance(store, world)
+    trunk, branch = instance.clock.next(0), instance.clock.next(0, branch=True)
+    assert revisions.ms_of(trunk) == revisions.ms_of(branch)
+    assert revisions.is_branch(branch)
+    assert instance.clock.next(0) == trunk + 1
+
+
+def test_an_id_is_greater_than_what_it_is_built_on(store: MemoryStore, world: World) -> None:
+    instance = open_instance(store, world, mac=1)
+    ahead = revisions.pack(START_MS - revisions.DEFAULT_EPOCH_MS + 3000, 0xFFFF, 0x7F)
+    assert instance.clock.next(ahead) > ahead
+
+
+def test_time_that_goes_back_does_not_take_ids_back(store: MemoryStore, world: World) -> None:
+    instance = open_instance(store, world)
+    before = instance.clock.next(0)
+    instance.runtime.skew_ms = -4000  # type: ignore[attr-defined]
+    assert instance.clock.next(0) > before
+
+
+def test_two_processes_with_one_mac_get_different_machine_ids(store: MemoryStore, world: World) -> None:
+    instances = [open_instance(store, world, mac=7, seed=n) for n in range(20)]
+    ids = [instance.clock.next(0) for instance in instances]
+    assert sorted(map(revisions.machine_of, ids)) == list(range(7, 27))
+
+
+def test_machine_ids_wrap_around(store: MemoryStore, world: World) -> None:
+    machines = {revisions.machine_of(open_instance(store, world, mac=0xFFFF, seed=n).clock.next(0)) for n in range(2)}
+    assert machines == {0xFFFF, 0}
+
+
+def test_a_lease_that_is_over_goes_to_the_next_and_ids_stay_apart(store: MemoryStore, world: World) -> None:
+    sleeper = open_instance(store, world, mac=7, seed=1)
+    before = sleeper.clock.next(0)
+    world.advance(16)
+    fresh_instance = open_instance(store, world, mac=7, seed=2)
+    after = fresh_instance.clock.next(0)
+    assert revisions.machine_of(after) == revisions.machine_of(before) == 7
+    assert fresh_instance.lease.start >= sleeper.lease.end
+    with pytest.raises(LeaseLostError, match="machine id 0x0007"):
+        sleeper.clock.next(0)
+    again = sleeper.clock.next(0)
+    assert revisions.machine_of(again) == 8
+
+
+def test_a_holder_whose_clock_is_back_issues_nothing_that_the_heir_may(store: MemoryStore, world: World) -> None:
+    sleeper = open_instance(store, world, mac=7, seed=1)
+    sleeper.clock.next(0)
+    world.advance(16)
+    fresh_instance = open_instance(store, world, mac=7, seed=2)
+    taken = {fresh_instance.clock.next(0) for _ in range(50)}
+    sleeper.runtime.skew_ms = -17_000  # type: ignore[attr-defined]
+    late = {sleeper.clock.next(0) for _ in range(50)}
+    assert not taken & late
+    assert max(map(revisions.ms_of, late)) < sleeper.lease.end <= fresh_instance.lease.start
+
+
+def test_a_lease_is_not_over_while_its_holders_clock_may_lag(store: MemoryStore, world: World) -> None:
+    holder = open_instance(store, world, mac=7, skew_ms=-4000)
+    holder.clock.next(0)
+    world.advance(7)
+    other = open_instance(store, world, mac=7, seed=2)
+    assert revisions.machine_of(other.clock.next(0)) == 8
+
+
+def test_renewal_keeps_the_machine_id(store: MemoryStore, world: World) -> None:
+    holder = open_instance(store, world, mac=7)
+    holder.clock.next(0)
+    for _ in range(10):
+        world.advance(4)
+        assert holder.lease.due()
+        holder.maintain()
+        assert not holder.lease.due()
+    assert revisions.machine_of(holder.clock.next(0)) == 7
+    other = open_instance(store, world, mac=7, seed=2)
+    assert revisions.machine_of(other.clock.next(0)) == 8
+
+
+def test_a_released_lease_is_free_at_once_and_ids_stay_apart(store: MemoryStore, world: World) -> None:
+    first = open_instance(store, world, mac=7)
+    ids = {first.clock.next(0) for _ in range(1000)}
+    first.close()
+    world.advance(5.01)
+    second = open_instance(store, world, mac=7, seed=2)
+    made = second.clock.next(0)
+    assert revisions.machine_of(made) == 7
+    assert made > max(ids)
+
+
+@pytest.mark.parametrize("skew", [-600_000, -6000, 6000, 600_000])
+def test_a_clock_too_far_off_is_told_with_both_times_and_writes_nothing(
+    store: MemoryStore, world: World, skew: int
+) -> None:
+    good = open_instance(store, world, mac=1)
+    add(good, "/a")
+    # Ids that were seen lift a clock that is behind; long after the last one they no longer do.
+    world.advance(700)
+    bad = open_instance(store, world, mac=2, skew_ms=skew)
+    with pytest.raises(ClockSkewError, match="NTP") as caught:
+        bad.commit(lambda _: [SetProperty("/a", "p", 1)], "", retry_timeout=1, max_poll_age=0)
+    assert caught.value.local_ms - caught.value.server_ms == pytest.approx(skew, abs=50)
+    good.poll()
+    assert good.reader.require(good.head(), "/a").properties == {}
+
+
+@pytest.mark.parametrize("skew", [-4000, 4000])
+def test_a_clock_within_the_allowed_skew_works(store: MemoryStore, world: World, skew: int) -> None:
+    good = open_instance(store, world, mac=1)
+    other = open_instance(store, world, mac=2, skew_ms=skew)
+    for number in range(10):
+        add(good, f"/a{number}")
+        add(other, f"/b{number}")
+        world.advance(0.5)
+    good.poll()
+    assert len(good.reader.children(good.head(), "/")) == 20
+
+
+def test_ids_end_with_an_error_that_names_the_epoch_and_the_way_out(store: MemoryStore, world: World) -> None:
+    open_instance(store, world)
+    world.ms = float(revisions.last_moment_ms(revisions.DEFAULT_EPOCH_MS) - 1000)
+    instance = open_instance(store, world)
+    add(instance, "/a")
+    world.advance(2)
+    with pytest.raises(RevisionOverflowError, match="epoch"):
+        add(instance, "/b")
+
+
+def test_a_repository_with_a_later_epoch_goes_on(world: World) -> None:
+    world.ms = float(revisions.last_moment_ms(revisions.DEFAULT_EPOCH_MS) + 1000)
+    store = MemoryStore(world.clock)
+    instance = open_instance(store, world, Settings(epoch_ms=int(world.ms) - 1000))
+    assert add(instance, "/a") < revisions.pack(10_000, 0, 0)
+    assert instance.ids_end_ms() > world.ms
+
+
+def test_the_lease_row_says_who_holds_it(store: MemoryStore, world: World) -> None:
+    instance = open_instance(store, world, mac=7)
+    instance.clock.next(0)
+    row = store.read(schema.CLUSTER, [Get(schema.machine_key(7))])[0]
+    record = record_of(row)
+    assert record == LeaseRecord.decode(record.encode())  # type: ignore[union-attr]
+    assert record.holder == "test"  # type: ignore[union-attr]
+
+
+def test_the_runtime_of_this_machine_has_a_stable_identity() -> None:
+    first, second = SystemRuntime(), SystemRuntime()
+    assert first.identity() == second.identity()
+    assert 0 <= first.identity()[0] <= 0xFFFF
+    assert TestRuntime(World()).identity() != first.identity()
+
+
+def test_a_slow_measurement_of_the_stores_clock_is_not_taken_for_a_wrong_clock(world: World) -> None:
+    class Slow(MemoryStore):
+        slow = False
+
+        def write(self, table, puts, *, durable=True):  # type: ignore[no-untyped-def]
+            if table == schema.CLUSTER and self.slow:
+                self.slow = False
+                world.advance(0.3)
+            super().write(table, puts, durable=durable)
+
+    store = Slow(world.clock)
+    instance = open_instance(store, world, Settings(max_clock_skew_ms=100), mac=5)
+    store.slow = True
+    add(instance, "/a")
+    add(instance, "/b")
+    assert instance.statistics.too_slow == 1
+
+
+def test_a_store_that_is_always_too_slow_is_told_and_nothing_is_left_pending(world: World) -> None:
+    class Slow(MemoryStore):
+        slow = False
+
+        def check_and_write(self, table, column, expected, put, *, durable=True):  # type: ignore[no-untyped-def]
+            if table == schema.JOURNAL and expected is None and self.slow:
+                world.advance(6)
+            return super().check_and_write(table, column, expected, put, durable=durable)
+
+    store = Slow(world.clock)
+    instance = open_instance(store, world, mac=5)
+    add(instance, "/a")
+    store.slow = True
+    with pytest.raises(StoreNotAppliedError, match="too long"):
+        add(instance, "/b")
+    store.slow = False
+    instance.poll()
+    assert not instance.journal.pending
+    assert instance.reader.children(instance.head(), "/") == ["a"]
+
+
+def test_a_row_that_came_too_late_and_could_not_be_aborted_is_ended_later(world: World) -> None:
+    class Away(MemoryStore):
+        slow = away = False
+
+        def check_and_write(self, table, column, expected, put, *, durable=True):  # type: ignore[no-untyped-def]
+            if self.away:
+                raise StoreNotAppliedError("the store is away")
+            if table == schema.JOURNAL and expected is None and self.slow:
+                world.advance(6)
+                self.away = True
+            return super().check_and_write(table, column, expected, put, durable=durable)
+
+    store = Away(world.clock)
+    instance = open_instance(store, world, mac=5)
+    add(instance, "/a")
+    store.slow = True
+    with pytest.raises(StoreNotAppliedError, match="away"):
+        add(instance, "/b")
+    store.slow = store.away = False
+    instance.poll()
+    assert instance.journal.pending
+    instance.maintain()
+    instance.poll()
+    assert not instance.journal.pending
+
+
+def test_a_claim_measures_the_stores_clock_however_new_the_last_measurement_is(
+    store: MemoryStore, world: World
+) -> None:
+    counting = CountingStore(store)
+    instance = open_instance(counting, world, mac=5)
+    instance.lease.measure()
+    counting.take()
+    instance.clock.next(0)
+    # A store whose clock can be read without a call needs no measurement.
+    assert counting.take()["write", schema.CLUSTER] == (store.clock_ms() is None)
+
+
+@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="this system has no clock that counts sleep")
+def test_time_that_the_machine_sleeps_through_counts() -> None:
+    before = time.clock_gettime(time.CLOCK_BOOTTIME)
+    now = SystemRuntime().monotonic()
+    assert before <= now <= time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -1,0 +1,95 @@
+"""Journal rows that come when nobody looks where they stand any more: ended and hidden, whatever interrupts that."""
+
+from __future__ import annotations
+
+import pytest
+
+from hbasemk import StoreError
+from hbasemk.format import changes, journal_row, schema
+from hbasemk.kernel import settings
+from hbasemk.kernel.commit.operations import AddNode
+from hbasemk.kernel.journal.outcomes import Outcome
+from hbasemk.store.abc import NewCell, Put
+from hbasemk.store.memory import MemoryStore
+from hbasemk.testing.wrapped import Call, FaultyStore
+from tests.simulation.crash_mending import late_rows
+from tests.simulation.crashes import AWAY, DIED, Died, Site, problems
+from tests.support.runtime import World, open_instance
+
+
+@pytest.fixture
+def site() -> Site:
+    """Two such rows, in a small repository."""
+    world = World()
+    site = Site(MemoryStore(world.clock), world)
+    first = site.open(1)
+    first.commit(lambda _: [AddNode("/a", {"p": 1})], "", retry_timeout=1, max_poll_age=0)
+    first.close()
+    site.state = late_rows(site)
+    return site
+
+
+def hidden(site: Site) -> frozenset[int]:
+    _, mark = settings.read(site.store)
+    assert mark is not None
+    return mark.hidden
+
+
+@pytest.mark.parametrize("way", [AWAY, DIED])
+def test_an_interrupted_look_for_late_rows_misses_none_the_next_time(site: Site, way: str) -> None:
+    points = 0
+    while True:
+        here = site.copy()
+        here.begin()
+        here.steps.fail(points, way)
+        try:
+            here.acting.recovery.recover_late()
+        except (StoreError, Died):
+            points += 1
+        else:
+            break
+        here.steps.heal()
+        # Who was interrupted looks again; where that one is gone, another.
+        again = here.acting if way == AWAY else here.open(0x40)
+        again.recovery.recover_late()
+        assert hidden(here).issuperset(site.state)
+        assert set(again.outcomes.of_many(site.state).values()) == {Outcome.ABORTED}
+        assert problems(again) == []
+    assert points > 10
+
+
+def test_what_is_committed_is_not_hidden_because_it_says_that_it_is_swept(site: Site) -> None:
+    one = site.open(0x40)
+    one.recovery.recover_late()
+    before = hidden(site)
+    made = one.commit(lambda _: [AddNode("/kept", {})], "", retry_timeout=1, max_poll_age=0)
+    site.store.write(schema.JOURNAL, [Put(schema.revision_key(made), [NewCell(*schema.SWEPT, schema.SWEPT_IN_DOUBT)])])
+    one.poll()
+    site.world.advance(12)
+    one.poll()
+    one.recovery.advance()
+    assert one.recovery.recover_late() == []
+    assert hidden(site) == before
+    assert site.open(0x41).reader.node(site.open(0x42).head(), "/kept") is not None
+
+
+@pytest.mark.parametrize("when", range(4))
+def test_a_revision_whose_row_comes_while_it_is_aborted_is_aborted(when: int) -> None:
+    world = World()
+    store = FaultyStore(MemoryStore(world.clock))
+    instance = open_instance(store, world)
+    instance.commit(lambda _: [AddNode("/a", {"p": 1})], "", retry_timeout=1, max_poll_age=0)
+    made = instance.clock.next(instance.head().upper)
+    left = iter(range(when))
+
+    def arrive(call: Call) -> None:
+        # Its creation was sent by another thread, and its writer was interrupted (Ctrl-C) meanwhile.
+        if next(left, None) is None:
+            store.before = lambda _: None
+            cells = journal_row.begin(b"n" * 16, instance.head().revision, "")
+            put = Put(schema.revision_key(made), [*cells, *changes.encode(())])
+            store.inner.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put)
+
+    store.before = arrive
+    assert instance.outcomes.abort_own(made, ()) is Outcome.ABORTED
+    assert instance.outcomes.of(made) is Outcome.ABORTED

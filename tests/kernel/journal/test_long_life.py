@@ -1,0 +1,273 @@
+"""What an instance keeps in memory, and what opening one costs, do not grow with the age of the repository."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import tracemalloc
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from hbasemk.check import IntegrityCheck
+from hbasemk.format import schema
+from hbasemk.kernel import diff, instance, log
+from hbasemk.kernel.commit.operations import AddNode, Increment, SetProperty
+from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.journal import journal
+from hbasemk.kernel.journal.view import View
+from hbasemk.microkernel.journal import journal as get_journal
+from hbasemk.store.abc import Get, Store
+from hbasemk.store.memory import MemoryStore
+from hbasemk.testing.wrapped import Call, WrappedStore
+from tests.support.runtime import World, open_instance
+
+REVISIONS = int(os.environ.get("HBASEMK_TEST_REVISIONS", "100000"))
+
+
+class Metered(WrappedStore):
+    """Counts round trips and the rows and cells that they bring."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.calls = self.rows = self.cells = 0
+
+    def around(self, call: Call, do: Any) -> Any:
+        self.calls += 1
+        found = do()
+        if isinstance(found, list):
+            self.rows += len(found)
+            self.cells += sum(len(row.cells) for row in found)
+        return found
+
+
+class Site:
+    """A repository in memory with a clock of its own; a commit takes as long as the test says."""
+
+    def __init__(self) -> None:
+        self.world = World()
+        self.store = MemoryStore(self.world.clock)
+        self.writers = [open_instance(self.store, self.world, mac=mac, seed=mac) for mac in (1, 2)]
+        self.writers[0].commit(lambda _: [AddNode("/a", {"n": 0})], "", retry_timeout=1, max_poll_age=0)
+
+    def commits(self, count: int, writer: int = 0, seconds: float = 0.2) -> list[int]:
+        one = self.writers[writer]
+        made = []
+        for number in range(count):
+            told = [SetProperty("/a", f"p{number % 7}", number), Increment("/a", "n", 1)]
+            made.append(one.commit(lambda _, told=told: told, "", retry_timeout=1, max_poll_age=0.5))  # type: ignore[misc]
+            self.world.advance(seconds)
+            if number % 20 == 0:
+                one.maintain()
+        return made
+
+    def whole(self) -> None:
+        self.world.advance(20)
+        assert [str(problem) for problem in IntegrityCheck(open_instance(self.store, self.world, mac=9)).run()] == []
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Instances keep only a few revisions by position."""
+    monkeypatch.setattr(journal, "KEPT", 20)
+    monkeypatch.setattr(instance, "ADVANCE_AFTER", 10)
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    made = Site()
+    yield made
+    made.whole()
+
+
+def node(one: Instance, snapshot: View) -> dict[str, Any]:
+    found = one.reader.require(snapshot, "/a")
+    cells = one.reader.cells(snapshot, [Get(found_key(), families=(schema.DATA,))])[0]
+    past_the_cache = {cell.qualifier[1:].decode(): cell.value for cell in cells if cell.qualifier[:1] == b"\x01"}
+    assert past_the_cache == found.encoded
+    return dict(found.properties)
+
+
+def found_key() -> bytes:
+    from hbasemk.format import paths
+
+    return paths.key("/a")
+
+
+@pytest.mark.usefixtures("short")
+def test_snapshots_held_through_a_long_life_read_the_same(site: Site) -> None:
+    reader = open_instance(site.store, site.world, mac=5)
+    held: list[tuple[Instance, View, dict[str, Any]]] = []
+    for number in range(30):
+        # Seen in another order than that of the ids: the second writer's commit begins first and ends last.
+        late = site.writers[1]
+        site.commits(15)
+        late.poll()
+        base = late.head()
+        made = late.clock.next(max(base.upper, late.journal.highest_seen))
+        site.commits(5, seconds=0.05)
+        late.clock.next = lambda above, *, branch=False, made=made: made  # type: ignore[method-assign, misc]
+        late.commit_on(base, [AddNode(f"/late{number}", {})], "")
+        del late.clock.next
+        for one in (reader, site.writers[0], late):
+            one.poll()
+            one.maintain()
+            held.append((one, one.head(), node(one, one.head())))
+        for one, snapshot, seen in held:
+            assert node(one, snapshot) == seen
+            assert snapshot == one.at(snapshot.revision) or not one.journal.floor < snapshot.revision
+    for one in (reader, *site.writers):
+        assert len(list(one.journal)) < 100
+        assert len(one.journal) > 600
+
+
+@pytest.mark.usefixtures("short")
+def test_what_was_dropped_is_still_told_by_the_journal(site: Site) -> None:
+    one = site.writers[0]
+    before = one.head()
+    made = site.commits(300)
+    after = one.head()
+    fresh = open_instance(site.store, site.world, mac=6)
+    assert not one.journal.knows(made[10])
+    # Snapshots by id, differences, what came since a held snapshot, the log, the MicroKernel's journal, branches.
+    assert node(one, one.at(made[10]))["n"] == 11
+    assert one.journal.since(before) == made
+    assert one.journal.since(one.at(made[10])) == made[11:]
+    assert [change.path for change in diff.diff(one, before, after)] == ["/a"]
+    assert [change.path for change in diff.diff(one, one.at(made[3]), one.at(made[200]))] == ["/a"]
+    assert list(diff.diff(one, one.at(made[7]), one.at(made[7]))) == []
+    logged = [int(entry.revision, 16) for entry in log.log(one)]
+    assert logged[:300] == made[::-1]
+    told = json.loads(get_journal(one, made[5], made[-1], "/"))
+    assert [int(entry["id"], 16) for entry in told] == made[5:]
+    assert told == json.loads(get_journal(fresh, made[5], made[-1], "/"))
+    root = one.branches.begin(before)
+    assert node(one, one.at(root))["n"] == 0
+    assert node(fresh, fresh.at(root))["n"] == 0
+    root = one.branches.begin(one.at(made[50]))
+    assert node(one, one.at(root))["n"] == node(fresh, fresh.at(root))["n"] == 51
+    assert one.journal.previous(one.at(made[50])).upper < made[50]
+    assert node(one, one.journal.previous(one.at(made[50])))["n"] == 50
+    assert node(one, one.journal.previous(one.at(made[-1])))["n"] == 299
+
+
+@pytest.mark.usefixtures("short")
+def test_a_commit_on_a_base_that_was_dropped_meets_what_came_since(site: Site) -> None:
+    from hbasemk import ConflictError
+
+    one = site.writers[0]
+    before = one.head()
+    made = site.commits(200)
+    for base in (before, one.at(made[3])):
+        with pytest.raises(ConflictError):
+            one.commit_on(base, [Increment("/a", "n", 1)], "")
+        one.commit_on(base, [SetProperty("/a", "untouched", base.revision)], "") if base is before else None
+    assert node(one, one.head())["n"] == 200
+
+
+@pytest.mark.usefixtures("short")
+def test_a_watcher_that_slept_misses_nothing(site: Site) -> None:
+    sleeper = open_instance(site.store, site.world, mac=5)
+    seen = sleeper.head()
+    made: list[int] = []
+    for _ in range(10):
+        made += site.commits(30)
+        sleeper.poll()
+        sleeper.maintain()
+    assert not sleeper.journal.knows(made[0])
+    assert sleeper.journal.since(seen) == made
+
+
+def test_an_instance_that_lives_long_keeps_no_more_than_one_that_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "KEPT", 200)
+    site = Site()
+    writer = site.writers[0]
+    reader = open_instance(site.store, site.world, mac=5)
+    sizes: list[int] = []
+    bytes_kept: list[int] = []
+    tracemalloc.start()
+    try:
+        for _ in range(6):
+            site.commits(600)
+            reader.poll()
+            reader.maintain()
+            for one in (writer, reader):
+                kept = one.journal._sequence
+                sizes.append(max(len(kept.sequence), len(kept.positions), len(kept.uppers), len(one.journal._pins)))
+            gc.collect()
+            taken = tracemalloc.take_snapshot().filter_traces(
+                [tracemalloc.Filter(True, "*/kernel/order.py"), tracemalloc.Filter(True, "*/kernel/journal.py")]
+            )
+            bytes_kept.append(sum(one.size for one in taken.statistics("filename")))
+    finally:
+        tracemalloc.stop()
+    print(f"bytes kept by the journals of two instances after each 600 revisions: {bytes_kept}")
+    assert len(writer.journal) > 3600
+    assert len(reader.journal) > 3600
+    assert max(sizes) < 1000
+    # Keeping all of them would take some 200 bytes for each of 7200.
+    assert max(bytes_kept) < 250_000
+    site.whole()
+
+
+class Cost:
+    """What opening an instance took."""
+
+    def __init__(self, site: Site) -> None:
+        gc.collect()
+        metered = Metered(site.store)
+        tracemalloc.start()
+        try:
+            opened = open_instance(metered, site.world, mac=77)
+            gc.collect()
+            self.kept, self.peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        self.calls, self.rows, self.cells = metered.calls, metered.rows, metered.cells
+        assert opened.head().revision == site.writers[0].head().revision
+
+    def __str__(self) -> str:
+        return f"{self.calls} calls, {self.rows} rows, {self.cells} cells, {self.kept} bytes kept, {self.peak} at most"
+
+
+@pytest.mark.slow
+@pytest.mark.proof
+def test_opening_a_repository_costs_the_same_however_old_it_is() -> None:
+    young, old = Site(), Site()
+    young.commits(100, seconds=0.05)
+    old.commits(REVISIONS, seconds=0.05)
+    one, other = Cost(young), Cost(old)
+    print(f"opened with 100 revisions: {one}; with {REVISIONS}: {other}")
+    # The last 500 revisions or so, and those of the last 5 s, are above the watermark.
+    assert other.calls <= one.calls + 1
+    assert other.rows <= one.rows + instance.ADVANCE_AFTER + 200
+    assert other.kept <= one.kept + 400 * (instance.ADVANCE_AFTER + 200)
+    assert other.peak <= one.peak + 3000 * (instance.ADVANCE_AFTER + 200)
+    young.whole()
+    old.whole()
+
+
+def test_many_short_lives_leave_no_long_journal_to_those_who_come_later() -> None:
+    site = Site()
+    for number in range(1200):
+        short_lived = open_instance(site.store, site.world, mac=100, seed=number)
+        short_lived.commit(lambda _: [Increment("/a", "n", 1)], "", retry_timeout=1, max_poll_age=0)
+        short_lived.close()
+        site.world.advance(6)
+    opened = open_instance(site.store, site.world, mac=5)
+    assert len(opened.journal) <= instance.ADVANCE_AFTER + 10
+    site.whole()
+
+
+def test_opening_reads_nothing_of_what_the_revisions_above_the_watermark_changed() -> None:
+    site = Site()
+    site.writers[0].commit(
+        lambda _: [AddNode(f"/wide{number}", {"text": "x" * 50}) for number in range(3000)],
+        "",
+        retry_timeout=1,
+        max_poll_age=0,
+    )
+    assert Cost(site).cells < 20
+    site.whole()

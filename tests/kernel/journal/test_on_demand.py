@@ -1,0 +1,106 @@
+"""A repository without a background thread is tended as well: now and then, by the calls that are made."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+import hbasemk.kernel.instance
+from hbasemk import Repository, Settings, StoreNotAppliedError
+from hbasemk.format import schema
+from hbasemk.format.watermark import Watermark
+from hbasemk.kernel.journal import journal
+from hbasemk.kernel.journal.outcomes import Outcome
+from hbasemk.store.abc import Get
+from hbasemk.store.memory import MemoryStore
+from hbasemk.testing.wrapped import Call, FaultyStore
+from tests.support.repositories import Instances
+
+SHORT = Settings(max_lag_ms=100, max_clock_skew_ms=300, lease_ms=1000)
+EVERY = 20
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hbasemk.kernel.instance, "ADVANCE_AFTER", EVERY)
+    monkeypatch.setattr(journal, "KEPT", EVERY)
+
+
+def commits(repo: Repository, count: int, *, alone: bool = False) -> None:
+    for number in range(count):
+        if alone:
+            with repo.transaction(base=repo.head) as tx:
+                tx.set("/", "n", number)
+        else:
+            repo.run(lambda tx, number=number: tx.set("/", "n", number))
+        # The watermark follows the time.
+        time.sleep(0.002)
+
+
+def watermark(repo: Repository) -> Watermark:
+    row = repo.store.read(schema.CLUSTER, [Get(schema.SETTINGS_ROW, columns=(schema.WATERMARK,))])[0]
+    return Watermark.decode(row.cells[0].value)
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_the_watermark_moves_and_the_journal_stays_short(opened: Instances, alone: bool) -> None:
+    writer = opened(settings=SHORT)
+    reader = opened()
+    before = watermark(writer).revision
+    most = 0
+    for _ in range(30):
+        commits(writer, EVERY, alone=alone)
+        if alone:
+            # Who only commits on what it has never hears how far the others are.
+            writer.refresh()
+        reader.refresh()
+        most = max(most, *(len(repo.instance.journal._sequence.sequence) for repo in (writer, reader)))
+    assert watermark(writer).revision > before
+    assert len(writer.instance.journal) >= 30 * EVERY
+    assert len(reader.instance.journal) >= 30 * EVERY
+    assert most < 20 * EVERY
+
+
+def test_what_a_dead_writer_left_is_recovered(opened: Instances) -> None:
+    repo = opened(settings=SHORT)
+    repo.run(lambda tx: tx.add("/a"))
+    dead = opened()
+    kernel = dead.instance
+    made = kernel.clock.next(kernel.head().upper)
+    kernel._committer._create(made, kernel.head(), [], "never ended")
+    deadline = time.monotonic() + 60
+    while repo.outcome(hbasemk.format.revisions.to_text(made)) is Outcome.PENDING and time.monotonic() < deadline:
+        commits(repo, EVERY)
+    assert repo.instance.outcomes.of(made) is Outcome.ABORTED
+
+
+def test_a_commit_that_was_made_does_not_fail_because_tending_does(
+    real_store: MemoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = FaultyStore(real_store)
+
+    def refuse(call: Call) -> None:
+        if (call.method, call.table) == ("read", schema.CLUSTER):
+            raise StoreNotAppliedError("the cluster table is away")
+
+    with Repository(store, poll_interval=0) as repo:
+        repo.run(lambda tx: tx.set("/", "n", -1))
+        store.before = refuse
+        commits(repo, 3 * EVERY)
+        assert repo.head["/"]["n"] == 3 * EVERY - 1
+        store.before = None
+        commits(repo, EVERY)
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 2
+    assert "the cluster table is away" in told[0]
+    assert "in reach again" in told[1]
+
+
+def test_who_polls_in_the_background_is_not_tended_by_its_calls(real_store: MemoryStore) -> None:
+    with Repository(real_store, poll_interval=3600, settings=SHORT) as repo:
+        before = watermark(repo).revision
+        commits(repo, 10 * EVERY)
+        assert watermark(repo).revision == before
+        assert "hbasemk-poll" in [thread.name for thread in threading.enumerate()]

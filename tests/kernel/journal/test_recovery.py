@@ -1,0 +1,339 @@
+"""What dead and paused writers leave is ended by whoever lives, at whatever step they, or those who recover, stopped."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from hbasemk import ConflictError, LeaseLostError, Outcome
+from hbasemk.check import IntegrityCheck
+from hbasemk.format import revisions, schema
+from hbasemk.kernel.commit.operations import AddNode, Operation, SetProperty
+from hbasemk.kernel.instance import Instance
+from hbasemk.store.abc import Put
+from hbasemk.store.memory import MemoryStore
+from hbasemk.testing.wrapped import Call, FaultyStore
+from tests.support.runtime import World, open_instance
+
+
+class Died(BaseException):
+    """The process is gone."""
+
+
+class Place:
+    """A repository, and a writer whose store calls can be watched."""
+
+    def __init__(self) -> None:
+        self.world = World()
+        self.seeds = itertools.count(100)
+        self.inner = MemoryStore(self.world.clock)
+        self.first = open_instance(self.inner, self.world, mac=1)
+        self.first.commit(
+            lambda _: [AddNode("/a", {"p": "old"}), AddNode("/a/b", {})], "", retry_timeout=1, max_poll_age=0
+        )
+        self.store = FaultyStore(self.inner)
+        self.writer = open_instance(self.store, self.world, mac=2, seed=2)
+        self.writer.clock.next(0)
+
+    def open(self, mac: int) -> Instance:
+        return open_instance(self.inner, self.world, mac=mac, seed=next(self.seeds))
+
+    def at_cells(self, do: Callable[[], object]) -> None:
+        """Do something when the writer's cells have been written, once."""
+
+        def after(call: Call) -> None:
+            if (call.method, call.table) == ("write", schema.NODES):
+                self.store.after = None
+                do()
+
+        self.store.after = after
+
+    def die_at_cells(self, operations: Sequence[Operation]) -> int:
+        """The writer dies with its cells written; returns its revision."""
+
+        def die() -> None:
+            raise Died
+
+        self.at_cells(die)
+        with pytest.raises(Died):
+            self.writer.commit_on(self.writer.head(), operations, "")
+        self.first.poll()
+        (made,) = self.first.journal.pending
+        return made
+
+    def value(self) -> object:
+        return self.open(50).reader.require(self.open(50).head(), "/a").properties["p"]
+
+    def whole(self) -> None:
+        one = self.open(60)
+        one.maintain()
+        assert [str(problem) for problem in IntegrityCheck(one).run()] == []
+        assert not one.journal.pending
+
+
+NEW = [SetProperty("/a", "p", "new")]
+
+
+def test_a_writer_that_hangs_before_its_roll_back_and_dies_later_is_swept() -> None:
+    place = Place()
+    watcher = place.open(3)
+    base = place.writer.head()
+    place.first.commit(lambda _: [SetProperty("/a", "p", "won")], "", retry_timeout=1, max_poll_age=0)
+
+    def hang(call: Call) -> None:
+        if (call.method, call.table) != ("delete", schema.NODES):
+            return
+        place.store.before = None
+        # Its thread hangs in this call while its other thread goes on renewing, longer than a watcher waits.
+        for _ in range(8):
+            place.world.advance(4)
+            place.writer.lease.renew()
+            watcher.poll()
+            watcher.maintain()
+        raise Died
+
+    place.store.before = hang
+    with pytest.raises(Died):
+        place.writer.commit_on(base, NEW, "")
+    place.world.advance(16)
+    for _ in range(5):
+        watcher.poll()
+        watcher.maintain()
+        place.world.advance(4)
+    watcher.commit(lambda _: [AddNode("/later", {})], "", retry_timeout=1, max_poll_age=0)
+    assert [str(problem) for problem in IntegrityCheck(watcher).run()] == []
+
+
+def test_a_paused_writer_that_nobody_recovered_goes_on_with_its_commit() -> None:
+    place = Place()
+    place.at_cells(lambda: place.world.advance(60))
+    made = place.writer.commit_on(place.writer.head(), NEW, "")
+    assert place.writer.outcome(made) is Outcome.COMMITTED
+    assert place.value() == "new"
+    # The lease it had is renewed before the next id, and its id time goes on.
+    assert place.writer.commit(lambda _: [SetProperty("/a", "p", "next")], "", retry_timeout=1, max_poll_age=0) > made
+    place.whole()
+
+
+@pytest.mark.parametrize("took_over", [False, True])
+def test_a_paused_writer_that_was_recovered_loses_and_goes_on_as_another(took_over: bool) -> None:
+    place = Place()
+
+    def meanwhile() -> None:
+        place.world.advance(60)
+        fresh_instance = place.open(2 if took_over else 3)
+        fresh_instance.poll()
+        if took_over:
+            assert revisions.machine_of(fresh_instance.clock.next(0)) == 2
+        fresh_instance.maintain()
+        fresh_instance.commit(lambda _: [SetProperty("/a", "p", "fresh_instance")], "", retry_timeout=1, max_poll_age=0)
+
+    place.at_cells(meanwhile)
+    with pytest.raises(ConflictError):
+        place.writer.commit_on(place.writer.head(), NEW, "")
+    assert place.value() == "fresh_instance"
+    # Where its lease was taken over, the commit is made again under another machine id.
+    made = place.writer.commit(lambda _: NEW, "", retry_timeout=1, max_poll_age=0)
+    assert revisions.machine_of(made) == (3 if took_over else 2)
+    assert place.value() == "new"
+    place.whole()
+
+
+def test_a_machine_id_that_was_taken_over_is_no_shield_for_what_its_former_holder_left() -> None:
+    place = Place()
+    place.die_at_cells(NEW)
+    place.world.advance(16)
+    fresh_instance = place.open(2)
+    made = fresh_instance.clock.next(0)
+    assert revisions.machine_of(made) == 2
+    assert fresh_instance.lease.start > revisions.ms_of(min(place.first.journal.pending))
+    fresh_instance.poll()
+    fresh_instance.maintain()
+    fresh_instance.poll()
+    assert not fresh_instance.journal.pending
+    place.whole()
+
+
+def test_two_holders_with_one_mac_recover_each_other_and_share_no_id() -> None:
+    place = Place()
+    made: set[int] = set()
+    count = 0
+    instances = [place.open(7) for _ in range(3)]
+    for turn in range(30):
+        one = instances[turn % 3]
+        if turn % 7 == 6:
+            instances[turn % 3] = one = place.open(7)
+        try:
+            made.add(
+                one.commit(lambda _, turn=turn: [SetProperty("/a", "p", turn)], "", retry_timeout=9, max_poll_age=0)
+            )  # type: ignore[misc]
+            count += 1
+        except LeaseLostError:
+            continue
+        place.world.advance((0.01, 9.0, 16.0, 1.0)[turn % 4])
+    assert len(made) == count >= 20
+    place.whole()
+
+
+def test_several_recover_at_once_at_each_others_every_step() -> None:
+    calls = 1
+    number = 0
+    while number < calls:
+        place = Place()
+        made = place.die_at_cells([*NEW, AddNode("/a/new", {})])
+        place.world.advance(16)
+        store = FaultyStore(place.inner)
+        one = open_instance(store, place.world, mac=4, seed=4)
+        others = [place.open(5), place.open(6)]
+        count = 0
+
+        def meanwhile(_: Call, number: int = number, others: list[Instance] = others) -> None:
+            nonlocal count
+            count += 1
+            if count - 1 == number:
+                for other in others:
+                    other.poll()
+                    other.maintain()
+                    other.recovery.advance()
+
+        store.before = meanwhile
+        one.maintain()
+        one.recovery.advance()
+        store.before = None
+        calls = count
+        for instance in (one, *others):
+            instance.poll()
+            assert not instance.journal.pending
+            assert instance.outcome(made) is Outcome.ABORTED
+            assert instance.reader.require(instance.head(), "/a").properties["p"] == "old"
+        place.whole()
+        number += 1
+    assert calls >= 5
+    print(f"{calls} points at which two others recovered meanwhile")
+
+
+def late_cells(place: Place) -> tuple[int, Sequence[Put]]:
+    """A writer dies with its cells held up by a gateway; returns its revision and the cells."""
+    held: list[Sequence[Put]] = []
+
+    def hold(table: str, puts: Sequence[Put], *, durable: bool = True) -> None:
+        held.append(puts)
+        raise Died
+
+    place.store.write = hold  # type: ignore[method-assign]
+    with pytest.raises(Died):
+        place.writer.commit_on(place.writer.head(), [*NEW, AddNode("/a/zombie", {})], "")
+    place.first.poll()
+    (made,) = place.first.journal.pending
+    return made, held[0]
+
+
+@pytest.mark.parametrize("arrive", ["before the sweep", "after the sweep", "after the watermark", "after compaction"])
+def test_a_zombies_late_cells_stay_invisible_everywhere(arrive: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hbasemk.kernel.journal import journal
+
+    monkeypatch.setattr(journal, "KEPT", 2)
+    place = Place()
+    made, cells = late_cells(place)
+    old = place.open(3)
+    snapshots = [(old, old.head())]
+
+    def arrives(when: str) -> None:
+        if when == arrive:
+            place.inner.write(schema.NODES, cells)
+
+    arrives("before the sweep")
+    place.world.advance(16)
+    old.maintain()
+    arrives("after the sweep")
+    for number in range(10):
+        snapshots.append((place.first, place.first.head()))
+        place.first.commit(lambda _, number=number: [AddNode(f"/x{number}", {})], "", retry_timeout=1, max_poll_age=0)  # type: ignore[misc]
+        place.world.advance(2)
+    place.first.poll()
+    moved = place.first.recovery.advance()
+    assert moved is not None
+    assert made in moved.hidden
+    assert made < moved.revision
+    arrives("after the watermark")
+    for one in (old, place.first):
+        one.poll()
+        one.recovery.advance()
+        assert not one.journal.knows(made)
+        assert one.journal.floor > made
+    arrives("after compaction")
+    fresh = place.open(8)
+    assert fresh.journal.floor > made
+    for one, snapshot in (*snapshots, (old, old.head()), (place.first, place.first.head()), (fresh, fresh.head())):
+        assert not one.journal.sees(snapshot, made)
+        one.cache.__init__(one.cache._lock, 1)  # type: ignore[misc]
+        assert one.reader.require(snapshot, "/a").properties["p"] == "old"
+        assert one.reader.node(snapshot, "/a/zombie") is None
+        assert "zombie" not in one.reader.children(snapshot, "/a")
+    # Nor are they in the way of those who change the same now.
+    fresh.commit_on(fresh.head(), [AddNode("/a/zombie", {"real": True}), SetProperty("/a", "p", "after")], "")
+    assert fresh.reader.require(fresh.head(), "/a/zombie").properties == {"real": True}
+    place.whole()
+
+
+def test_the_watermark_stops_at_what_is_pending_whoever_moves_it() -> None:
+    place = Place()
+    made: list[int] = []
+
+    def meanwhile() -> None:
+        others = [place.open(mac) for mac in (4, 5)]
+        for turn in range(12):
+            other = others[turn % 2]
+            made.append(
+                other.commit(lambda _, turn=turn: [AddNode(f"/x{turn}", {})], "", retry_timeout=1, max_poll_age=0)
+            )  # type: ignore[misc]
+            place.world.advance(0.7)
+            for one in (*others, place.first):
+                one.poll()
+                one.maintain()
+                place.writer.lease.renew()
+                moved = one.recovery.advance()
+                pending = min(one.journal.pending)
+                assert moved is None or moved.revision < pending
+                # Who begins now sees it neither as visible nor as settled.
+                begun = place.open(9)
+                assert begun.journal.floor < pending
+                assert not begun.journal.sees(begun.head(), pending)
+
+    place.at_cells(meanwhile)
+    mine = place.writer.commit_on(place.writer.head(), NEW, "")
+    assert mine < made[0]
+    place.world.advance(10)
+    for mac in (4, 5):
+        one = place.open(mac)
+        # It knows only the time that the last commits were made at, and how long it has lived itself.
+        place.world.advance(6)
+        one.poll()
+        one.recovery.advance()
+        assert one.journal.sees(one.head(), mine)
+    assert place.open(9).journal.floor >= made[-1]
+    assert place.value() == "new"
+    place.whole()
+
+
+def test_the_watermark_is_a_committed_revision() -> None:
+    place = Place()
+    base = place.writer.head()
+    made = [
+        place.writer.commit(lambda _, n=n: [SetProperty("/a", "p", n)], "", retry_timeout=1, max_poll_age=0)
+        for n in range(3)
+    ]  # type: ignore[misc]
+    for _ in range(2):
+        with pytest.raises(ConflictError):
+            place.writer.commit_on(base, [SetProperty("/a", "p", "late")], "")
+    place.world.advance(10)
+    place.writer.poll()
+    place.writer.recovery.advance()
+    new = place.open(7)
+    assert new.journal.floor == made[-1]
+    assert new.head().revision == made[-1]
+    assert new.outcome(new.head().revision) is Outcome.COMMITTED
+    assert place.first.at(new.head().revision).revision == made[-1]
+    place.whole()

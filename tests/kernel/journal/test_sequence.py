@@ -1,0 +1,164 @@
+"""The sequence is dropped where it is settled: bounded memory, and every snapshot stays what it was.
+
+``HBASEMK_TEST_SEED`` begins the random part elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from hbasemk.format import revisions
+from hbasemk.format.watermark import Watermark
+from hbasemk.kernel.journal.sequence import RevisionSequence, settled
+from hbasemk.kernel.journal.view import Pin, View
+
+SEED = int(os.environ.get("HBASEMK_TEST_SEED", "1"))
+FIRST = 1000
+
+
+def ident(number: int) -> int:
+    """The n-th id of a machine; never a branch's."""
+    return number << 24
+
+
+@dataclass
+class Model:
+    """An order with everything that ever joined, the snapshots that are held, and what must be visible in them."""
+
+    chance: random.Random
+    keep: int
+    window: int
+    order: RevisionSequence = field(init=False)
+    joined: list[int] = field(default_factory=list)
+    aborted: set[int] = field(default_factory=set)
+    waiting: list[int] = field(default_factory=list)
+    held: list[tuple[View, frozenset[int]]] = field(default_factory=list)
+    made: int = FIRST
+    shortened: int = 0
+
+    def __post_init__(self) -> None:
+        self.order = RevisionSequence.first(Watermark(ident(FIRST), frozenset()))
+
+    @property
+    def low_bound(self) -> int:
+        return min([*self.waiting, ident(self.made + 1)])
+
+    def step(self) -> None:
+        while len(self.waiting) < self.window:
+            self.made += 1
+            self.waiting.append(ident(self.made))
+        at = self.chance.randrange(self.chance.choice((1, 1, self.window)))
+        one = self.waiting.pop(at)
+        if self.chance.random() < 0.1:
+            self.aborted.add(one)
+            return
+        self.order.append(one)
+        self.joined.append(one)
+        if self.chance.random() < 0.2:
+            self.hold()
+        if self.chance.random() < 0.1:
+            self.compact()
+
+    def hold(self) -> None:
+        """Keep the head; two at one position share their pin."""
+        position = len(self.order) - 1
+        pin = next((one.pin for one, _ in self.held if one.position == position), None) or Pin()
+        name = self.order.name_at(position)
+        upper = self.order.upper_at(position)
+        self.held.append(
+            (View(name, position, ident(FIRST), upper, base=name, pin=pin), frozenset(self.joined[: position + 1]))
+        )
+        if len(self.held) > 12:
+            self.held.pop(self.chance.randrange(len(self.held)))
+
+    def compact(self) -> None:
+        limit = self.chance.choice((self.low_bound - 1, max(ident(FIRST), self.low_bound - 1 - ident(self.window))))
+        watermark = Watermark(limit, frozenset(one for one in self.aborted if one <= limit))
+        shorter = self.order.shortened(watermark, limit, self.keep)
+        if shorter is None:
+            return
+        self.shortened += 1
+        pins = {one.position: one.pin for one, _ in self.held if one.pin is not None and one.pin.told is None}
+        self.order.tell({at: pin for at, pin in pins.items() if at < shorter.begin - 1}, self.low_bound)
+        self.order = shorter
+
+    def check(self) -> None:
+        every = [ident(number) for number in range(FIRST - 3, self.made + 3)]
+        for snapshot, visible in self.held:
+            for one in every:
+                assert self.order.sees(snapshot, one) == (one in visible or one <= ident(FIRST)), (snapshot, one)
+            assert not self.order.sees(snapshot, ident(FIRST) | revisions.BRANCH_BIT)
+        # By id, below what is kept: everything committed that is not greater.
+        wanted = self.order.top
+        by_id = settled(wanted)
+        for one in every:
+            assert self.order.sees(by_id, one) == (one <= wanted and one not in self.aborted)
+
+
+@pytest.mark.parametrize("window", [1, 2, 8, 40])
+@pytest.mark.parametrize("keep", [1, 5, 30])
+def test_held_snapshots_stay_what_they_are(window: int, keep: int) -> None:
+    print(f"repeat with HBASEMK_TEST_SEED={SEED}")
+    model = Model(random.Random(f"{SEED} {window} {keep}"), keep, window)
+    for number in range(400):
+        model.step()
+        if number % 10 == 9:
+            model.check()
+    assert model.shortened > 3
+
+
+def test_the_order_of_a_million_revisions_takes_no_more_than_of_some_thousands() -> None:
+    keep, window = 1000, 20
+    chance = random.Random(SEED)
+    order = RevisionSequence.first(Watermark(ident(FIRST), frozenset()))
+    waiting: list[int] = []
+    most = 0
+    count = int(os.environ.get("HBASEMK_TEST_REVISIONS", "200000"))
+    for number in range(FIRST + 1, FIRST + 1 + count):
+        waiting.append(ident(number))
+        if len(waiting) < window:
+            continue
+        order.append(waiting.pop(chance.randrange(window) if chance.random() < 0.5 else 0))
+        if number % 100 == 0:
+            limit = min(waiting) - 1
+            order = order.shortened(Watermark(limit, frozenset()), limit, keep) or order
+            most = max(most, len(order.sequence), len(order.uppers), len(order.positions))
+    assert len(order) == count - window + 1
+    assert most <= 2 * keep
+
+
+class _Interrupted(Exception):
+    """Stands for the KeyboardInterrupt of a signal handler."""
+
+
+@pytest.mark.parametrize("where", ["uppers", "sequence", "positions"])
+@pytest.mark.parametrize("joined", [0, 2])
+def test_an_interrupted_revision_joins_wholly_or_not_at_all(where: str, joined: int) -> None:
+    order = RevisionSequence.first(Watermark(ident(FIRST), frozenset()))
+    ids = [ident(FIRST + 1 + number) for number in range(joined + 2)]
+    for one in ids[:joined]:
+        order.append(one)
+
+    class Values(list[int]):
+        def append(self, value: int) -> None:
+            raise _Interrupted
+
+    class Positions(dict[int, int]):
+        def __setitem__(self, made: int, position: int) -> None:
+            raise _Interrupted
+
+    held = getattr(order, where)
+    setattr(order, where, Positions(held) if where == "positions" else Values(held))
+    with pytest.raises(_Interrupted):
+        order.append(ids[joined])
+    setattr(order, where, type(held)(getattr(order, where)))
+    order.mend()
+    for one in ids[joined:]:
+        if one not in order.positions:
+            order.append(one)
+    assert order.sequence == order.uppers == ids
+    assert order.positions == {one: position for position, one in enumerate(ids)}

@@ -1,0 +1,234 @@
+"""The node cache never shows one snapshot what belongs to another."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from hbasemk.format.changes import CHANGED, RowChange
+from hbasemk.format.node import NodeState
+from hbasemk.kernel.journal.journal import Arrival
+from hbasemk.kernel.journal.sequence import RevisionSequence
+from hbasemk.kernel.journal.view import View
+from hbasemk.kernel.reading.cache import Entry, NodeCache
+from tests.support.repositories import Instances
+
+
+def test_what_was_read_at_an_old_revision_is_not_shown_at_head(opened: Instances) -> None:
+    first = opened()
+    first.run(lambda tx: tx.add("/a", {"n": 1}))
+    old = first.head.revision
+    first.run(lambda tx: tx.set("/a", "n", 2))
+    for repo in (first, opened()):
+        assert repo.at(old)["/a"]["n"] == 1
+        assert repo.head["/a"]["n"] == 2
+        assert repo.at(old)["/a"]["n"] == 1
+
+
+def test_an_absent_node_is_remembered_until_it_is_added(opened: Instances) -> None:
+    one, two = opened(), opened()
+    assert "/a" not in two.head
+    one.run(lambda tx: tx.add("/a"))
+    assert "/a" not in two.head
+    assert "/a" in two.refresh()
+
+
+def test_a_small_cache_forgets_but_never_errs(opened: Instances) -> None:
+    one, two = opened(cache_entries=4), opened(cache_entries=4)
+    one.run(lambda tx: [tx.add(f"/n{number}", {"v": 0}) for number in range(20)])
+    revisions = []
+    for turn in range(1, 6):
+        writer = (one, two)[turn % 2]
+        writer.refresh()
+        for number in range(20):
+            writer.run(lambda tx, number=number, turn=turn: tx.set(f"/n{number}", "v", turn))
+        revisions.append(writer.head.revision)
+    for repo in (one, two, opened(cache_entries=4)):
+        repo.refresh()
+        for turn, revision in enumerate(revisions, 1):
+            assert [repo.at(revision)[f"/n{number}"]["v"] for number in range(20)] == [turn] * 20
+        assert [repo.head[f"/n{number}"]["v"] for number in range(20)] == [5] * 20
+
+
+class _Paused(dict[str, Entry]):
+    """A generation in which the first look for an entry is followed by what another thread does just then."""
+
+    def __init__(self, entries: dict[str, Entry], then: Callable[[], None]) -> None:
+        super().__init__(entries)
+        self.then: Callable[[], None] | None = then
+
+    def get(self, key: str, default: Any = None) -> Any:
+        found = super().get(key, default)
+        then, self.then = self.then, None
+        if then is not None:
+            thread = threading.Thread(target=then)
+            thread.start()
+            thread.join(5)
+        return found
+
+
+def _at(position: int) -> View:
+    return View(1000 + position, position, 999, 1000 + position, base=1000 + position)
+
+
+def _touches(position: int, path: str) -> Arrival:
+    return Arrival(1000 + position, position, [RowChange(path, CHANGED, ["n"])])
+
+
+def test_a_promotion_does_not_bring_back_what_an_arrival_dropped() -> None:
+    cache = NodeCache(threading.RLock(), 4)
+    old = NodeState("/a", 1, 1000, {})
+    cache.put("/a", _at(0), old)
+    cache.put("/b", _at(0), None)
+    cache.put("/c", _at(0), None)
+    cache._old = _Paused(cache._old, lambda: cache.arrived(_touches(1, "/a")))
+    shown = cache.get("/a", _at(0))
+    assert shown is None or shown.state is old
+    assert cache.get("/a", _at(1)) is None
+
+
+def test_what_is_kept_while_a_revision_arrives_is_not_what_it_replaced() -> None:
+    shown = []
+
+    class Slow(NodeCache):
+        """A revision arrives between the decision to keep a node and the keeping."""
+
+        def _keep(self, path: str, entry: Entry) -> None:
+            arriving.start()
+            # Where something keeps it out it waits for longer than this.
+            arriving.join(0.2)
+            super()._keep(path, entry)
+            shown.append(None if arriving.is_alive() else self.get("/a", _at(1)))
+
+    cache = Slow(threading.RLock(), 4)
+    arriving = threading.Thread(target=lambda: cache.arrived(_touches(1, "/a")))
+    cache.put("/a", _at(0), None)
+    arriving.join()
+    assert shown == [None]
+    assert cache.get("/a", _at(1)) is None
+
+
+class _Interruption:
+    """Calls a method as it is told to and then, the first time, ends as if Ctrl-C had been pressed."""
+
+    def __init__(self, call: Callable[..., Any], *, before: bool) -> None:
+        self.call = call
+        self.before = before
+        self.left = 1
+
+    def __call__(self, *arguments: Any) -> Any:
+        if self.before:
+            self.strike()
+        result = self.call(*arguments)
+        self.strike()
+        return result
+
+    def strike(self) -> None:
+        self.left, left = 0, self.left
+        if left:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("where", ["cache drops", "count is told", "order", "head"])
+@pytest.mark.parametrize("own", [True, False])
+def test_an_interrupted_arrival_leaves_nothing_stale(opened: Instances, where: str, before: bool, own: bool) -> None:
+    one, two = opened(), opened()
+    one.run(lambda tx: (tx.add("/a", {"n": 0}), tx.add("/b", {"n": 0})))
+    two.refresh()
+    assert two.head["/a"]["n"] == two.head["/b"]["n"] == 0
+    kernel = two.instance
+    journal = kernel.journal
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        if where == "cache drops":
+            patch.setattr(kernel.cache, "_drop", _Interruption(kernel.cache._drop, before=before))
+        elif where == "count is told":
+            told = _Interruption(journal.listeners[-1], before=before)
+            patch.setattr(journal, "listeners", [*journal.listeners[:-1], told])
+        elif where == "order":
+            joins = _Interruption(RevisionSequence.append, before=before)
+            patch.setattr(RevisionSequence, "append", lambda order, made: joins(order, made))
+        else:
+            patch.setattr(journal, "_snapshot_at", _Interruption(journal._snapshot_at, before=before))
+        if own:
+            two.run(lambda tx: (tx.set("/a", "n", 100), tx.set("/b", "n", 100)))
+        else:
+            one.run(lambda tx: (tx.set("/a", "n", 100), tx.set("/b", "n", 100)))
+            two.refresh()
+    one.refresh()
+    assert two.refresh()["/a"]["n"] == two.head["/b"]["n"] == 100
+    assert two.head.revision == one.head.revision
+    one.run(lambda tx: tx.add("/c"))
+    two.run(lambda tx: tx.increment("/a", "n"))
+    assert [one.refresh()["/a"]["n"], two.head["/a"]["n"], two.head["/b"]["n"]] == [101, 101, 100]
+    assert journal.head.position == len(journal) - 1
+
+
+def test_what_was_told_of_a_position_is_forgotten_when_another_revision_takes_it() -> None:
+    cache = NodeCache(threading.RLock(), 4)
+    state = NodeState("/a", 1, 1001, {})
+    cache.arrived(Arrival(1001, 1, [RowChange("/a", CHANGED, ["n"])], {"/a": state}, 0))
+    cache.forget(1)
+    cache.put("/a", _at(0), None)
+    assert cache.get("/a", _at(1)) is None
+    cache.put("/a", _at(1), None)
+    assert cache.get("/a", _at(1)) == (1, None)
+
+
+@contextmanager
+def _eager_threads() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+def test_two_nodes_of_one_snapshot_agree_while_revisions_arrive(opened: Instances) -> None:
+    reader, writer = opened(cache_entries=8), opened()
+    paths = [f"/{number}" for number in range(6)]
+    writer.run(lambda tx: [tx.add(path, {"n": 0}) for path in paths])
+    reader.refresh()
+    over = threading.Event()
+    bad: list[tuple[str, list[object]]] = []
+    failed: list[BaseException] = []
+
+    def read() -> None:
+        while not over.is_set():
+            head = reader.head
+            shown = [head[path]["n"] for path in paths]
+            if len(set(shown)) > 1:
+                bad.append((head.revision, shown))
+                return
+
+    def poll() -> None:
+        while not over.is_set():
+            reader.refresh()
+
+    def work(turn: Callable[[], None]) -> None:
+        try:
+            turn()
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=(turn,)) for turn in (read, read, poll)]
+    with _eager_threads():
+        for thread in threads:
+            thread.start()
+        try:
+            for number in range(1, 101):
+                writer.run(lambda tx, number=number: [tx.set(path, "n", number) for path in paths])
+        finally:
+            over.set()
+            for thread in threads:
+                thread.join()
+    assert failed == []
+    assert bad == []
+    head = reader.refresh()
+    assert [head[path]["n"] for path in paths] == [100] * 6

@@ -1,0 +1,71 @@
+"""What a blob can be written from: bytes, or a stream of them; anything else is told and leaves nothing behind."""
+
+from __future__ import annotations
+
+import array
+import io
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hbasemk import InvalidValueError, MicroKernel, Repository
+from hbasemk.format import schema
+from hbasemk.store.abc import Scan
+from hbasemk.store.memory import MemoryStore
+from tests.support.repositories import problems
+
+
+@pytest.fixture
+def repo() -> Iterator[Repository]:
+    with Repository(MemoryStore(), poll_interval=0) as made:
+        yield made
+        assert problems(made) == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"content", bytearray(b"content"), memoryview(b"xcontentx")[1:-1]],
+    ids=["nothing", "bytes", "array", "view"],
+)
+def test_bytes_are_content(repo: Repository, content: bytes) -> None:
+    ref = repo.blobs.write(content)
+    assert repo.blobs.read(ref) == bytes(content)
+    assert repo.blobs.write(io.BytesIO(content)) == ref
+
+
+def test_a_view_of_numbers_is_the_bytes_of_them(repo: Repository) -> None:
+    numbers = memoryview(array.array("i", [1, 2, 3]))
+    assert repo.blobs.read(repo.blobs.write(numbers)) == numbers.tobytes()
+    assert repo.blobs.read(repo.blobs.write(numbers[::2])) == numbers[::2].tobytes()
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["text", 5, None, [b"x"], Path("file"), io.StringIO("text"), io.StringIO()],
+    ids=["text", "number", "None", "list", "path", "text file", "empty text file"],
+)
+def test_what_yields_no_bytes_is_told(repo: Repository, content: Any) -> None:
+    for write in (repo.blobs.write, repo.instance.blobs.write):
+        with pytest.raises(InvalidValueError, match="binary stream"):
+            write(content)
+    assert repo.store.scan(schema.BLOBS, Scan(None, None, 10)) == []
+
+
+def test_the_microkernel_tells_a_stream_of_text_too(repo: Repository) -> None:
+    stream = io.StringIO("text")
+    with pytest.raises(InvalidValueError, match="binary stream"):
+        MicroKernel(repo).write(stream)  # type: ignore[arg-type]
+    assert stream.closed
+
+
+def test_a_stream_that_has_nothing_at_the_moment_is_not_at_its_end(repo: Repository) -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    with os.fdopen(writing, "wb", buffering=0) as to, os.fdopen(reading, "rb", buffering=0) as stream:
+        to.write(b"first")
+        with pytest.raises(InvalidValueError, match="binary stream"):
+            repo.blobs.write(stream)  # type: ignore[arg-type]
+    assert repo.store.scan(schema.BLOBS, Scan(None, None, 10)) == []

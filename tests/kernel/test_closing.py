@@ -1,0 +1,112 @@
+"""Closing a repository ends, whatever the store does, and gives the lease back where it can."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from hbasemk import Repository, StoreUnusableError, connect
+from hbasemk.errors import ClosedError
+from hbasemk.format import schema
+from hbasemk.kernel.ids.lease import record_of
+from hbasemk.store.abc import Get
+from hbasemk.store.memory import MemoryStore
+from hbasemk.testing.wrapped import Call, FaultyStore
+from tests.support.repositories import Checked
+
+
+def test_closing_gives_the_lease_back(real_store: MemoryStore) -> None:
+    repo = Repository(real_store, poll_interval=0, owns_store=False)
+    repo.run(lambda tx: tx.add("/a"))
+    lease = repo.instance.lease
+    end, machine = lease.end, lease.machine
+    repo.close()
+    found = record_of(real_store.read(schema.CLUSTER, [Get(schema.machine_key(machine))])[0])
+    assert found is not None
+    assert found.end < end
+
+
+def test_closing_does_not_wait_for_a_store_that_hangs_when_it_takes_the_lease_back(
+    real_store: MemoryStore,
+) -> None:
+    store = FaultyStore(real_store)
+    repo = Repository(store, poll_interval=0)
+    repo.run(lambda tx: tx.add("/a"))
+    let_go = threading.Event()
+
+    def hang(call: Call) -> None:
+        if call.table == schema.CLUSTER:
+            let_go.wait(600)
+
+    store.before = hang
+    closing = threading.Thread(target=repo.close, daemon=True)
+    closing.start()
+    closing.join(60)
+    ended = not closing.is_alive()
+    let_go.set()
+    assert ended
+    with pytest.raises(ClosedError):
+        store.inner.read(schema.CLUSTER, [])
+
+
+def test_what_closing_finds_wrong_is_raised_and_the_store_is_closed(real_store: MemoryStore) -> None:
+    store = FaultyStore(real_store)
+    repo = Repository(store, poll_interval=0)
+    repo.run(lambda tx: tx.add("/a"))
+
+    def fail(call: Call) -> None:
+        raise ZeroDivisionError(f"a bug in {call.method}")
+
+    store.before = fail
+    with pytest.raises(ZeroDivisionError):
+        repo.close()
+    repo.close()
+    with pytest.raises(ClosedError):
+        store.inner.read(schema.CLUSTER, [])
+
+
+def test_a_store_that_cannot_be_used_any_more_is_no_error_when_closing(real_store: MemoryStore) -> None:
+    store = FaultyStore(real_store)
+    repo = Repository(store, poll_interval=0)
+    repo.run(lambda tx: tx.add("/a"))
+
+    def fail(call: Call) -> None:
+        raise StoreUnusableError(f"no {call.method} any more")
+
+    store.before = fail
+    repo.close()
+
+
+def test_a_repository_can_be_closed_when_the_interpreter_ends(url: str) -> None:
+    script = """
+import atexit, sys, hbasemk
+repo = hbasemk.connect(sys.argv[1], poll_interval=0)
+repo.run(lambda tx: tx.add("/a"))
+machine, end = repo.instance.lease.machine, repo.instance.lease.end
+atexit.register(lambda: (repo.close(), print(machine, end)))
+"""
+    ran = subprocess.run([sys.executable, "-c", script, url], capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 0, ran.stderr
+    machine, end = map(int, ran.stdout.split())
+    with connect(url, poll_interval=0) as repo:
+        row = repo.store.read(schema.CLUSTER, [Get(schema.machine_key(machine))])[0]
+        found = record_of(row)
+        assert found is not None
+        assert found.end < end
+
+
+def test_a_store_that_was_closed_before_is_no_error_when_closing(checked: Checked) -> None:
+    for poll_interval in (0, 0.01):
+        for owns_store in (True, False):
+            store = checked(MemoryStore())
+            repo = Repository(store, poll_interval=poll_interval, owns_store=owns_store)
+            repo.run(lambda tx: tx.add("/a"))
+            kernel = repo.instance
+            store.close()
+            repo.close()
+            assert not kernel.lease.held
+            with pytest.raises(ClosedError):
+                repo.refresh()

@@ -1,0 +1,344 @@
+"""Stores that fail: outcomes are told, what was left is ended, nothing acknowledged is lost.
+
+Every store call of a commit is made to fail in three ways; the last one also ends the process, as far as a test can:
+its instance is never used again.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import pytest
+
+from hbasemk import (
+    CommitUnknownError,
+    ConflictError,
+    InvalidRevisionError,
+    Outcome,
+    Repository,
+    Settings,
+    StoreError,
+    StoreNotAppliedError,
+    StoreUnknownError,
+)
+from hbasemk.check import IntegrityCheck
+from hbasemk.format import schema
+from hbasemk.kernel.commit.operations import AddNode, CopyNode, Increment, MoveNode, Operation, RemoveNode, SetProperty
+from hbasemk.kernel.instance import Instance
+from hbasemk.store.abc import Column, Put
+from hbasemk.store.memory import MemoryStore
+from hbasemk.testing.wrapped import Call, FaultyStore, lost_reply
+from tests.support.runtime import World, open_instance
+
+COMMITS: dict[str, list[Operation]] = {
+    "set": [SetProperty("/a", "p", "new")],
+    "unset": [SetProperty("/a", "p", None)],
+    "increment": [Increment("/a", "n", 1)],
+    "add": [AddNode("/a/new", {"x": 1})],
+    "add many": [AddNode(f"/a/new{number}", {"x": 1}) for number in range(10)],
+    "remove leaf": [RemoveNode("/a/b/c")],
+    "remove subtree": [RemoveNode("/a")],
+    "move": [MoveNode("/a/b", "/moved")],
+    "copy": [CopyNode("/a", "/copied")],
+    "add again": [RemoveNode("/a/b"), AddNode("/a/b", {"again": True})],
+}
+
+
+class Died(BaseException):
+    """The process is gone: nothing catches it."""
+
+
+class Place:
+    """A repository with a small tree, seen through stores that can fail."""
+
+    def __init__(self, transactions: bool = False) -> None:
+        self.world = World()
+        self.inner = MemoryStore(self.world.clock, transactions=transactions)
+        first = open_instance(self.inner, self.world, Settings(), mac=1)
+        first.commit(
+            lambda _: [AddNode("/a", {"p": "old", "n": 0}), AddNode("/a/b", {}), AddNode("/a/b/c", {})],
+            "",
+            retry_timeout=1,
+            max_poll_age=0,
+        )
+        self.store = FaultyStore(self.inner)
+        self.instance = open_instance(self.store, self.world, mac=2)
+        # The lease is claimed beforehand, so that only the commit's own calls are counted.
+        self.instance.clock.next(0)
+
+    def tree(self, instance: Instance) -> dict[str, dict[str, object]]:
+        instance.poll()
+        head = instance.head()
+        found = {"/": dict(instance.reader.require(head, "/").properties)}
+        for level in instance.reader.levels(head, "/"):
+            found.update({state.path: dict(state.properties) for state in level})
+        return found
+
+    def commit(self, operations: list[Operation]) -> int:
+        return self.instance.commit(lambda _: operations, "", retry_timeout=5, max_poll_age=0)
+
+    def heal(self) -> None:
+        self.store.before = self.store.after = None
+
+    def check(self) -> dict[str, dict[str, object]]:
+        """What a later instance finds, after the lease time, with everything whole."""
+        self.world.advance(20)
+        later = open_instance(self.inner, self.world, mac=3)
+        later.clock.next(0)
+        later.maintain()
+        later.recovery.advance()
+        found = self.tree(later)
+        assert [str(problem) for problem in IntegrityCheck(later).run()] == []
+        assert not later.journal.pending
+        return found
+
+
+def before_and_after(
+    operations: list[Operation], transactions: bool = False
+) -> tuple[dict[str, dict[str, object]], dict[str, dict[str, object]], int]:
+    place = Place(transactions)
+    before = place.tree(place.instance)
+    calls = itertools.count()
+    place.store.before = lambda call: next(calls)
+    place.commit(operations)
+    place.heal()
+    return before, place.check(), next(calls)
+
+
+def fail_at(place: Place, number: int, how: str) -> None:
+    """Make the store fail at its call of this number: before it, after it, or for good after it."""
+    calls = itertools.count()
+
+    def before(call: Call) -> None:
+        if how == "not applied" and next(calls) == number:
+            raise StoreNotAppliedError(f"{call.method} was refused on purpose")
+
+    def after(call: Call) -> None:
+        if how != "not applied" and next(calls) == number:
+            raise lost_reply(call) if how == "reply lost" else Died
+
+    place.store.before, place.store.after = before, after
+
+
+@pytest.mark.parametrize("how", ["not applied", "reply lost", "died"])
+@pytest.mark.parametrize("transactions", [False, True], ids=["one by one", "at one moment"])
+@pytest.mark.parametrize("kind", COMMITS)
+def test_any_call_of_a_commit_may_fail(kind: str, transactions: bool, how: str) -> None:
+    operations = COMMITS[kind]
+    before, after, calls = before_and_after(operations, transactions)
+    assert before != after
+    assert calls >= (2 if transactions else 4)
+    for number in range(calls):
+        place = Place(transactions)
+        fail_at(place, number, how)
+        acknowledged = False
+        try:
+            place.commit(operations)
+            acknowledged = True
+        except StoreError as error:
+            assert type(error) in {StoreNotAppliedError, StoreUnknownError}
+        except Died:
+            assert how == "died"
+        place.heal()
+        found = place.check()
+        assert found in (before, after), f"{kind}, call {number}"
+        if acknowledged:
+            assert found == after, f"{kind}, call {number}: acknowledged and lost"
+
+
+@pytest.mark.parametrize("kind", COMMITS)
+def test_a_store_that_goes_away_for_good_at_any_call_leaves_all_or_nothing(kind: str) -> None:
+    operations = COMMITS[kind]
+    before, after, calls = before_and_after(operations)
+    for number in range(calls):
+        place = Place()
+        count = itertools.count()
+
+        def gone(call: Call, number: int = number, count: itertools.count[int] = count) -> None:
+            if next(count) >= number:
+                raise StoreNotAppliedError("the store is away")
+
+        place.store.before = gone
+        with pytest.raises((StoreNotAppliedError, CommitUnknownError)) as caught:
+            place.commit(operations)
+        place.heal()
+        if isinstance(caught.value, CommitUnknownError):
+            assert place.instance.outcome(int(caught.value.revision, 16)) in {Outcome.COMMITTED, Outcome.ABORTED}
+        # What was left is ended by the same instance's next commit, at once.
+        place.commit([SetProperty("/", "later", True)])
+        assert place.instance.outcomes.deferred == []
+        found = place.check()
+        found["/"].pop("later")
+        assert found in (before, after)
+
+
+def test_an_unknown_outcome_is_told_and_later_resolved() -> None:
+    place = Place()
+    decided = False
+
+    def after(call: Call) -> None:
+        nonlocal decided
+        if decided or (call.method == "check_and_write" and call.table == schema.JOURNAL and wrote):
+            decided = True
+            raise lost_reply(call)
+
+    def before(call: Call) -> None:
+        nonlocal wrote
+        if decided:
+            raise StoreNotAppliedError("the store is away")
+        wrote = wrote or call.method == "write"
+
+    wrote = False
+    place.store.before, place.store.after = before, after
+    with pytest.raises(CommitUnknownError, match="outcome") as caught:
+        place.commit(COMMITS["set"])
+    made = int(caught.value.revision, 16)
+    with pytest.raises(StoreNotAppliedError):
+        place.instance.outcome(made)
+    place.heal()
+    assert place.instance.outcome(made) is Outcome.COMMITTED
+    assert place.tree(place.instance)["/a"]["p"] == "new"
+    assert place.check()["/a"]["p"] == "new"
+
+
+def test_the_outcome_of_what_was_given_up_is_aborted_for_good() -> None:
+    place = Place()
+
+    def before(call: Call) -> None:
+        if call.method == "write" and call.table == schema.NODES:
+            away.append(call)
+        if away:
+            raise StoreUnknownError("the store is away")
+
+    away: list[Call] = []
+    place.store.before = before
+    # No decision was sent, so it is known that nothing can be committed.
+    with pytest.raises(StoreNotAppliedError, match="nothing was committed"):
+        place.commit(COMMITS["set"])
+    (made,) = place.instance.outcomes.deferred
+    place.heal()
+    assert place.instance.outcome(made) is Outcome.ABORTED
+    assert place.check()["/a"]["p"] == "old"
+
+
+def test_a_paused_writer_that_wakes_up_after_its_recovery_loses() -> None:
+    place = Place()
+    recovered: list[int] = []
+
+    def pause(call: Call) -> None:
+        # After the cells were written, before they are read back: sleep past the lease while somebody recovers.
+        if call == Call("write", schema.NODES, 1):
+            place.heal()
+            place.world.advance(60)
+            fresh_instance = open_instance(place.inner, place.world, mac=9)
+            fresh_instance.clock.next(0)
+            recovered.extend(fresh_instance.recovery.recover())
+
+    place.store.after = pause
+    with pytest.raises(ConflictError):
+        place.instance.commit_on(place.instance.head(), COMMITS["set"], "")
+    assert len(recovered) == 1
+    assert place.check()["/a"]["p"] == "old"
+
+
+def test_late_cells_of_a_recovered_writer_stay_invisible_below_the_watermark() -> None:
+    place = Place()
+    held: list[Sequence[Put]] = []
+
+    def hold(table: str, puts: Sequence[Put], *, durable: bool = True) -> None:
+        held.append(puts)
+        raise Died
+
+    place.store.write = hold  # type: ignore[method-assign]
+    with pytest.raises(Died):
+        place.commit(COMMITS["set"])
+    # Recovered by another, and the watermark passes it.
+    place.world.advance(30)
+    other = open_instance(place.inner, place.world, mac=8)
+    other.clock.next(0)
+    other.maintain()
+    other.commit(lambda _: [AddNode("/later", {})], "", retry_timeout=1, max_poll_age=0)
+    other.poll()
+    place.world.advance(10)
+    other.poll()
+    moved = other.recovery.advance()
+    assert moved is not None
+    assert moved.hidden
+    # Only now the paused gateway lets its request through.
+    place.inner.write(schema.NODES, held[0])
+    fresh = open_instance(place.inner, place.world, mac=10)
+    assert fresh.journal.floor >= max(moved.hidden)
+    assert place.tree(fresh)["/a"]["p"] == "old"
+    # And it is no conflict for those who change the same column now.
+    fresh.commit(lambda _: [SetProperty("/a", "p", "after")], "", retry_timeout=5, max_poll_age=0)
+    assert place.tree(fresh)["/a"]["p"] == "after"
+    place.check()
+
+
+@pytest.mark.parametrize("kind", COMMITS)
+def test_duplicated_compare_and_sets_do_no_harm(kind: str) -> None:
+    place = Place()
+    original = place.store.check_and_write
+
+    def twice(table: str, column: Column, expected: bytes | None, put: Put, *, durable: bool = True) -> bool:
+        # As HBase's own client does after a lost reply: the caller gets the second answer.
+        original(table, column, expected, put, durable=durable)
+        return original(table, column, expected, put, durable=durable)
+
+    place.store.check_and_write = twice  # type: ignore[method-assign]
+    place.commit(COMMITS[kind])
+    place.heal()
+    assert place.check() == before_and_after(COMMITS[kind])[1]
+
+
+def test_an_id_that_somebody_else_has_used_is_refused_and_theirs_stays() -> None:
+    place = Place()
+    made = place.commit(COMMITS["set"])
+    place.instance.clock.next = lambda above, *, branch=False: made  # type: ignore[method-assign]
+    with pytest.raises(InvalidRevisionError, match="same id"):
+        place.commit(COMMITS["increment"])
+    assert place.check()["/a"] == {"p": "new", "n": 0}
+
+
+def test_a_loser_that_died_before_its_roll_back_is_swept_without_an_operator() -> None:
+    place = Place()
+
+    def die(call: Call) -> None:
+        if call == Call("delete", schema.NODES, 1):
+            raise Died
+
+    base = place.instance.head()
+    winner = open_instance(place.inner, place.world, mac=4)
+    winner.commit(lambda _: [SetProperty("/a", "p", "winner")], "", retry_timeout=1, max_poll_age=0)
+    place.store.before = die
+    with pytest.raises(Died):
+        place.instance.commit_on(base, COMMITS["set"], "")
+    winner.poll()
+    assert [str(problem) for problem in IntegrityCheck(winner).run()] != []
+    place.world.advance(16)
+    winner.maintain()
+    assert [str(problem) for problem in IntegrityCheck(winner).run()] == []
+    assert place.check()["/a"]["p"] == "winner"
+
+
+def test_a_commit_at_one_moment_whose_reply_is_lost_and_that_is_built_on_at_once_is_made_once() -> None:
+    shared = MemoryStore(transactions=True)
+    store = FaultyStore(shared)
+    one = Repository(store, poll_interval=0, owns_store=False)
+    one.run(lambda tx: tx.add("/a", {"count": 0}))
+    other = Repository(shared, poll_interval=0, owns_store=False)
+
+    def after(call: Call) -> None:
+        if call.method == "write_if":
+            store.after = None
+            other.run(lambda tx: tx.increment("/a", "count", 1))
+            raise lost_reply(call)
+
+    store.after = after
+    one.run(lambda tx: tx.increment("/a", "count", 1))
+    assert one.refresh()["/a"]["count"] == 2
+    assert one.statistics.committed == 2
+    assert [str(problem) for problem in IntegrityCheck(other.instance).run()] == []
+    one.close()
+    other.close()

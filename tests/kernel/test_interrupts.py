@@ -1,0 +1,289 @@
+"""After an interruption at any point a repository polls, commits, forks and closes as before, and has lost nothing.
+
+``HBASEMK_INTERRUPT_SECONDS`` bounds each test of all points (default 2.5; 0: every point, some minutes).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hbasemk import Outcome, Transaction, connect
+from hbasemk.interrupts import Deferred
+from hbasemk.transfer.files.entries import TOTALS, walk
+from hbasemk.transfer.files.reader import FileReader, ReaderJob
+from hbasemk.transfer.files.worker import Batch, Job, Worker
+from tests.support.interrupting import SECONDS, Point, each_point, interrupted_at, points_of
+from tests.support.repositories import Checked
+
+FORK_EVERY = 8
+
+
+class Subject:
+    """A repository that is interrupted, and another instance that looks on."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.repo = connect(url, poll_interval=0.01)
+        self.other = connect(url, poll_interval=0)
+        self.repo.run(lambda tx: tx.add("/a", {"n": 0, "m": 0}))
+        self.acknowledged = 0
+        self.in_doubt = 0
+        self.marks = 0
+        self.branched = 0
+        self.tried: Transaction | None = None
+
+    def increment(self, tx: Transaction) -> None:
+        self.tried = tx
+        tx.increment("/a", "n")
+
+    def commit(self) -> None:
+        self.repo.run(self.increment)
+
+    def transaction(self) -> None:
+        with self.repo.transaction() as tx:
+            self.increment(tx)
+
+    def attempted_is_committed(self) -> bool:
+        """What a caller can find out about the transaction that was interrupted."""
+        attempted = None if self.tried is None else self.tried.attempted
+        return attempted is not None and self.repo.outcome(attempted) is Outcome.COMMITTED
+
+    def poll(self) -> None:
+        self.repo.refresh()
+
+    def branch(self) -> None:
+        branch = self.repo.branch()
+        branch.run(lambda tx: tx.increment("/a", "n"))
+        branch.merge()
+
+    def serializable(self) -> None:
+        def change(tx: Transaction) -> None:
+            assert tx["/a", "m"] is not None
+            self.increment(tx)
+
+        self.repo.run(change, isolation="serializable")
+
+    def watch(self) -> None:
+        with self.repo.watch(timeout=0, since=self.repo.head) as watch:
+            list(watch)
+
+    def before(self, work: Callable[[], None]) -> None:
+        """What the work needs."""
+        if work == self.poll:
+            self.mark()
+
+    def mark(self) -> None:
+        self.other.run(lambda tx: tx.increment("/a", "m"))
+        self.marks += 1
+
+    def is_whole(self, fork: bool) -> None:
+        """Polls in the background, commits, forks."""
+        self.mark()
+        marks = self.marks
+        deadline = time.monotonic() + 60
+        while self.repo.head["/a"]["m"] != marks:
+            assert time.monotonic() < deadline, "it does not poll in the background any more"
+            time.sleep(0.002)
+        self.repo.run(lambda tx: tx.increment("/a", "n"))
+        self.acknowledged += 1
+        if fork:
+            child = os.fork()
+            if not child:
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+        count = self.other.refresh()["/a"]["n"]
+        # The commit above has ended whatever the interrupted call left.
+        assert not self.other.instance.journal.pending, "a revision of a living process stays pending"
+        assert isinstance(count, int)
+        assert self.acknowledged <= count <= self.acknowledged + self.in_doubt
+        self.in_doubt -= count - self.acknowledged
+        self.acknowledged = count
+
+    def close(self) -> None:
+        self.repo.close()
+        self.other.close()
+
+
+@pytest.fixture(params=["sqlite", "memory"])
+def subject_url(request: pytest.FixtureRequest, checked: Checked, tmp_path: Path) -> str:
+    if request.param == "memory":
+        return f"memory://{tmp_path.name}"
+    # A fork that waits for a connection that nobody uses, or a writer for a lock that nobody has, waits for ever.
+    return checked(f"sqlite:///{tmp_path / 'content.db'}?busy_timeout=3600&durable=no")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0 if not SECONDS else 300)
+@pytest.mark.parametrize("name", ["commit", "transaction", "poll", "branch", "serializable", "watch"])
+def test_an_interruption_at_any_point_leaves_nothing_held(subject_url: str, name: str) -> None:
+    subject = Subject(subject_url)
+    work: Callable[[], None] = getattr(subject, name)
+    alone = name in ("commit", "transaction", "serializable")
+    writes = alone or name == "branch"
+    try:
+        points: list[Point] = []
+        for _ in range(2):
+            subject.before(work)
+            points = list(dict.fromkeys([*points, *points_of(work)]))
+            subject.acknowledged += writes
+        tests = [0]
+
+        def test(point: Point) -> None:
+            subject.before(work)
+            subject.tried = None
+            if not interrupted_at(point, work):
+                subject.acknowledged += writes
+            elif alone:
+                subject.acknowledged += subject.attempted_is_committed()
+            else:
+                subject.in_doubt += writes
+            tests[0] += 1
+            subject.is_whole(fork=tests[0] % FORK_EVERY == 0)
+
+        each_point(points, test)
+        subject.is_whole(fork=True)
+    finally:
+        subject.close()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0 if not SECONDS else 300)
+# Python closes it at once where an interrupt comes between the call and the with block that closes it.
+@pytest.mark.filterwarnings("ignore:unclosed scandir iterator:ResourceWarning")
+def test_an_import_worker_is_whole_after_an_interruption_at_any_point(checked: Checked, tmp_path: Path) -> None:
+    url = checked(f"sqlite:///{tmp_path / 'content.db'}?busy_timeout=3600&durable=no")
+    top = tmp_path / "top"
+    top.mkdir()
+    (top / "file").write_text("0")
+    job = Job(url, str(top), "/top", 60.0)
+    with connect(url, poll_interval=0) as other:
+        other.run(lambda tx: tx.add("/top", dict.fromkeys(TOTALS, 0)))
+        with contextlib.ExitStack() as stack:
+
+            def reader() -> FileReader:
+                return stack.enter_context(FileReader.forked(ReaderJob(url, str(top), job.limit), []))
+
+            worker = Worker(job, reader())
+            stack.callback(worker.repository.close)
+            number = [0]
+
+            def work() -> None:
+                number[0] += 1
+                (top / "file").write_text(str(number[0]))
+                worker.do(Batch(number[0], entries=list(walk(str(top), (), lambda _: None))))
+
+            points = list(dict.fromkeys([*points_of(work), *points_of(work)]))
+
+            def test(point: Point) -> None:
+                if interrupted_at(point, work):
+                    # A worker ignores SIGINT. What it asked its reader may not have been answered.
+                    worker._reader = reader()
+                work()
+                other.run(lambda tx: tx.set("/", "n", number[0]))
+
+            each_point(points, test)
+
+
+SCRIPT = """
+import os, signal, sys, hbasemk
+armed = [False]
+def handle(number, frame):
+    if armed[0]:
+        armed[0] = False
+        raise KeyboardInterrupt
+signal.signal(signal.SIGINT, handle)
+repo = hbasemk.connect(sys.argv[1], poll_interval=0.005)
+other = hbasemk.connect(sys.argv[1], poll_interval=0)
+acknowledged = interrupted = 0
+print("begun", flush=True)
+while interrupted < 150:
+    try:
+        armed[0] = True
+        repo.run(lambda tx: tx.increment("/a", "n"))
+        acknowledged += 1
+        repo.refresh()
+        branch = repo.branch()
+        branch.run(lambda tx: tx.increment("/a", "m"))
+        branch.merge()
+        armed[0] = False
+    except KeyboardInterrupt:
+        interrupted += 1
+    except hbasemk.ConflictError:
+        pass
+    armed[0] = False
+print("enough", flush=True)
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+child = os.fork()
+if not child:
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+found = other.refresh()["/a"]["n"]
+assert acknowledged <= found <= acknowledged + interrupted, (acknowledged, found, interrupted)
+other.run(lambda tx: tx.set("/", "mark", 1))
+while repo.head["/"].get("mark") != 1:
+    pass
+repo.run(lambda tx: tx.increment("/a", "n"))
+repo.close()
+other.close()
+print("whole", acknowledged, flush=True)
+"""
+
+
+def test_real_signals_leave_nothing_held(checked: Checked, tmp_path: Path) -> None:
+    url = checked(f"sqlite:///{tmp_path / 'content.db'}?busy_timeout=3600&durable=no")
+    seed = random.randrange(10**6)
+    print("seed", seed)
+    chance = random.Random(seed)
+    with connect(url, poll_interval=0) as repo:
+        repo.run(lambda tx: tx.add("/a", {"n": 0, "m": 0}))
+    with subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, url], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "begun\n"
+        over = threading.Event()
+
+        def interrupt() -> None:
+            while not over.wait(chance.random() * 0.02):
+                running.send_signal(signal.SIGINT)
+
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        try:
+            enough = running.stdout.readline()
+        finally:
+            over.set()
+            thread.join()
+        told, errors = running.communicate(timeout=200)
+    assert (enough, errors) == ("enough\n", "")
+    assert told.startswith("whole")
+
+
+def test_an_interrupt_waits_for_the_end_of_what_must_not_be_cut() -> None:
+    done: list[int] = []
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt), Deferred():
+            with Deferred():
+                signal.raise_signal(signal.SIGINT)
+                done.append(1)
+            done.append(2)
+        assert done == [1, 2]
+        with Deferred() as interrupts:
+            signal.raise_signal(signal.SIGINT)
+            with pytest.raises(KeyboardInterrupt):
+                interrupts.deliver()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,397 @@
+"""What callers of a commit get while the store refuses, hangs, loses replies or is unusable: the table in docs/protocol.md.
+
+Each call of a commit is the one at which it begins, once with the store back at once, once with the store away for good.
+Time is simulated, so nothing here waits.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+from weakref import ref
+
+import pytest
+
+from hbasemk import (
+    BranchError,
+    CommitUnknownError,
+    ConflictError,
+    HbasemkError,
+    Outcome,
+    Repository,
+    StoreNotAppliedError,
+    StoreUnknownError,
+    StoreUnusableError,
+)
+from hbasemk.check import IntegrityCheck
+from hbasemk.format import schema
+from hbasemk.kernel import retry
+from hbasemk.kernel.commit import change_set
+from hbasemk.kernel.commit.change_set import ChangeSet
+from hbasemk.kernel.commit.operations import AddNode, Increment, Operation, RemoveNode, SetProperty
+from hbasemk.kernel.commit.staging import Staging
+from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.journal.view import View
+from hbasemk.kernel.retry import AT_LEAST, LONGEST_WAIT
+from hbasemk.maintenance import InlineMaintenance
+from hbasemk.store.memory import MemoryStore
+from hbasemk.testing.wrapped import Call, FaultyStore
+from tests.support.runtime import TestRuntime, World, open_instance
+
+RETRY_TIMEOUT = 5.0
+HANG = 3.0
+OPERATIONS: dict[str, list[Operation]] = {
+    "set": [SetProperty("/a", "p", "new")],
+    "increment": [Increment("/a", "n", 1)],
+    "add": [AddNode("/a/new", {"x": 1})],
+    "remove": [RemoveNode("/a")],
+}
+WAYS = ["refused", "lost on its way", "reply lost", "hangs", "unusable"]
+STORES = {
+    "one by one": {"transactions": False, "parallel": False},
+    "in parallel": {"transactions": False, "parallel": True},
+    "at one moment": {"transactions": True, "parallel": False},
+}
+
+
+class Outage:
+    """A store that fails from one of its calls on, for so many seconds of simulated time."""
+
+    def __init__(self, world: World, store: FaultyStore, how: str, number: int, seconds: float) -> None:
+        self.world, self.how, self.number, self.seconds = world, how, number, seconds
+        self.calls: list[Call] = []
+        self.began: float | None = None
+        self.first: Call | None = None
+        store.before, store.after = self.before, self.after
+
+    @property
+    def away(self) -> bool:
+        return self.began is not None and self.world.ms < self.began + self.seconds * 1000
+
+    def before(self, call: Call) -> None:
+        self.calls.append(call)
+        if self.began is None and len(self.calls) > self.number:
+            self.began, self.first = self.world.ms, call
+            if self.how == "reply lost":
+                return
+        if self.away or (self.first is call and self.how != "reply lost"):
+            self.fail(call)
+
+    def after(self, call: Call) -> None:
+        if self.first is call and self.how == "reply lost":
+            self.first = None
+            raise StoreUnknownError(f"the reply to {call.method} was lost")
+
+    def fail(self, call: Call) -> None:
+        self.first = None
+        if self.how == "refused":
+            raise StoreNotAppliedError(f"{call.method} was refused")
+        if self.how == "unusable":
+            raise StoreUnusableError(f"{call.method} is not allowed")
+        if self.how == "hangs":
+            self.world.advance(HANG)
+        said = f"{call.method} got no answer"
+        raise StoreUnknownError(f"{said}; it may have been applied or not", cause=said)
+
+
+class Place:
+    """A small tree, and an instance that has no lease yet, on a store that can fail."""
+
+    def __init__(self, **kind: bool) -> None:
+        self.world = World()
+        self.inner = MemoryStore(self.world.clock, **kind)
+        first = open_instance(self.inner, self.world, mac=1)
+        first.commit(
+            lambda _: [AddNode("/a", {"p": "old", "n": 0}), AddNode("/a/b", {})], "", retry_timeout=1, max_poll_age=0
+        )
+        self.store = FaultyStore(self.inner)
+        self.instance = open_instance(self.store, self.world, mac=2)
+
+    def commit(self, operations: list[Operation], retry_timeout: float = RETRY_TIMEOUT) -> int:
+        return self.instance.commit(lambda _: operations, "", retry_timeout=retry_timeout, max_poll_age=-1)
+
+    def heal(self) -> None:
+        self.store.before = self.store.after = None
+
+    def tree(self, instance: Instance) -> dict[str, dict[str, object]]:
+        instance.poll()
+        head = instance.head()
+        found = {"/": dict(instance.reader.require(head, "/").properties)}
+        for level in instance.reader.levels(head, "/"):
+            found.update({state.path: dict(state.properties) for state in level})
+        return found
+
+    def found(self) -> dict[str, dict[str, object]]:
+        """What another instance reads once all leases are over, and everything is whole."""
+        self.heal()
+        self.world.advance(30)
+        later = open_instance(self.inner, self.world, mac=3)
+        later.clock.next(0)
+        later.maintain()
+        assert [str(problem) for problem in IntegrityCheck(later).run()] == []
+        return self.tree(later)
+
+
+def expected(kind: str, store: str) -> tuple[dict[str, dict[str, object]], dict[str, dict[str, object]], list[Call]]:
+    """The tree before and after, and the calls of the commit."""
+    place = Place(**STORES[store])
+    before = place.tree(open_instance(place.inner, place.world, mac=9))
+    outage = Outage(place.world, place.store, "refused", 10_000, 0)
+    place.commit(OPERATIONS[kind])
+    return before, place.found(), outage.calls
+
+
+def decision_of(calls: list[Call]) -> int:
+    """The number of the call that decides the commit."""
+    decides = [n for n, call in enumerate(calls) if call.method in ("write_if", "check_and_write")]
+    return decides[-1]
+
+
+@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("kind", OPERATIONS)
+def test_a_store_that_is_away_for_less_than_the_patience_is_no_error(kind: str, store: str, how: str) -> None:
+    before, after, calls = expected(kind, store)
+    for number in range(len(calls)):
+        place = Place(**STORES[store])
+        outage = Outage(place.world, place.store, how, number, 3.0)
+        what = f"call {number}, {calls[number]}"
+        if how == "unusable":
+            with pytest.raises(StoreUnusableError):
+                place.commit(OPERATIONS[kind], retry_timeout=60)
+            assert place.found() == before, what
+        else:
+            made = place.commit(OPERATIONS[kind], retry_timeout=60)
+            assert outage.began is not None
+            assert place.instance.outcome(made) is Outcome.COMMITTED
+            assert place.found() == after, what
+
+
+@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("kind", OPERATIONS)
+def test_the_error_says_what_holds_when_the_store_stays_away(kind: str, store: str, how: str) -> None:
+    before, after, calls = expected(kind, store)
+    decision = decision_of(calls)
+    for number in range(len(calls)):
+        place = Place(**STORES[store])
+        Outage(place.world, place.store, how, number, 1e9)
+        what = f"call {number}, {calls[number]}"
+        with pytest.raises(HbasemkError) as caught:
+            place.commit(OPERATIONS[kind])
+        error = caught.value
+        applied = False
+        if number == decision and how in ("lost on its way", "reply lost", "hangs"):
+            assert type(error) is CommitUnknownError, what
+            place.heal()
+            applied = how == "reply lost"
+            outcome = place.instance.outcome(int(error.revision, 16))
+            assert outcome is (Outcome.COMMITTED if applied else Outcome.ABORTED)
+        elif how == "unusable":
+            assert type(error) is StoreUnusableError, what
+        else:
+            assert type(error) is StoreNotAppliedError, what
+            assert "nothing was committed" in str(error)
+            assert "may have been applied" not in str(error)
+        place.heal()
+        # The same instance goes on at once.
+        place.commit([SetProperty("/", "later", True)])
+        assert place.instance.outcomes.deferred == []
+        found = place.found()
+        found["/"].pop("later")
+        assert found == (after if applied else before), what
+
+
+@pytest.mark.parametrize("how", ["refused", "lost on its way", "hangs"])
+@pytest.mark.parametrize("store", STORES)
+def test_a_commit_that_lost_says_so_though_it_cannot_be_rolled_back_now(store: str, how: str) -> None:
+    place = Place(**STORES[store])
+    base = place.instance.head()
+    place.instance.clock.next(0)
+    open_instance(place.inner, place.world, mac=4).commit(
+        lambda _: [SetProperty("/a", "p", "winner")], "", retry_timeout=1, max_poll_age=0
+    )
+    aborts: list[Call] = []
+
+    def before(call: Call) -> None:
+        # The first compare-and-set creates the row; a second one aborts it.
+        if call.method == "check_and_write" and call.table == schema.JOURNAL:
+            aborts.append(call)
+        if len(aborts) > 1:
+            if how == "hangs":
+                place.world.advance(HANG)
+            raise StoreNotAppliedError("away") if how == "refused" else StoreUnknownError("no answer")
+
+    place.store.before = before
+    with pytest.raises(ConflictError):
+        place.instance.commit_on(base, OPERATIONS["set"], "")
+    assert len(aborts) > 1
+    assert len(place.instance.outcomes.deferred) == 1
+    place.heal()
+    place.instance.maintain()
+    assert place.instance.outcomes.deferred == []
+    assert place.found()["/a"]["p"] == "winner"
+
+
+def set_on_branch(instance: Instance, value: str) -> Callable[[View], ChangeSet]:
+    def build(snapshot: View) -> ChangeSet:
+        staging = Staging(instance.reader, snapshot)
+        staging.apply([SetProperty("/a", "p", value)])
+        return change_set.build(staging)
+
+    return build
+
+
+@pytest.mark.parametrize("seconds", [3.0, 1e9], ids=["for a while", "for good"])
+@pytest.mark.parametrize("how", ["refused", "lost on its way", "reply lost", "hangs"])
+def test_a_commit_on_a_branch_says_what_holds(how: str, seconds: float) -> None:
+    def begin() -> tuple[Place, int]:
+        place = Place()
+        place.instance = open_instance(
+            place.store, place.world, mac=2, retry_timeout=60.0 if seconds < 60 else RETRY_TIMEOUT
+        )
+        return place, place.instance.branches.begin(place.instance.head())
+
+    place, root = begin()
+    outage = Outage(place.world, place.store, how, 10_000, 0)
+    place.instance.branches.commit(root, set_on_branch(place.instance, "new"), "")
+    decision = decision_of(outage.calls)
+    for number in range(len(outage.calls)):
+        place, root = begin()
+        Outage(place.world, place.store, how, number, seconds)
+        what = f"call {number}, {outage.calls[number]}"
+        try:
+            made = place.instance.branches.commit(root, set_on_branch(place.instance, "new"), "")
+            assert seconds < 60, what
+        except CommitUnknownError as error:
+            assert (number, how) == (decision, how), what
+            assert how != "refused"
+            made = int(error.revision, 16)
+            place.heal()
+            assert place.instance.outcome(made) is (Outcome.COMMITTED if how == "reply lost" else Outcome.ABORTED)
+            continue
+        except StoreNotAppliedError as error:
+            assert seconds > 60, what
+            assert "nothing was committed" in str(error)
+            place.heal()
+            made = place.instance.branches.commit(root, set_on_branch(place.instance, "new"), "")
+        place.heal()
+        assert place.instance.reader.require(place.instance.at(made), "/a").properties["p"] == "new", what
+
+
+def test_a_merge_whose_branch_has_moved_on_stands_though_nobody_can_be_asked_why() -> None:
+    place = Place()
+    other = open_instance(place.inner, place.world, mac=5)
+    root = place.instance.branches.begin(place.instance.head())
+    on = place.instance.branches.commit(root, set_on_branch(place.instance, "mine"), "")
+    heads: list[Call] = []
+    original = place.store.check_and_write
+
+    def moved_first(table: str, column: Any, wanted: Any, put: Any, *, durable: bool = True) -> bool:
+        if column == schema.BRANCH_HEAD:
+            heads.append(Call("check_and_write", table, 1))
+            other.branches.commit(on, set_on_branch(other, "others"), "")
+            applied = original(table, column, wanted, put, durable=durable)
+            place.store.before = lambda call: reads(call)
+            return applied
+        return original(table, column, wanted, put, durable=durable)
+
+    def reads(call: Call) -> None:
+        heads.append(call)
+        if len(heads) > 2:
+            raise StoreNotAppliedError("away")
+
+    place.store.check_and_write = moved_first  # type: ignore[method-assign]
+    with pytest.raises(BranchError, match=r"is merged into trunk as .*, but meanwhile its branch has moved on"):
+        place.instance.branches.merge(on, "")
+    assert place.found()["/a"]["p"] == "mine"
+
+
+def test_reads_are_repeated_as_long_as_the_patience_allows() -> None:
+    place = Place()
+    place.instance = open_instance(place.store, place.world, mac=2, retry_timeout=20.0)
+    outage = Outage(place.world, place.store, "refused", 0, 15.0)
+    assert place.tree(place.instance)["/a"]["p"] == "old"
+    # Waits grow, and not beyond a second: neither a flood of calls nor a long sleep after the store is back.
+    assert 10 < len(outage.calls) < 60
+    assert place.world.ms - (outage.began or 0.0) < (15 + 2 * LONGEST_WAIT) * 1000
+    began = place.world.ms
+    Outage(place.world, place.store, "refused", 0, 1e9)
+    with pytest.raises(StoreNotAppliedError):
+        place.instance.poll()
+    assert 20_000 <= place.world.ms - began < 22_000
+
+
+def test_calls_inside_calls_do_not_multiply_attempts() -> None:
+    # The read of a snapshot of a branch polls, reads rows, and polls read changes: each is made again.
+    place = Place()
+    place.instance = open_instance(place.store, place.world, mac=2, retry_timeout=RETRY_TIMEOUT)
+    place.instance.clock.next(0)
+    began = place.world.ms
+    outage = Outage(place.world, place.store, "refused", 0, 1e9)
+    with pytest.raises(StoreNotAppliedError):
+        place.commit(OPERATIONS["set"])
+    assert place.world.ms - began <= (RETRY_TIMEOUT + 20 * AT_LEAST) * 1000
+    assert len(outage.calls) < 60
+
+
+def test_background_work_does_not_wait_for_a_store_that_is_away() -> None:
+    place = Place()
+    place.instance = open_instance(place.store, place.world, mac=2, retry_timeout=3600.0)
+    place.commit(OPERATIONS["set"])
+    place.world.advance(8)
+    assert place.instance.lease.due()
+    outage = Outage(place.world, place.store, "refused", 0, 1e9)
+    began = place.world.ms
+    InlineMaintenance(place.instance)()
+    assert outage.calls
+    assert place.world.ms - began < 1000
+    place.heal()
+
+
+@pytest.mark.parametrize("retry_timeout", [0.0, 3600.0])
+def test_closing_ends_a_call_that_waits_for_a_store_that_is_away(retry_timeout: float) -> None:
+    store = FaultyStore(MemoryStore())
+    repo = Repository(store, poll_interval=0, retry_timeout=retry_timeout)
+    asked = threading.Event()
+
+    def away(call: Call) -> None:
+        asked.set()
+        raise StoreNotAppliedError("away")
+
+    ended: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            repo.run(lambda tx: tx.add("/a"))
+        except HbasemkError as error:
+            ended.append(error)
+
+    store.before = away
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    assert asked.wait(60)
+    repo.close()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert len(ended) == 1
+
+
+def test_an_interrupt_that_keeps_a_limit_from_being_reset_shortens_no_later_call() -> None:
+    world = World()
+    runtime = TestRuntime(world, retry_timeout=60.0)
+
+    def interrupted() -> None:
+        # As Ctrl-C does between two instructions of the method itself: nothing of it runs any more.
+        retry._limit.set(ref(retry._Limit(retry.AT_LEAST, inner=True)))
+
+    interrupted()
+    until = world.ms + 5_000
+
+    def away() -> str:
+        if world.ms < until:
+            raise StoreNotAppliedError("away")
+        return "done"
+
+    assert retry.again(runtime, away) == "done"

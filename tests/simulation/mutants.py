@@ -1,0 +1,399 @@
+"""The kernel broken on purpose, one line at a time: each of these must be found by some schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from hbasemk.errors import HbasemkError
+from hbasemk.format import changes, node, schema
+from hbasemk.kernel.batches import write_nodes
+from hbasemk.kernel.branches import branches
+from hbasemk.kernel.branches.heads import BranchEnds
+from hbasemk.kernel.commit import change_set
+from hbasemk.kernel.commit.change_set import ChangeSet
+from hbasemk.kernel.commit.committer import Committer
+from hbasemk.kernel.commit.read_back import ReadBack
+from hbasemk.kernel.commit.read_set import ReadSet
+from hbasemk.kernel.commit.staging import StagedNode
+from hbasemk.kernel.ids.clock import IdClock
+from hbasemk.kernel.ids.lease import Lease
+from hbasemk.kernel.journal import recovery
+from hbasemk.kernel.journal.journal import Journal
+from hbasemk.kernel.journal.outcomes import Outcome, Outcomes, outcome_of
+from hbasemk.kernel.reading import reader
+from hbasemk.kernel.reading.cache import NodeCache
+from hbasemk.kernel.reading.reader import Reader
+from hbasemk.store.abc import NewCell, Put
+from tests.simulation.schedules import Broken, Schedule
+
+MUTANTS: list[Callable[[pytest.MonkeyPatch], None]] = []
+
+
+def mutant(function: Callable[[pytest.MonkeyPatch], None]) -> Callable[[pytest.MonkeyPatch], None]:
+    """Note down one more."""
+    MUTANTS.append(function)
+    return function
+
+
+def must_be_found(name: str, schedules: Iterable[Schedule]) -> None:
+    """Run schedules until an invariant is broken, and fail if none is.
+
+    A process that ends with an error of Python's own breaks none: so does a mutant that no longer fits what it replaces.
+    """
+    number, other = -1, None
+    for number, schedule in enumerate(schedules):
+        try:
+            schedule.run()
+        except Broken as error:
+            if not _merely_ended(schedule, error):
+                print(f"{name} was found by schedule {number}: {str(error)[:100]}")
+                return
+            other = error
+        except Exception as error:
+            other = error
+    pytest.fail(
+        f"{name} was not found in {number + 1} schedules" + (f"; the last error was {other!r}" if other else "")
+    )
+
+
+def _merely_ended(schedule: Schedule, error: Broken) -> bool:
+    simulator = schedule.simulator
+    ends = [one.error for one in (*simulator.actors, *simulator.threads)]
+    cause = error.__cause__
+    return any(end is cause for end in ends if end is not None) and not isinstance(cause, (Broken, HbasemkError))
+
+
+# --- the read-back and who wins ------------------------------------------------------------------------------
+
+
+@mutant
+def no_read_back(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ReadBack, "validate", lambda *_: None)
+
+
+@mutant
+def bound_too_high(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Journal, "low_bound_for", lambda self, _: self.highest_seen + 1)
+
+
+@mutant
+def put_for_compare_and_set(patch: pytest.MonkeyPatch) -> None:
+    def decide(self: Outcomes, which: int, _: object, then: Any, *__: object) -> bool:
+        self._store.write(schema.JOURNAL, [Put(schema.revision_key(which), [NewCell(*then, schema.YES)])])
+        return True
+
+    patch.setattr(Outcomes, "decide", decide)
+
+
+@mutant
+def aborting_without_asking(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Outcomes, "abort_other", lambda *_: Outcome.ABORTED)
+
+
+@mutant
+def ids_without_what_was_seen(patch: pytest.MonkeyPatch) -> None:
+    original = IdClock._candidate
+    patch.setattr(IdClock, "_candidate", lambda self, _, branch: original(self, 0, branch))
+
+
+@mutant
+def cache_not_invalidated(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(NodeCache, "arrived", lambda *_: None)
+
+
+@mutant
+def deleted_not_read_back(patch: pytest.MonkeyPatch) -> None:
+    original = change_set._plan
+
+    def plan(node: Any) -> Any:
+        row, change = original(node)
+        row.depends_on.pop(schema.DELETED, None)
+        return row, change
+
+    patch.setattr(change_set, "_plan", plan)
+
+
+@mutant
+def last_revision_not_read_back(patch: pytest.MonkeyPatch) -> None:
+    original = change_set._plan
+
+    def plan(node: Any) -> Any:
+        row, change = original(node)
+        row.depends_on.pop(schema.LAST_REVISION, None)
+        return row, change
+
+    patch.setattr(change_set, "_plan", plan)
+
+
+@mutant
+def pending_taken_for_aborted(patch: pytest.MonkeyPatch) -> None:
+    original = Outcomes.of_many
+
+    def of_many(self: Outcomes, asked: Any) -> Any:
+        found = original(self, asked)
+        return {one: Outcome.ABORTED if how is Outcome.PENDING else how for one, how in found.items()}
+
+    patch.setattr(Outcomes, "of_many", of_many)
+
+
+@mutant
+def roll_back_forgotten(patch: pytest.MonkeyPatch) -> None:
+    original = Outcomes._sweep
+    patch.setattr(Outcomes, "_sweep", lambda self, which, _, by: original(self, which, (), by))
+
+
+@mutant
+def poll_bound_too_high(patch: pytest.MonkeyPatch) -> None:
+    original = Journal._raise_low_bound
+
+    def raise_it(self: Journal, began: float, found: Any) -> None:
+        original(self, began, found)
+        self._low_bound = max(self._low_bound, found.highest)
+
+    patch.setattr(Journal, "_raise_low_bound", raise_it)
+
+
+@mutant
+def read_back_before_writing(patch: pytest.MonkeyPatch) -> None:
+    look = ReadBack.validate
+    patch.setattr(Committer, "_write", lambda *_: None)
+
+    def look_then_write(self: ReadBack, made: int, snapshot: Any, plan: ChangeSet) -> Any:
+        loss = look(self, made, snapshot, plan)
+        write_nodes(self._store, self._runtime, plan.puts(made))
+        return loss
+
+    patch.setattr(ReadBack, "validate", look_then_write)
+
+
+@mutant
+def higher_pending_ignored(patch: pytest.MonkeyPatch) -> None:
+    # Those lower are lost to, those higher are left to find out themselves.
+    resolve = ReadBack._resolve
+    patch.setattr(
+        ReadBack, "_resolve", lambda self, made, met: resolve(self, made, {k: v for k, v in met.items() if k < made})
+    )
+
+
+@mutant
+def lower_ignored(patch: pytest.MonkeyPatch) -> None:
+    resolve = ReadBack._resolve
+    patch.setattr(
+        ReadBack, "_resolve", lambda self, made, met: resolve(self, made, {k: v for k, v in met.items() if k > made})
+    )
+
+
+@mutant
+def bound_without_what_arrived_since(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Journal, "low_bound_for", lambda self, _: self._low_bound)
+
+
+@mutant
+def child_not_read_back(patch: pytest.MonkeyPatch) -> None:
+    original = change_set._plan
+
+    def plan(one: Any) -> Any:
+        row, change = original(one)
+        for column in [column for column in row.depends_on if column[0] == schema.CHILDREN]:
+            del row.depends_on[column]
+        return row, change
+
+    patch.setattr(change_set, "_plan", plan)
+
+
+def child_lists_not_read_back(patch: pytest.MonkeyPatch) -> None:
+    """For the interleavings: who lists in a history looks at each child, too, and the schedules list nothing."""
+    patch.setattr(ReadSet, "children", lambda *_: None)
+
+
+def changes_without_effect_rely_on_nothing(patch: pytest.MonkeyPatch) -> None:
+    """For the histories and the interleavings: the schedules repeat no value."""
+    patch.setattr(StagedNode, "relies", property(lambda _: False))
+    patch.setattr(change_set, "_unchanged", lambda _: {})
+
+
+def names_not_kept_apart(patch: pytest.MonkeyPatch) -> None:
+    """For the interleavings: no workload of the schedules names a property like a child."""
+    patch.setattr(change_set, "_keep_names_apart", lambda node, plan: None)
+
+
+@mutant
+def only_the_newest_version_read_back(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("hbasemk.kernel.commit.read_back._versions_of", lambda _: 1)
+    patch.setattr("hbasemk.kernel.commit.read_back.ALL_VERSIONS", 1)
+
+
+# --- deciding ------------------------------------------------------------------------------------------------
+
+
+@mutant
+def recovery_without_compare_and_set(patch: pytest.MonkeyPatch) -> None:
+    def recover(self: Outcomes, which: int) -> Outcome:
+        self._store.write(schema.JOURNAL, [Put(schema.revision_key(which), [NewCell(*schema.ABORT, schema.YES)])])
+        self.sweep_again(which)
+        return Outcome.ABORTED
+
+    patch.setattr(Outcomes, "recover", recover)
+
+
+@mutant
+def nobody_recovers(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Lease, "is_over", lambda *_: False)
+
+
+@mutant
+def roll_back_of_what_is_committed(patch: pytest.MonkeyPatch) -> None:
+    def abort(self: Outcomes, which: int) -> Outcome:
+        self.decide(which, schema.COMMITTED, schema.ABORT)
+        return Outcome.ABORTED
+
+    patch.setattr(Outcomes, "abort", abort)
+
+
+@mutant
+def cells_before_the_journal_row(patch: pytest.MonkeyPatch) -> None:
+    create = Committer._create
+
+    def late(self: Committer, made: int, snapshot: Any, told: Any, message: str) -> Any:
+        self._store.write(
+            schema.NODES,
+            [
+                Put(delete.row, [NewCell(cell.family, cell.qualifier, b"\x02\x01", made) for cell in delete.cells])
+                for delete in changes.deletes(changes.decode(told), made)
+            ],
+        )
+        return create(self, made, snapshot, told, message)
+
+    patch.setattr(Committer, "_create", late)
+
+
+@mutant
+def lost_reply_to_the_decision_taken_for_a_no(patch: pytest.MonkeyPatch) -> None:
+    def turned_out(self: Committer, made: int, touched: Any, doubt: Any) -> bool:
+        self._outcomes._sweep(made, touched, schema.SWEPT_IN_DOUBT)
+        return False
+
+    patch.setattr(Committer, "_turned_out_committed", turned_out)
+    patch.setattr("hbasemk.kernel.retry.Retries.go_on", lambda self: False)
+
+
+@mutant
+def creation_seen_twice_taken_for_anothers(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Committer, "_is_ours", lambda *_: False)
+
+
+# --- snapshots and reads -------------------------------------------------------------------------------------
+
+
+@mutant
+def poll_upwards(patch: pytest.MonkeyPatch) -> None:
+    from hbasemk.kernel.journal import journal as module
+
+    original = module.scan_all
+
+    def upwards(store: Any, table: str, scan: Any) -> Any:
+        return original(store, table, scan._replace(start=scan.stop + b"\0", stop=None, reverse=False))
+
+    patch.setattr(module, "scan_all", upwards)
+
+
+@mutant
+def arrivals_out_of_order(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("hbasemk.kernel.journal.journal.sorted", lambda found: list(found), raising=False)
+
+
+@mutant
+def everything_below_the_head_is_visible(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Journal, "sees", lambda _, snapshot, version: version <= snapshot.upper)
+
+
+@mutant
+def no_look_below_what_is_not_visible(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Reader, "_look_deeper", lambda *_: None)
+
+
+@mutant
+def an_earlier_life_shows(patch: pytest.MonkeyPatch) -> None:
+    original = node.from_cells
+
+    def from_cells(path: str, cells: Any) -> Any:
+        found = list(cells)
+        lives = [cell for cell in found if cell.qualifier == schema.DELETED[1]]
+        return original(path, [*(cell._replace(timestamp=1) for cell in lives), *(c for c in found if c not in lives)])
+
+    patch.setattr(reader, "from_cells", from_cells)
+
+
+@mutant
+def own_states_cached_whatever_came_between(patch: pytest.MonkeyPatch) -> None:
+    arrived = NodeCache.arrived
+
+    def keep(self: NodeCache, arrival: Any) -> None:
+        arrived(self, arrival._replace(built_on=arrival.position))
+
+    patch.setattr(NodeCache, "arrived", keep)
+
+
+# --- branches ------------------------------------------------------------------------------------------------
+
+
+@mutant
+def merge_that_does_not_meet_what_came_since_its_base(patch: pytest.MonkeyPatch) -> None:
+    original = Committer.on_base
+
+    def on_base(self: Committer, snapshot: Any, source: Any, message: str, advice: str = "") -> int:
+        return original(self, self._journal.head if advice == branches.REBASE else snapshot, source, message, advice)
+
+    patch.setattr(Committer, "on_base", on_base)
+
+
+def branch_heads_without_compare_and_set(patch: pytest.MonkeyPatch) -> None:
+    """For two processes on one branch, which the schedules do not have."""
+
+    def move(self: BranchEnds, root: int, _: bytes, wanted: bytes, *__: object) -> bool:
+        self._store.write(schema.JOURNAL, [Put(schema.revision_key(root), [NewCell(*schema.BRANCH_HEAD, wanted)])])
+        return True
+
+    patch.setattr(BranchEnds, "move", move)
+
+
+# --- the watermark and the leases ----------------------------------------------------------------------------
+
+
+@mutant
+def watermark_past_what_may_still_come(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Journal, "settled_bound", property(lambda self: self.highest_seen + 1))
+
+
+@mutant
+def watermark_past_what_is_not_swept(patch: pytest.MonkeyPatch) -> None:
+    original = recovery.scan_all
+
+    def scan_all(store: Any, table: str, scan: Any) -> Any:
+        rows = original(store, table, scan)
+        # The look for late rows has no start; it still sees them.
+        return rows if scan.start is None else (row for row in rows if not unswept(row))
+
+    def unswept(row: Any) -> bool:
+        return outcome_of(row) is Outcome.ABORTED and all(cell.qualifier != schema.SWEPT[1] for cell in row.cells)
+
+    patch.setattr(recovery, "scan_all", scan_all)
+
+
+@mutant
+def late_creation_taken_for_one_in_time(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(IdClock, "is_late", lambda *_: False)
+
+
+@mutant
+def leases_that_overlap(patch: pytest.MonkeyPatch) -> None:
+    take = Lease._take
+
+    def greedy(self: Lease, machine: int, found: Any, holder: str) -> bool:
+        return self._write(machine, found, take.__globals__["LeaseRecord"](0, 2**38, bytes(16), holder))
+
+    patch.setattr(Lease, "_take", greedy)
+    patch.setattr(Lease, "_is_over", lambda *_: True)

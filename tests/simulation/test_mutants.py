@@ -1,0 +1,93 @@
+"""Mutants that neither the schedules nor the histories meet, and the scenario of two processes that finds each."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable
+
+import pytest
+
+from hbasemk.errors import HbasemkError
+from hbasemk.kernel.branches.rebase import rebase
+from hbasemk.kernel.commit.operations import AddNode, SetProperty
+from hbasemk.testing.simulation import Actor, Simulator
+from tests.simulation import mutants
+from tests.simulation.schedules import Broken
+from tests.simulation.test_interleavings import ENOUGH, Allowed, Explored, prepare
+from tests.support.branches import commit_on_branch
+
+SEEDS = 200
+
+
+class Race:
+    """Two processes commit to, or rebase, the same revision of one branch."""
+
+    def __init__(self, seed: int) -> None:
+        self.simulator = simulator = Simulator(seed)
+        instance = simulator.add("first", lambda _: None).open()
+        instance.commit(lambda _: [AddNode("/a", {"p": 0})], "", retry_timeout=9, max_poll_age=0)
+        self.root = instance.branches.begin(instance.head())
+        instance.commit(lambda _: [SetProperty("/a", "q", 1)], "", retry_timeout=9, max_poll_age=0)
+        self.through: list[int] = []
+        kinds: list[Callable[[Actor], int]] = [self._commits, self._rebases]
+        for number in range(2):
+            simulator.add(f"w{number}", self._work(simulator.chance.choice(kinds)))
+
+    def _work(self, kind: Callable[[Actor], int]) -> Callable[[Actor], None]:
+        def work(actor: Actor) -> None:
+            with contextlib.suppress(HbasemkError):
+                self.through.append(kind(actor))
+
+        return work
+
+    def _commits(self, actor: Actor) -> int:
+        instance = actor.open()
+        return commit_on_branch(instance, self.root, [SetProperty("/a", "p", actor.name)])
+
+    def _rebases(self, actor: Actor) -> int:
+        instance = actor.open()
+        return rebase(instance.branches, instance.reader, self.root, instance.head(), "")
+
+    def run(self) -> None:
+        """Raises what ended a process otherwise."""
+        self.simulator.run()
+        for actor in self.simulator.actors:
+            if actor.error is not None:
+                raise actor.error
+
+
+def test_of_two_that_go_on_from_one_revision_of_a_branch_one_gets_through() -> None:
+    for seed in range(SEEDS):
+        race = Race(seed)
+        race.run()
+        assert len(race.through) == 1, f"seed {seed}: {race.through}"
+
+
+def test_heads_moved_without_a_compare_and_set_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    mutants.branch_heads_without_compare_and_set(monkeypatch)
+    for seed in range(SEEDS):
+        race = Race(seed)
+        race.run()
+        if len(race.through) == 2:
+            print(f"found by seed {seed}")
+            return
+    pytest.fail(f"not found in {SEEDS} races")
+
+
+@pytest.mark.slow
+def test_lists_of_children_not_read_back_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared = prepare()
+    kinds = ("serializable list", "serializable add")
+    allowed = Allowed(prepared, kinds)
+    for order in ((0,), (1,), (0, 1)):
+        allowed(order)
+    mutants.child_lists_not_read_back(monkeypatch)
+    for run in itertools.islice(Explored(prepared, kinds, (0, 1)), ENOUGH):
+        try:
+            run.check(allowed)
+        except Broken as error:
+            print(f"found: {error}")
+            assert str(error).startswith("I4")
+            return
+    pytest.fail(f"not found in {ENOUGH} ends")

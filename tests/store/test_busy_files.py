@@ -1,0 +1,74 @@
+"""What happens to a repository while another program keeps its SQLite file locked."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hbasemk import Repository, StoreNotAppliedError
+from hbasemk.store.sqlite import SqliteStore
+from hbasemk.testing.wrapped import Call, CountingStore, FaultyStore
+from tests.support.repositories import problems
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    made = tmp_path / "content.db"
+    Repository(SqliteStore(str(made)), poll_interval=0).close()
+    return made
+
+
+@pytest.fixture
+def other(path: Path) -> Iterator[sqlite3.Connection]:
+    """Somebody else's connection to the file; at the end of the test the repository is checked."""
+    sql = sqlite3.connect(path, isolation_level=None)
+    yield sql
+    sql.close()
+    with Repository(SqliteStore(str(path)), poll_interval=0) as fresh:
+        assert problems(fresh) == []
+
+
+def test_a_first_commit_waits_as_long_as_patience_allows(path: Path, other: sqlite3.Connection) -> None:
+    store = CountingStore(SqliteStore(str(path), busy_timeout=0.05))
+    with Repository(store, poll_interval=0) as repo:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreNotAppliedError, match=r"nothing was committed.*locked for 0\.05 s"):
+            repo.run(lambda tx: tx.add("/a"), retry_timeout=0)
+        store.take()
+        with pytest.raises(StoreNotAppliedError, match=r"locked for 0\.05 s"):
+            repo.run(lambda tx: tx.add("/a"), retry_timeout=1.5)
+        # However long the file itself is waited for each time.
+        assert sum(count for (method, _), count in store.take().items() if method not in ("read", "scan")) > 1
+        other.execute("ROLLBACK")
+        repo.run(lambda tx: tx.add("/a"))
+        assert "/a" in repo.head
+
+
+def test_a_call_that_was_refused_otherwise_is_made_again(path: Path, other: sqlite3.Connection) -> None:
+    store = FaultyStore(SqliteStore(str(path)))
+    refused: list[Call] = []
+
+    def refuse(call: Call) -> None:
+        if call.method not in ("read", "scan") and len(refused) < 3:
+            refused.append(call)
+            raise StoreNotAppliedError("the store is away for a moment")
+
+    with Repository(store, poll_interval=0) as repo:
+        store.before = refuse
+        repo.run(lambda tx: tx.add("/a"))
+        assert len(refused) == 3
+
+
+def test_closing_does_not_wait_for_a_file_that_stays_locked(path: Path, other: sqlite3.Connection) -> None:
+    repo = Repository(SqliteStore(str(path), busy_timeout=3600), poll_interval=0)
+    repo.run(lambda tx: tx.add("/a"))
+    other.execute("BEGIN IMMEDIATE")
+    closing = threading.Thread(target=repo.close, daemon=True)
+    closing.start()
+    closing.join(60)
+    assert not closing.is_alive()
+    other.execute("ROLLBACK")

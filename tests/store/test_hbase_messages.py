@@ -1,0 +1,286 @@
+"""What HBase would take for something else than the contract says never reaches it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from hbasemk.errors import InvalidValueError, LimitError, StoreNotAppliedError, StoreUnknownError, StoreUnusableError
+from hbasemk.store.abc import CellVersion, Delete, Get, NewCell, Page, Put, Row, Scan
+from hbasemk.store.hbase import HBaseStore
+from hbasemk.store.hbase.errors import by_hbase
+from hbasemk.store.hbase.store import MAX_CELL, MAX_SCAN
+from hbasemk.store.hbase.tables import TableNames
+from tests.support.gateway import FakeGateway, fake_gateway
+
+LONGEST = 32_767
+
+
+@pytest.fixture
+def gateway() -> Iterator[FakeGateway]:
+    with fake_gateway() as made:
+        yield made
+
+
+@pytest.fixture
+def store(gateway: FakeGateway) -> Iterator[HBaseStore]:
+    made = HBaseStore("127.0.0.1", gateway.port, prefix="p_")
+    yield made
+    made.close()
+
+
+# --- reading -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "get",
+    [
+        Get(b"r", columns=[]),
+        Get(b"r", families=()),
+        Get(b"r", since=5, before=5),
+        Get(b"r", since=6, before=5),
+        Get(b"r", before=0),
+        Get(b"r", versions=0),
+        Get(b"r", page=Page(b"d", None, 0)),
+        Get(b""),
+        Get(bytes(LONGEST + 1)),
+    ],
+)
+def test_a_get_that_selects_nothing_is_answered_without_asking(
+    gateway: FakeGateway, store: HBaseStore, get: Get
+) -> None:
+    assert store.read("t", [get]) == [Row(get.row, [])]
+    assert gateway.asked == []
+    # Among others it is left out, and the others' answers stay with their gets.
+    rows = store.read("t", [get, Get(b"a"), get, Get(b"b"), get])
+    assert [row.key for row in rows] == [get.row, b"a", get.row, b"b", get.row]
+    assert [[one.row for one in asked.request.what] for asked in gateway.asked] == [[b"a", b"b"]]
+
+
+def test_gets_that_share_their_columns_are_sent_with_the_right_ones(gateway: FakeGateway, store: HBaseStore) -> None:
+    shared, families = [(b"d", b"q")], [b"c"]
+    gets = [
+        Get(b"1", columns=shared),
+        Get(b"2", columns=shared, versions=7),
+        Get(b"3", families=families),
+        Get(b"4", page=Page(b"d", b"a'b", 5), before=9),
+        Get(b"5"),
+        Get(b"6", families=families),
+        Get(b"7", columns=[(b"d", b"")]),
+    ]
+    store.read("t", gets)
+    (asked,) = gateway.asked
+    assert asked.request.table == b"p_t"
+    sent = [
+        (
+            one.row,
+            one.columns and [(column.family, column.qualifier) for column in one.columns],
+            one.time_range and (one.time_range.since, one.time_range.before),
+            one.versions,
+            one.filter,
+            one.cells_per_family,
+        )
+        for one in asked.request.what
+    ]
+    assert sent == [
+        (b"1", [(b"d", b"q")], None, None, None, None),
+        (b"2", [(b"d", b"q")], None, 7, None, None),
+        (b"3", [(b"c", None)], None, None, None, None),
+        (b"4", [(b"d", None)], (0, 9), None, b"ColumnRangeFilter('a''b',false,'',true)", 5),
+        (b"5", None, None, None, None, None),
+        (b"6", [(b"c", None)], None, None, None, None),
+        (b"7", [(b"d", b"")], None, None, None, None),
+    ]
+
+
+@pytest.mark.parametrize(
+    "scan",
+    [
+        Scan(b"a", b"a", 5),
+        Scan(b"b", b"a", 5),
+        Scan(b"", b"", 5),
+        Scan(None, b"", 5),
+        Scan(b"a", b"a", 5, reverse=True),
+        Scan(b"a", b"b", 5, reverse=True),
+        Scan(b"", None, 5, reverse=True),
+        Scan(b"a", None, 0),
+        Scan(None, None, 5, columns=[]),
+        Scan(None, None, 5, families=[]),
+        Scan(None, None, 5, since=7, before=7),
+        Scan(b"\xff" * (LONGEST + 1), None, 5),
+        # Both ends are too long for a key and begin with the same one.
+        Scan(b"a" * LONGEST + b"c", b"a" * LONGEST + b"b", 5, reverse=True),
+    ],
+)
+def test_a_range_without_room_is_answered_without_asking(gateway: FakeGateway, store: HBaseStore, scan: Scan) -> None:
+    assert store.scan("t", scan) == []
+    assert gateway.asked == []
+
+
+@pytest.mark.parametrize(
+    ("scan", "start", "stop"),
+    [
+        (Scan(None, None, 5), None, None),
+        (Scan(b"", None, 5), None, None),
+        (Scan(b"a", b"b", 5), b"a", b"b"),
+        (Scan(b"b", b"", 5, reverse=True), b"b", None),
+        (Scan(None, b"a", 5, reverse=True), None, b"a"),
+        # Ends that are longer than a key can be: the same rows are between.
+        (Scan(b"a" * LONGEST + b"\0", None, 5), b"a" * (LONGEST - 1) + b"b", None),
+        (Scan(None, b"a" * LONGEST + b"\0", 5), None, b"a" * (LONGEST - 1) + b"b"),
+        (Scan(b"a" + b"\xff" * LONGEST, None, 5), b"b", None),
+        (Scan(b"a", b"\xff" * (LONGEST + 1), 5), b"a", None),
+        (Scan(b"b" * (LONGEST + 1), b"a" * (LONGEST + 1), 5, reverse=True), b"b" * LONGEST, b"a" * LONGEST),
+    ],
+)
+def test_the_ends_of_a_range_as_they_are_sent(
+    gateway: FakeGateway, store: HBaseStore, scan: Scan, start: bytes | None, stop: bytes | None
+) -> None:
+    store.scan("t", scan)
+    sent = gateway.asked[0].request.what
+    assert (sent.start, sent.stop, sent.reverse) == (start, stop, scan.reverse or None)
+    assert (sent.limit, sent.caching, gateway.asked[0].request.rows) == (scan.limit,) * 3
+
+
+def test_a_scan_for_more_rows_than_a_gateway_can_hold_is_refused(gateway: FakeGateway, store: HBaseStore) -> None:
+    with pytest.raises(LimitError, match=str(MAX_SCAN)):
+        store.scan("t", Scan(None, None, 2**31 - 1))
+    assert gateway.asked == []
+
+
+# --- writing -------------------------------------------------------------------------------------------------------
+
+
+def test_a_delete_without_cells_does_not_delete_the_row(gateway: FakeGateway, store: HBaseStore) -> None:
+    store.delete("t", [Delete(b"r", [])])
+    assert gateway.asked == []
+    store.delete("t", [Delete(b"r", []), Delete(b"s", [CellVersion(b"d", b"q", 5)]), Delete(b"", [])])
+    (asked,) = gateway.asked
+    assert (asked.method, asked.request.what.row) == ("deleteSingle", b"s")
+
+
+def test_only_the_given_version_is_deleted(gateway: FakeGateway, store: HBaseStore) -> None:
+    cells = [CellVersion(b"d", b"q", 5), CellVersion(b"c", b"", 0)]
+    store.delete("t", [Delete(b"r", cells)])
+    sent = gateway.asked[0].request.what
+    assert sent.kind == 0
+    assert [(one.family, one.qualifier, one.timestamp) for one in sent.columns] == cells
+
+
+def test_rows_are_deleted_up_to_the_highest_timestamp_or_the_given_one(gateway: FakeGateway, store: HBaseStore) -> None:
+    store.delete_rows("t", [b"a", b"", b"b"])
+    store.delete_rows("t", [b"a", b"", b"b"], before=77)
+    sent = [[(one.row, one.columns, one.timestamp) for one in asked.request.what] for asked in gateway.asked]
+    assert sent == [[(b"a", None, at), (b"b", None, at)] for at in (2**63 - 2, 76)]
+
+
+@pytest.mark.parametrize("key", [10, LONGEST])
+def test_a_cells_key_counts_for_its_size(gateway: FakeGateway, store: HBaseStore, key: int) -> None:
+    value = bytes(store.limits.cell)
+    fits = len(value) + 2 * key + 200 < MAX_CELL
+    put = Put(b"r" * key, [NewCell(b"d", b"q" * key, value)])
+    if fits:
+        store.write("t", [put])
+    else:
+        with pytest.raises(LimitError, match="its key included"):
+            store.write("t", [put])
+    assert len(gateway.asked) == fits
+
+
+def test_comparing_with_an_empty_value_is_refused(gateway: FakeGateway, store: HBaseStore) -> None:
+    with pytest.raises(InvalidValueError, match="empty"):
+        store.check_and_write("t", (b"d", b"q"), b"", Put(b"r", [NewCell(b"d", b"q", b"x")]))
+    assert gateway.asked == []
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda store: store.read("t", [Get(b"r"), Get(b"s")]),
+        lambda store: store.read("t", [Get(b"r")]),
+        lambda store: store.write("t", [Put(b"r", [NewCell(b"d", b"q", b"x")])]),
+        lambda store: store.write("t", [Put(b"r", [NewCell(b"d", b"q", b"x")])] * 3),
+        lambda store: store.check_and_write("t", (b"d", b"q"), None, Put(b"r", [NewCell(b"d", b"q", b"x")])),
+        lambda store: store.delete("t", [Delete(b"r", [CellVersion(b"d", b"q", 5)])]),
+    ],
+)
+def test_each_call_is_one_round_trip(
+    gateway: FakeGateway, store: HBaseStore, call: Callable[[HBaseStore], object]
+) -> None:
+    call(store)
+    assert len(gateway.asked) == 1
+
+
+# --- names and errors ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prefix", ["", "cms_", "a.b-c", "_x", "ns:", "ns:cms_", "9"])
+def test_prefixes_that_hbase_allows(prefix: str) -> None:
+    names = TableNames(prefix)
+    assert names.data("nodes") == prefix.encode() + b"nodes"
+    admin = names.admin("nodes")
+    assert b":".join(filter(None, [admin.name_space, admin.qualifier])) == prefix.encode() + b"nodes"
+
+
+@pytest.mark.parametrize("prefix", ["-a", ".a", "a/b", "a b", "ns:-a", "n-s:a", ":a", "a:b:c", "ä", "a\n", "a\0"])
+def test_prefixes_that_hbase_does_not_allow(prefix: str) -> None:
+    with pytest.raises(InvalidValueError):
+        HBaseStore("127.0.0.1", prefix=prefix)
+
+
+def test_the_location_is_the_url_of_the_repository() -> None:
+    assert HBaseStore("db", prefix="cms_").location == "hbase://db:9090/?prefix=cms_"
+    assert HBaseStore("::1", 9091).location == "hbase://[::1]:9091/"
+
+
+@pytest.mark.parametrize("options", [{"timeout": 0}, {"timeout": -1}, {"connect_timeout": 0}, {"pool_size": 0}])
+def test_options_that_make_no_sense_are_refused(options: dict[str, float]) -> None:
+    with pytest.raises(InvalidValueError):
+        HBaseStore("127.0.0.1", **options)  # type: ignore[arg-type]
+
+
+JAVA = "org.apache.hadoop.hbase."
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("p_t", "no such table"),
+        ("Failed 2 actions: p_t: 2 times, servers with issues: null", "no such table"),
+        (f"{JAVA}TableNotFoundException: p_t\n\tat {JAVA}master.HMaster.check(HMaster.java:1)", "create the tables"),
+        (f"{JAVA}TableNotEnabledException: p_t", "enable the table"),
+        ("p_t is disabled.", "enable the table"),
+        (f"Failed 1 action: {JAVA}regionserver.NoSuchColumnFamilyException: Column family x", "another prefix"),
+        (f"{JAVA}security.AccessDeniedException: Insufficient permissions", "right"),
+        (f"{JAVA}exceptions.FailedSanityCheckException: Timestamp for KV out of range", "slop.millisecs"),
+        (f"{JAVA}NamespaceNotFoundException: ns", "namespace"),
+    ],
+)
+@pytest.mark.parametrize("effect", [False, True])
+def test_what_stays_wrong_until_somebody_changes_it_is_unusable(text: str, advice: str, effect: bool) -> None:
+    error = by_hbase(text, "here", "p_t", effect)
+    assert isinstance(error, StoreUnusableError)
+    assert advice in error.message
+    assert "\n" not in error.message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{JAVA}PleaseHoldException: Master is initializing",
+        f"{JAVA}RegionTooBusyException: over memstore limit",
+        f"{JAVA}NotServingRegionException: p_t,,1",
+        "Failed after attempts=16, exceptions:\n2026, java.net.ConnectException: refused",
+        f"{JAVA}client.RetriesExhaustedException: p_t_other",
+        "",
+    ],
+)
+def test_what_may_pass_leaves_reads_not_applied_and_writes_unknown(text: str) -> None:
+    assert isinstance(by_hbase(text, "here", "p_t", effect=False), StoreNotAppliedError)
+    assert isinstance(by_hbase(text, "here", "p_t", effect=True), StoreUnknownError)
+
+
+def test_an_hbase_that_is_starting_is_named() -> None:
+    error = by_hbase(f"{JAVA}PleaseHoldException: Master is initializing", "here", "p_t", effect=False)
+    assert "starting" in error.message

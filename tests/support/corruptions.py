@@ -1,0 +1,749 @@
+"""Every kind of damage that the integrity check knows, made on purpose: one function each, on a node of its own.
+
+A function damages the tables and returns the path and the revision with which the problem must be told.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from hbasemk.check import problem as kinds
+from hbasemk.format import paths, revisions, schema
+from hbasemk.format.changes import RowChange
+from hbasemk.format.values import BlobRef
+from hbasemk.kernel.blobs import CHUNK, DATA, LENGTH
+from hbasemk.kernel.commit.operations import AddNode, RemoveNode, SetProperty
+from hbasemk.kernel.ids.lease import LeaseRecord
+from hbasemk.kernel.reading.child_count import Memo
+from tests.support.tables import Tables
+
+Where = tuple[str, str]
+Damage = Callable[[Tables, str], Where]
+text = revisions.to_text
+
+
+@dataclass(frozen=True)
+class Case:
+    """One way to damage a repository: the kind as which it is told, and whether it can be mended so that nothing is left.
+
+    ``alone``: nothing else can be seen well beside it. ``settles``: it moves the watermark, below which much is of another kind.
+    """
+
+    kind: str
+    damage: Damage
+    mended: bool
+    alone: bool
+    settles: bool
+
+
+CASES: Final[dict[str, Case]] = {}
+
+
+def case(kind: str, *, mended: bool = False, alone: bool = False, settles: bool = False) -> Callable[[Damage], Damage]:
+    def add(damage: Damage) -> Damage:
+        CASES[damage.__name__] = Case(kind, damage, mended, alone, settles)
+        return damage
+
+    return add
+
+
+# --- nodes -----------------------------------------------------------------------------------------------
+
+
+@case(kinds.ROW_KEY)
+def a_row_key_with_another_depth(tables: Tables, path: str) -> Where:
+    made = tables.commit(AddNode(path, {}))
+    key = b"\x00\x07" + paths.encode(path)
+    tables.put(schema.NODES, key, (schema.LAST_REVISION, schema.TOUCHED, made))
+    return path, ""
+
+
+@case(kinds.ROW_KEY)
+def a_row_key_that_is_no_text(tables: Tables, path: str) -> Where:
+    made = tables.commit(AddNode(path, {}))
+    key = paths.key(path) + b"\xff"
+    tables.put(schema.NODES, key, (schema.LAST_REVISION, schema.TOUCHED, made))
+    return ascii(key)[2:-1], ""
+
+
+@case(kinds.ROW_KEY)
+def a_row_key_that_is_no_path(tables: Tables, path: str) -> Where:
+    made = tables.commit(AddNode(path, {}))
+    key = (3).to_bytes(2, "big") + paths.encode(path) + b"//x"
+    tables.put(schema.NODES, key, (schema.LAST_REVISION, schema.TOUCHED, made))
+    return ascii(key)[2:-1], ""
+
+
+@case(kinds.COLUMN)
+def a_column_that_nodes_do_not_have(tables: Tables, path: str) -> Where:
+    made = tables.commit(AddNode(path, {}))
+    tables.node(path, made, ((schema.DATA, b"\x00other"), b"\x01"))
+    return path, text(made)
+
+
+@case(kinds.COLUMN)
+def a_child_with_an_impossible_name(tables: Tables, path: str) -> Where:
+    made = tables.commit(AddNode(path, {}))
+    tables.node(path, made, ((schema.CHILDREN, b"a/b"), schema.PRESENT))
+    return path, text(made)
+
+
+@case(kinds.COLUMN)
+def a_property_with_an_impossible_name(tables: Tables, path: str) -> Where:
+    made = tables.commit(AddNode(path, {}))
+    tables.node(path, made, ((schema.DATA, b"\x01a\xff"), b"\x04"))
+    return path, text(made)
+
+
+@case(kinds.VALUE)
+def a_property_that_cannot_be_decoded(tables: Tables, path: str) -> Where:
+    made = tables.commit(AddNode(path, {"p": 1}))
+    tables.node(path, made, (schema.property_column("p"), b"\x63what"))
+    return path, text(made)
+
+
+@case(kinds.VALUE)
+def an_old_version_that_cannot_be_decoded(tables: Tables, path: str) -> Where:
+    made = tables.commit(AddNode(path, {"p": 1}))
+    for number in range(40):
+        tables.commit(SetProperty(path, "p", number + 2))
+    tables.node(path, made, (schema.property_column("p"), b"\x03short"))
+    return path, text(made)
+
+
+@case(kinds.VALUE)
+def a_child_that_is_neither_there_nor_gone(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {}))
+    made = tables.commit(AddNode(f"{path}/x", {}))
+    tables.node(path, made, (schema.child_column("x"), b"\x07"))
+    return path, text(made)
+
+
+@case(kinds.LIFE)
+def a_life_without_its_beginning(tables: Tables, path: str) -> Where:
+    made = tables.commit(AddNode(path, {"p": 1}))
+    tables.remove(schema.NODES, paths.key(path), schema.DELETED, made)
+    return path, text(made)
+
+
+@case(kinds.LIFE)
+def a_change_of_a_removed_node(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {"p": 1}))
+    tables.commit(RemoveNode(path))
+    made = tables.forge(RowChange(path, "c", ["p"]))
+    return path, text(made)
+
+
+@case(kinds.NO_LAST_REVISION)
+def a_revision_without_last_revision(tables: Tables, path: str) -> Where:
+    made = tables.commit(AddNode(path, {"p": 1}))
+    tables.remove(schema.NODES, paths.key(path), schema.LAST_REVISION, made)
+    return path, text(made)
+
+
+@case(kinds.MISSING)
+def a_lost_property_cell(tables: Tables, path: str) -> Where:
+    made = tables.commit(AddNode(path, {"p": 1, "q": 2}))
+    tables.remove(schema.NODES, paths.key(path), schema.property_column("p"), made)
+    return path, text(made)
+
+
+@case(kinds.MISSING)
+def a_lost_row(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {}))
+    made = tables.commit(AddNode(f"{path}/x", {"p": 1}))
+    for column in (schema.DELETED, schema.LAST_REVISION, schema.property_column("p")):
+        tables.remove(schema.NODES, paths.key(f"{path}/x"), column, made)
+    return f"{path}/x", text(made)
+
+
+@case(kinds.MISSING)
+def a_lost_cell_of_a_branch(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {}))
+    on = tables.commit_on_branch(tables.branch(), AddNode(f"{path}/x", {"p": 1}))
+    tables.remove(schema.NODES, paths.key(f"{path}/x"), schema.property_column("p"), on)
+    return f"{path}/x", text(on)
+
+
+@case(kinds.UNTOLD)
+def a_property_that_its_revision_does_not_tell(tables: Tables, path: str) -> Where:
+    made = tables.commit(AddNode(path, {"p": 1}))
+    tables.node(path, made, (schema.property_column("q"), b"\x04"))
+    return path, text(made)
+
+
+@case(kinds.UNTOLD)
+def a_row_that_its_revision_does_not_tell(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {}))
+    made = tables.commit(AddNode(f"{path}/x", {}))
+    tables.node(f"{path}/y", made, (schema.DELETED, schema.ALIVE))
+    return f"{path}/y", text(made)
+
+
+@case(kinds.UNTOLD)
+def a_child_that_its_revision_tells_otherwise(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {}))
+    made = tables.commit(AddNode(f"{path}/x", {}))
+    tables.node(path, made, (schema.child_column("x"), schema.GONE))
+    return path, text(made)
+
+
+@case(kinds.NO_ROW, mended=True)
+def cells_without_a_journal_row(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {"p": 1}))
+    made = tables.stranger()
+    tables.node(path, made, (schema.property_column("p"), b"\x04"), (schema.child_column("x"), schema.PRESENT))
+    return path, text(made)
+
+
+@case(kinds.NO_ROW, mended=True)
+def a_row_of_child_cells_only(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {}))
+    made = tables.stranger()
+    tables.put(schema.NODES, paths.key(f"{path}/x/y"), (schema.child_column("z"), schema.PRESENT, made))
+    return f"{path}/x/y", text(made)
+
+
+@case(kinds.ABORTED, mended=True)
+def a_row_of_child_cells_only_of_an_aborted_revision(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {}))
+    made = tables.dead_writer(aborted=True)
+    tables.put(schema.NODES, paths.key(f"{path}/x"), (schema.child_column("y"), schema.GONE, made))
+    return f"{path}/x", text(made)
+
+
+@case(kinds.ROW_KEY)
+def a_row_of_child_cells_only_that_is_no_path(tables: Tables, path: str) -> Where:
+    made = tables.commit(AddNode(path, {}))
+    key = (9).to_bytes(2, "big") + paths.encode(path) + b"/x"
+    tables.put(schema.NODES, key, (schema.child_column("y"), schema.PRESENT, made))
+    return f"{path}/x", ""
+
+
+@case(kinds.NO_ROW, settles=True)
+def cells_without_a_journal_row_below_the_watermark(tables: Tables, path: str) -> Where:
+    made = tables.stranger()
+    tables.wait(0.01)
+    tables.commit(AddNode(path, {"p": 1}))
+    tables.node(path, made, (schema.property_column("p"), b"\x04"))
+    tables.watermark()
+    return path, text(made)
+
+
+@case(kinds.ABORTED, mended=True)
+def cells_of_an_aborted_revision(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {"p": 1}))
+    made = tables.dead_writer(RowChange(path, "c", ["p"], ["x"]), aborted=True)
+    return path, text(made)
+
+
+@case(kinds.SWEPT, mended=True)
+def cells_of_a_revision_that_says_they_are_deleted(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {"p": 1}))
+    made = tables.dead_writer(RowChange(path, "c", ["p"]), aborted=True, swept=schema.SWEPT_CLEAN)
+    return path, text(made)
+
+
+@case(kinds.LATE, mended=True)
+def cells_that_a_paused_writer_brought_late(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {"p": 1}))
+    made = tables.dead_writer(RowChange(path, "c", ["p"]), aborted=True, swept=schema.SWEPT_IN_DOUBT)
+    return path, text(made)
+
+
+@case(kinds.ABORTED, mended=True, settles=True)
+def visible_cells_of_an_aborted_revision(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {"p": 1}))
+    made = tables.dead_writer(RowChange(path, "c", ["p"]), aborted=True, swept=schema.SWEPT_IN_DOUBT)
+    tables.wait(0.01)
+    tables.commit(SetProperty(path, "q", 1))
+    tables.watermark()
+    return path, text(made)
+
+
+@case(kinds.DANGLING, mended=True)
+def a_child_that_is_not_there(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {}))
+    made = tables.forge(RowChange(path, "c", (), ["x"]))
+    return f"{path}/x", text(made)
+
+
+@case(kinds.ORPHAN, mended=True)
+def a_node_whose_parent_is_not_there(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {}))
+    made = tables.forge(RowChange(f"{path}/none/below/x", "a", ["p"]))
+    return f"{path}/none/below/x", text(made)
+
+
+@case(kinds.ORPHAN, mended=True)
+def a_node_whose_parent_was_removed(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {}), AddNode(f"{path}/gone", {}), AddNode(f"{path}/gone/x", {}))
+    made = tables.commit(AddNode(f"{path}/gone/y", {"p": 1}))
+    tables.forge(
+        RowChange(path, "c", (), (), ["gone"]), RowChange(f"{path}/gone", "r"), RowChange(f"{path}/gone/x", "r")
+    )
+    return f"{path}/gone/y", text(made)
+
+
+@case(kinds.UNLISTED, mended=True)
+def a_node_that_its_parent_does_not_list(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {}))
+    made = tables.forge(RowChange(f"{path}/x", "a", ["p"]))
+    return f"{path}/x", text(made)
+
+
+@case(kinds.NAME_TWICE)
+def a_property_with_the_name_of_a_child(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {}))
+    tables.commit(AddNode(f"{path}/x", {}))
+    made = tables.forge(RowChange(path, "c", ["x"]))
+    return path, text(made)
+
+
+@case(kinds.NAME_TWICE)
+def a_child_with_the_name_of_a_property(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {"x": 1}))
+    made = tables.forge(RowChange(path, "c", (), ["x"]), RowChange(f"{path}/x", "a"))
+    return path, text(made)
+
+
+@case(kinds.NAME_TWICE)
+def a_child_with_the_name_of_a_property_that_lies_deep(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {"x": 1, "n": 0}), AddNode(f"{path}/y", {}))
+    for number in range(40):
+        tables.commit(SetProperty(path, "n", number + 1))
+    made = tables.forge(RowChange(path, "c", (), ["x"]), RowChange(f"{path}/x", "a"))
+    return path, text(made)
+
+
+@case(kinds.UNLISTED)
+def an_unlisted_node_with_the_name_of_a_property(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {"x": 1}))
+    made = tables.forge(RowChange(f"{path}/x", "a", ["p"]))
+    return f"{path}/x", text(made)
+
+
+@case(kinds.LOST_UPDATE)
+def two_revisions_of_one_base_that_set_one_property(tables: Tables, path: str) -> Where:
+    base = tables.commit(AddNode(path, {"p": 1}))
+    tables.commit(SetProperty(path, "p", 2))
+    made = tables.forge(RowChange(path, "c", ["p"]), base=base)
+    return path, text(made)
+
+
+@case(kinds.LOST_UPDATE)
+def a_property_that_is_set_upon_a_base_of_long_ago(tables: Tables, path: str) -> Where:
+    base = tables.commit(AddNode(path, {"p": 1}))
+    for number in range(30):
+        tables.commit(SetProperty(path, "p" if number == 20 else "q", number))
+    made = tables.forge(RowChange(path, "c", ["p"]), base=base)
+    for number in range(40):
+        tables.commit(SetProperty(path, "p", number))
+    return path, text(made)
+
+
+@case(kinds.LOST_UPDATE)
+def two_revisions_of_one_base_that_add_one_child(tables: Tables, path: str) -> Where:
+    base = tables.commit(AddNode(path, {}))
+    tables.commit(AddNode(f"{path}/x", {"p": 1}))
+    made = tables.forge(RowChange(path, "c", (), ["x"]), RowChange(f"{path}/x", "a", ["q"]), base=base)
+    return path, text(made)
+
+
+@case(kinds.LOST_UPDATE)
+def two_revisions_of_one_base_that_begin_one_life(tables: Tables, path: str) -> Where:
+    return f"{path}/x", two_revisions_of_one_base_that_add_one_child(tables, path)[1]
+
+
+@case(kinds.BLOB_REFERENCE)
+def a_reference_to_a_blob_that_is_not_there(tables: Tables, path: str) -> Where:
+    return path, text(tables.commit(AddNode(path, {"p": BlobRef("ab" * 32)})))
+
+
+@case(kinds.BLOB_REFERENCE)
+def an_array_that_refers_to_a_blob_that_is_not_there(tables: Tables, path: str) -> Where:
+    there = tables.instance.blobs.write(io.BytesIO(b"there"))
+    return path, text(tables.commit(AddNode(path, {"p": [BlobRef(there), BlobRef("no id")]})))
+
+
+# --- journal ---------------------------------------------------------------------------------------------
+
+
+@case(kinds.JOURNAL_KEY)
+def a_journal_row_that_is_no_revision(tables: Tables, path: str) -> Where:
+    tables.put(schema.JOURNAL, b"\x00" + path.encode()[-2:], (schema.COMMITTED, schema.NO, None))
+    return "", (b"\x00" + path.encode()[-2:]).hex()
+
+
+@case(kinds.INCOMPLETE)
+def a_journal_row_without_its_nonce(tables: Tables, path: str) -> Where:
+    made = tables.commit(AddNode(path, {}))
+    tables.remove(schema.JOURNAL, schema.revision_key(made), schema.NONCE)
+    return "", text(made)
+
+
+@case(kinds.INCOMPLETE, settles=True)
+def a_journal_row_without_its_changes(tables: Tables, path: str) -> Where:
+    made = tables.commit(AddNode(path, {}))
+    tables.remove(schema.JOURNAL, schema.revision_key(made), (schema.DATA, schema.CHANGES))
+    tables.watermark()
+    return "", text(made)
+
+
+@case(kinds.INCOMPLETE)
+def a_journal_row_without_its_abort_flag(tables: Tables, path: str) -> Where:
+    made = tables.commit(AddNode(path, {}))
+    tables.remove(schema.JOURNAL, schema.revision_key(made), schema.ABORT)
+    return "", text(made)
+
+
+@case(kinds.JOURNAL_VALUE)
+def a_flag_that_is_neither_yes_nor_no(tables: Tables, path: str) -> Where:
+    made = tables.commit(AddNode(path, {}))
+    tables.journal(made, schema.ABORT, b"\x05")
+    return "", text(made)
+
+
+@case(kinds.JOURNAL_VALUE)
+def a_base_of_three_bytes(tables: Tables, path: str) -> Where:
+    made = tables.commit(AddNode(path, {}))
+    tables.journal(made, schema.BASE, b"\x01\x02\x03")
+    return "", text(made)
+
+
+@case(kinds.BOTH)
+def committed_and_aborted(tables: Tables, path: str) -> Where:
+    made = tables.commit(AddNode(path, {}))
+    tables.journal(made, schema.ABORT, schema.YES)
+    return "", text(made)
+
+
+@case(kinds.CHANGES, settles=True)
+def changes_that_cannot_be_read(tables: Tables, path: str) -> Where:
+    made = tables.commit(AddNode(path, {}))
+    tables.journal(made, (schema.DATA, schema.CHANGES), b"\x01[[")
+    tables.watermark()
+    return "", text(made)
+
+
+@case(kinds.CHANGES, settles=True)
+def changes_of_another_form(tables: Tables, path: str) -> Where:
+    made = tables.commit(AddNode(path, {}))
+    tables.journal(made, (schema.DATA, schema.CHANGES), b'\x01[["/a","x",[1]]]')
+    tables.watermark()
+    return "", text(made)
+
+
+@case(kinds.CHANGES)
+def changes_of_which_a_part_is_missing(tables: Tables, path: str) -> Where:
+    made = tables.commit(AddNode(path, {}))
+    tables.journal(made, (schema.DATA, schema.CHANGES + b"\x00\x02"), b" ")
+    return "", text(made)
+
+
+@case(kinds.BASE)
+def a_base_that_does_not_exist(tables: Tables, path: str) -> Where:
+    before = tables.stranger()
+    tables.wait(0.01)
+    made = tables.commit(AddNode(path, {}))
+    tables.journal(made, schema.BASE, schema.revision_key(before))
+    return "", text(made)
+
+
+@case(kinds.BASE)
+def a_base_that_is_not_lower(tables: Tables, path: str) -> Where:
+    made = tables.commit(AddNode(path, {}))
+    later = tables.commit(SetProperty(path, "p", 1))
+    tables.journal(made, schema.BASE, schema.revision_key(later))
+    return "", text(made)
+
+
+@case(kinds.BASE)
+def a_base_that_was_aborted(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {}))
+    base = tables.dead_writer(aborted=True, swept=schema.SWEPT_CLEAN)
+    tables.wait(0.01)
+    made = tables.commit(SetProperty(path, "p", 1))
+    tables.journal(made, schema.BASE, schema.revision_key(base))
+    return "", text(made)
+
+
+@case(kinds.OUTSIDE_LEASE)
+def an_id_of_a_machine_that_never_held_a_lease(tables: Tables, path: str) -> Where:
+    made = tables.stranger()
+    tables.row(made, aborted=True, swept=schema.SWEPT_CLEAN)
+    return "", text(made)
+
+
+@case(kinds.OUTSIDE_LEASE)
+def an_id_after_the_end_of_its_lease(tables: Tables, path: str) -> Where:
+    other = tables.other()
+    made = revisions.pack(other.lease.end, other.lease.machine, 0)
+    tables.row(made, aborted=True, swept=schema.SWEPT_CLEAN)
+    return "", text(made)
+
+
+@case(kinds.OFF_CLOCK)
+def an_id_an_hour_behind_the_server(tables: Tables, path: str) -> Where:
+    made = tables.other().clock.next(0)
+    late = revisions.pack(revisions.ms_of(made) - 3_600_000, revisions.machine_of(made), 0)
+    told = (RowChange(path, "c", ["p"]),)
+    tables.row(late, told, committed=True, base=late - 1)
+    return "", text(late)
+
+
+@case(kinds.OFF_CLOCK)
+def an_id_behind_the_server_by_more_than_the_lag(tables: Tables, path: str) -> Where:
+    made = tables.other().clock.next(0)
+    late = revisions.pack(revisions.ms_of(made) - 1_400, revisions.machine_of(made), 0)
+    tables.row(late, (RowChange(path, "c", ["p"]),), committed=True, base=late - 1)
+    return "", text(late)
+
+
+@case(kinds.OFF_CLOCK)
+def an_id_ahead_of_the_server(tables: Tables, path: str) -> Where:
+    other = tables.other()
+    made = revisions.pack(other.lease.end - 1, other.lease.machine, 0)
+    tables.row(made, aborted=True, swept=schema.SWEPT_CLEAN)
+    return "", text(made)
+
+
+@case(kinds.DEAD, mended=True)
+def a_revision_that_its_writer_left_pending(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {}))
+    return "", text(tables.dead_writer(RowChange(path, "c", ["p"])))
+
+
+@case(kinds.UNSWEPT, mended=True)
+def a_revision_that_its_writer_left_unswept(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {}))
+    return "", text(tables.dead_writer(aborted=True))
+
+
+@case(kinds.SWEPT_WRONGLY)
+def a_committed_revision_that_says_that_it_is_swept(tables: Tables, path: str) -> Where:
+    made = tables.commit(AddNode(path, {}))
+    tables.journal(made, schema.SWEPT, schema.SWEPT_CLEAN)
+    return "", text(made)
+
+
+@case(kinds.BELOW_WATERMARK, mended=True, settles=True)
+def a_pending_revision_below_the_watermark(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {"p": 1}))
+    made = tables.dead_writer(RowChange(path, "c", ["p"]))
+    tables.wait(0.01)
+    tables.commit(SetProperty(path, "q", 1))
+    tables.watermark()
+    return "", text(made)
+
+
+@case(kinds.BELOW_WATERMARK, mended=True, settles=True)
+def a_cell_of_a_pending_revision_below_the_watermark(tables: Tables, path: str) -> Where:
+    return path, a_pending_revision_below_the_watermark(tables, path)[1]
+
+
+@case(kinds.BELOW_WATERMARK, mended=True, settles=True)
+def an_unswept_revision_below_the_watermark(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {"p": 1}))
+    made = tables.dead_writer(RowChange(path, "c", ["p"]), aborted=True)
+    tables.wait(0.01)
+    tables.commit(SetProperty(path, "q", 1))
+    tables.watermark()
+    return "", text(made)
+
+
+@case(kinds.NOT_HIDDEN, mended=True, settles=True)
+def a_revision_in_doubt_that_is_not_hidden(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {"p": 1}))
+    made = tables.dead_writer(aborted=True, swept=schema.SWEPT_IN_DOUBT)
+    tables.wait(0.01)
+    tables.commit(SetProperty(path, "q", 1))
+    tables.watermark()
+    return "", text(made)
+
+
+@case(kinds.HIDDEN, mended=True, settles=True)
+def a_committed_revision_that_is_hidden(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {"p": 1}))
+    made = tables.commit(SetProperty(path, "p", 2))
+    tables.watermark(hide=[made])
+    return "", text(made)
+
+
+@case(kinds.BRANCH)
+def a_branch_whose_view_cannot_be_read(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {}))
+    root = tables.branch()
+    tables.journal(root, schema.BRANCH_VIEW, b"what")
+    return "", text(root)
+
+
+@case(kinds.BRANCH)
+def a_branch_revision_without_its_branch(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {}))
+    made = tables.branch()
+    other = schema.revision_key(revisions.pack(revisions.ms_of(made) - 1, 0xEFFF, revisions.BRANCH_BIT))
+    tables.journal(made, schema.BRANCH, other + schema.revision_key(made))
+    return "", text(made)
+
+
+@case(kinds.BRANCH_HEAD)
+def a_branch_whose_head_is_unknown(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {}))
+    root = tables.branch()
+    tables.journal(root, schema.BRANCH_HEAD, schema.revision_key(root + 1))
+    return "", text(root)
+
+
+@case(kinds.BRANCH_HEAD)
+def a_branch_head_that_cannot_be_read(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {}))
+    root = tables.branch()
+    tables.journal(root, schema.BRANCH_HEAD, b"x")
+    return "", text(root)
+
+
+@case(kinds.ABORTED, mended=True)
+def cells_of_a_swept_branch(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {}))
+    on = tables.branch()
+    made = tables.commit_on_branch(on, AddNode(f"{path}/x", {"p": 1}))
+    tables.journal(on, schema.BRANCH_HEAD, b"a")
+    for one in (on, made):
+        tables.journal(one, schema.ABORT, schema.YES)
+    return f"{path}/x", text(made)
+
+
+# --- cluster ---------------------------------------------------------------------------------------------
+
+
+@case(kinds.SETTINGS, alone=True)
+def settings_that_cannot_be_read(tables: Tables, path: str) -> Where:
+    tables.put(schema.CLUSTER, schema.SETTINGS_ROW, (schema.SETTINGS, b"{", None))
+    return "settings", ""
+
+
+@case(kinds.WATERMARK, alone=True)
+def a_watermark_that_cannot_be_read(tables: Tables, path: str) -> Where:
+    tables.put(schema.CLUSTER, schema.SETTINGS_ROW, (schema.WATERMARK, b"123", None))
+    return "settings", ""
+
+
+@case(kinds.WATERMARK, alone=True)
+def a_watermark_at_a_revision_that_does_not_exist(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {}))
+    made = tables.stranger()
+    tables.put(schema.CLUSTER, schema.SETTINGS_ROW, (schema.WATERMARK, schema.revision_key(made), None))
+    return "", text(made)
+
+
+@case(kinds.CHECKPOINT)
+def a_checkpoint_of_no_revision(tables: Tables, path: str) -> Where:
+    tables.put(schema.CLUSTER, schema.SETTINGS_ROW, ((schema.DATA, b"checkpoint:xy"), bytes(8), None))
+    return "settings", ""
+
+
+@case(kinds.CHECKPOINT)
+def a_checkpoint_without_its_time(tables: Tables, path: str) -> Where:
+    made = tables.commit(AddNode(path, {}))
+    column = (schema.DATA, b"checkpoint:" + schema.revision_key(made))
+    tables.put(schema.CLUSTER, schema.SETTINGS_ROW, (column, b"soon", None))
+    return "settings", text(made)
+
+
+@case(kinds.LEASE)
+def a_lease_that_cannot_be_read(tables: Tables, path: str) -> Where:
+    tables.put(schema.CLUSTER, schema.machine_key(0xF001), (schema.LEASE, b"short", None))
+    return "machine f001", ""
+
+
+@case(kinds.LEASE)
+def a_lease_that_ends_before_it_begins(tables: Tables, path: str) -> Where:
+    lease = LeaseRecord(2000, 1000, bytes(16), "somebody")
+    tables.put(schema.CLUSTER, schema.machine_key(0xF002), (schema.LEASE, lease.encode(), None))
+    return "machine f002", ""
+
+
+@case(kinds.LEASE)
+def a_lease_until_the_far_future(tables: Tables, path: str) -> Where:
+    now = tables.now_ms() - tables.instance.settings.epoch_ms
+    lease = LeaseRecord(now, now + 3_600_000, bytes(16), "somebody")
+    tables.put(schema.CLUSTER, schema.machine_key(0xF003), (schema.LEASE, lease.encode(), None))
+    return "machine f003", ""
+
+
+@case(kinds.COUNT, mended=True)
+def a_memo_of_another_number_of_children(tables: Tables, path: str) -> Where:
+    made = tables.commit(AddNode(path, {}), AddNode(f"{path}/x", {}), AddNode(f"{path}/y", {}))
+    memo = Memo(made, 3, made, ())
+    tables.put(schema.CLUSTER, schema.child_count_key(paths.key(path)), (schema.CHILD_COUNT, memo.encode(), None))
+    return path, text(made)
+
+
+@case(kinds.COUNT, mended=True)
+def a_memo_that_cannot_be_read(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {}))
+    tables.put(schema.CLUSTER, schema.child_count_key(paths.key(path)), (schema.CHILD_COUNT, b"many", None))
+    return path, ""
+
+
+# --- blobs -----------------------------------------------------------------------------------------------
+
+
+def _blob(tables: Tables, path: str, size: int) -> bytes:
+    content = (path.encode() * (size // len(path) + 1))[:size]
+    return bytes.fromhex(tables.instance.blobs.write(io.BytesIO(content)))
+
+
+@case(kinds.BLOB_ROW)
+def a_blob_row_that_is_none(tables: Tables, path: str) -> Where:
+    tables.put(schema.BLOBS, path.encode(), (DATA, b"what", None))
+    return path.encode().hex(), ""
+
+
+@case(kinds.BLOB_CHUNK)
+def a_blob_without_its_last_chunk(tables: Tables, path: str) -> Where:
+    key = _blob(tables, path, CHUNK + 5)
+    tables.remove(schema.BLOBS, key + b"\0\0\0\x01", DATA)
+    return key.hex(), ""
+
+
+@case(kinds.BLOB_CHUNK)
+def a_blob_without_its_first_chunk(tables: Tables, path: str) -> Where:
+    key = _blob(tables, path, CHUNK + 6)
+    tables.remove(schema.BLOBS, key + b"\0\0\0\0", DATA)
+    return key.hex(), ""
+
+
+@case(kinds.BLOB_LENGTH)
+def a_blob_of_another_length(tables: Tables, path: str) -> Where:
+    key = _blob(tables, path, 1000)
+    tables.put(schema.BLOBS, key, (LENGTH, (999).to_bytes(8, "big"), None))
+    return key.hex(), ""
+
+
+@case(kinds.BLOB_LENGTH)
+def a_blob_whose_length_cannot_be_read(tables: Tables, path: str) -> Where:
+    key = _blob(tables, path, 1001)
+    tables.put(schema.BLOBS, key, (LENGTH, b"many", None))
+    return key.hex(), ""
+
+
+@case(kinds.BLOB_CONTENT)
+def a_blob_with_another_content(tables: Tables, path: str) -> Where:
+    key = _blob(tables, path, 1002)
+    tables.put(schema.BLOBS, key + b"\0\0\0\0", (DATA, b"x" * 1002, None))
+    return key.hex(), ""
+
+
+@case(kinds.UPLOAD, mended=True)
+def an_upload_that_ended_days_ago(tables: Tables, path: str) -> Where:
+    key = hashlib.sha256(path.encode()).digest()
+    days_ago = tables.now_ms() - 3 * 24 * 3600 * 1000
+    for number in range(3):
+        tables.put(schema.BLOBS, key + number.to_bytes(4, "big"), (DATA, b"part", days_ago))
+    return key.hex(), ""

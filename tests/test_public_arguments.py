@@ -1,0 +1,288 @@
+"""Every parameter of the public API refuses a wrong type by its name, and nothing fails somewhere inside."""
+
+from __future__ import annotations
+
+import inspect
+import io
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import hbasemk
+from hbasemk import Branch, HbasemkError, MicroKernel, Repository, Settings, Snapshot, Transaction, connect
+from hbasemk.branch import RepositoryBlobs
+from hbasemk.format.limits import shown
+from hbasemk.store.memory import MemoryStore
+
+
+class _Other:
+    """Of a type that no parameter has; its name is the same in each process, as the names of test cases have to be."""
+
+    def __repr__(self) -> str:
+        return "another object"
+
+
+OTHER = _Other()
+WRONG = [None, 1, b"", [], OTHER, 10**5000]
+
+FINE: dict[str, Callable[[Any], bool]] = {
+    # Parameters for which one of the wrong values is a good one.
+    "properties": lambda value: value is None,
+    "value": lambda value: value is not OTHER,
+    "default": lambda value: True,
+    "amount": lambda value: value == 1,
+    "after": lambda value: value is None,
+    "limit": lambda value: value is None or value in (1, 10**5000),
+    "depth": lambda value: value is None or value in (1, 10**5000),
+    "upto": lambda value: value is None,
+    "base": lambda value: value is None,
+    "retry_timeout": lambda value: value is None or value == 1,
+    "poll_interval": lambda value: value == 1,
+    "cache_entries": lambda value: value == 1 or value == 10**5000,
+    "settings": lambda value: value is None,
+    "timeout": lambda value: value is None or value == 1,
+    "retention": lambda value: value == 1,
+    "since": lambda value: value is None,
+    "wanted": lambda value: value == [],
+    "position": lambda value: value == 1 or value == 10**5000,
+    "length": lambda value: value is None or value == 1 or value == 10**5000,
+    "content": lambda value: value == b"",
+    "to_revision": lambda value: value is None,
+    "revision_id": lambda value: value is None,
+    "old_head": lambda value: value is None,
+    "filter": lambda value: value is None,
+    "trunk_revision_id": lambda value: value is None,
+    "new_base_revision_id": lambda value: value is None,
+}
+LENIENT: dict[tuple[str, str], Callable[[Any], bool]] = {
+    ("Snapshot.get", "path"): lambda value: True,
+    ("Branch.merge", "message"): lambda value: value is None,
+    ("Repository.branch", "revision"): lambda value: value is None,
+    ("Repository.diff", "after"): lambda value: value is None,
+    ("diff", "after"): lambda value: False,
+    ("MicroKernel.commit", "message"): lambda value: value is None,
+    ("MicroKernel.merge", "message"): lambda value: value is None,
+    ("MicroKernel.commit", "path"): lambda value: value is None,
+    ("MicroKernel.diff", "path"): lambda value: value is None,
+    ("MicroKernel.diff", "from_revision"): lambda value: value is None,
+    ("MicroKernel.diff", "depth"): lambda value: value == 1,
+    ("MicroKernel.get_nodes", "depth"): lambda value: value == 1,
+    ("MicroKernel.get_journal", "path"): lambda value: value is None,
+    ("MicroKernel.get_journal", "from_revision"): lambda value: value is None,
+    ("MicroKernel.get_revision_history", "path"): lambda value: value is None,
+    ("MicroKernel.get_nodes", "offset"): lambda value: value == 1,
+    ("MicroKernel.get_nodes", "max_child_nodes"): lambda value: value == 1,
+    ("MicroKernel.get_revision_history", "since_ms"): lambda value: value == 1,
+    ("MicroKernel.get_revision_history", "max_entries"): lambda value: value == 1,
+    ("MicroKernel.checkpoint", "lifetime_ms"): lambda value: value == 1,
+    ("MicroKernel.wait_for_commit", "timeout_ms"): lambda value: value == 1,
+    ("MicroKernel.read", "position"): lambda value: value == 1,
+    ("MicroKernel.read", "length"): lambda value: value == 1,
+    ("connect", "cache_entries"): lambda value: value == 1 or value == 10**5000,
+}
+INSIDE = {"source", "staged", "ended", "begun", "own", "commit_on_head", "wait"}
+"""Public by name only: the other parts of the package call them."""
+SPELLED = {"value": "property 'n' of '/a'", "amount": ""}
+"""How messages name a parameter where they have something better than its name."""
+
+
+@pytest.fixture
+def repo(real_store: MemoryStore) -> Iterator[Repository]:
+    with Repository(real_store, poll_interval=0) as made:
+        made.run(lambda tx: tx.add("/a", {"n": 1}))
+        yield made
+
+
+def good(repo: Repository) -> dict[str, Any]:
+    """A good value for each parameter of a name."""
+    mk = MicroKernel(repo)
+    return {
+        "path": "/a",
+        "name": "n",
+        "value": 2,
+        "amount": 1,
+        "properties": {"n": 3},
+        "source": "/a",
+        "target": "/b",
+        "wanted": ["/a"],
+        "change": lambda tx: None,
+        "message": "why",
+        "before": repo.head,
+        "after": repo.head,
+        "base": repo.head,
+        "snapshot": repo.head,
+        "asked": repo.head.revision,
+        "upto": repo.head.revision,
+        "isolation": "snapshot",
+        "ref": repo.blobs.write(b"content"),
+        "content": b"content",
+        "retention": 1e6,
+        "repository": repo,
+        "store": MemoryStore(),
+        "url": "memory://",
+        "jsop_diff": "",
+        "revision_id": repo.head.revision,
+        "from_revision": repo.head.revision,
+        "to_revision": repo.head.revision,
+        "branch_revision_id": mk.branch(),
+        "ancestor_revision_id": repo.head.revision,
+        "trunk_revision_id": repo.head.revision,
+        "blob_id": mk.write(io.BytesIO(b"x")),
+        "position": 0,
+        "length": 1,
+        "lifetime_ms": 1000,
+        "timeout_ms": 0,
+        "old_head": repo.head.revision,
+        "since_ms": 0,
+        "max_entries": 1,
+        "stream": io.BytesIO(b"x"),
+        "to": repo.head.revision,
+    }
+
+
+SUBJECTS: dict[str, Callable[[Repository], Any]] = {
+    "Repository": lambda repo: repo,
+    "Snapshot": lambda repo: repo.head,
+    "Node": lambda repo: repo.head["/a"],
+    "Transaction": lambda repo: repo.transaction(),
+    "Branch": lambda repo: repo.branch(),
+    "RepositoryBlobs": lambda repo: repo.blobs,
+    "MicroKernel": MicroKernel,
+}
+CLASSES = (Repository, Snapshot, hbasemk.Node, Transaction, Branch, RepositoryBlobs, MicroKernel)
+
+
+def parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    return [
+        one
+        for one in inspect.signature(function).parameters.values()
+        if one.name != "self" and one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)
+    ]
+
+
+def _all() -> Iterator[tuple[str, str]]:
+    for cls in CLASSES:
+        for name, function in vars(cls).items():
+            if inspect.isfunction(function) and not name.startswith("_") and name not in INSIDE:
+                for one in parameters(function):
+                    yield f"{cls.__name__}.{name}", one.name
+    for one in parameters(Repository.__init__):
+        yield "Repository", one.name
+    yield "MicroKernel", "repository"
+    for name in ("url", "create", "settings", "poll_interval", "retry_timeout", "cache_entries"):
+        yield "connect", name
+    for name in ("before", "after", "path"):
+        yield "diff", name
+
+
+PUBLIC = sorted(_all())
+
+
+def call(repo: Repository, what: str, name: str, value: object) -> None:
+    subject, _, method = what.partition(".")
+    given = good(repo)
+    if method:
+        function = getattr(SUBJECTS[subject](repo), method)
+    else:
+        function = {"Repository": Repository, "MicroKernel": MicroKernel, "connect": connect, "diff": hbasemk.diff}[
+            subject
+        ]
+    wanted = [one for one in inspect.signature(function).parameters.values() if one.default is one.empty]
+    options = {one.name: given[one.name] for one in wanted if one.kind is not one.VAR_KEYWORD}
+    options[name] = value
+    result = function(**options)
+    if isinstance(result, Iterator) and what != "Repository.watch":
+        for _ in result:
+            pass
+    if isinstance(result, Transaction):
+        result.commit()
+    if subject == "Transaction":
+        # Values are looked at when the transaction is staged.
+        function.__self__.commit()
+    if isinstance(result, Repository) and result is not repo:
+        result.close()
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=shown)
+@pytest.mark.parametrize(("what", "name"), PUBLIC, ids=[".".join(one) for one in PUBLIC])
+def test_a_wrong_type_is_refused_by_the_parameters_name(repo: Repository, what: str, name: str, wrong: Any) -> None:
+    fine = LENIENT.get((what, name)) or FINE.get(name, lambda value: False)
+    try:
+        call(repo, what, name, wrong)
+    except (TypeError, ValueError, HbasemkError) as error:
+        assert not isinstance(error, UnicodeError)
+        if fine(wrong) and isinstance(error, HbasemkError):
+            return
+        assert SPELLED.get(name, name) in str(error), f"{error!r} does not name {name}"
+        assert len(str(error)) < 700
+    else:
+        assert fine(wrong), f"{what}({name}={shown(wrong)}) was taken"
+
+
+def test_there_is_something_to_check() -> None:
+    assert len(PUBLIC) > 90
+
+
+# --- mappings --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text", ["x", "", "a/b", "//", "/a/", "/..", "/" + "x" * 40_000, None, 1, b"/a", [], ("/a",)], ids=shown
+)
+def test_what_is_not_a_path_is_not_in_a_snapshot_or_transaction(repo: Repository, text: Any) -> None:
+    assert text not in repo.head
+    assert repo.head.get(text) is None
+    assert repo.head.get(text, 5) == 5
+    with repo.transaction() as tx:
+        assert text not in tx
+    for isolated in (repo.transaction(isolation="serializable"),):
+        assert text not in isolated
+
+
+@pytest.mark.parametrize("name", [None, 1, b"n", [], ("n",), OTHER], ids=shown)
+def test_what_is_not_a_name_is_not_in_a_node(repo: Repository, name: Any) -> None:
+    assert name not in repo.head["/a"]
+    with pytest.raises(TypeError, match="name must be a str"):
+        repo.head["/a"][name]
+
+
+def test_paths_that_are_there_are_in_a_snapshot(repo: Repository) -> None:
+    assert "/" in repo.head
+    assert "/a" in repo.head
+    assert "/b" not in repo.head
+    assert repo.head.get("/a") == repo.head["/a"]
+    assert repo.head.get("/b") is None
+    assert "n" in repo.head["/a"]
+    assert "m" not in repo.head["/a"]
+
+
+def test_a_node_without_properties_is_truthy(repo: Repository) -> None:
+    repo.run(lambda tx: tx.add("/empty"))
+    node = repo.head.get("/empty")
+    assert node
+    assert dict(node) == {}
+    assert bool(repo.head)
+    assert repo.head.nodes(["/empty", "/none"]) == {"/empty": node, "/none": None}
+
+
+def test_a_single_path_is_not_a_list_of_paths(repo: Repository) -> None:
+    with pytest.raises(TypeError, match="wanted must be a sequence of paths, got '/a'"):
+        repo.head.nodes("/a")
+    with repo.transaction() as tx, pytest.raises(TypeError, match="wanted must be a sequence of paths, got '/a'"):
+        tx.load("/a")
+
+
+def test_arguments_are_checked_before_the_first_result_is_asked_for(repo: Repository) -> None:
+    with pytest.raises(TypeError, match="path"):
+        repo.head.walk(1)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="before"):
+        hbasemk.diff(None, repo.head)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="depth must be at least 0"):
+        repo.head.walk("/a", -1)
+
+
+def test_a_repository_takes_settings_only() -> None:
+    with pytest.raises(TypeError, match="settings must be a hbasemk.Settings"):
+        Repository(MemoryStore(), settings={"lease_ms": 1000})  # type: ignore[arg-type]
+    Repository(MemoryStore(), settings=Settings(), poll_interval=0).close()

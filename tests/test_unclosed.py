@@ -1,0 +1,146 @@
+"""A repository that nobody closes ends when nothing refers to it any more, and when the interpreter exits."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from hbasemk import ClosedError, Repository, connect
+from hbasemk.format import schema
+from hbasemk.kernel.ids.lease import record_of
+from hbasemk.store.abc import Get, Store
+from hbasemk.store.memory import MemoryStore
+
+
+def wait_until(condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 60
+    while not condition() and time.monotonic() < deadline:
+        gc.collect()
+        time.sleep(0.01)
+    return condition()
+
+
+def lease_end(store: Store, machine: int) -> int:
+    found = record_of(store.read(schema.CLUSTER, [Get(schema.machine_key(machine))])[0])
+    assert found is not None
+    return found.end
+
+
+class Left:
+    """A repository with a lease, and what remains to be seen of it once it is gone."""
+
+    def __init__(self, shared: MemoryStore, poll_interval: float) -> None:
+        self.shared = shared
+        self.store = copy.copy(shared)
+        self.repo: Repository | None = Repository(self.store, poll_interval=poll_interval)
+        self.repo.run(lambda tx: tx.add("/a", {"n": 1}))
+        lease = self.repo.instance.lease
+        self.machine, self.end = lease.machine, lease.end
+        # Other tests' threads are none of its business.
+        self.polls = [thread for thread in threading.enumerate() if thread.name == "hbasemk-poll"]
+
+    def has_ended(self) -> bool:
+        if any(thread.is_alive() for thread in self.polls) or lease_end(self.shared, self.machine) >= self.end:
+            return False
+        try:
+            self.store.read(schema.CLUSTER, [])
+        except ClosedError:
+            return True
+        return False
+
+
+@pytest.mark.parametrize("poll_interval", [0, 0.001, 3600])
+def test_a_repository_that_nothing_refers_to_ends(real_store: MemoryStore, poll_interval: float) -> None:
+    left = Left(real_store, poll_interval)
+    with pytest.warns(ResourceWarning, match="not closed"):  # noqa: PT031 - until it has ended
+        left.repo = None
+        assert wait_until(left.has_ended)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        lambda repo: repo.head,
+        lambda repo: repo.head["/a"],
+        lambda repo: repo.transaction(),
+        lambda repo: repo.watch(),
+        lambda repo: repo.branch(),
+        lambda repo: repo.blobs,
+        lambda repo: repo.log(),
+        lambda repo: repo.head.walk(),
+    ],
+    ids=["snapshot", "node", "transaction", "watch", "branch", "blobs", "log", "walk"],
+)
+def test_what_came_from_a_repository_keeps_it_alive(
+    real_store: MemoryStore, part: Callable[[Repository], object]
+) -> None:
+    left = Left(real_store, 0.01)
+    assert left.repo is not None
+    kept = [part(left.repo)]
+    left.repo = None
+    gc.collect()
+    time.sleep(0.05)
+    assert not left.has_ended()
+    with pytest.warns(ResourceWarning, match="not closed"):  # noqa: PT031 - until it has ended
+        kept.clear()
+        assert wait_until(left.has_ended)
+
+
+def test_a_snapshot_of_a_dropped_repository_can_be_read(url: str) -> None:
+    with connect(url) as repo:
+        repo.run(lambda tx: tx.add("/a", {"n": 1}))
+    snapshot = connect(url, poll_interval=0.01).head
+    gc.collect()
+    assert snapshot["/a"]["n"] == 1
+    polls = [thread for thread in threading.enumerate() if thread.name == "hbasemk-poll"]
+    with pytest.warns(ResourceWarning, match="not closed"):  # noqa: PT031 - until it has ended
+        del snapshot
+        assert wait_until(lambda: not any(thread.is_alive() for thread in polls))
+
+
+def test_a_closed_repository_ends_without_a_warning(real_store: MemoryStore) -> None:
+    repo = Repository(copy.copy(real_store), poll_interval=0.01)
+    snapshot = repo.head
+    repo.close()
+    del repo, snapshot
+    gc.collect()
+
+
+SCRIPT = """
+import os, sys, hbasemk
+repo = hbasemk.connect(sys.argv[1], poll_interval=float(sys.argv[2]))
+repo.run(lambda tx: tx.increment("/", "n"))
+print(repo.instance.lease.machine, repo.instance.lease.end, flush=True)
+if sys.argv[3] == "fork":
+    child = os.fork()
+    if not child:
+        sys.exit()
+    assert os.waitpid(child, 0)[1] == 0
+    assert repo.instance.lease.held
+    assert repo.refresh()["/"]["n"] == 1
+if sys.argv[3] == "error":
+    raise SystemExit("an error")
+"""
+
+
+@pytest.mark.parametrize("how", ["end", "fork", "error"])
+@pytest.mark.parametrize("poll_interval", ["0", "0.01"])
+def test_an_open_repository_ends_with_the_interpreter(url: str, how: str, poll_interval: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", SCRIPT, url, poll_interval, how],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (ran.returncode, ran.stderr.strip()) == ((1, "an error") if how == "error" else (0, ""))
+    machine, end = map(int, ran.stdout.split())
+    with connect(url, poll_interval=0) as repo:
+        assert lease_end(repo.store, machine) < end

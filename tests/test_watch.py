@@ -1,0 +1,79 @@
+"""Watching what is committed, from the moment of the call on."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from hbasemk import InvalidPathError
+from hbasemk.kernel.journal.journal import Journal
+from tests.support.repositories import Instances
+
+
+def test_what_is_committed_after_the_call_is_told_though_nobody_has_looked_yet(opened: Instances) -> None:
+    repo = opened()
+    watching = repo.watch("/", timeout=0.05)
+    repo.run(lambda tx: tx.add("/a"), "first")
+    assert [entry.message for entry in watching] == ["first"]
+    with pytest.raises(InvalidPathError):
+        repo.watch("no path")
+
+
+def test_what_is_committed_elsewhere_does_not_put_off_the_end(opened: Instances) -> None:
+    repo = opened()
+    repo.run(lambda tx: (tx.add("/a"), tx.add("/b", {"n": 0})))
+    over = threading.Event()
+
+    def commit() -> None:
+        while not over.wait(0.01):
+            repo.run(lambda tx: tx.increment("/b", "n"))
+
+    other = threading.Thread(target=commit)
+    other.start()
+    try:
+        assert list(repo.watch("/a", timeout=0.1)) == []
+    finally:
+        over.set()
+        other.join()
+
+
+@pytest.mark.parametrize("poll_interval", [0, 0.02])
+def test_watching_ends_quietly_when_the_repository_is_closed(opened: Instances, poll_interval: float) -> None:
+    repo = opened(poll_interval=poll_interval)
+    ended: list[object] = []
+
+    def watch() -> None:
+        try:
+            ended.append(list(repo.watch()))
+        except BaseException as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    time.sleep(0.15)
+    repo.close()
+    thread.join(30)
+    assert ended == [[]]
+
+
+def test_what_arrives_between_two_looks_at_the_journal_is_told_once(
+    opened: Instances, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repo, other = opened(), opened()
+    known = Journal.known
+    left = ["during"]
+
+    def slow(journal: Journal) -> tuple[int, int, list[int]]:
+        found = known(journal)
+        if left and journal is repo.instance.journal:
+            message = left.pop()
+            other.run(lambda tx: tx.add("/c"), message)
+            repo.refresh()
+        return found
+
+    watching = repo.watch("/", timeout=0.05)
+    repo.run(lambda tx: tx.add("/b"), "before")
+    monkeypatch.setattr(Journal, "known", slow)
+    assert [entry.message for entry in watching] == ["before", "during"]

@@ -1,0 +1,388 @@
+"""A watch goes on through outages and in later processes, where it ended; and it can be stopped from anywhere."""
+
+from __future__ import annotations
+
+import _thread
+import copy
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from hbasemk import (
+    BranchError,
+    InvalidRevisionError,
+    Repository,
+    StoreNotAppliedError,
+    StoreUnknownError,
+    UnknownRevisionError,
+    Watch,
+    connect,
+)
+from hbasemk.errors import ClosedError
+from hbasemk.kernel import instance
+from hbasemk.kernel.journal import journal
+from hbasemk.maintenance import LONGEST_REST, rest
+from hbasemk.store.memory import MemoryStore
+from hbasemk.testing.wrapped import Call, FaultyStore
+from hbasemk.watch import Watch as _Watch
+from tests.support.repositories import Checked, Instances
+
+
+def increments(repo: Repository, *names: str) -> None:
+    for name in names:
+        repo.run(lambda tx: tx.increment("/a", "n"), name)
+
+
+@pytest.fixture
+def pair(opened: Instances) -> tuple[Repository, Repository]:
+    """Two instances on one repository."""
+    one, two = opened(), opened()
+    one.run(lambda tx: tx.add("/a", {"n": 0}), "begin")
+    two.refresh()
+    return one, two
+
+
+# --- where to resume --------------------------------------------------------------------------------------
+
+
+def test_a_later_watch_goes_on_where_an_earlier_one_ended(pair: tuple[Repository, Repository]) -> None:
+    one, two = pair
+    with one.watch(timeout=0.05) as watch:
+        assert watch.revision is None
+        increments(one, "1", "2", "3")
+        assert [next(watch).message, next(watch).message] == ["1", "2"]
+        token, last = watch.resume_token, watch.revision
+    increments(two, "4")
+    assert last is not None
+    assert [entry.message for entry in two.watch(timeout=0.05, since=token)] == ["3", "4"]
+    assert [entry.message for entry in two.watch(timeout=0.05, since=last)] == ["3", "4"]
+    assert [entry.message for entry in two.watch(timeout=0.05, since=one.at(last))] == ["3", "4"]
+
+
+def test_a_revision_that_one_instance_saw_late_is_not_missed_elsewhere(pair: tuple[Repository, Repository]) -> None:
+    one, two = pair
+    with one.watch(timeout=0.05) as watch:
+        increments(two, "lower id")
+        # This instance has a higher id in its sequence before it sees the lower one.
+        one.transaction(base=one.head)
+        with one.transaction("higher id", base=one.head) as tx:
+            tx.add("/b")
+        assert next(watch).message == "higher id"
+        token = watch.resume_token
+    assert [entry.message for entry in two.watch(timeout=0.05, since=token)] == ["lower id"]
+
+
+def test_a_token_moves_on_past_what_the_path_leaves_out(pair: tuple[Repository, Repository]) -> None:
+    one, _ = pair
+    with one.watch("/b", timeout=0.05) as watch:
+        increments(one, "1")
+        assert list(watch) == []
+        token = watch.resume_token
+    assert list(one.watch(timeout=0.05, since=token)) == []
+
+
+def test_a_token_outlives_its_repository_object(url: str) -> None:
+    with connect(url) as repo:
+        repo.run(lambda tx: tx.add("/a", {"n": 0}))
+        watch = repo.watch()
+    token = watch.resume_token
+    assert list(watch) == []
+    with connect(url) as repo:
+        increments(repo, "1")
+        assert [entry.message for entry in repo.watch(timeout=0.05, since=token)] == ["1"]
+
+
+def test_an_old_token_reads_the_journals_table(opened: Instances, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "KEPT", 3)
+    monkeypatch.setattr(instance, "ADVANCE_AFTER", 5)
+    monkeypatch.setattr(journal, "SCAN_BATCH", 4)
+    one = opened()
+    one.run(lambda tx: tx.add("/a", {"n": 0}))
+    token = one.watch().resume_token
+    names = [str(number) for number in range(30)]
+    increments(one, *names)
+    one.instance.recovery.advance()
+    fresh = opened()
+    assert fresh.instance.journal.floor > one.instance.journal.floor - 1
+    assert [entry.message for entry in fresh.watch(timeout=0.05, since=token)] == names
+
+
+@pytest.mark.parametrize("wrong", ["", "w1.", "w1.%%%", "w1.AAAAAAAAAAAAAAAAAAAAAA", "nonsense", "w2.AAAA", "ä" * 20])
+def test_a_text_that_is_no_token_is_refused(opened: Instances, wrong: str) -> None:
+    with pytest.raises(InvalidRevisionError, match="resume token"):
+        opened().watch(since=wrong)
+
+
+def test_a_token_that_is_cut_or_of_another_repository_is_refused(pair: tuple[Repository, Repository]) -> None:
+    one, _ = pair
+    increments(one, "1", "2")
+    token = one.watch().resume_token
+    for damaged in (token[:-3], token[:-1], token[:10] + "AA" + token[12:], token + "AAAA", token.upper()):
+        with pytest.raises(InvalidRevisionError):
+            one.watch(since=damaged)
+    with Repository(MemoryStore(), poll_interval=0) as other:
+        with pytest.raises(InvalidRevisionError, match="another repository"):
+            other.watch(since=token)
+        with pytest.raises(ValueError, match="same repository"):
+            one.watch(since=other.head)
+
+
+def test_a_token_with_revisions_that_a_backup_lacks_is_refused(checked: Checked) -> None:
+    store = checked(MemoryStore())
+    with Repository(store, poll_interval=0, owns_store=False) as repo:
+        repo.run(lambda tx: tx.add("/a", {"n": 0}))
+        backup = store.clone()
+        increments(repo, "1")
+        token = repo.watch().resume_token
+    with Repository(backup, poll_interval=0) as restored, pytest.raises(UnknownRevisionError, match="backup"):
+        restored.watch(since=token)
+
+
+def test_what_a_watch_cannot_begin_at_is_refused(opened: Instances) -> None:
+    repo = opened()
+    branch = repo.branch()
+    with pytest.raises(BranchError):
+        repo.watch(since=branch.revision)
+    with pytest.raises(BranchError):
+        repo.watch(since=branch.head)
+    with pytest.raises(UnknownRevisionError):
+        repo.watch(since="00000000000ff000")
+    with pytest.raises(TypeError, match="since"):
+        repo.watch(since=5)  # type: ignore[arg-type]
+
+
+# --- outages ----------------------------------------------------------------------------------------------
+
+
+class Outage:
+    """Makes the calls of one store fail while it lasts."""
+
+    def __init__(self, store: FaultyStore) -> None:
+        self.lasts = False
+        self.refused = 0
+        store.before = self
+
+    def __call__(self, call: Call) -> None:
+        if self.lasts:
+            self.refused += 1
+            error = StoreNotAppliedError if self.refused % 2 else StoreUnknownError
+            raise error(f"an outage, in {call.method}")
+
+
+@pytest.mark.parametrize("poll_interval", [0, 0.01])
+def test_a_watch_survives_outages(checked: Checked, poll_interval: float) -> None:
+    store = checked(MemoryStore())
+    watched = FaultyStore(copy.copy(store))
+    with Repository(store, poll_interval=0) as writer, Repository(watched, poll_interval=poll_interval) as repo:
+        writer.run(lambda tx: tx.add("/a", {"n": 0}))
+        repo.refresh()
+        outage = Outage(watched)
+        got: list[str] = []
+        names = [str(number) for number in range(12)]
+
+        def follow(watch: Watch) -> None:
+            got.extend(entry.message for entry in watch)
+
+        with repo.watch() as watch:
+            following = threading.Thread(target=follow, args=(watch,))
+            following.start()
+            for number, name in enumerate(names):
+                outage.lasts = number % 3 == 1
+                increments(writer, name)
+                until = outage.refused + 3
+                while outage.lasts and outage.refused < until:
+                    time.sleep(0.01)
+            outage.lasts = False
+            while len(got) < len(names) and following.is_alive():
+                time.sleep(0.01)
+            watch.close()
+            following.join(60)
+        assert got == names
+        assert outage.refused
+
+
+def test_an_outage_while_entries_are_read_ends_nothing(checked: Checked) -> None:
+    store = checked(MemoryStore())
+    watched = FaultyStore(copy.copy(store))
+    with Repository(store, poll_interval=0) as writer, Repository(watched, poll_interval=0) as repo:
+        writer.run(lambda tx: tx.add("/a", {"n": 0}))
+        with repo.watch(timeout=60, since=repo.refresh()) as watch:
+            increments(writer, "1", "2")
+            repo.refresh()
+            left = [StoreUnknownError("lost")] * 9
+
+            def fail(call: Call) -> None:
+                if left:
+                    raise left.pop()
+
+            watched.before = fail
+            assert [next(watch).message, next(watch).message] == ["1", "2"]
+            assert not left
+
+
+def test_an_outage_is_no_longer_than_the_timeout(real_store: MemoryStore) -> None:
+    watched = FaultyStore(real_store)
+    with Repository(watched, poll_interval=0) as repo:
+        outage = Outage(watched)
+        outage.lasts = True
+        assert list(repo.watch(timeout=0.3)) == []
+        assert outage.refused
+        outage.lasts = False
+
+
+def test_another_error_is_raised_and_the_watch_goes_on_after_it(real_store: MemoryStore) -> None:
+    watched = FaultyStore(real_store)
+    with Repository(watched, poll_interval=0) as repo:
+        repo.run(lambda tx: tx.add("/a", {"n": 0}))
+        with repo.watch(timeout=0.05) as watch:
+            increments(repo, "1")
+
+            def fail(call: Call) -> None:
+                watched.before = lambda _: None
+                raise ZeroDivisionError(call.method)
+
+            watched.before = fail
+            with pytest.raises(ZeroDivisionError):
+                next(watch)
+            assert [entry.message for entry in watch] == ["1"]
+
+
+def test_a_slow_poll_is_followed_by_a_short_pause() -> None:
+    assert rest(0.2, 19) == LONGEST_REST
+    assert rest(0.2, 0.001) == 0.2
+    assert rest(3, 19) == 3
+
+
+# --- stopping ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("poll_interval", [0, 0.02])
+def test_a_watch_is_stopped_from_another_thread(opened: Instances, poll_interval: float) -> None:
+    repo = opened(poll_interval=poll_interval)
+    watch = repo.watch()
+    ended: list[object] = []
+    thread = threading.Thread(target=lambda: ended.append(list(watch)))
+    thread.start()
+    time.sleep(0.05)
+    watch.close()
+    watch.close()
+    thread.join(60)
+    assert ended == [[]]
+    with repo.watch() as other:
+        other.close()
+        assert list(other) == []
+    assert repo.refresh()
+
+
+def test_a_watch_is_stopped_by_a_signal_handler(opened: Instances) -> None:
+    repo = opened(poll_interval=0.02)
+    watch = repo.watch()
+
+    def stop(number: int, frame: object) -> None:
+        watch.close()
+
+    before = signal.signal(signal.SIGUSR1, stop)
+    try:
+        threading.Timer(0.1, lambda: signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)).start()
+        assert list(watch) == []
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_store_that_somebody_else_closed_is_an_error(real_store: MemoryStore) -> None:
+    store = copy.copy(real_store)
+    repo = Repository(store, poll_interval=0)
+    watch = repo.watch()
+    store.close()
+    with pytest.raises(ClosedError):
+        list(watch)
+    repo.close()
+    assert list(watch) == []
+
+
+def test_an_interrupted_watch_returns_each_revision_once(pair: tuple[Repository, Repository]) -> None:
+    one, two = pair
+    seed = random.randrange(10**6)
+    print("seed", seed)
+    chance = random.Random(seed)
+    names = [str(number) for number in range(300)]
+    watch = one.watch()
+    increments(two, *names)
+    one.refresh()
+    got: list[str] = []
+    over = threading.Event()
+
+    def interrupt() -> None:
+        while not over.wait(chance.random() * 0.03):
+            _thread.interrupt_main()
+
+    armed = [False]
+
+    def spend() -> None:
+        sum(range(20_000))
+
+    def handle(number: int, frame: object) -> None:
+        if armed[0]:
+            armed[0] = False
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, handle)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        while len(got) < len(names):
+            try:
+                armed[0] = True
+                for entry in watch:
+                    got.append(entry.message)
+                    if len(got) == len(names):
+                        break
+                    spend()
+                armed[0] = False
+            except KeyboardInterrupt:
+                continue
+    finally:
+        over.set()
+        thread.join()
+        signal.signal(signal.SIGINT, before)
+    assert got == names
+
+
+@pytest.fixture
+def process(url: str) -> Iterator[list[str]]:
+    """A command that watches as a process of its own."""
+    with connect(url) as repo:
+        repo.run(lambda tx: tx.add("/a", {"n": 0}), "begin")
+    return [sys.executable, "-m", "hbasemk", "--url", url, "watch"]
+
+
+def test_the_command_prints_where_to_resume(process: list[str], url: str) -> None:
+    with subprocess.Popen([*process, "-n", "2"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        with connect(url, poll_interval=0) as repo:
+            for number in range(400):
+                if running.poll() is not None:
+                    break
+                increments(repo, str(number))
+                time.sleep(0.05)
+        shown, told = running.communicate(timeout=60)
+    assert running.returncode == 0
+    messages = [int(line.split("\t")[3]) for line in shown.splitlines()]
+    assert len(messages) == 2
+    token = told.strip().rpartition(" ")[2]
+    rest_of = subprocess.run(
+        [*process, "--since", token, "-n", "1"], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert rest_of.stdout.strip().split("\t")[3] == str(messages[1] + 1)
+    wrong = subprocess.run([*process, "--since", token[:-2]], capture_output=True, text=True, timeout=60, check=False)
+    assert wrong.returncode == 2
+    assert "Traceback" not in wrong.stderr
+
+
+def test_a_watch_is_exported() -> None:
+    assert Watch is _Watch

@@ -1,0 +1,241 @@
+"""The exploration comes to every end that trying all orders comes to, and to each once."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import random
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from hbasemk.errors import StoreUnusableError
+from hbasemk.format import schema
+from hbasemk.store.abc import ALL_VERSIONS, CellVersion, Decision, Delete, Get, NewCell, Put, Scan, scan_all
+from hbasemk.store.memory import MemoryStore
+from hbasemk.testing.exploration import Exploration
+from hbasemk.testing.simulation import Actor, SimulatedStore
+from hbasemk.testing.stepped import SteppedSimulator
+
+VALUE = (schema.DATA, b"\x01value")
+ROWS = [schema.revision_key(number) for number in (1, 2, 3)]
+TABLES = [schema.JOURNAL, schema.NODES]
+
+
+class Scene:
+    """Processes that each make a few steps drawn from a seed, and what they saw.
+
+    r, s: read a row, scan; w, c: write, compare-and-set; d, x: delete a version, a row; z: sleep; e: raise; others end early.
+    """
+
+    def __init__(self, seed: int, processes: int, steps: int, letters: str) -> None:
+        self.simulator = SteppedSimulator()
+        self.simulator.store.create_tables(schema.TABLES)
+        self.seen: dict[str, list[Any]] = {}
+        draw = random.Random(seed)
+        for number in range(processes):
+            length = draw.randrange(steps + 1) if "e" in letters else steps
+            program = [
+                (draw.choice(letters), draw.choice(TABLES), draw.choice(ROWS), draw.randrange(1, 9))
+                for _ in range(length)
+            ]
+            self.simulator.add(f"p{number}", self.work(program))
+
+    def work(self, program: list[tuple[str, str, bytes, int]]) -> Callable[[Actor], None]:
+        def work(actor: Actor) -> None:
+            store = SimulatedStore(actor)
+            seen = self.seen[actor.name] = []
+            for (what, table, row, number), (then, *_) in zip(program, [*program[1:], " "], strict=True):
+                put = Put(row, [NewCell(*VALUE, f"{actor.name}{number}".encode(), number)])
+                if what == "r":
+                    found = store.read(table, [Get(row, columns=[VALUE], versions=2)])[0].cells
+                    seen.append([cell.value for cell in found])
+                elif what == "s":
+                    rows = store.scan(table, Scan(ROWS[0], row, 10, columns=[VALUE]))
+                    seen.append([(one.key, one.cells[0].value) for one in rows])
+                elif what == "w":
+                    store.write(table, [put])
+                elif what == "c":
+                    seen.append(store.check_and_write(table, VALUE, None, put))
+                elif what == "d":
+                    store.delete(table, [Delete(row, [CellVersion(*VALUE, number)])])
+                elif what == "x":
+                    store.delete_rows(table, [row])
+                elif what == "z":
+                    actor.runtime.sleep(1)
+                    # Nobody sleeps twice without a look in between.
+                    if then == "z":
+                        seen.append(store.read(table, [Get(row, columns=[VALUE])])[0].cells)
+                elif what == "e":
+                    raise ValueError("on purpose")
+
+        return work
+
+    def result(self) -> str:
+        """All that was read, how the processes ended, and all that is left."""
+        assert all(actor.greenlet.dead for actor in self.simulator.actors)
+        left = [
+            (table, row.key, row.cells)
+            for table in TABLES
+            for row in scan_all(self.simulator.store, table, Scan(None, None, 100, versions=ALL_VERSIONS))
+        ]
+        return repr((sorted(self.seen.items()), [repr(actor.error) for actor in self.simulator.actors], left))
+
+
+def one_by_one(start: Callable[[], SteppedSimulator], preemptions: int) -> Iterator[SteppedSimulator]:
+    """Every run in which at most so many times a process is left that could have gone on, with nothing left out."""
+    told: list[int] = []
+    while True:
+        simulator = start()
+        bounds: list[tuple[int, int]] = []
+        left = preemptions
+        current: Actor | None = None
+        simulator.prepare()
+        while ready := simulator.enabled():
+            going_on = current in ready
+            ready.sort(key=lambda actor: actor is not current)
+            bound = len(ready) if left or not going_on else 1
+            given = told[len(bounds)] if len(bounds) < len(told) else 0
+            bounds.append((given, bound))
+            left -= going_on and given > 0
+            current = ready[given]
+            simulator.go(current)
+        yield simulator
+        simulator.end()
+        while bounds and bounds[-1][0] + 1 >= bounds[-1][1]:
+            bounds.pop()
+        if not bounds:
+            return
+        told = [given for given, _ in bounds[:-1]] + [bounds[-1][0] + 1]
+
+
+def results(
+    explore: Callable[[Callable[[], SteppedSimulator]], Iterable[SteppedSimulator]], make: Callable[[], Scene]
+) -> list[str]:
+    scenes: list[Scene] = []
+
+    def start() -> SteppedSimulator:
+        scenes[:] = [make()]
+        return scenes[0].simulator
+
+    return [scenes[0].result() for _ in explore(start)]
+
+
+@pytest.mark.parametrize(
+    ("processes", "steps", "letters", "bounds", "seeds"),
+    [
+        (2, 4, "rrwwcs", (0, 1, 2, None), 40),
+        (2, 4, "rwcsdxz", (0, 1, 2, None), 80),
+        (3, 2, "rrwwcs", (0, 1, None), 40),
+        (3, 3, "rwcsdxze", (0, 1, 2), 200),
+        (3, 3, "wwrz", (0, 1), 160),
+    ],
+)
+def test_what_can_come_out_comes_out_and_once(
+    processes: int, steps: int, letters: str, bounds: tuple[int | None, ...], seeds: int
+) -> None:
+    for seed, bound in itertools.product(range(seeds), bounds):
+
+        def make(seed: int = seed) -> Scene:
+            return Scene(seed, processes, steps, letters)
+
+        every = results(lambda start: one_by_one(start, 99 if bound is None else bound), make)  # noqa: B023 - called at once
+        once = results(lambda start: Exploration(start, bound), make)  # noqa: B023 - called at once
+        assert sorted(once) == sorted(set(every)), f"seed {seed}, up to {bound} preemptions"
+
+
+def writers(
+    processes: int, steps: int, row: Callable[[int], bytes], value: Callable[[], bytes] = lambda: b"x"
+) -> SteppedSimulator:
+    """Processes that write."""
+    simulator = SteppedSimulator()
+    simulator.store.create_tables(schema.TABLES)
+
+    def work(actor: Actor) -> None:
+        store = SimulatedStore(actor)
+        for _ in range(steps):
+            store.write(schema.JOURNAL, [Put(row(int(actor.name)), [NewCell(*VALUE, value())])])
+
+    for number in range(processes):
+        simulator.add(str(number), work)
+    return simulator
+
+
+def test_what_does_not_meet_ends_in_one_way_and_one_run_shows_it() -> None:
+    explored = Exploration(lambda: writers(3, 4, lambda number: ROWS[number]))
+    assert len(list(explored)) == 1
+    # Each process can be at any of its steps while the others are at any of theirs.
+    assert explored.states == 5**3
+    assert explored.runs == 1
+
+
+@pytest.mark.parametrize("rows", [ROWS[:1], ROWS])
+def test_processes_that_do_not_depend_on_their_answers_alone_are_an_error(rows: list[bytes]) -> None:
+    count, place = itertools.count(), itertools.cycle([*rows, rows[0]])
+    with pytest.raises(RuntimeError, match="does not depend on its answers alone"):
+        list(Exploration(lambda: writers(2, 2, lambda _: next(place), lambda: b"%d" % next(count))))
+
+
+def only(work: Callable[[Actor], None], processes: int = 2) -> SteppedSimulator:
+    """Processes that do the same."""
+    simulator = SteppedSimulator(MemoryStore(transactions=True))
+    simulator.store.create_tables(schema.TABLES)
+    for number in range(processes):
+        simulator.add(f"p{number}", work)
+    return simulator
+
+
+def test_a_compare_and_set_that_expects_something_else_in_another_run_is_an_error() -> None:
+    expected = itertools.cycle([None, None, b"x"])
+
+    def work(actor: Actor) -> None:
+        put = Put(ROWS[0], [NewCell(*VALUE, actor.name.encode())])
+        SimulatedStore(actor).check_and_write(schema.JOURNAL, VALUE, next(expected), put)
+        SimulatedStore(actor).read(schema.JOURNAL, [Get(ROWS[0])])
+
+    with pytest.raises(RuntimeError, match="does not depend on its answers alone"):
+        list(Exploration(lambda: only(work)))
+
+
+def test_a_write_past_the_steps_is_an_error() -> None:
+    def work(actor: Actor) -> None:
+        SimulatedStore(actor).read(schema.JOURNAL, [Get(ROWS[0])])
+        actor.simulator.store.write(schema.JOURNAL, [Put(ROWS[0], [NewCell(*VALUE, b"x")])])
+
+    with pytest.raises(RuntimeError, match="past its steps"):
+        list(Exploration(lambda: only(work)))
+
+
+def test_two_that_sleep_twice_are_an_error() -> None:
+    def work(actor: Actor) -> None:
+        actor.runtime.sleep(1)
+        actor.runtime.sleep(1)
+
+    with pytest.raises(RuntimeError, match="sleeps twice"):
+        list(Exploration(lambda: only(work)))
+
+
+def test_what_the_store_refuses_is_an_answer() -> None:
+    def work(actor: Actor) -> None:
+        store = SimulatedStore(actor)
+        with contextlib.suppress(StoreUnusableError):
+            store.read(schema.JOURNAL, [Get(ROWS[0], families=[b"no"])])
+        store.write(schema.JOURNAL, [Put(ROWS[0], [NewCell(*VALUE, actor.name.encode(), 1)])])
+
+    assert len(list(Exploration(lambda: only(work)))) == 2
+
+
+def test_fewer_than_no_preemptions_are_an_error() -> None:
+    with pytest.raises(ValueError, match="less than none"):
+        Exploration(lambda: only(lambda _: None), -1)
+
+
+def test_a_step_that_writes_several_rows_is_an_error() -> None:
+    def work(actor: Actor) -> None:
+        put = Put(ROWS[0], [NewCell(*VALUE, b"x")])
+        decision = Decision(schema.JOURNAL, VALUE, b"", put)
+        SimulatedStore(actor).write_if(schema.JOURNAL, [put], [], lambda _: True, decision)
+
+    with pytest.raises(ValueError, match="store without transactions"):
+        list(Exploration(lambda: only(work)))

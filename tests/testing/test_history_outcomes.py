@@ -1,0 +1,92 @@
+"""The end of a history: what the log says of each call, against what its caller was told; and the workloads' own rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hbasemk.testing.history import History, Kind, Read, Transaction, Write
+from hbasemk.testing.history.records import Ending
+from hbasemk.testing.history.resolve_outcomes import resolve_outcomes
+from hbasemk.testing.history.workloads import violations
+
+
+def attempt(name: str, outcome: Ending, revision: str | None = None, call: str = "call") -> Transaction:
+    return Transaction(
+        name,
+        "i",
+        (Write("x", name),),
+        outcome,
+        0.0,
+        None if outcome == "unknown" else 1.0,
+        revision=revision,
+        call=call,
+    )
+
+
+def kinds(found: list[Any]) -> list[Kind]:
+    return [anomaly.kind for anomaly in found]
+
+
+def test_an_unknown_end_is_what_the_log_says() -> None:
+    history = History([attempt("a", "aborted"), attempt("b", "unknown"), attempt("c", "unknown", call="other")])
+    settled, wrong = resolve_outcomes(history, {"call": ["7"]})
+    assert wrong == []
+    assert [(one.outcome, one.revision) for one in settled] == [
+        ("aborted", None),
+        ("committed", "7"),
+        ("aborted", None),
+    ]
+
+
+def test_an_unknown_end_with_a_revision_is_that_one() -> None:
+    settled, wrong = resolve_outcomes(History([attempt("a", "unknown", "7")]), {"call": ["7"]})
+    assert (wrong, settled[0].outcome) == ([], "committed")
+    assert kinds(resolve_outcomes(History([attempt("a", "unknown", "6")]), {"call": ["7"]})[1]) == [Kind.UNDEAD]
+
+
+def test_what_was_acknowledged_must_be_in_the_log() -> None:
+    history = History([attempt("a", "committed", "7")])
+    assert resolve_outcomes(history, {"call": ["7"]})[1] == []
+    assert kinds(resolve_outcomes(history, {})[1]) == [Kind.LOST_COMMIT]
+    assert kinds(resolve_outcomes(history, {"call": ["8"]})[1]) == [Kind.LOST_COMMIT]
+
+
+def test_what_was_told_to_have_failed_must_not_be_in_the_log() -> None:
+    assert kinds(resolve_outcomes(History([attempt("a", "aborted")]), {"call": ["7"]})[1]) == [Kind.UNDEAD]
+
+
+def test_a_call_must_not_be_in_the_log_twice() -> None:
+    assert kinds(resolve_outcomes(History([attempt("a", "committed", "7")]), {"call": ["7", "8"]})[1]) == [Kind.UNDEAD]
+
+
+def test_one_that_only_read_is_in_no_log() -> None:
+    reader = Transaction("r", "i", (Read("x", None),), "committed", 0.0, 1.0, call="call")
+    assert resolve_outcomes(History([reader]), {})[1] == []
+
+
+BROKEN = {
+    "bank": [Read(f"/bank/{account}#balance", (100 + (account == "a"), account)) for account in "abcd"],
+    "subtrees": [Read("/subtrees/s", None), Read("/subtrees/s/k0", "tag")],
+    "skew": [Read("/skew/a#balance", (-60, "t")), Read("/skew/b#balance", (0, "u"))],
+    "phantoms": [Read(f"/phantoms/k{n}", f"t{n}") for n in range(3)],
+}
+WHOLE = {
+    "bank": [Read(f"/bank/{account}#balance", (100, account)) for account in "abcd"],
+    "bank in part": [Read("/bank/a#balance", (1, "a"))],
+    "subtrees": [Read("/subtrees/s", "top"), Read("/subtrees/s/k0", "tag"), Read("/subtrees/t", None)],
+    "skew": [Read("/skew/a#balance", (-60, "t")), Read("/skew/b#balance", (60, "u"))],
+    "phantoms": [Read(f"/phantoms/k{n}", f"t{n}" if n < 2 else None) for n in range(3)],
+}
+
+
+@pytest.mark.parametrize("reads", BROKEN.values(), ids=BROKEN)
+def test_a_snapshot_that_breaks_a_workloads_rule_is_told(reads: list[Read]) -> None:
+    found = violations(History([Transaction("r", "i", tuple(reads), "committed", 0.0)]))
+    assert kinds(found) == [Kind.INVARIANT]
+
+
+@pytest.mark.parametrize("reads", WHOLE.values(), ids=WHOLE)
+def test_a_snapshot_that_keeps_them_is_not(reads: list[Read]) -> None:
+    assert violations(History([Transaction("r", "i", tuple(reads), "committed", 0.0)])) == []

@@ -1,0 +1,204 @@
+"""Ctrl-C during an import: no traceback, exit code 130, no process is left, and what it counts as committed is there.
+
+By signals to the command, and by an interrupt at each point of the importing process (``HBASEMK_INTERRUPT_SECONDS``).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from hbasemk import Outcome, Repository, StoreNotAppliedError, Transaction, connect
+from hbasemk.transfer.json.importer import JsonImport
+from tests.support.interrupting import SECONDS, Point, each_point, in_files, interrupted_at, points_of
+from tests.support.repositories import Checked
+
+FILES = 400
+RUNS = 5
+AGAIN_EVERY = 5
+NODES = 14
+BATCH = 4
+
+
+def a_tree(nodes: int) -> bytes:
+    """JSON of a tree of so many nodes, the root included."""
+    children = {f"n{number:05}": {"properties": {"n": number}} for number in range(nodes - 1)}
+    return json.dumps({"properties": {"root": True}, "children": children}).encode()
+
+
+def json_nodes(repository: Repository, at: str) -> int:
+    """How many of them are in a repository; a node without properties is not one of them."""
+    head = repository.refresh()
+    return sum(1 for node in head.walk(at) if len(node)) if at in head else 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0 if not SECONDS else 300)
+# A file or repository ends with this warning where an interrupt comes between its opening and the with block.
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_an_import_of_json_that_is_interrupted_at_any_point_counts_what_is_there(
+    checked: Checked, tmp_path: Path
+) -> None:
+    url = checked(f"sqlite:///{tmp_path / 'content.db'}?busy_timeout=3600&durable=no")
+    file = tmp_path / "tree.json"
+    file.write_bytes(a_tree(NODES))
+    jobs: list[JsonImport] = []
+
+    def work() -> None:
+        jobs[-1].run(verify=False)
+
+    with connect(url, poll_interval=0) as other:
+
+        def prepare() -> str:
+            # The last node is there, without properties.
+            at = f"/t{len(jobs)}"
+            other.run(lambda tx: [tx.add(at), tx.add(f"{at}/n{NODES - 2:05}")])
+            jobs.append(JsonImport(url, file, at, batch=BATCH))
+            return at
+
+        def test(point: Point) -> None:
+            at = prepare()
+            interrupted = interrupted_at(point, work)
+            result = jobs[-1].result
+            found = json_nodes(other, at)
+            assert result.unknown == 0
+            assert (result.done, result.added + result.changed) == (found, found)
+            assert result.commits == -(-found // BATCH)
+            assert result.last == (None if not found else at if found == 1 else f"{at}/n{found - 2:05}")
+            assert interrupted or found == NODES
+            if len(jobs) % AGAIN_EVERY:
+                return
+            # It goes on, also over nodes that are there.
+            again = JsonImport(url, file, at, batch=BATCH)
+            again.run()
+            assert (again.result.done, again.result.added + again.result.changed) == (NODES, NODES - found)
+
+        points: list[Point] = []
+        for _ in range(2):
+            prepare()
+            points = list(dict.fromkeys([*points, *points_of(work)]))
+        each_point(points, test, in_files("json_importer.py", "retry_timeout.py", "repository.py"))
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), StoreNotAppliedError("the store is away")])
+def test_an_import_of_json_that_cannot_ask_for_an_outcome_counts_at_least(
+    checked: Checked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    url = checked(f"sqlite:///{tmp_path / 'content.db'}?durable=no")
+    file = tmp_path / "tree.json"
+    file.write_bytes(a_tree(NODES))
+    commits: list[int] = []
+
+    def committed(self: Transaction, made: int) -> None:
+        commits.append(made)
+        if len(commits) == 2:
+            raise KeyboardInterrupt
+
+    def outcome(self: Repository, asked: str) -> Outcome:
+        raise error
+
+    job = JsonImport(url, file, "/t", batch=BATCH)
+    with monkeypatch.context() as patched:
+        patched.setattr(Transaction, "ended", committed)
+        patched.setattr(Repository, "outcome", outcome)
+        with pytest.raises(KeyboardInterrupt):
+            job.run()
+    with connect(url, poll_interval=0) as repository:
+        assert (job.result.done, job.result.unknown, json_nodes(repository, "/t")) == (BATCH, BATCH, 2 * BATCH)
+
+
+@pytest.mark.slow
+def test_an_interrupted_import_of_json_prints_what_is_there(checked: Checked, tmp_path: Path) -> None:
+    nodes = 1200
+    file = tmp_path / "tree.json"
+    file.write_bytes(a_tree(nodes))
+    seed = random.randrange(10**6)
+    print("seed", seed)
+    chance = random.Random(seed)
+    counts = []
+    for run in range(3):
+        url = checked(f"sqlite:///{tmp_path / f'{run}.db'}?durable=no")
+        command = [
+            sys.executable,
+            "-m",
+            "hbasemk",
+            "--url",
+            url,
+            "import",
+            "-f",
+            "json",
+            "-b",
+            "2",
+            "--at",
+            "/t",
+            str(file),
+        ]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+            wanted = chance.randrange(nodes // 2)
+            with connect(url, poll_interval=0) as repository:
+                while json_nodes(repository, "/t") < wanted and running.poll() is None:
+                    time.sleep(0.01)
+            running.send_signal(signal.SIGINT)
+            _, told = running.communicate(timeout=120)
+        assert "Traceback" not in told
+        assert running.returncode == 130, told
+        counted = re.search(r"(at least )?(\d+) of 1200 nodes", told)
+        with connect(url, poll_interval=0) as repository:
+            found = json_nodes(repository, "/t")
+        counts.append(found)
+        if found or counted is not None:
+            assert counted is not None, told
+            assert (counted[1], int(counted[2])) == (None, found)
+    print("nodes", counts)
+
+
+@pytest.mark.slow
+def test_an_interrupted_import_tells_what_is_there(checked: Checked, tmp_path: Path) -> None:
+    top = tmp_path / "top"
+    for number in range(FILES):
+        folder = top / str(number % 20)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"file-{number}").write_text(str(number))
+    seed = random.randrange(10**6)
+    print("seed", seed)
+    chance = random.Random(seed)
+    codes = []
+    for run in range(RUNS):
+        file = tmp_path / f"{run}.db"
+        url = checked(f"sqlite:///{file}?durable=no")
+        command = [sys.executable, "-m", "hbasemk", "--url", url, "import", str(top), "-b", "2", "-w", "3"]
+        # A group of its own, as a terminal makes one: all of its processes get the signal.
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        ) as running:
+            while not file.exists() and running.poll() is None:
+                time.sleep(0.01)
+            time.sleep(chance.random() * 2.5)
+            os.killpg(running.pid, signal.SIGINT)
+            _, told = running.communicate(timeout=120)
+        codes.append(running.returncode)
+        assert "Traceback" not in told
+        assert running.returncode in (0, 130), told
+        if running.returncode == 0:
+            continue
+        assert "interrupted" in told
+        counted = re.search(r"interrupted; (at least )?(\d+) nodes added, 0 changed and 0 removed", told)
+        if counted is None:
+            # Before or after the import itself.
+            continue
+        with connect(url, poll_interval=0) as repo:
+            found = sum(1 for _ in repo.head.walk("/top")) - 1 if "/top" in repo.head else 0
+        if counted[1]:
+            assert found >= int(counted[2])
+        else:
+            assert found == int(counted[2])
+    print("exit codes", codes)

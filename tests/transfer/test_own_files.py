@@ -1,0 +1,214 @@
+"""What reads or writes files for a user never opens or replaces the repository's own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hbasemk import InvalidValueError, Repository, connect
+from hbasemk.transfer import own_files
+from hbasemk.transfer.files.entries import Entry, Seen, Skipped, walk
+from hbasemk.transfer.files.reader import FileReader, Files, ReaderDiedError, ReaderJob
+from hbasemk.transfer.json.importer import JsonImport
+from tests.support.imports import write_files
+
+
+@pytest.fixture
+def url(url: str) -> Iterator[str]:
+    """A repository that is open, so that all its files are there."""
+    with connect(url, poll_interval=0) as repository:
+        repository.run(lambda tx: tx.set("/", "x", 1))
+        yield url
+
+
+@pytest.fixture
+def top(url: str, tmp_path: Path) -> Path:
+    """The folder that holds it, and its files under further names."""
+    for name in ("content.db", "content.db-wal", "content.db-shm"):
+        os.link(tmp_path / name, tmp_path / f"hard {name}")
+    (tmp_path / "link").symlink_to("content.db")
+    return write_files(tmp_path, {"file": b"text"})
+
+
+OWN = [
+    "content.db",
+    "content.db-shm",
+    "content.db-wal",
+    "hard content.db",
+    "hard content.db-shm",
+    "hard content.db-wal",
+]
+
+
+def test_a_walk_skips_the_own_files_under_every_name_and_keeps_links(url: str, top: Path) -> None:
+    skipped: list[Skipped] = []
+
+    found = list(walk(str(top), (), skipped.append, own_files.of(url)))
+
+    assert found == [Entry("file", "file"), Entry("link", "link")]
+    assert [one.relative for one in skipped] == OWN
+    assert {(one.reason, one.failed) for one in skipped} == {("is a file of this repository", False)}
+
+
+def test_a_reader_opens_no_file_that_it_sees_to_be_the_repositorys(
+    url: str, top: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = Files(ReaderJob(url, str(top), 100))
+    opened: list[bytes] = []
+    real = os.open
+    monkeypatch.setattr(os, "open", lambda where, *rest: opened.append(where) or real(where, *rest))
+
+    answers = {name: files.look(name, "all") for name in [*OWN, "file", "link"]}
+
+    assert opened == [os.fsencode(top / "file")]
+    assert all(isinstance(answers[name], Skipped) for name in OWN)
+    assert isinstance(answers["file"], Seen)
+    assert answers["file"].content == b"text"
+    assert isinstance(answers["link"], Seen)
+    assert answers["link"].target == "content.db"
+
+
+def test_a_file_that_is_swapped_for_the_repositorys_before_it_is_opened_is_not_read(
+    url: str, top: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = Files(ReaderJob(url, str(top), 100))
+    real = os.open
+
+    def swapped(where: bytes, *rest: int) -> int:
+        (top / "file").unlink()
+        # Another process, as this one has the repository open and must not open its files.
+        os.rename(top / "hard content.db", top / "file")
+        held.append(real(where, *rest))
+        return os.dup(held[0])
+
+    held: list[int] = []
+    monkeypatch.setattr(os, "open", swapped)
+    # Nor close them.
+    monkeypatch.setattr(os, "close", lambda number: None)
+
+    assert files.look("file", "all") == Skipped("file", "is a file of this repository", False)
+
+
+@pytest.mark.parametrize("becomes", ["pipe", "link", "directory", "nothing"])
+def test_a_file_that_is_swapped_for_something_else_is_what_it_is_then(
+    url: str, top: Path, monkeypatch: pytest.MonkeyPatch, becomes: str
+) -> None:
+    files = Files(ReaderJob(url, str(top), 100))
+    real = os.open
+
+    def swapped(where: bytes, *rest: int) -> int:
+        monkeypatch.undo()
+        (top / "file").unlink()
+        if becomes == "pipe":
+            os.mkfifo(top / "file")
+        elif becomes == "link":
+            (top / "file").symlink_to("content.db")
+        elif becomes == "directory":
+            (top / "file").mkdir()
+        return real(where, *rest)
+
+    monkeypatch.setattr(os, "open", swapped)
+    answer = files.look("file", "all")
+
+    if becomes == "link":
+        assert isinstance(answer, Seen)
+        assert (answer.kind, answer.target) == ("link", "content.db")
+    else:
+        assert isinstance(answer, Skipped)
+        assert not answer.failed
+
+
+def test_a_reader_that_dies_is_an_error_and_not_a_wait_for_ever(url: str, top: Path) -> None:
+    with FileReader.spawned(ReaderJob(url, str(top), 100)) as reader:
+        assert dict(reader.look(["file"], "none"))["file"].kind == "file"  # type: ignore[union-attr]
+        reader._pipe.send("not a request")
+        with pytest.raises(ReaderDiedError, match="again"):
+            list(reader.look(["file"], "none"))
+
+
+# --- other commands ---------------------------------------------------------------------------------------
+
+
+def hbasemk(url: str, *arguments: str, stdin: Path | None = None) -> subprocess.CompletedProcess[str]:
+    with open(stdin or os.devnull, "rb") as given:
+        return subprocess.run(
+            [sys.executable, "-m", "hbasemk", "--url", url, *arguments],
+            stdin=given,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+
+@pytest.fixture
+def closed(url: str, checked: object, tmp_path: Path) -> str:
+    """A repository that this process does not use, so that it may open the files itself."""
+    made = f"sqlite:///{tmp_path / 'other' / 'content.db'}"
+    (tmp_path / "other").mkdir()
+    with connect(made, poll_interval=0) as repository:
+        repository.run(lambda tx: tx.set("/", "x", 1))
+    os.link(tmp_path / "other" / "content.db", tmp_path / "other" / "hard")
+    (tmp_path / "other" / "link").symlink_to("hard")
+    return made
+
+
+@pytest.mark.parametrize("name", ["content.db", "hard", "link"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("blob", "put", "{file}"),
+        ("import", "-f", "json", "{file}"),
+        ("export", "-f", "json", "/", "{file}"),
+        ("blob", "get", "0" * 64, "{file}"),
+    ],
+)
+def test_commands_refuse_the_files_of_the_repository(
+    closed: str, tmp_path: Path, arguments: tuple[str, ...], name: str
+) -> None:
+    before = (tmp_path / "other" / "content.db").read_bytes()
+
+    ran = hbasemk(closed, *(one.format(file=tmp_path / "other" / name) for one in arguments))
+
+    assert ran.returncode == 2, ran.stderr
+    assert "a file of this repository" in ran.stderr
+    assert (tmp_path / "other" / "content.db").read_bytes() == before
+    with connect(closed, create=False, poll_interval=0) as repository:
+        assert repository.refresh()["/"]["x"] == 1
+
+
+@pytest.mark.parametrize("arguments", [("blob", "put"), ("import", "-f", "json", "-")])
+def test_commands_refuse_them_as_standard_input(closed: str, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    ran = hbasemk(closed, *arguments, stdin=tmp_path / "other" / "content.db")
+
+    assert ran.returncode == 2
+    assert "standard input" in ran.stderr
+    assert "a file of this repository" in ran.stderr
+
+
+def test_a_json_import_in_a_process_that_uses_the_repository_does_not_open_its_files(
+    url: str, top: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "open", lambda *_: pytest.fail("opened"))
+
+    with pytest.raises(InvalidValueError, match="a file of this repository"):
+        JsonImport(url, top / "hard content.db", "/").run()
+
+
+def test_what_is_not_on_disk_is_nobodys_file(real_store: object) -> None:
+    with Repository(real_store, poll_interval=0) as repository:  # type: ignore[arg-type]
+        assert repository.store.files() == {}
+    assert own_files.of("memory://x")() == {}
+
+
+def test_a_scheme_in_capitals_names_the_same_files(url: str) -> None:
+    with connect(url, poll_interval=0):
+        found = own_files.of(url)()
+        assert len(found) == 3
+        assert own_files.of(url.replace("sqlite:", "SQLite:"))() == found
+    assert own_files.of("HBase://127.0.0.1:1/")() == {}
