@@ -51,7 +51,7 @@ python_use_unqualified_type_names = True
 
 # The build reads no inventories of other projects, so that it needs no network; internal types have no page.
 nitpick_ignore_regex = [
-    ("py:.*", r"hbasemk\.kernel\..*|hbasemk\.microkernel\.telling\..*|create"),
+    ("py:.*", r"hbasemk\.(format|kernel)\..*"),
     ("py:.*", r"(abc|collections|datetime|enum|pathlib|types|typing)\..*"),
     ("py:.*", r"(bool|bytearray|bytes|dict|float|frozenset|int|list|memoryview|object|set|str|tuple|type)"),
     ("py:.*", r"(BaseException|Exception|KeyError|LookupError|TypeError|ValueError|KeyboardInterrupt|ResourceWarning)"),

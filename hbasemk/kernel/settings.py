@@ -49,7 +49,7 @@ class Settings:
     format: int = FORMAT
 
     def check(self) -> None:
-        """Raise InvalidValueError for what no repository can be created with; :func:`create` checks the epoch further."""
+        """Raise InvalidValueError for what no repository can be created with; ``create`` checks the epoch further."""
         for name, value, least in (
             ("max_clock_skew_ms", self.max_clock_skew_ms, SHORTEST_SKEW_MS),
             ("max_lag_ms", self.max_lag_ms, SHORTEST_LAG_MS),

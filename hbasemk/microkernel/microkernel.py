@@ -84,8 +84,8 @@ class MicroKernel:
     def diff(self, from_revision: str | None, to_revision: str | None, path: str | None = None, depth: int = -1) -> str:
         """The JSOP that makes the tree at one revision that at the other; empty when they are equal.
 
-        Limited to the subtree ``path`` and to ``depth`` levels below it (negative: all); see
-        :func:`hbasemk.microkernel.jsop_diff.tell`. Costs what changed in between, not the tree.
+        Limited to the subtree ``path`` and to ``depth`` levels below it (negative: all).
+        Costs what changed in between, not the tree.
         """
         top = _path(path)
         if whole(depth, "depth") < -1:
@@ -103,7 +103,7 @@ class MicroKernel:
 
     def get_child_node_count(self, path: str, revision_id: str | None = None) -> int:
         """How many children a node has; raises NodeNotFoundError. Does not list a wide node's children each time, see
-        :meth:`hbasemk.View.child_count`.
+        :meth:`hbasemk.Snapshot.child_count`.
         """
         text(path, "path")
         snapshot = self._snapshot(revision_id, "revision_id")

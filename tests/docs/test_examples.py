@@ -11,7 +11,7 @@ from tests.support.repositories import Checked
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-WITH_EXAMPLES = {"README.md", "guide.md", "index.md", "microkernel.md", "tutorial.md"}
+WITH_EXAMPLES = {"README.md", "guide.md", "index.md", "microkernel.md", "table-format.md", "tutorial.md"}
 """Pages that must have examples, so that a page whose examples no longer run is found."""
 
 

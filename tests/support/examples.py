@@ -94,6 +94,12 @@ class Runner:
             )
 
 
+def python_blocks(page: Path) -> list[str]:
+    """Return the Python examples of a page, in order."""
+    document = Document.parse(str(page), CodeBlockParser("python", lambda _: None))
+    return [str(example.parsed) for example in document.examples()]
+
+
 def _close(document: Document) -> None:
     """Close the repositories that an example left open, as the end of its program would."""
     for value in document.namespace.values():
