@@ -1,4 +1,4 @@
-"""Tables, families and columns of a repository (``docs/protocol.md``, section 1)."""
+"""Tables, families and columns of a repository (``docs/table-format.md``)."""
 
 from __future__ import annotations
 
