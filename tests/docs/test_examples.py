@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.support.examples import Runner, in_directory
+from tests.support.hbase import HBase
 from tests.support.repositories import Checked
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 WITH_EXAMPLES = {"README.md", "guide.md", "index.md", "microkernel.md", "table-format.md", "tutorial.md"}
 """Pages that must have examples, so that a page whose examples no longer run is found."""
+SQLITE_URL = "sqlite:///content.db"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.name))
@@ -23,3 +25,18 @@ def test_examples_work_on_sqlite(page: Path, tmp_path: Path, checked: Checked) -
     assert (runner.count > 0) == (page.name in WITH_EXAMPLES)
     for file in tmp_path.glob("*.db"):
         checked(f"sqlite:///{file}")
+
+
+@pytest.mark.integration
+def test_the_tutorial_works_on_hbase_with_one_changed_line(hbase: HBase, tmp_path: Path, checked: Checked) -> None:
+    text = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+    export = f'export HBASEMK_URL="{SQLITE_URL}"\n'
+    assert text.count(export) == 1
+    url = checked(hbase.url(hbase.new_prefix()))
+    page = tmp_path / "tutorial.md"
+    page.write_text(text.replace(export, f'export HBASEMK_URL="{url}"\n'), encoding="utf-8")
+    folder = tmp_path / "examples"
+    folder.mkdir()
+    with in_directory(folder):
+        Runner().run(page)
+    assert not list(folder.glob("*.db*"))

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import hbasemk
-from tests.support.examples import python_blocks
+from tests.support.examples import definitions
 from tests.support.repositories import Checked
 
 PAGE = Path(__file__).parents[2] / "docs" / "table-format.md"
@@ -23,11 +23,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "table-format.md"
 @pytest.fixture
 def reader() -> dict[str, Any]:
     """The functions that the page defines."""
-    namespace: dict[str, Any] = {}
-    for block in python_blocks(PAGE):
-        if "import hbasemk" not in block:
-            exec(compile(block, str(PAGE), "exec"), namespace)
-    return namespace
+    return definitions(PAGE)
 
 
 def change(draw: random.Random) -> Callable[[hbasemk.Transaction], object]:

@@ -1,15 +1,17 @@
-"""The tables are what the documentation says: happybase reads them through Thrift1, without any code of ours."""
+"""The tables are what docs/table-format.md says: happybase reads them through Thrift1, without any code of hbasemk."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import hbasemk
 from hbasemk import BlobRef, Json
+from tests.support.examples import definitions
 from tests.support.hbase import HBase
 from tests.support.repositories import Checked
 
@@ -141,3 +143,24 @@ def test_the_tables_keep_all_versions_and_the_lease_is_told(hbase: HBase, prefix
         settings = cluster.row(b"settings")
         assert settings[b"d:settings"].startswith(b'{"format": 1')
         assert len(settings[b"d:watermark"]) == 8
+
+
+def test_the_documented_reader_reads_every_revision(hbase: HBase, prefix: str, happy: Any) -> None:
+    page = definitions(Path(__file__).parents[2] / "docs" / "table-format.md")
+    snapshots: dict[str, dict[str, Any]] = {}
+    with hbasemk.connect(hbase.url(prefix), poll_interval=0) as repo:
+        for change in (
+            lambda tx: tx.add("/a", {"p": 1, "q": ["x", 2.5]}),
+            lambda tx: tx.add("/a/b"),
+            lambda tx: tx.set("/a", "p", "new"),
+            lambda tx: tx.unset("/a", "q"),
+            lambda tx: tx.remove("/a"),
+            lambda tx: tx.add("/a", {"r": True}),
+        ):
+            repo.run(change)
+            snapshots[repo.head.revision] = {node.path: (dict(node), node.children) for node in repo.head.walk()}
+        row, committed = page["on_hbase"](happy)
+        for revision, expected in snapshots.items():
+            is_visible = page["read_view"](row, committed, int(revision, 16))
+            found = {path: page["read_node"](row, is_visible, path) for path in ("/", "/a", "/a/b")}
+            assert found == {path: expected.get(path) for path in found}, revision

@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from sybil import Document, Example
 from sybil.evaluators.python import PythonEvaluator
@@ -94,10 +95,14 @@ class Runner:
             )
 
 
-def python_blocks(page: Path) -> list[str]:
-    """Return the Python examples of a page, in order."""
+def definitions(page: Path) -> dict[str, Any]:
+    """Return what the Python examples of a page define, without those that use hbasemk."""
     document = Document.parse(str(page), CodeBlockParser("python", lambda _: None))
-    return [str(example.parsed) for example in document.examples()]
+    namespace: dict[str, Any] = {}
+    for example in document.examples():
+        if "import hbasemk" not in example.parsed:
+            exec(compile(str(example.parsed), str(page), "exec"), namespace)
+    return namespace
 
 
 def _close(document: Document) -> None:
