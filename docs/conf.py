@@ -46,7 +46,6 @@ CONSTRUCTED = {"BlobRef", "Json", "MicroKernel", "Repository", "Settings"}
 
 autodoc_default_options = {"members": True, "undoc-members": True, "member-order": "bysource"}
 autodoc_typehints_format = "short"
-autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
 
 # The build reads no inventories of other projects, so that it needs no network; internal types have no page.
