@@ -6,7 +6,9 @@ Many processes share one versioned tree of nodes and properties, kept in HBase o
 
 from __future__ import annotations
 
-from hbasemk.branch import Branch, Change, RepositoryBlobs, diff
+from hbasemk.blobs import RepositoryBlobs
+from hbasemk.branch import Branch
+from hbasemk.changes import Change, diff
 from hbasemk.connect import connect
 from hbasemk.errors import (
     BlobNotFoundError,
@@ -24,7 +26,6 @@ from hbasemk.errors import (
     JsopError,
     LeaseLostError,
     LimitError,
-    MicroKernelError,
     NodeDeletedError,
     NodeExistsError,
     NodeNotFoundError,
@@ -44,7 +45,8 @@ from hbasemk.kernel.journal.outcomes import Outcome
 from hbasemk.kernel.log import LogEntry
 from hbasemk.kernel.settings import Settings
 from hbasemk.microkernel import MicroKernel
-from hbasemk.repository import Node, Repository, Snapshot
+from hbasemk.repository import Repository
+from hbasemk.snapshot import Node, Snapshot
 from hbasemk.transaction import Isolation, Transaction
 from hbasemk.watch import Watch
 
@@ -74,7 +76,6 @@ __all__ = [
     "LimitError",
     "LogEntry",
     "MicroKernel",
-    "MicroKernelError",
     "Node",
     "NodeDeletedError",
     "NodeExistsError",

@@ -185,7 +185,6 @@ class ClosedError(HbasemkError):
 # --- the MicroKernel interface ---------------------------------------------------------------------------
 
 
-MicroKernelError = HbasemkError
 """What clients of the MicroKernel interface know the root of all errors as."""
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, TypeVar, overload
+from typing import Final, TypeVar
 
 from hbasemk import arguments, options
-from hbasemk.errors import BranchError, ClosedError, PropertyNotFoundError, UnknownRevisionError
+from hbasemk.blobs import RepositoryBlobs
+from hbasemk.branch import Branch
+from hbasemk.changes import Change, diff
+from hbasemk.errors import BranchError, ClosedError, UnknownRevisionError
 from hbasemk.format import limits, paths, revisions
-from hbasemk.format.node import NodeState
-from hbasemk.format.values import Value
 from hbasemk.kernel import log
 from hbasemk.kernel.commit.committer import CommitStatistics, Source
 from hbasemk.kernel.instance import Instance
@@ -25,195 +26,18 @@ from hbasemk.kernel.reading.cache import DEFAULT_ENTRIES
 from hbasemk.kernel.retry import time_limit
 from hbasemk.kernel.settings import Settings
 from hbasemk.maintenance import LiveInstance
+from hbasemk.snapshot import OTHERS_SNAPSHOT, Snapshot
 from hbasemk.store.abc import Store
 from hbasemk.system import DEFAULT_RETRY_TIMEOUT, PerProcess, SystemRuntime
 from hbasemk.transaction import Isolation, Transaction, check_isolation
 from hbasemk.wakeup import Bells
 from hbasemk.watch import POLL_EVERY, Watch
 
-if TYPE_CHECKING:
-    from hbasemk.branch import Branch, Change, RepositoryBlobs
-
 T = TypeVar("T")
 
 DEFAULT_POLL_INTERVAL: Final = 0.2
 OPENING: Final = 0.0
 """Seconds for which opening waits for a store that is away: a wrong address is reported at once."""
-OTHERS_SNAPSHOT: Final = (
-    "the snapshot at {} belongs to another Repository object, or to this one before a fork: what it shows is told by that "
-    "one's order of revisions. Ask this repository for its own, with at(snapshot.revision)."
-)
-
-
-class Node(Mapping[str, Value]):
-    """A node in a snapshot: a read-only mapping of property names to values."""
-
-    __slots__ = ("_snapshot", "_state")
-
-    def __init__(self, snapshot: Snapshot, state: NodeState) -> None:
-        self._snapshot = snapshot
-        self._state = state
-
-    @property
-    def path(self) -> str:
-        """Where the node is."""
-        return self._state.path
-
-    @property
-    def name(self) -> str:
-        """The last name of the path; empty for the root."""
-        return paths.name(self._state.path)
-
-    @property
-    def created(self) -> str:
-        """The revision that began this node's life."""
-        return revisions.to_text(self._state.created)
-
-    @property
-    def revision(self) -> str:
-        """The revision that touched this node last (its properties, or which children it has)."""
-        return revisions.to_text(self._state.revision)
-
-    @property
-    def children(self) -> list[str]:
-        """The names of all children, in the order of their UTF-8 bytes. One round trip for each 10,000."""
-        return self._snapshot.children(self._state.path)
-
-    @property
-    def child_count(self) -> int:
-        """How many children there are; see :meth:`Snapshot.child_count`."""
-        return self._snapshot.instance.counts.of(self._snapshot.prefix, self._state)
-
-    def child(self, name: str) -> Node:
-        """The child of this name; raises NodeNotFoundError."""
-        return self._snapshot[paths.join(self._state.path, arguments.node_name(name))]
-
-    def __getitem__(self, name: str) -> Value:
-        arguments.text(name, "name")
-        try:
-            value = self._state.properties[name]
-        except KeyError:
-            raise PropertyNotFoundError(
-                f"the node {self._state.path} has no property {name!r} in revision {self._snapshot.revision}",
-                path=self._state.path,
-                name=name,
-            ) from None
-        return list(value) if isinstance(value, list) else value
-
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name in self._state.encoded
-
-    def __bool__(self) -> bool:
-        """True: a node without properties is a node."""
-        return True
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._state.encoded)
-
-    def __len__(self) -> int:
-        return len(self._state.encoded)
-
-    def __repr__(self) -> str:
-        return (
-            f"<Node {self._state.path} {{{', '.join(f'{name!r}: {_shown(value)}' for name, value in self.items())}}}>"
-        )
-
-
-def _shown(value: Value) -> str:
-    try:
-        return repr(value)
-    except ValueError:
-        # An integer of more digits than Python converts.
-        return limits.shown(value)
-
-
-class Snapshot(Mapping[str, Node]):
-    """The tree at one revision, as a read-only mapping of paths to nodes. It never changes."""
-
-    __slots__ = ("instance", "prefix")
-
-    def __init__(self, instance: Instance, prefix: View) -> None:
-        self.instance = instance
-        self.prefix = prefix
-
-    @property
-    def revision(self) -> str:
-        """The revision's id as text."""
-        return revisions.to_text(self.prefix.revision)
-
-    def __getitem__(self, path: str) -> Node:
-        return Node(self, self.instance.reader.require(self.prefix, arguments.path(path)))
-
-    def __contains__(self, path: object) -> bool:
-        return paths.is_path(path) and self.instance.reader.node(self.prefix, path) is not None
-
-    @overload
-    def get(self, path: str) -> Node | None: ...
-    @overload
-    def get(self, path: str, default: Node | T) -> Node | T: ...
-    def get(self, path: str, default: object = None) -> object:
-        """The node at a path; ``default`` if there is none, also for a text that is not a path."""
-        state = self.instance.reader.node(self.prefix, path) if paths.is_path(path) else None
-        return default if state is None else Node(self, state)
-
-    def __iter__(self) -> Iterator[str]:
-        return (node.path for node in self.walk())
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self.walk())
-
-    def __bool__(self) -> bool:
-        return True
-
-    def nodes(self, wanted: Sequence[str]) -> dict[str, Node | None]:
-        """Many nodes at once, None for those that are not there; one round trip for each 1000."""
-        found = self.instance.reader.nodes(self.prefix, arguments.path_list(wanted, "wanted"))
-        return {path: None if state is None else Node(self, state) for path, state in found.items()}
-
-    def children(self, path: str, after: str | None = None, limit: int | None = None) -> list[str]:
-        """Names of children after the name ``after``, at most ``limit``; raises NodeNotFoundError."""
-        if after is not None:
-            arguments.text(after, "after")
-        if limit is not None:
-            arguments.count(limit, "limit")
-        names = self.instance.reader.children(self.prefix, arguments.path(path), after, limit)
-        if not names:
-            self.instance.reader.require(self.prefix, path)
-        return names
-
-    def child_count(self, path: str) -> int:
-        """How many children a node has; raises NodeNotFoundError.
-
-        One round trip for up to 1,000. A wider node's children are read once; from then on each count, by any process,
-        takes a few round trips at most and costs what has changed.
-        """
-        return self[path].child_count
-
-    def walk(self, path: str = paths.ROOT, depth: int | None = None) -> Iterator[Node]:
-        """The node and its subtree down to ``depth`` levels below it (None: all), level by level.
-
-        Each level comes in the order of its paths' bytes, in batches of up to 1000 nodes a round trip. Raises
-        NodeNotFoundError.
-        """
-        arguments.path(path)
-        if depth is not None:
-            arguments.count(depth, "depth")
-        return self._walk(path, depth)
-
-    def _walk(self, path: str, depth: int | None) -> Iterator[Node]:
-        yield Node(self, self.instance.reader.require(self.prefix, path))
-        for batch in self.instance.reader.levels(self.prefix, path, depth):
-            for state in batch:
-                yield Node(self, state)
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Snapshot) and self.prefix == other.prefix)
-
-    def __hash__(self) -> int:
-        return hash(self.prefix.revision)
-
-    def __repr__(self) -> str:
-        return f"<Snapshot {self.revision}>"
 
 
 class Repository:
@@ -285,25 +109,25 @@ class Repository:
         instance = self.instance
         return Snapshot(instance, instance.head())
 
-    def at(self, wanted: str) -> Snapshot:
+    def at(self, revision: str) -> Snapshot:
         """The snapshot of a revision, in text form; polls if it is not known yet.
 
         Raises InvalidRevisionError and UnknownRevisionError.
         """
         instance = self.instance
-        return Snapshot(instance, instance.at(arguments.revision(wanted, "wanted")))
+        return Snapshot(instance, instance.at(arguments.revision(revision, "revision")))
 
     def refresh(self) -> Snapshot:
         """The newest snapshot after asking the store for what others committed. One round trip if nothing new."""
         self.instance.poll()
         return self.head
 
-    def log(self, path: str = paths.ROOT, upto: str | None = None) -> Iterator[LogEntry]:
+    def log(self, path: str = paths.ROOT, until: str | None = None) -> Iterator[LogEntry]:
         """The revisions that touched the subtree of ``path``, newest first; polls first.
 
-        ``upto`` is the newest revision to tell (None: the head). Reads the journal as the iterator goes on.
+        ``until`` is the newest revision to return (None: the head). Reads the journal as the iterator goes on.
         """
-        newest = None if upto is None else arguments.revision(upto, "upto")
+        newest = None if until is None else arguments.revision(until, "until")
         return log.log(self.instance, arguments.path(path), newest)
 
     # --- changing ----------------------------------------------------------------------------------------
@@ -358,18 +182,26 @@ class Repository:
         last.ended(made)
         return result
 
-    def branch(self, message: str = "", *, base: Snapshot | None = None, revision: str | None = None) -> Branch:
-        """A new branch on the newest trunk snapshot (or on ``base``), or the one that stands at ``revision``.
+    def branch(self, message: str = "", *, base: Snapshot | None = None) -> Branch:
+        """Begin a branch on the newest trunk snapshot, or on ``base``.
 
-        ``with repo.branch() as branch: branch.run(…)`` merges it at the end of the block.
+        ``message`` describes the revision that a merge will make; a branch has no name but its revision.
+        ``with repo.branch() as branch: branch.run(…)`` merges the branch at the end of the block.
         """
-        from hbasemk.branch import Branch, resume
-
         limits.check_message(message)
-        if revision is not None:
-            return resume(self, arguments.text(revision, "revision"))
         snapshot = self.refresh() if base is None else self.own(base, "base")
         return Branch(self, self.instance.branches.begin(snapshot.prefix, message), message)
+
+    def resume_branch(self, revision: str) -> Branch:
+        """Continue a branch by its newest revision, from any process.
+
+        Raises InvalidRevisionError, UnknownRevisionError, and BranchError for a trunk revision or a branch that has ended.
+        """
+        found = arguments.revision(revision, "revision")
+        if not revisions.is_branch(found):
+            raise BranchError(f"{revision} is a trunk revision; expected a revision of a branch", revision=revision)
+        self.instance.branches.require_head(found)
+        return Branch(self, found)
 
     def watch(
         self, path: str = paths.ROOT, timeout: float | None = None, *, since: str | Snapshot | None = None
@@ -433,14 +265,10 @@ class Repository:
     @property
     def blobs(self) -> RepositoryBlobs:
         """Large contents, kept once each."""
-        from hbasemk.branch import RepositoryBlobs
-
         return RepositoryBlobs(self.instance)
 
     def diff(self, before: Snapshot, after: Snapshot | None = None, path: str = paths.ROOT) -> Iterator[Change]:
         """The nodes that differ between two snapshots (``after`` None: the head); see :func:`hbasemk.diff`."""
-        from hbasemk.branch import diff
-
         return diff(self.own(before, "before"), self.head if after is None else self.own(after, "after"), path)
 
     def own(self, snapshot: Snapshot, name: str = "snapshot") -> Snapshot:
@@ -501,12 +329,12 @@ class Repository:
                     raise
         return True
 
-    def outcome(self, asked: str) -> Outcome:
+    def outcome(self, revision: str) -> Outcome:
         """How a revision turned out; ends it first if this instance left it undecided.
 
         For CommitUnknownError, and for an interrupted commit (:attr:`Transaction.attempted`).
         """
-        return self.instance.outcome(arguments.revision(asked, "asked"))
+        return self.instance.outcome(arguments.revision(revision, "revision"))
 
     @property
     def statistics(self) -> CommitStatistics:

@@ -102,9 +102,9 @@ class Transaction:
 
     # --- reading -----------------------------------------------------------------------------------------
 
-    def load(self, wanted: Sequence[str]) -> dict[str, dict[str, Value] | None]:
+    def load(self, paths: Sequence[str]) -> dict[str, dict[str, Value] | None]:
         """Many nodes' properties with the changes so far, None where there is no node; one round trip a batch."""
-        checked = arguments.path_list(wanted, "wanted")
+        checked = arguments.path_list(paths, "paths")
         staging = self._stage()
         staging.load(checked)
         found: dict[str, dict[str, Value] | None] = {}
@@ -113,11 +113,14 @@ class Transaction:
             found[path] = None if node is None else decode_properties(path, node.all_encoded())
         return found
 
-    def subtree(self, path: str) -> list[dict[str, Value]]:
-        """The properties of a node and of everything below it, with the changes so far; empty if it is not there."""
+    def subtree(self, path: str) -> list[tuple[str, dict[str, Value]]]:
+        """Return path and properties of a node and of its descendants, parents first, with the changes so far.
+
+        The list is empty when the node does not exist.
+        """
         if self._look(path) is None:
             return []
-        return [decode_properties(node.path, node.all_encoded()) for node in self._stage().subtree(path)]
+        return [(node.path, decode_properties(node.path, node.all_encoded())) for node in self._stage().subtree(path)]
 
     def exists(self, path: str) -> bool:
         """Whether there is a node, with the changes so far."""

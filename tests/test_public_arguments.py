@@ -11,7 +11,7 @@ import pytest
 
 import hbasemk
 from hbasemk import Branch, HbasemkError, MicroKernel, Repository, Settings, Snapshot, Transaction, connect
-from hbasemk.branch import RepositoryBlobs
+from hbasemk.blobs import RepositoryBlobs
 from hbasemk.format.limits import shown
 from hbasemk.store.memory import MemoryStore
 
@@ -35,7 +35,7 @@ FINE: dict[str, Callable[[Any], bool]] = {
     "after": lambda value: value is None,
     "limit": lambda value: value is None or value in (1, 10**5000),
     "depth": lambda value: value is None or value in (1, 10**5000),
-    "upto": lambda value: value is None,
+    "until": lambda value: value is None,
     "base": lambda value: value is None,
     "retry_timeout": lambda value: value is None or value == 1,
     "poll_interval": lambda value: value == 1,
@@ -44,7 +44,7 @@ FINE: dict[str, Callable[[Any], bool]] = {
     "timeout": lambda value: value is None or value == 1,
     "retention": lambda value: value == 1,
     "since": lambda value: value is None,
-    "wanted": lambda value: value == [],
+    "paths": lambda value: value == [],
     "position": lambda value: value == 1 or value == 10**5000,
     "length": lambda value: value is None or value == 1 or value == 10**5000,
     "content": lambda value: value == b"",
@@ -105,15 +105,15 @@ def good(repo: Repository) -> dict[str, Any]:
         "properties": {"n": 3},
         "source": "/a",
         "target": "/b",
-        "wanted": ["/a"],
+        "paths": ["/a"],
         "change": lambda tx: None,
         "message": "why",
         "before": repo.head,
         "after": repo.head,
         "base": repo.head,
         "snapshot": repo.head,
-        "asked": repo.head.revision,
-        "upto": repo.head.revision,
+        "revision": repo.head.revision,
+        "until": repo.head.revision,
         "isolation": "snapshot",
         "ref": repo.blobs.write(b"content"),
         "content": b"content",
@@ -267,9 +267,9 @@ def test_a_node_without_properties_is_truthy(repo: Repository) -> None:
 
 
 def test_a_single_path_is_not_a_list_of_paths(repo: Repository) -> None:
-    with pytest.raises(TypeError, match="wanted must be a sequence of paths, got '/a'"):
+    with pytest.raises(TypeError, match="paths must be a sequence of paths, got '/a'"):
         repo.head.nodes("/a")
-    with repo.transaction() as tx, pytest.raises(TypeError, match="wanted must be a sequence of paths, got '/a'"):
+    with repo.transaction() as tx, pytest.raises(TypeError, match="paths must be a sequence of paths, got '/a'"):
         tx.load("/a")
 
 

@@ -179,7 +179,7 @@ def branch(
             session.rows(([root] for root in repository.sweep_branches(sweep)), ["branch"])
             return
         if rebased is not None:
-            moved = repository.branch(revision=rebased)
+            moved = repository.resume_branch(rebased)
             markers = moved.rebase(None if base is None else repository.at(base))
             made = moved.revision
             for marker in markers:

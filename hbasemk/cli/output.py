@@ -27,7 +27,8 @@ import click
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
-    from hbasemk.repository import Repository, Snapshot
+    from hbasemk.repository import Repository
+    from hbasemk.snapshot import Snapshot
 
 STANDARD_OUTPUT: Final = "standard output"
 

@@ -15,9 +15,12 @@ from hbasemk.errors import LimitError
 from hbasemk.format import limits, paths, schema
 from hbasemk.store.abc import Cell, CellVersion, Column, Delete, NewCell, Row
 
-ADDED: Final = "a"
-REMOVED: Final = "r"
-CHANGED: Final = "c"
+ADDED: Final = "added"
+REMOVED: Final = "removed"
+CHANGED: Final = "changed"
+_LETTERS: Final = {ADDED: "a", REMOVED: "r", CHANGED: "c"}
+_KINDS: Final = {letter: kind for kind, letter in _LETTERS.items()}
+"""The journal keeps one letter for each kind."""
 
 _PLAIN, _DEFLATED = b"\x01", b"\x02"
 _DEFLATE_FROM: Final = 1024
@@ -95,7 +98,7 @@ def _texts(changes: Iterable[RowChange]) -> Iterator[bytes]:
     for path, kind, *names in changes:
         while names and not names[-1]:
             names.pop()
-        rows.append([path, kind, *(list(part) for part in names)])
+        rows.append([path, _LETTERS[kind], *(list(part) for part in names)])
         if len(rows) == _AT_ONCE:
             yield _text(before, rows, "")
             before, rows = ",", []
@@ -149,9 +152,9 @@ def _row_change(path: str, kind: str, *names: Sequence[str]) -> RowChange:
         "".join(part)
         if not isinstance(part, list):
             raise TypeError("the names are not a list")
-    if kind not in (ADDED, REMOVED, CHANGED):
-        raise ValueError(f"there is no change {kind!r}")
-    return RowChange(path, kind, *names)
+    if kind not in _KINDS:
+        raise ValueError(f"{kind!r} is not a kind of change; expected one of {sorted(_KINDS)}")
+    return RowChange(path, _KINDS[kind], *names)
 
 
 def of_row(row: Row) -> list[RowChange]:

@@ -29,7 +29,7 @@ class MicroKernel:
     """One MicroKernel on a repository, which stays open when this is dropped. Safe to be used by many threads.
 
     Several on one store behave as a cluster. ``None`` stands for the head where a revision is optional. What cannot be
-    done raises a subclass of ``MicroKernelError``, arguments that do not fit together ValueError, one of a wrong type TypeError.
+    done raises a subclass of HbasemkError, arguments that do not fit together ValueError, one of a wrong type TypeError.
     """
 
     def __init__(self, repository: Repository) -> None:

@@ -15,7 +15,7 @@ from typing import Final, TypeGuard
 
 from hbasemk.errors import BlobNotFoundError
 from hbasemk.format import paths
-from hbasemk.repository import Node, Snapshot
+from hbasemk.snapshot import Node, Snapshot
 from hbasemk.transfer import own_files
 from hbasemk.transfer.files import entries
 from hbasemk.transfer.files.entries import (

@@ -42,7 +42,7 @@ def test_nothing_is_wrong_where_everything_was_used(tables: Tables) -> None:
 
 def test_a_revision_that_is_just_being_rolled_back_is_no_problem_while_others_work(tables: Tables) -> None:
     tables.commit(AddNode("/a", {}))
-    made = tables.dead_writer(RowChange("/a", "c", ["p"]), aborted=True)
+    made = tables.dead_writer(RowChange("/a", "changed", ["p"]), aborted=True)
     assert tables.found(live=True) == []
     assert tables.found() == [("cell of an aborted revision", "/a", revisions.to_text(made))]
     tables.wait(60)
@@ -54,7 +54,7 @@ def test_a_revision_that_is_just_being_rolled_back_is_no_problem_while_others_wo
 
 def test_what_is_rolled_back_between_two_looks_is_no_problem(tables: Tables) -> None:
     tables.commit(AddNode("/a", {}))
-    made = tables.dead_writer(RowChange("/a", "c", ["p"]), aborted=True)
+    made = tables.dead_writer(RowChange("/a", "changed", ["p"]), aborted=True)
     tables.wait(60)
     store = FaultyStore(tables.store)
     looking = open_instance(store, World(tables.now_ms()), mac=70)
@@ -71,7 +71,7 @@ def test_what_is_rolled_back_between_two_looks_is_no_problem(tables: Tables) -> 
 def test_a_base_below_what_was_seen_before_it_is_no_lost_update(tables: Tables) -> None:
     tables.commit(AddNode("/a", {"p": 0}), AddNode("/b", {}))
     slow = tables.other().clock.next(0)
-    told = RowChange("/b", "c", ["q"])
+    told = RowChange("/b", "changed", ["q"])
     tables.row(slow, [told], base=tables.instance.head().revision)
     tables.cells(slow, [told])
     tables.wait(0.01)
@@ -85,7 +85,7 @@ def test_a_base_below_what_was_seen_before_it_is_no_lost_update(tables: Tables) 
     assert slow == base < earlier < later
     assert tables.problems() == []
     # Nobody has met in that order what is itself built on the slow one.
-    lost = tables.forge(RowChange("/a", "c", ["p"]), base=slow)
+    lost = tables.forge(RowChange("/a", "changed", ["p"]), base=slow)
     assert tables.found() == [("lost update", "/a", revisions.to_text(lost))]
 
 
@@ -225,7 +225,7 @@ def tables_with_revisions(count: int) -> Tables:
     ms, machine = revisions.ms_of(base) + 1, revisions.machine_of(base)
     for number in range(count):
         made = revisions.pack(ms + number // 128, machine, number % 128)
-        told = [RowChange(nodes[number % 500], "c", ["n"])]
+        told = [RowChange(nodes[number % 500], "changed", ["n"])]
         tables.row(made, told, committed=True, base=base)
         tables.cells(made, told)
         base = made

@@ -34,8 +34,8 @@ class Place:
             self.world.clock,
         )
         self.tables.commit(AddNode("/a", {"p": 0}), AddNode("/b", {"p": 0}))
-        self.pending = self.tables.dead_writer(RowChange("/a", "c", ["p"], ["x"]), RowChange("/a/x", "a", ["q"]))
-        self.unswept = self.tables.dead_writer(RowChange("/b", "c", ["p"]), aborted=True)
+        self.pending = self.tables.dead_writer(RowChange("/a", "changed", ["p"], ["x"]), RowChange("/a/x", "added", ["q"]))
+        self.unswept = self.tables.dead_writer(RowChange("/b", "changed", ["p"]), aborted=True)
         self.empty = self.tables.dead_writer()
 
     def ended(self) -> list[tuple[int, str]]:
@@ -147,8 +147,8 @@ def test_several_may_do_it_at_once() -> None:
 
 def test_repair_by_two_at_once_mends_once() -> None:
     place = Place()
-    place.tables.forge(RowChange("/a", "c", (), ["ghost"]))
-    place.tables.forge(RowChange("/a/none/x", "a", ["p"]))
+    place.tables.forge(RowChange("/a", "changed", (), ["ghost"]))
+    place.tables.forge(RowChange("/a/none/x", "added", ["p"]))
     place.tables.node("/b", place.tables.stranger())
     place.world.advance(20)
     problems = place.tables.problems()
@@ -165,7 +165,7 @@ def test_repair_by_two_at_once_mends_once() -> None:
 
 def test_repair_of_what_was_mended_by_hand_meanwhile_changes_nothing() -> None:
     place = Place()
-    place.tables.forge(RowChange("/a", "c", (), ["ghost"]))
+    place.tables.forge(RowChange("/a", "changed", (), ["ghost"]))
     place.world.advance(20)
     (dangling,) = [one for one in place.tables.problems() if one.kind == "dangling child"]
     place.tables.commit(AddNode("/a/ghost", {"by": "hand"}))
@@ -177,8 +177,8 @@ def test_repair_of_what_was_mended_by_hand_meanwhile_changes_nothing() -> None:
 
 def test_repair_lists_nothing_under_the_name_of_a_property() -> None:
     place = Place()
-    orphan = place.tables.forge(RowChange("/a/p/none/x", "a", ["q"]))
-    unlisted = place.tables.forge(RowChange("/b/p", "a", ["q"]))
+    orphan = place.tables.forge(RowChange("/a/p/none/x", "added", ["q"]))
+    unlisted = place.tables.forge(RowChange("/b/p", "added", ["q"]))
     place.world.advance(20)
     wanted = {("orphan node", "/a/p/none/x", orphan), ("unlisted node", "/b/p", unlisted)}
     for _ in range(2):

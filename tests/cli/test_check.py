@@ -88,7 +88,7 @@ def test_a_whole_repository_is_whole(tool: Tool) -> None:
 
 
 def test_what_is_found_is_told_and_mended_and_gone(tool: Tool, tables: Tables) -> None:
-    made = tables.forge(RowChange("/a", "c", (), ["ghost"]))
+    made = tables.forge(RowChange("/a", "changed", (), ["ghost"]))
     first = tool("check", code=1).splitlines()[0].split("\t")
     assert first[:4] == ["damage", "dangling child", "/a/ghost", revisions.to_text(made)]
     assert first[-1] == "can be mended"
@@ -121,7 +121,7 @@ def test_what_cannot_be_mended_is_told_again(tool: Tool, tables: Tables) -> None
 
 
 def test_one_subtree(tool: Tool, tables: Tables) -> None:
-    tables.forge(RowChange("/a/b", "c", (), ["ghost"]))
+    tables.forge(RowChange("/a/b", "changed", (), ["ghost"]))
     assert len(tool.lines("check", "--path", "/a", code=1)) == 2
     assert len(tool.lines("check", "--path", "/a/b", code=1)) == 2
     assert tool.lines("check", "--path", "/c")[0]["summary"]["nodes_looked_at"] == 1
@@ -155,8 +155,8 @@ def test_a_repository_that_cannot_be_opened_tells_why(tool: Tool, tables: Tables
 
 
 def test_recover_tells_what_it_ended(tool: Tool, tables: Tables) -> None:
-    pending = tables.dead_writer(RowChange("/a", "c", ["p"]))
-    unswept = tables.dead_writer(RowChange("/a", "c", ["q"]), aborted=True)
+    pending = tables.dead_writer(RowChange("/a", "changed", ["p"]))
+    unswept = tables.dead_writer(RowChange("/a", "changed", ["q"]), aborted=True)
     tables.wait(2.5)
     told = tool.lines("check", code=1)
     assert {line.get("kind") for line in told[:-1]} >= {"pending revision of an ended writer"}

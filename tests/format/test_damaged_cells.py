@@ -101,7 +101,7 @@ READERS: dict[str, Callable[[Repository, Base], Any]] = {
     "log": lambda repo, base: list(repo.log("/a")),
     "diff": lambda repo, base: list(repo.diff(repo.at(base.first))),
     "watch": lambda repo, base: list(repo.watch("/a", 0, since=base.first)),
-    "branch": lambda repo, base: [dict(node) for node in repo.branch(revision=base.branch).head.walk()],
+    "branch": lambda repo, base: [dict(node) for node in repo.resume_branch(base.branch).head.walk()],
     "outcome": lambda repo, base: [repo.outcome(base.branch), repo.outcome(base.first)],
     "blob": lambda repo, base: [repo.blobs.read(base.blob), repo.blobs.length(base.blob)],
     "transaction": lambda repo, base: [
@@ -115,7 +115,7 @@ READERS: dict[str, Callable[[Repository, Base], Any]] = {
     "checkpoint": lambda repo, base: MicroKernel(repo).checkpoint(1000),
     "set": lambda repo, base: repo.run(lambda tx: tx.increment("/a", "n")),
     "move": lambda repo, base: repo.run(lambda tx: tx.move("/a", "/q")),
-    "rebase": lambda repo, base: repo.branch(revision=base.branch).rebase(),
+    "rebase": lambda repo, base: repo.resume_branch(base.branch).rebase(),
     "sweep": lambda repo, base: repo.sweep_branches(0),
     "maintain": lambda repo, base: repo.instance.maintain(),
 }

@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from hbasemk import InvalidPathError
-from hbasemk.errors import JsopError, MicroKernelError
+from hbasemk.errors import HbasemkError, JsopError
 from hbasemk.jsop import (
     AddNode,
     ChangedSubtree,
@@ -299,7 +299,7 @@ def test_an_error_can_be_printed_whatever_the_text_holds() -> None:
 
 def test_an_error_is_one_of_the_microkernel_and_can_be_pickled() -> None:
     error = refused("?")
-    assert isinstance(error, MicroKernelError)
+    assert isinstance(error, HbasemkError)
     assert isinstance(error, ValueError)
     again = pickle.loads(pickle.dumps(error))
     assert (type(again), str(again), again.offset, again.context) == (JsopError, str(error), 0, error.context)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hbasemk import InvalidValueError, MicroKernelError
+from hbasemk import HbasemkError, InvalidValueError
 from tests.microkernel.conftest import Cluster
 
 Call = Callable[[Any, str], object]
@@ -94,7 +94,7 @@ def test_what_is_no_revision_id_is_told_as_such(mk: Cluster, bad: Any) -> None:
         lambda: mk.reset(bad, bad),
         lambda: mk.commit("", "", bad if bad is not None else 0),
     ):
-        with pytest.raises(MicroKernelError, match="not a revision id"):
+        with pytest.raises(HbasemkError, match="not a revision id"):
             call()
 
 

@@ -49,7 +49,7 @@ def test_a_branch_goes_on_in_another_instance_with_the_same_view_of_trunk(opened
     # Its own process is gone; a third one goes on, though trunk has moved on and the watermark with it.
     two.instance.recovery.advance()
     three = opened()
-    resumed = three.branch(revision=branch.revision)
+    resumed = three.resume_branch(branch.revision)
     assert dict(resumed.head["/a"]) == {"n": 1, "mine": True}
     resumed.run(lambda tx: tx.set("/a", "n", 2))
     with pytest.raises(BranchError, match="goes on at"):
@@ -88,7 +88,7 @@ def test_an_abandoned_branch_is_swept_after_its_retention_time(opened: Instances
     assert repo.sweep_branches(0) == []
     other = opened()
     with pytest.raises(UnknownRevisionError):
-        other.branch(revision=left.revision)
+        other.resume_branch(left.revision)
     with pytest.raises((UnknownRevisionError, BranchError)):
         left.run(lambda tx: tx.add("/late"))
     assert tree(other) == {"/": {}, "/a": {"n": 0}, "/b": {}}

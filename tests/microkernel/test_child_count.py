@@ -188,7 +188,7 @@ def test_a_branch_counts_its_own(opened: Instances, way: str) -> None:
     assert counted(cold.at(branch.revision)) == MANY - 8
     assert counted(cold.head) == MANY
     branch.run(lambda tx: [tx.add(name(3)), tx.remove("/p/x")])
-    again = opened().branch(revision=branch.revision)
+    again = opened().resume_branch(branch.revision)
     assert counted(again.head) == counted(branch.head) == MANY - 8
     branch.merge()
     for repo in (one, cold, opened()):

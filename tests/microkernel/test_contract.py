@@ -13,9 +13,9 @@ from hbasemk import (
     BlobNotFoundError,
     BranchError,
     ConflictError,
+    HbasemkError,
     InvalidChangeError,
     JsopError,
-    MicroKernelError,
     NodeExistsError,
     NodeNotFoundError,
     UnknownRevisionError,
@@ -94,7 +94,7 @@ def test_filters(mk: Cluster) -> None:
     with pytest.raises(ValueError, match="offset"):
         mk.get_nodes("/f", None, 0, 1, -1, '{"nodes":["x*"]}')
     for bad in ("{", "[]", '{"nodes":"x"}', '{"nodes":[1]}', '{"other":["x"]}'):
-        with pytest.raises(MicroKernelError):
+        with pytest.raises(HbasemkError):
             mk.get_nodes("/f", None, 0, 0, -1, bad)
 
 
@@ -142,7 +142,7 @@ def test_unknown_revisions_are_told(mk: Cluster, bad: str) -> None:
         lambda: mk.branch(bad),
         lambda: mk.merge(bad),
     ):
-        with pytest.raises(MicroKernelError, match="revision"):
+        with pytest.raises(HbasemkError, match="revision"):
             call()
     assert not mk.node_exists("/x")
 
@@ -152,7 +152,7 @@ def test_arguments_out_of_range_are_value_errors(mk: Cluster) -> None:
         with pytest.raises(ValueError, match="out of range"):
             mk.get_nodes("/test", None, *arguments)
     for path in ("/test/", "test", "//", ""):
-        with pytest.raises(MicroKernelError):
+        with pytest.raises(HbasemkError):
             mk.get_nodes(path)
 
 
@@ -208,7 +208,7 @@ def test_a_bad_change_text_changes_nothing(mk: Cluster, text: str, error: type[E
     head = mk.get_head_revision()
     with pytest.raises(error) as caught:
         mk.commit("", text)
-    assert isinstance(caught.value, MicroKernelError)
+    assert isinstance(caught.value, HbasemkError)
     assert mk.get_head_revision() == head
     assert not mk.node_exists("/ok")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hbasemk import ConflictError, MicroKernel, MicroKernelError, jsop
+from hbasemk import ConflictError, HbasemkError, MicroKernel, jsop
 from hbasemk.store.abc import Store
 from tests.microkernel import model as simple
 from tests.microkernel.model import Conflict, Line, Model, Refused, Tree
@@ -123,7 +123,7 @@ class Walk:
             self.counts["conflict"] = self.counts.get("conflict", 0) + 1
             return
         except Refused:
-            with pytest.raises(MicroKernelError):
+            with pytest.raises(HbasemkError):
                 kernel.commit("", jsop.write(told), revision)
             self.counts["refused"] = self.counts.get("refused", 0) + 1
             return
@@ -141,7 +141,7 @@ class Walk:
             lambda: self.kernel.get_nodes("/", "00000000000000f0"),
             lambda: self.kernel.merge(self.model.ids[-1]),
         ):
-            with pytest.raises(MicroKernelError):
+            with pytest.raises(HbasemkError):
                 call()
 
     def restart(self) -> None:
@@ -166,7 +166,7 @@ class Walk:
         try:
             tree = simple.apply(line.trees[-1], told, touched)
         except Refused:
-            with pytest.raises(MicroKernelError):
+            with pytest.raises(HbasemkError):
                 self.kernel.commit("", jsop.write(told), line.ids[-1])
             return
         made = self.kernel.commit("", jsop.write(told), line.ids[-1])

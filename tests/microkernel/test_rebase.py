@@ -151,7 +151,7 @@ def test_a_branch_is_rebased_to_a_view_of_the_same_name_with_more_in_it(opened: 
     other.refresh()
     assert dict(other.head["/c"]) == {"n": 1, "m": 1}
     assert other.head.revision == first.head.revision
-    branch = other.branch(revision=made[0].revision)
+    branch = other.resume_branch(made[0].revision)
     with pytest.raises(ConflictError):
         branch.merge()
     assert branch.rebase() == ["/c/:conflict"]

@@ -134,7 +134,7 @@ def a_life_without_its_beginning(tables: Tables, path: str) -> Where:
 def a_change_of_a_removed_node(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {"p": 1}))
     tables.commit(RemoveNode(path))
-    made = tables.forge(RowChange(path, "c", ["p"]))
+    made = tables.forge(RowChange(path, "changed", ["p"]))
     return path, text(made)
 
 
@@ -237,28 +237,28 @@ def cells_without_a_journal_row_below_the_watermark(tables: Tables, path: str) -
 @case(kinds.ABORTED, mended=True)
 def cells_of_an_aborted_revision(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {"p": 1}))
-    made = tables.dead_writer(RowChange(path, "c", ["p"], ["x"]), aborted=True)
+    made = tables.dead_writer(RowChange(path, "changed", ["p"], ["x"]), aborted=True)
     return path, text(made)
 
 
 @case(kinds.SWEPT, mended=True)
 def cells_of_a_revision_that_says_they_are_deleted(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {"p": 1}))
-    made = tables.dead_writer(RowChange(path, "c", ["p"]), aborted=True, swept=schema.SWEPT_CLEAN)
+    made = tables.dead_writer(RowChange(path, "changed", ["p"]), aborted=True, swept=schema.SWEPT_CLEAN)
     return path, text(made)
 
 
 @case(kinds.LATE, mended=True)
 def cells_that_a_paused_writer_brought_late(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {"p": 1}))
-    made = tables.dead_writer(RowChange(path, "c", ["p"]), aborted=True, swept=schema.SWEPT_IN_DOUBT)
+    made = tables.dead_writer(RowChange(path, "changed", ["p"]), aborted=True, swept=schema.SWEPT_IN_DOUBT)
     return path, text(made)
 
 
 @case(kinds.ABORTED, mended=True, settles=True)
 def visible_cells_of_an_aborted_revision(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {"p": 1}))
-    made = tables.dead_writer(RowChange(path, "c", ["p"]), aborted=True, swept=schema.SWEPT_IN_DOUBT)
+    made = tables.dead_writer(RowChange(path, "changed", ["p"]), aborted=True, swept=schema.SWEPT_IN_DOUBT)
     tables.wait(0.01)
     tables.commit(SetProperty(path, "q", 1))
     tables.watermark()
@@ -268,14 +268,14 @@ def visible_cells_of_an_aborted_revision(tables: Tables, path: str) -> Where:
 @case(kinds.DANGLING, mended=True)
 def a_child_that_is_not_there(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {}))
-    made = tables.forge(RowChange(path, "c", (), ["x"]))
+    made = tables.forge(RowChange(path, "changed", (), ["x"]))
     return f"{path}/x", text(made)
 
 
 @case(kinds.ORPHAN, mended=True)
 def a_node_whose_parent_is_not_there(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {}))
-    made = tables.forge(RowChange(f"{path}/none/below/x", "a", ["p"]))
+    made = tables.forge(RowChange(f"{path}/none/below/x", "added", ["p"]))
     return f"{path}/none/below/x", text(made)
 
 
@@ -284,7 +284,7 @@ def a_node_whose_parent_was_removed(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {}), AddNode(f"{path}/gone", {}), AddNode(f"{path}/gone/x", {}))
     made = tables.commit(AddNode(f"{path}/gone/y", {"p": 1}))
     tables.forge(
-        RowChange(path, "c", (), (), ["gone"]), RowChange(f"{path}/gone", "r"), RowChange(f"{path}/gone/x", "r")
+        RowChange(path, "changed", (), (), ["gone"]), RowChange(f"{path}/gone", "removed"), RowChange(f"{path}/gone/x", "removed")
     )
     return f"{path}/gone/y", text(made)
 
@@ -292,7 +292,7 @@ def a_node_whose_parent_was_removed(tables: Tables, path: str) -> Where:
 @case(kinds.UNLISTED, mended=True)
 def a_node_that_its_parent_does_not_list(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {}))
-    made = tables.forge(RowChange(f"{path}/x", "a", ["p"]))
+    made = tables.forge(RowChange(f"{path}/x", "added", ["p"]))
     return f"{path}/x", text(made)
 
 
@@ -300,14 +300,14 @@ def a_node_that_its_parent_does_not_list(tables: Tables, path: str) -> Where:
 def a_property_with_the_name_of_a_child(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {}))
     tables.commit(AddNode(f"{path}/x", {}))
-    made = tables.forge(RowChange(path, "c", ["x"]))
+    made = tables.forge(RowChange(path, "changed", ["x"]))
     return path, text(made)
 
 
 @case(kinds.NAME_TWICE)
 def a_child_with_the_name_of_a_property(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {"x": 1}))
-    made = tables.forge(RowChange(path, "c", (), ["x"]), RowChange(f"{path}/x", "a"))
+    made = tables.forge(RowChange(path, "changed", (), ["x"]), RowChange(f"{path}/x", "added"))
     return path, text(made)
 
 
@@ -316,14 +316,14 @@ def a_child_with_the_name_of_a_property_that_lies_deep(tables: Tables, path: str
     tables.commit(AddNode(path, {"x": 1, "n": 0}), AddNode(f"{path}/y", {}))
     for number in range(40):
         tables.commit(SetProperty(path, "n", number + 1))
-    made = tables.forge(RowChange(path, "c", (), ["x"]), RowChange(f"{path}/x", "a"))
+    made = tables.forge(RowChange(path, "changed", (), ["x"]), RowChange(f"{path}/x", "added"))
     return path, text(made)
 
 
 @case(kinds.UNLISTED)
 def an_unlisted_node_with_the_name_of_a_property(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {"x": 1}))
-    made = tables.forge(RowChange(f"{path}/x", "a", ["p"]))
+    made = tables.forge(RowChange(f"{path}/x", "added", ["p"]))
     return f"{path}/x", text(made)
 
 
@@ -331,7 +331,7 @@ def an_unlisted_node_with_the_name_of_a_property(tables: Tables, path: str) -> W
 def two_revisions_of_one_base_that_set_one_property(tables: Tables, path: str) -> Where:
     base = tables.commit(AddNode(path, {"p": 1}))
     tables.commit(SetProperty(path, "p", 2))
-    made = tables.forge(RowChange(path, "c", ["p"]), base=base)
+    made = tables.forge(RowChange(path, "changed", ["p"]), base=base)
     return path, text(made)
 
 
@@ -340,7 +340,7 @@ def a_property_that_is_set_upon_a_base_of_long_ago(tables: Tables, path: str) ->
     base = tables.commit(AddNode(path, {"p": 1}))
     for number in range(30):
         tables.commit(SetProperty(path, "p" if number == 20 else "q", number))
-    made = tables.forge(RowChange(path, "c", ["p"]), base=base)
+    made = tables.forge(RowChange(path, "changed", ["p"]), base=base)
     for number in range(40):
         tables.commit(SetProperty(path, "p", number))
     return path, text(made)
@@ -350,7 +350,7 @@ def a_property_that_is_set_upon_a_base_of_long_ago(tables: Tables, path: str) ->
 def two_revisions_of_one_base_that_add_one_child(tables: Tables, path: str) -> Where:
     base = tables.commit(AddNode(path, {}))
     tables.commit(AddNode(f"{path}/x", {"p": 1}))
-    made = tables.forge(RowChange(path, "c", (), ["x"]), RowChange(f"{path}/x", "a", ["q"]), base=base)
+    made = tables.forge(RowChange(path, "changed", (), ["x"]), RowChange(f"{path}/x", "added", ["q"]), base=base)
     return path, text(made)
 
 
@@ -491,7 +491,7 @@ def an_id_after_the_end_of_its_lease(tables: Tables, path: str) -> Where:
 def an_id_an_hour_behind_the_server(tables: Tables, path: str) -> Where:
     made = tables.other().clock.next(0)
     late = revisions.pack(revisions.ms_of(made) - 3_600_000, revisions.machine_of(made), 0)
-    told = (RowChange(path, "c", ["p"]),)
+    told = (RowChange(path, "changed", ["p"]),)
     tables.row(late, told, committed=True, base=late - 1)
     return "", text(late)
 
@@ -500,7 +500,7 @@ def an_id_an_hour_behind_the_server(tables: Tables, path: str) -> Where:
 def an_id_behind_the_server_by_more_than_the_lag(tables: Tables, path: str) -> Where:
     made = tables.other().clock.next(0)
     late = revisions.pack(revisions.ms_of(made) - 1_400, revisions.machine_of(made), 0)
-    tables.row(late, (RowChange(path, "c", ["p"]),), committed=True, base=late - 1)
+    tables.row(late, (RowChange(path, "changed", ["p"]),), committed=True, base=late - 1)
     return "", text(late)
 
 
@@ -515,7 +515,7 @@ def an_id_ahead_of_the_server(tables: Tables, path: str) -> Where:
 @case(kinds.DEAD, mended=True)
 def a_revision_that_its_writer_left_pending(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {}))
-    return "", text(tables.dead_writer(RowChange(path, "c", ["p"])))
+    return "", text(tables.dead_writer(RowChange(path, "changed", ["p"])))
 
 
 @case(kinds.UNSWEPT, mended=True)
@@ -534,7 +534,7 @@ def a_committed_revision_that_says_that_it_is_swept(tables: Tables, path: str) -
 @case(kinds.BELOW_WATERMARK, mended=True, settles=True)
 def a_pending_revision_below_the_watermark(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {"p": 1}))
-    made = tables.dead_writer(RowChange(path, "c", ["p"]))
+    made = tables.dead_writer(RowChange(path, "changed", ["p"]))
     tables.wait(0.01)
     tables.commit(SetProperty(path, "q", 1))
     tables.watermark()
@@ -549,7 +549,7 @@ def a_cell_of_a_pending_revision_below_the_watermark(tables: Tables, path: str) 
 @case(kinds.BELOW_WATERMARK, mended=True, settles=True)
 def an_unswept_revision_below_the_watermark(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {"p": 1}))
-    made = tables.dead_writer(RowChange(path, "c", ["p"]), aborted=True)
+    made = tables.dead_writer(RowChange(path, "changed", ["p"]), aborted=True)
     tables.wait(0.01)
     tables.commit(SetProperty(path, "q", 1))
     tables.watermark()

@@ -79,8 +79,8 @@ def _conflicts(tables: Tables) -> None:
 
 
 def _dead_writers(tables: Tables) -> None:
-    pending = tables.dead_writer(RowChange("/a", "c", ["p"], ["child"]))
-    aborted = tables.dead_writer(RowChange("/a", "c", ["q"]), aborted=True)
+    pending = tables.dead_writer(RowChange("/a", "changed", ["p"], ["child"]))
+    aborted = tables.dead_writer(RowChange("/a", "changed", ["q"]), aborted=True)
     tables.wait(20)
     fresh_instance = tables.open_instance(50)
     fresh_instance.clock.next(0)
@@ -90,7 +90,7 @@ def _dead_writers(tables: Tables) -> None:
     assert fresh_instance.outcome(pending) is fresh_instance.outcome(aborted) is Outcome.ABORTED
     tables.commit(SetProperty("/a", "after", True))
     # A living one, in the middle of its commit, with cells and without.
-    tables.dead_writer(RowChange("/a", "c", ["r"]))
+    tables.dead_writer(RowChange("/a", "changed", ["r"]))
     tables.dead_writer()
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from hbasemk import Repository, Transaction
 from hbasemk.connect import open_store
-from hbasemk.repository import Snapshot
+from hbasemk.snapshot import Snapshot
 from hbasemk.testing.wrapped import Call, FaultyStore
 
 

@@ -15,7 +15,8 @@ from itertools import islice
 from typing import Final
 
 from hbasemk.errors import BlobNotFoundError
-from hbasemk.repository import Node, Repository, Snapshot
+from hbasemk.repository import Repository
+from hbasemk.snapshot import Node, Snapshot
 from hbasemk.transfer import own_files
 from hbasemk.transfer.files import entries
 from hbasemk.transfer.files.entries import CONTENT, DIGEST, FILE, SIZE, TOTALS, Answer, Contents, Seen, Skipped

@@ -269,7 +269,7 @@ class Worker:
                 _count(totals, before, -1)
             _count(totals, wanted, 1)
         for path in gone:
-            for below in tx.subtree(path):
+            for _, below in tx.subtree(path):
                 _count(totals, below, -1)
                 removed += 1
             if tx.exists(path):

@@ -74,7 +74,7 @@ def test_a_commit_to_a_branch_during_its_rebase_makes_that_fail(opened: Instance
     branch = repo.branch()
     branch.run(lambda tx: tx.add("/a/mine"))
     repo.run(lambda tx: tx.add("/b"))
-    others = other.branch(revision=branch.revision)
+    others = other.resume_branch(branch.revision)
     before = branch.revision
     meanwhile(store, when, lambda: others.run(lambda tx: tx.add("/a/others")))
     with pytest.raises(BranchError, match=f"goes on at {others.revision[:4]}"):
@@ -92,7 +92,7 @@ def test_a_commit_to_a_branch_during_its_merge_is_told(opened: Instances, when: 
     repo.run(lambda tx: tx.add("/a"))
     branch = repo.branch()
     branch.run(lambda tx: tx.add("/a/mine"))
-    others = other.branch(revision=branch.revision)
+    others = other.resume_branch(branch.revision)
     meanwhile(store, when, lambda: others.run(lambda tx: tx.add("/a/others")))
     if when == READING:
         with pytest.raises(BranchError, match="is not the newest of its branch: its branch goes on at"):
@@ -156,7 +156,7 @@ def test_an_outcome_on_a_branch_stays_what_it_is_when_the_branch_ends(opened: In
     asked[branch.revision] = Outcome.COMMITTED
     assert {made: other.outcome(made) for made in asked} == asked
     other.run(lambda tx: tx.add("/trunk"))
-    getattr(other.branch(revision=branch.revision), end)()
+    getattr(other.resume_branch(branch.revision), end)()
     assert {made: other.outcome(made) for made in asked} == asked
     assert {made: repo.outcome(made) for made in asked} == asked
 
@@ -214,7 +214,7 @@ def test_a_merge_in_doubt_ends_its_branch_once_it_is_known_to_be_committed(
         with pytest.raises(BranchError, match=f"merged into trunk as {made}"):
             branch.merge()
         with pytest.raises(BranchError, match=f"merged into trunk as {made}"):
-            other.branch(revision=branch.revision)
+            other.resume_branch(branch.revision)
     else:
         assert branch.merge() != made
     assert live(other) == []
@@ -238,7 +238,7 @@ def test_a_commit_to_a_branch_whose_reply_is_lost_is_not_taken_back_when_others_
         if len(steps) == 2:
             # The head is moved; others see it and go on before the reply would come.
             store.after = None
-            others = other.branch(revision=live(other)[0])
+            others = other.resume_branch(live(other)[0])
             if then == "back":
                 others.run(lambda tx: tx.add("/two"))
                 others.reset(before)
@@ -249,11 +249,11 @@ def test_a_commit_to_a_branch_whose_reply_is_lost_is_not_taken_back_when_others_
             raise lost_reply(call)
 
     store.after = after
-    made = branch.run(lambda tx: tx.add("/mine"))
+    branch.run(lambda tx: tx.add("/mine"))
     assert len(steps) == 2
-    assert repo.outcome(made) is Outcome.COMMITTED
+    assert repo.outcome(branch.revision) is Outcome.COMMITTED
     if then != "merged":
-        other.branch(revision=live(other)[0]).merge()
+        other.resume_branch(live(other)[0]).merge()
     assert tree(other).keys() == {"/", "/one", "/mine"} | ({"/two"} if then == "goes on" else set())
 
 

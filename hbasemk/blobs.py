@@ -1,0 +1,61 @@
+"""Large contents, kept once each, as users see them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from hbasemk import arguments
+from hbasemk.errors import InvalidValueError
+from hbasemk.format.values import BlobRef
+from hbasemk.kernel.instance import Instance
+
+
+class RepositoryBlobs:
+    """The blobs of a repository: ``repo.blobs``."""
+
+    def __init__(self, instance: Instance) -> None:
+        # It ends when nothing refers to it.
+        self._instance = instance
+        self._blobs = instance.blobs
+
+    def write(self, content: BinaryIO | bytes | bytearray | memoryview) -> BlobRef:
+        """Keep bytes, or what a binary stream yields, in bounded memory; returns the reference to store in a property.
+
+        A stream is read to its end and not closed. Raises InvalidValueError for anything else, such as a stream of text.
+        """
+        if not isinstance(content, (bytes, bytearray, memoryview)) and not callable(getattr(content, "read", None)):
+            raise InvalidValueError(
+                "content must be bytes, or a binary stream such as open(path, 'rb') or io.BytesIO(data), not "
+                f"{type(content).__name__}"
+            )
+        stream = io.BytesIO(bytes(content)) if isinstance(content, (bytes, bytearray, memoryview)) else content
+        return BlobRef(self._blobs.write(stream))
+
+    def read(self, ref: BlobRef | str, position: int = 0, length: int | None = None) -> bytes:
+        """Bytes of a blob; raises BlobNotFoundError."""
+        _check_range(position, length)
+        return self._blobs.read(_id(ref), position, length)
+
+    def stream(self, ref: BlobRef | str, position: int = 0, length: int | None = None) -> Iterator[bytes]:
+        """The same in pieces of at most 1 MiB, in bounded memory."""
+        _check_range(position, length)
+        return self._blobs.stream(_id(ref), position, length)
+
+    def length(self, ref: BlobRef | str) -> int:
+        """How many bytes a blob has; raises BlobNotFoundError."""
+        return self._blobs.length(_id(ref))
+
+
+def _id(ref: BlobRef | str) -> str:
+    found = ref.id if isinstance(ref, BlobRef) else ref
+    if not isinstance(found, str):
+        raise arguments.wrong("ref", "a BlobRef or the id of a blob", ref)
+    return found
+
+
+def _check_range(position: int, length: int | None) -> None:
+    arguments.count(position, "position")
+    if length is not None:
+        arguments.count(length, "length")

@@ -1,0 +1,198 @@
+"""Snapshots and their nodes: the tree at one revision, read-only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, TypeVar, overload
+
+from hbasemk import arguments
+from hbasemk.errors import PropertyNotFoundError
+from hbasemk.format import limits, paths, revisions
+from hbasemk.format.node import NodeState
+from hbasemk.format.values import Value
+from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.journal.view import View
+
+T = TypeVar("T")
+
+OTHERS_SNAPSHOT: Final = (
+    "the snapshot at {} belongs to another Repository object, or to this one before a fork; each Repository object has its "
+    "own order of revisions. Get a snapshot of this one with at(snapshot.revision)."
+)
+
+
+class Node(Mapping[str, Value]):
+    """A node in a snapshot: a read-only mapping of property names to values. It is always true, also without properties."""
+
+    __slots__ = ("_snapshot", "_state")
+
+    def __init__(self, snapshot: Snapshot, state: NodeState) -> None:
+        self._snapshot = snapshot
+        self._state = state
+
+    @property
+    def path(self) -> str:
+        """Where the node is."""
+        return self._state.path
+
+    @property
+    def name(self) -> str:
+        """The last name of the path; empty for the root."""
+        return paths.name(self._state.path)
+
+    @property
+    def created(self) -> str:
+        """The revision that began this node's life."""
+        return revisions.to_text(self._state.created)
+
+    @property
+    def revision(self) -> str:
+        """The revision that touched this node last (its properties, or which children it has)."""
+        return revisions.to_text(self._state.revision)
+
+    @property
+    def children(self) -> list[str]:
+        """The names of all children, in the order of their UTF-8 bytes. One round trip for each 10,000."""
+        return self._snapshot.children(self._state.path)
+
+    @property
+    def child_count(self) -> int:
+        """How many children there are; see :meth:`Snapshot.child_count`."""
+        return self._snapshot.instance.counts.of(self._snapshot.prefix, self._state)
+
+    def child(self, name: str) -> Node:
+        """The child of this name; raises NodeNotFoundError."""
+        return self._snapshot[paths.join(self._state.path, arguments.node_name(name))]
+
+    def __getitem__(self, name: str) -> Value:
+        arguments.text(name, "name")
+        try:
+            value = self._state.properties[name]
+        except KeyError:
+            raise PropertyNotFoundError(
+                f"the node {self._state.path} has no property {name!r} in revision {self._snapshot.revision}",
+                path=self._state.path,
+                name=name,
+            ) from None
+        return list(value) if isinstance(value, list) else value
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name in self._state.encoded
+
+    def __bool__(self) -> bool:
+        """True: a node without properties is a node."""
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._state.encoded)
+
+    def __len__(self) -> int:
+        return len(self._state.encoded)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Node {self._state.path} {{{', '.join(f'{name!r}: {_shown(value)}' for name, value in self.items())}}}>"
+        )
+
+
+def _shown(value: Value) -> str:
+    try:
+        return repr(value)
+    except ValueError:
+        # An integer of more digits than Python converts.
+        return limits.shown(value)
+
+
+class Snapshot(Mapping[str, Node]):
+    """The tree at one revision, as a read-only mapping of paths to nodes. It never changes.
+
+    ``path in snapshot`` costs one round trip, and is False for a text that is not a path. Iteration and ``len`` read the
+    whole tree.
+    """
+
+    __slots__ = ("instance", "prefix")
+
+    def __init__(self, instance: Instance, prefix: View) -> None:
+        self.instance = instance
+        self.prefix = prefix
+
+    @property
+    def revision(self) -> str:
+        """The revision's id as text."""
+        return revisions.to_text(self.prefix.revision)
+
+    def __getitem__(self, path: str) -> Node:
+        return Node(self, self.instance.reader.require(self.prefix, arguments.path(path)))
+
+    def __contains__(self, path: object) -> bool:
+        return paths.is_path(path) and self.instance.reader.node(self.prefix, path) is not None
+
+    @overload
+    def get(self, path: str) -> Node | None: ...
+    @overload
+    def get(self, path: str, default: Node | T) -> Node | T: ...
+    def get(self, path: str, default: object = None) -> object:
+        """The node at a path; ``default`` if there is none, also for a text that is not a path."""
+        state = self.instance.reader.node(self.prefix, path) if paths.is_path(path) else None
+        return default if state is None else Node(self, state)
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the paths of the whole tree. Reads the whole tree; :meth:`walk` reads a part of it."""
+        return (node.path for node in self.walk())
+
+    def __len__(self) -> int:
+        """Return the number of nodes. Reads the whole tree."""
+        return sum(1 for _ in self.walk())
+
+    def __bool__(self) -> bool:
+        return True
+
+    def nodes(self, paths: Sequence[str]) -> dict[str, Node | None]:
+        """Return many nodes by path, None for each that does not exist. One round trip for each 1000."""
+        found = self.instance.reader.nodes(self.prefix, arguments.path_list(paths, "paths"))
+        return {path: None if state is None else Node(self, state) for path, state in found.items()}
+
+    def children(self, path: str, after: str | None = None, limit: int | None = None) -> list[str]:
+        """Names of children after the name ``after``, at most ``limit``; raises NodeNotFoundError."""
+        if after is not None:
+            arguments.text(after, "after")
+        if limit is not None:
+            arguments.count(limit, "limit")
+        names = self.instance.reader.children(self.prefix, arguments.path(path), after, limit)
+        if not names:
+            self.instance.reader.require(self.prefix, path)
+        return names
+
+    def child_count(self, path: str) -> int:
+        """How many children a node has; raises NodeNotFoundError.
+
+        One round trip for up to 1,000. A wider node's children are read once; from then on each count, by any process,
+        takes a few round trips at most and costs what has changed.
+        """
+        return self[path].child_count
+
+    def walk(self, path: str = paths.ROOT, depth: int | None = None) -> Iterator[Node]:
+        """The node and its subtree down to ``depth`` levels below it (None: all), level by level.
+
+        Each level comes in the order of its paths' bytes, in batches of up to 1000 nodes a round trip. Raises
+        NodeNotFoundError.
+        """
+        arguments.path(path)
+        if depth is not None:
+            arguments.count(depth, "depth")
+        return self._walk(path, depth)
+
+    def _walk(self, path: str, depth: int | None) -> Iterator[Node]:
+        yield Node(self, self.instance.reader.require(self.prefix, path))
+        for batch in self.instance.reader.levels(self.prefix, path, depth):
+            for state in batch:
+                yield Node(self, state)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Snapshot) and self.prefix == other.prefix)
+
+    def __hash__(self) -> int:
+        return hash(self.prefix.revision)
+
+    def __repr__(self) -> str:
+        return f"<Snapshot {self.revision}>"
