@@ -83,14 +83,14 @@ def _round(harness: Harness, contender: Contender, kind: str, count: int, turn: 
             for number in range(count)
         ]
     )
-    seconds = max(one.ended for one in outcomes) - min(one.began for one in outcomes)
+    seconds = max(one.ended for one in outcomes) - min(one.started for one in outcomes)
     return sum(one.commits for one in outcomes) / seconds, sum(one.retries for one in outcomes)
 
 
-class Done(NamedTuple):
+class WorkResult(NamedTuple):
     """The work of one process, with its start and end on the machine's monotonic clock."""
 
-    began: float
+    started: float
     ended: float
     commits: int
     retries: int
@@ -98,7 +98,7 @@ class Done(NamedTuple):
 
 def commit(
     gate: Gate, entry: Entry, address: str, base: str, kind: str, number: int, commits: int, time_limit: float
-) -> Done:
+) -> WorkResult:
     """Make ``commits`` commits in a worker process, or fewer if ``time_limit`` seconds pass."""
     system = entry.load().join(address)
     try:
@@ -108,10 +108,10 @@ def commit(
         system.refresh()
         before = system.retries
         gate()
-        began = time.monotonic()
+        started = time.monotonic()
         done = 0
         for turn in range(commits):
-            if time.monotonic() - began > time_limit:
+            if time.monotonic() - started > time_limit:
                 break
             done += 1
             if kind == "siblings":
@@ -121,7 +121,7 @@ def commit(
             else:
                 # A new value each time: setting the current value would not be a change.
                 system.set(f"{own}/{turn % OWN}", "number", OWN + turn)
-        return Done(began, time.monotonic(), done, system.retries - before)
+        return WorkResult(started, time.monotonic(), done, system.retries - before)
     finally:
         system.close()
 

@@ -33,7 +33,7 @@ class _PipeBroke(Exception):
 
 
 class PipeErrors(click.Command):
-    """A command whose broken pipes reach :func:`main`."""
+    """A command that passes a BrokenPipeError to :func:`main` instead of exiting with 1."""
 
     def make_context(self, *arguments: Any, **options: Any) -> click.Context:
         try:
@@ -89,7 +89,7 @@ def code_of(error: HbasemkError) -> int:
 
 
 def main(arguments: Sequence[str] | None = None, command: click.Command = cli, program: str = "hbasemk") -> NoReturn:
-    """Run a command line (``arguments``: those of the process) and exit; ``program`` is its name in messages of usage.
+    """Run a command and exit. ``arguments`` default to those of the process; usage messages show ``program``.
 
     Who reads our output and has had enough, as ``head`` has, ends it with 0, unless something went wrong before. Output that
     cannot be written otherwise, as on a full disk, is an error.

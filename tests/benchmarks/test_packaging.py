@@ -1,7 +1,8 @@
-"""The wheel holds the library and nothing of the benchmarks."""
+"""The wheel contains the library and no benchmarks."""
 
 from __future__ import annotations
 
+import ast
 from configparser import ConfigParser
 from pathlib import Path
 
@@ -23,3 +24,20 @@ def test_the_wheel_contains_no_benchmarks() -> None:
     assert "hbasemk.cli" in found
     assert [name for name in found if "bench" in name] == []
     assert {name.partition(".")[0] for name in found} == {"hbasemk"}
+
+
+def imports(file: Path) -> set[str]:
+    """Return the modules that a file imports, at any place."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            found.add(node.module or "")
+    return found
+
+
+def test_the_library_does_not_import_the_benchmarks() -> None:
+    files = sorted((ROOT / "hbasemk").rglob("*.py"))
+    assert len(files) > 100
+    assert [file.name for file in files if {name.partition(".")[0] for name in imports(file)} & {"benchmarks"}] == []

@@ -239,7 +239,7 @@ class SystemContract:
         system.set("/n1", "value", 1)  # and back
         assert system.changed(mark) == 5
 
-    def test_its_size_grows(self, system: System) -> None:
+    def test_size_grows_with_the_content(self, system: System) -> None:
         before = system.size()
         system.add([(f"/n{number}", {"text": f"{number:0500}"}) for number in range(100)])
         assert system.size() > before + 100 * 500

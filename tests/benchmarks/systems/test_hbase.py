@@ -45,7 +45,7 @@ class TestRawThrift2(OnHBase):
         for number in range(20):
             (system, other)[number % 2].add([(f"/shared/{number:02}", {"n": number})])
         assert system.children("/shared", None, 100) == [f"{number:02}" for number in range(20)]
-        # A subtree's rows are named by whoever added them.
+        # Each connection knows only the rows that it added.
         assert (system.subtree("/shared"), other.subtree("/shared")) == (10, 10)
         other.close()
 
