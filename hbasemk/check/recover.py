@@ -81,7 +81,7 @@ def _looked_after(instance: Instance) -> Iterator[tuple[int, str]]:
             continue
         over = _end(instance, which)
         if over:
-            journal.is_swept(which)
+            journal.mark_swept(which)
         yield which, DAMAGED if over is None else SWEPT if over else WAITING
 
 

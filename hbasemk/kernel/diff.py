@@ -88,7 +88,7 @@ def _touched(instance: Instance, before: View, after: View) -> set[str]:
     touched: set[str] = set()
     for row in journal_rows(instance.store, instance.runtime, ids):
         touched.update(_paths(row))
-    low, high = instance.journal.unlisted(before, after)
+    low, high = instance.journal.unkept_range(before, after)
     if low < high:
         start, stop = schema.revision_key(low), schema.revision_key(high)
         scan = Scan(start, stop, BATCH, columns=WHOLE)

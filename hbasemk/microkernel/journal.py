@@ -29,7 +29,7 @@ def trunk_entries(instance: Instance, first: int, head: View) -> list[LogEntry]:
         if committed and instance.journal.sees(head, made):
             (whole,) = whole_rows(instance.store, instance.runtime, [row])
             found.append(entry_of(whole, instance.settings.epoch_ms))
-    found.sort(key=lambda entry: instance.journal.order(int(entry.revision, 16)))
+    found.sort(key=lambda entry: instance.journal.sort_key(int(entry.revision, 16)))
     return found
 
 
@@ -78,7 +78,7 @@ def journal(instance: Instance, first: int, last: int, path: str) -> str:
 
 def _trunk(instance: Instance, first: int, last: View, path: str) -> list[tuple[LogEntry, str | None, str | None]]:
     begin = instance.at(first)
-    order = instance.journal.order
+    order = instance.journal.sort_key
     low = min([first, *instance.journal.between(begin, last)])
     told: list[tuple[LogEntry, str | None, str | None]] = []
     for entry in trunk_entries(instance, low, last):

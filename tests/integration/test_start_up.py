@@ -35,7 +35,7 @@ def write(url: str, seconds: float, most: int) -> tuple[int, str]:
         last = repository.head.revision
         deadline = time.monotonic() + RETRY_TIMEOUT
         instance = repository.instance
-        while instance.journal.settled_bound <= int(last, 16) and time.monotonic() < deadline:
+        while instance.journal.decided_bound <= int(last, 16) and time.monotonic() < deadline:
             time.sleep(0.2)
         instance.recovery.advance()
     return count, last

@@ -365,7 +365,7 @@ def branch_heads_without_compare_and_set(patch: pytest.MonkeyPatch) -> None:
 
 @mutant
 def watermark_past_what_may_still_come(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Journal, "settled_bound", property(lambda self: self.highest_seen + 1))
+    patch.setattr(Journal, "decided_bound", property(lambda self: self.highest_seen + 1))
 
 
 @mutant

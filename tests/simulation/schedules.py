@@ -331,7 +331,7 @@ class Schedule:
         for instance in self.live:
             for made in instance.journal:
                 base = told[made][0]
-                if base in told and instance.journal.order(base) >= instance.journal.order(made):
+                if base in told and instance.journal.sort_key(base) >= instance.journal.sort_key(made):
                     raise Broken(f"I2: {made:016x} comes before its base {base:016x} in an instance")
         for instance, snapshot, seen, visible in self.kept:
             if tree(instance, snapshot) != seen:
@@ -428,7 +428,7 @@ class Schedule:
     def came_before(self, earlier: int, base: int) -> bool:
         """Whether an instance saw a revision no later than a lower one, which then names a snapshot that has both."""
         return any(
-            instance.journal.knows(base) and instance.journal.order(earlier) <= instance.journal.order(base)
+            instance.journal.knows(base) and instance.journal.sort_key(earlier) <= instance.journal.sort_key(base)
             for instance in self.live
         )
 

@@ -84,13 +84,13 @@ def watermark_not_asked_by_the_commit(patch: pytest.MonkeyPatch) -> None:
 
 
 def held_snapshots_bounded_by_an_estimate(patch: pytest.MonkeyPatch) -> None:
-    original = Journal.told
+    original = Journal.contents
 
-    def told(self: Journal, snapshot: View) -> tuple[int, list[int]]:
+    def contents(self: Journal, snapshot: View) -> tuple[int, list[int]]:
         floor, above = original(self, snapshot)
         return max(floor, self._low_bound - 1), above
 
-    patch.setattr(Journal, "told", told)
+    patch.setattr(Journal, "contents", contents)
 
 
 MUTANTS: list[Mutant] = [

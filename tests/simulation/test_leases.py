@@ -14,8 +14,9 @@ from hbasemk.format.watermark import Watermark
 from hbasemk.kernel import instance
 from hbasemk.kernel.ids.clock import IdClock
 from hbasemk.kernel.journal import journal
+from hbasemk.kernel.journal.extent import Extent
 from hbasemk.kernel.journal.recovery import Recovery
-from hbasemk.kernel.journal.sequence import RevisionSequence, Told
+from hbasemk.kernel.journal.sequence import RevisionSequence
 from hbasemk.testing.choices import shrink
 from tests.simulation import mutants
 from tests.simulation.lease_schedules import LeaseSchedule
@@ -100,25 +101,25 @@ def hidden_ones_forgotten_by_the_shortened(patch: pytest.MonkeyPatch) -> None:
 
 
 def held_snapshots_told_nothing_above(patch: pytest.MonkeyPatch) -> None:
-    original = RevisionSequence.tell
+    original = RevisionSequence.store_extents
 
-    def tell(self: RevisionSequence, pins: Any, low_bound: int) -> None:
+    def store_extents(self: RevisionSequence, pins: Any, low_bound: int) -> None:
         original(self, pins, low_bound)
         for pin in pins.values():
-            pin.told = Told(pin.told[0], frozenset())
+            pin.extent = Extent(pin.extent[0], frozenset())
 
-    patch.setattr(RevisionSequence, "tell", tell)
+    patch.setattr(RevisionSequence, "store_extents", store_extents)
 
 
 def held_snapshots_told_too_much(patch: pytest.MonkeyPatch) -> None:
-    original = RevisionSequence.tell
+    original = RevisionSequence.store_extents
 
-    def tell(self: RevisionSequence, pins: Any, low_bound: int) -> None:
+    def store_extents(self: RevisionSequence, pins: Any, low_bound: int) -> None:
         original(self, pins, low_bound)
         for pin in pins.values():
-            pin.told = Told(self.upper_at(len(self) - 1), pin.told[1])
+            pin.extent = Extent(self.upper_at(len(self) - 1), pin.extent[1])
 
-    patch.setattr(RevisionSequence, "tell", tell)
+    patch.setattr(RevisionSequence, "store_extents", store_extents)
 
 
 def shortened_past_what_may_still_come(patch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from hbasemk.kernel.commit.committer import Committer
 from hbasemk.kernel.commit.staging import StagedNode
 from hbasemk.kernel.ids.clock import IdClock
 from hbasemk.kernel.ids.lease import Lease
-from hbasemk.kernel.journal.journal import EXPLICIT, Journal
+from hbasemk.kernel.journal.journal import BY_EXTENT, Journal
 from hbasemk.kernel.journal.outcomes import Outcome, Outcomes
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.reading.reader import Reader
@@ -76,7 +76,7 @@ class Branches:
                 f"a branch begins on a trunk revision; {revisions.to_text(base.revision)} is a branch's",
                 revision=revisions.to_text(base.revision),
             )
-        floor, above = self._journal.told(base)
+        floor, above = self._journal.contents(base)
         view = _encode((floor, base.upper, *above))
         made = again(self._runtime, lambda: self._clock.next(max(base.upper, self._journal.highest_seen), branch=True))
         put = Put(
@@ -141,8 +141,8 @@ class Branches:
         if self._journal.highest_seen < upper or not self._journal.is_recent(0.0):
             # Everything below the floor was decided when the branch began; a poll since then has seen it.
             again(self._runtime, self._journal.poll)
-        trunk = View(base, EXPLICIT, floor, upper, frozenset(above), base)
-        snapshot = View(wanted, EXPLICIT, floor, max(upper, *own), frozenset((*above, *own)), base)
+        trunk = View(base, BY_EXTENT, floor, upper, frozenset(above), base)
+        snapshot = View(wanted, BY_EXTENT, floor, max(upper, *own), frozenset((*above, *own)), base)
         return BranchState(root, base, tuple(own), trunk, snapshot)
 
     def _unknown(self, wanted: int) -> UnknownRevisionError:
@@ -231,7 +231,7 @@ class Branches:
             write_nodes(self._store, self._runtime, plan.each_put(made), between=self._clock.keep_lease)
         except BaseException:
             self._outcomes.defer(made, plan.changes)
-            self._outcomes.settle_quietly()
+            self._outcomes.resolve_pending_quietly()
             raise
         doubts: list[bool] = []
         try:
@@ -243,7 +243,7 @@ class Branches:
         except (StoreError, ClosedError) as error:
             if not doubts:
                 self._outcomes.defer(made, plan.changes)
-                self._outcomes.settle_quietly()
+                self._outcomes.resolve_pending_quietly()
                 raise
             text = revisions.to_text(made)
             raise CommitUnknownError(

@@ -449,7 +449,7 @@ class Committer:
         except BaseException:
             # Step 5: invalid by itself, out of reach or interrupted; the row may be there.
             self._outcomes.defer(made, ())
-            self._outcomes.settle_quietly()
+            self._outcomes.resolve_pending_quietly()
             raise
         if not plan.changes:
             self._give_up(made)

@@ -1,1 +1,1 @@
-"""The journal in memory: the sequence of revisions, views of it, outcomes, recovery (protocol, sections 3, 5, 6)."""
+"""The in-memory journal: the revision sequence, views of it, outcomes, recovery (protocol, sections 3, 5 and 6)."""

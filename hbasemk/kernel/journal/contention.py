@@ -1,7 +1,7 @@
-"""Who else waits to commit, as far as the journal shows it: only to take turns, never to decide anything.
+"""Estimate which other processes wait to commit. The estimate only orders turns; it never decides an outcome.
 
-Polls read the flags of all new journal rows anyway. A machine id whose newest revisions were aborted, and that has
-committed nothing since, belongs to a process that tries again. The lowest of these revisions tells since when.
+Polls read the flags of all new journal rows anyway. If the newest revisions of a machine id were aborted and it has
+committed nothing since, its process is retrying. The lowest of these revisions shows how long it has been waiting.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Final
 from hbasemk.format import revisions
 
 EXPIRES_MS: Final = 4000
-"""A process that has not tried for so long, in id time, has given up or died: nobody waits for it any more."""
-MANY: Final = 1000
-"""From so many machine ids on, those that expired are forgotten."""
+"""A process without an attempt for this long, in id time, has given up or died; nobody waits for it."""
+EVICT_FROM: Final = 1000
+"""From this number of machine ids on, expired ones are evicted."""
 
 
 @dataclass(slots=True)
 class _Machine:
-    """Of one machine id: its highest committed revision, the lowest and the highest that were aborted since."""
+    """Attempts of one machine id: its highest committed revision, and the lowest and highest aborted since."""
 
     committed: int = 0
     first: int = 0
@@ -27,41 +27,41 @@ class _Machine:
 
 
 class Contention:
-    """What one instance's polls show of other processes' attempts. Written by polls, one at a time."""
+    """Attempts of other processes, as one instance's polls find them. Only one poll writes at a time."""
 
     def __init__(self) -> None:
         self._machines: dict[int, _Machine] = {}
         self._newest = 0
 
-    def aborted(self, made: int) -> None:
-        """A poll met an aborted revision; may be called again for the same one."""
-        self._newest = max(self._newest, made)
-        known = self._known(made)
-        if made > known.committed:
-            known.first = min(known.first, made) if known.first else made
-            known.last = max(known.last, made)
+    def aborted(self, revision: int) -> None:
+        """Record that a poll found an aborted revision. Repeating a call has no effect."""
+        self._newest = max(self._newest, revision)
+        known = self._known(revision)
+        if revision > known.committed:
+            known.first = min(known.first, revision) if known.first else revision
+            known.last = max(known.last, revision)
 
-    def committed(self, made: int) -> None:
-        """A poll met a committed revision."""
-        self._newest = max(self._newest, made)
-        known = self._known(made)
-        if made > known.committed:
-            known.committed = made
-            known.first = known.last if known.last > made else 0
+    def committed(self, revision: int) -> None:
+        """Record that a poll found a committed revision."""
+        self._newest = max(self._newest, revision)
+        known = self._known(revision)
+        if revision > known.committed:
+            known.committed = revision
+            known.first = known.last if known.last > revision else 0
 
     def waiting(self, own: int) -> list[int]:
-        """The first aborted revision of each process that waits, lowest first, without the machine id ``own``."""
+        """Return the first aborted revision of each waiting process, lowest first, except of machine id ``own``."""
         return sorted(
             known.first
             for machine, known in list(self._machines.items())
             if known.first and machine != own and not self._expired(known)
         )
 
-    def _known(self, made: int) -> _Machine:
-        machine = revisions.machine_of(made)
+    def _known(self, revision: int) -> _Machine:
+        machine = revisions.machine_of(revision)
         known = self._machines.get(machine)
         if known is None:
-            if len(self._machines) >= MANY:
+            if len(self._machines) >= EVICT_FROM:
                 self._machines = {one: kept for one, kept in self._machines.items() if not self._expired(kept)}
             known = self._machines[machine] = _Machine()
         return known

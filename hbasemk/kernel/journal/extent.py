@@ -1,7 +1,7 @@
-"""Which trunk revisions somebody has: everything committed up to one id, and some ids above it.
+"""An extent: a set of trunk revisions, as everything committed up to one id and some ids above it.
 
-Instances see revisions in different orders, so one id does not say what somebody has seen. An extent does, in every
-instance and for ever. As text it is the token with which a watch resumes.
+Instances see revisions in different orders, so a single id cannot say what a reader has seen. An extent can, in every
+instance and permanently. Its text form is the token with which a watch resumes.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from hbasemk.errors import InvalidRevisionError
 from hbasemk.kernel.settings import Settings
 
 PREFIX: Final = "w1."
-"""The kind and the format of the text."""
+"""The kind and the format version of the text."""
 _DEFLATED: Final = b"\x01"
 _PLAIN: Final = b"\x00"
 
 
 class Extent(NamedTuple):
-    """All trunk revisions that are committed up to ``floor``, and those in ``above``, which are greater."""
+    """All trunk revisions committed up to ``floor``, and the greater ids in ``above``."""
 
     floor: int
     above: frozenset[int] = frozenset()
 
     @classmethod
     def of(cls, floor: int, ids: Iterable[int]) -> Extent:
-        """The extent of a floor and any ids; those that the floor covers are left out."""
+        """Create an extent from a floor and any ids; ids up to the floor are left out."""
         return cls(floor, frozenset(one for one in ids if one > floor))
 
     def __contains__(self, revision: object) -> bool:
-        """Whether a committed trunk revision belongs to it."""
+        """Return whether the extent contains a committed trunk revision."""
         return isinstance(revision, int) and (revision <= self.floor or revision in self.above)
 
     def to_token(self, settings: Settings) -> str:
-        """The extent as text for use in URLs, files and shells; short when ``above`` is empty."""
+        """Return the extent as text for URLs, files and shells; it is short if ``above`` is empty."""
         ids = b"".join(one.to_bytes(8, "big") for one in (self.floor, *sorted(self.above)))
         packed = zlib.compress(ids, 9)
         body = _DEFLATED + packed if len(packed) < len(ids) else _PLAIN + ids
@@ -46,7 +46,7 @@ class Extent(NamedTuple):
 
     @classmethod
     def from_token(cls, text: str, settings: Settings, location: str) -> Extent:
-        """Read what :meth:`to_token` wrote; raises InvalidRevisionError if it is damaged or of another repository."""
+        """Parse a token of :meth:`to_token`; raise InvalidRevisionError if it is damaged or from another repository."""
         advice = "Resume with the exact text that a watch on this repository returned, or with a revision id."
         shown = text if len(text) <= 80 else text[:77] + "..."
         encoded = text[len(PREFIX) :]
@@ -66,6 +66,6 @@ class Extent(NamedTuple):
 
 
 def _check_sum(body: bytes, settings: Settings) -> bytes:
-    """Also tells repositories apart: the first revision's id is part of it."""
+    """Return a checksum that covers the first revision's id and the epoch, so that repositories differ."""
     identity = settings.root_revision.to_bytes(8, "big") + settings.epoch_ms.to_bytes(8, "big", signed=True)
     return zlib.crc32(body, zlib.crc32(identity)).to_bytes(4, "big")

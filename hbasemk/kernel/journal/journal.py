@@ -1,8 +1,8 @@
-"""The in-memory journal: this instance's ordered sequence of visible revisions, and how it polls for more.
+"""The in-memory journal: this instance's sequence of visible revisions, and the polls that extend it.
 
-Of the sequence only its end is kept; below the watermark ids alone tell what is visible (``order.py``). Polls scan from
-the highest key down to a bound below which nothing undecided can be or appear, so that what a poll adds is causally
-closed (I2) and nothing is ever missed (I3). See ``docs/protocol.md``, sections 3 and 5.
+The journal keeps only the end of the sequence. Below the watermark, ids alone determine what is visible (``sequence.py``).
+A poll scans from the highest key down to a bound below which nothing undecided exists or can appear. So what a poll adds
+is causally closed (I2), and no poll misses a revision (I3). See ``docs/protocol.md``, sections 3 and 5.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from hbasemk.format.watermark import Watermark
 from hbasemk.kernel.batches import journal_rows
 from hbasemk.kernel.journal.contention import Contention
 from hbasemk.kernel.journal.extent import Extent
-from hbasemk.kernel.journal.sequence import RevisionSequence, settled, told
-from hbasemk.kernel.journal.view import EXPLICIT, SETTLED, Pin, View
+from hbasemk.kernel.journal.sequence import RevisionSequence, pinned_extent, view_up_to
+from hbasemk.kernel.journal.view import BELOW_SEQUENCE, BY_EXTENT, Pin, View
 from hbasemk.kernel.retry import again
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.settings import Settings
@@ -28,29 +28,29 @@ from hbasemk.store.abc import Get, Row, Scan, Store, scan_all
 
 SCAN_BATCH: Final = 1000
 KEPT: Final = 10_000
-"""How many of the last revisions an instance knows by position at least, settled or not."""
+"""The number of most recent revisions whose positions an instance always keeps."""
 CLOCK_DRIFT: Final = 0.001
-"""How much slower than ours the server's clock may run while nothing is heard from it."""
+"""The fraction by which the server's clock may run slower than the local clock between two readings of it."""
 
-__all__ = ["EXPLICIT", "SETTLED", "Arrival", "Journal"]
+__all__ = ["BELOW_SEQUENCE", "BY_EXTENT", "Arrival", "Journal"]
 
 
 class Arrival(NamedTuple):
-    """A revision that has just become visible in this instance, at ``position`` of its sequence.
+    """A revision that is about to become visible in this instance, at ``position`` of its sequence.
 
-    For a revision of this instance's own, ``states`` holds the nodes it touched as they became (None: removed),
-    given that nothing after ``built_on``, the position it was built on, touched them too.
+    For a revision that this instance committed, ``states`` holds the new states of the nodes it touched (None: removed).
+    These states are valid only if no revision after position ``built_on``, on which it was built, touched the same nodes.
     """
 
     revision: int
     position: int
     changes: Sequence[RowChange]
     states: Mapping[str, NodeState | None] | None = None
-    built_on: int = SETTLED
+    built_on: int = BELOW_SEQUENCE
 
 
-class _Found(NamedTuple):
-    """What one scan saw; ``server_ms`` is the latest credible timestamp of a cell, 0 for none."""
+class _ScanResult(NamedTuple):
+    """The result of one scan; ``server_ms`` is the latest credible timestamp of a cell, or 0."""
 
     committed: list[int]
     pending: set[int]
@@ -58,19 +58,20 @@ class _Found(NamedTuple):
     server_ms: int
 
 
-class _News(NamedTuple):
-    """What a journal row says of a revision that is about to join: its base (0: none), and what it touched."""
+class _RowContent(NamedTuple):
+    """What the journal row of a joining revision contains: its base (0: none) and the changes."""
 
     base: int
     changes: Sequence[RowChange]
 
 
 class Journal:
-    """The sequence of visible revisions, from the watermark that was loaded first or a later one up.
+    """The sequence of visible revisions, from the watermark at opening, or a later one, up.
 
-    ``listeners`` are called for every arrival, in order, before the arrival is known or part of any snapshot, ``watchers``
-    when the head has moved; neither may call the store. When something (Ctrl-C, say) interrupts them, the revision has not
-    joined and comes again, perhaps after others; ``forgetters`` are first told its position, of which nothing may be kept.
+    ``listeners`` are called for every arrival, in order, before any view contains the revision. ``watchers`` are called
+    when the head has moved. Neither may call the store. If an interrupt, such as Ctrl-C, stops a listener, the revision
+    has not joined. It arrives again later, perhaps after other revisions. Before that, ``forgetters`` receive the position
+    of the interrupted arrival and must drop everything they hold for it.
     """
 
     def __init__(self, store: Store, runtime: Runtime, settings: Settings, watermark: Watermark) -> None:
@@ -90,7 +91,7 @@ class Journal:
         self._uncovered: set[int] = set()
         self._server_offset: float | None = None
         self._latest_offset: float | None = None
-        self._clock_told = runtime.monotonic()
+        self._clock_measured_at = runtime.monotonic()
         self._polls_started = 0
         self._polled_at = float("-inf")
         self._poll_begun = -1
@@ -98,23 +99,23 @@ class Journal:
         self.forgetters: list[Callable[[int], None]] = []
         self.watchers: list[Callable[[], None]] = []
         self.announced = -1
-        """The position of the last revision that listeners have been told of, or are being told."""
+        """The position of the last revision that the journal has begun to announce to its listeners."""
         self.highest_seen = watermark.revision
-        self._head = self._snapshot_at(-1)
+        self._head = self._view_at(-1)
 
     # --- reading the sequence ----------------------------------------------------------------------------
 
     @property
     def head(self) -> View:
-        """The snapshot of everything that is visible in this instance now."""
+        """The view of everything that is visible in this instance now."""
         return self._head
 
     def __len__(self) -> int:
-        """How many revisions have joined the sequence, also those that are no longer kept."""
+        """Return how many revisions have joined the sequence, including those no longer kept."""
         return len(self._sequence)
 
     def __iter__(self) -> Iterator[int]:
-        """The revisions that are kept, in the order in which they joined."""
+        """Iterate over the kept revisions, in the order in which they joined."""
         return iter(self._sequence)
 
     @property
@@ -123,29 +124,29 @@ class Journal:
         return self._pending
 
     def unswept(self, seconds: float) -> list[int]:
-        """Aborted revisions that no poll has found swept, ``seconds`` or longer after one met them first."""
+        """Return the aborted revisions that have stayed unswept for at least ``seconds`` since a poll found them."""
         since = self._runtime.monotonic() - seconds
-        return sorted(made for made, met in list(self._unswept.items()) if met <= since)
+        return sorted(revision for revision, found_at in list(self._unswept.items()) if found_at <= since)
 
-    def is_swept(self, made: int) -> None:
-        """An aborted revision was found swept, or has been swept now."""
-        self._unswept.pop(made, None)
+    def mark_swept(self, revision: int) -> None:
+        """Record that the cells of an aborted revision have been deleted."""
+        self._unswept.pop(revision, None)
 
-    def wait_for_sweep(self, made: int) -> None:
-        """Have :meth:`unswept` tell of an aborted revision again when as much time has passed once more."""
-        if made in self._unswept:
-            self._unswept[made] = self._runtime.monotonic()
+    def restart_sweep_wait(self, revision: int) -> None:
+        """Let :meth:`unswept` return an aborted revision only after the same time has passed again."""
+        if revision in self._unswept:
+            self._unswept[revision] = self._runtime.monotonic()
 
     @property
     def low_bound(self) -> int:
-        """Polls look down to this id: an estimate by the store's clock. No answer about conflicts relies on it."""
+        """The id down to which polls scan. It is an estimate by the store's clock; conflict detection never uses it."""
         return self._low_bound
 
     @property
-    def settled_bound(self) -> int:
-        """No revision below this id can still commit, if servers' clocks differ by no more than the allowed skew.
+    def decided_bound(self) -> int:
+        """The id below which no revision can still commit, if server clocks differ by at most the allowed skew.
 
-        A store with transactions asks at each commit whether the watermark has passed it, so there the bound of polls does.
+        A store with transactions checks the watermark in each commit, so there the low bound of polls suffices.
         """
         if self._store.supports_transactions:
             return self._low_bound
@@ -153,13 +154,13 @@ class Journal:
 
     @property
     def verified(self) -> int:
-        """All that is committed up to this id has joined or is settled here; a watermark said so, and no clock."""
+        """The id up to which this instance has seen every committed revision; based on a watermark, not on a clock."""
         return self._verified
 
     def verify(self, watermark: Watermark) -> None:
-        """Let every committed revision up to the watermark join that no poll has seen. One scan where it is new here.
+        """Add every committed revision up to the watermark that no poll has seen. One scan if the watermark is new.
 
-        Nothing at or below a watermark can commit any more, so afterwards :attr:`verified` is the watermark's revision.
+        Nothing at or below a watermark can still commit, so afterwards :attr:`verified` is the watermark's revision.
         """
         with self._poll_lock:
             if watermark.revision <= self._verified:
@@ -169,148 +170,162 @@ class Journal:
             self._verified = watermark.revision
 
     def verified_by_scan(self, watermark: Watermark, committed: Sequence[int]) -> None:
-        """:meth:`verify` for the instance that has just moved the watermark, and scanned all above the one before."""
+        """Verify as :meth:`verify` does, from the scan of an instance that has just moved the watermark itself."""
         with self._poll_lock:
             if watermark.revision > self._verified:
-                self._join([made for made in committed if made <= watermark.revision])
+                self._join([revision for revision in committed if revision <= watermark.revision])
                 self._verified = watermark.revision
 
     def cover(self, version: int) -> None:
-        """Make the next poll look down to this revision: a read-back met it, and no poll here has seen it."""
+        """Make the next poll scan down to this revision, which a read-back found and no poll has seen."""
         if self._verified < version < self._low_bound:
             with self._lock:
                 self._uncovered.add(version)
 
     @property
     def floor(self) -> int:
-        """The id up to which nothing is known by position: whatever is committed is visible. It rises with the watermark."""
+        """The id up to which the journal keeps no positions and all committed revisions are visible.
+
+        It rises with the watermark.
+        """
         return self._sequence.floor
 
-    def sees(self, snapshot: View, version: int) -> bool:
-        """Whether a cell of this version is visible in the snapshot."""
-        return self._sequence.sees(snapshot, version)
+    def sees(self, view: View, version: int) -> bool:
+        """Return whether a cell with this version is visible in the view."""
+        return self._sequence.sees(view, version)
 
     def knows(self, version: int) -> bool:
-        """Whether the revision is in this instance's sequence, as far as that is kept."""
+        """Return whether the kept part of this instance's sequence contains the revision."""
         return version in self._sequence.positions
 
-    def since(self, snapshot: View) -> list[int]:
-        """The revisions that became visible here after the snapshot, in the order of the sequence.
+    def since(self, view: View) -> list[int]:
+        """Return the revisions that became visible here after the view, in sequence order.
 
-        No round trip while its position is kept; else the journal tells what was dropped since, in the order of ids.
+        No round trip while the view's position is kept. Otherwise the journal table supplies the dropped revisions, in
+        the order of their ids.
         """
-        order = self._sequence
-        if order.keeps(snapshot):
-            return order.after(snapshot.position)
-        low, high = self.unlisted(snapshot, self._head)
+        sequence = self._sequence
+        if sequence.keeps(view):
+            return sequence.after(view.position)
+        low, high = self.unkept_range(view, self._head)
         flags = (schema.COMMITTED, schema.ABORT)
         scan = Scan(schema.revision_key(low), schema.revision_key(max(low, high)), SCAN_BATCH, columns=flags)
         dropped: list[int] = []
         rows = again(self._runtime, lambda: list(scan_all(self._store, schema.JOURNAL, scan))) if low < high else []
         for row in rows:
-            made = int.from_bytes(row.key, "big")
+            revision = int.from_bytes(row.key, "big")
             committed = any(cell[:2] == schema.COMMITTED and cell.value == schema.YES for cell in row.cells)
-            if committed and not revisions.is_branch(made) and not order.sees(snapshot, made):
-                dropped.append(made)
-        kept = order.positions
+            if committed and not revisions.is_branch(revision) and not sequence.sees(view, revision):
+                dropped.append(revision)
+        kept = sequence.positions
         return [
-            *(made for made in dropped if made not in kept),
-            *(made for made in order if not order.sees(snapshot, made)),
+            *(revision for revision in dropped if revision not in kept),
+            *(revision for revision in sequence if not sequence.sees(view, revision)),
         ]
 
     def between(self, one: View, other: View) -> list[int]:
-        """The revisions of the in-memory sequence that belong to only one of two snapshots, in its order."""
-        order = self._sequence
-        if order.keeps(one) and order.keeps(other):
+        """Return the kept revisions that only one of the two views contains, in sequence order."""
+        sequence = self._sequence
+        if sequence.keeps(one) and sequence.keeps(other):
             low, high = sorted((one.position, other.position))
-            return order.sequence[low + 1 - order.begin : high + 1 - order.begin]
-        return [made for made in order if order.sees(one, made) != order.sees(other, made)]
+            return sequence.ids[low + 1 - sequence.begin : high + 1 - sequence.begin]
+        return [revision for revision in sequence if sequence.sees(one, revision) != sequence.sees(other, revision)]
 
-    def unlisted(self, one: View, other: View) -> tuple[int, int]:
-        """The range of settled ids, below the sequence, in which two snapshots may differ (empty: low >= high)."""
-        order = self._sequence
-        if order.keeps(one) and order.keeps(other):
-            return order.floor + 1, order.floor + 1
+    def unkept_range(self, one: View, other: View) -> tuple[int, int]:
+        """Return the range of ids below the sequence in which two views may differ (empty: low >= high)."""
+        sequence = self._sequence
+        if sequence.keeps(one) and sequence.keeps(other):
+            return sequence.floor + 1, sequence.floor + 1
         low = min(self._complete_up_to(one), self._complete_up_to(other))
-        return low + 1, min(order.floor, max(one.upper, other.upper)) + 1
+        return low + 1, min(sequence.floor, max(one.upper, other.upper)) + 1
 
-    def _complete_up_to(self, snapshot: View) -> int:
-        """An id up to which the snapshot has all of trunk that is visible here."""
-        return snapshot.floor if snapshot.position < -1 else self.low_bound_for(snapshot) - 1
+    def _complete_up_to(self, view: View) -> int:
+        """Return an id up to which the view contains all of trunk that is visible here."""
+        return view.floor if view.position < -1 else self.low_bound_for(view) - 1
 
-    def previous(self, snapshot: View) -> View:
-        """The trunk snapshot that lacks just the last revision of this one."""
+    def previous(self, view: View) -> View:
+        """Return the trunk view without the last revision of this one."""
         with self._lock:
-            if snapshot.position >= self._sequence.begin:
-                return self._snapshot_at(snapshot.position - 1)
-        return settled(snapshot.revision - 1)
+            if view.position >= self._sequence.begin:
+                return self._view_at(view.position - 1)
+        return view_up_to(view.revision - 1)
 
-    def order(self, made: int) -> tuple[int, int]:
-        """A key that sorts revisions as this instance's snapshots contain them; those no longer kept by their ids."""
-        return self._sequence.positions.get(made, -1), made
+    def sort_key(self, revision: int) -> tuple[int, int]:
+        """Return a key that sorts revisions in sequence order; revisions no longer kept come first, by id."""
+        return self._sequence.positions.get(revision, -1), revision
 
-    def low_bound_for(self, snapshot: View) -> int:
-        """No revision outside the snapshot that is committed, or still can be, has a lower id (step 7). No clock is asked."""
-        # The bound first: what joins the sequence after that is not below it.
+    def low_bound_for(self, view: View) -> int:
+        """Return the id below which the view contains every revision that is or can be committed (step 7).
+
+        The result does not depend on a clock.
+        """
+        # Read the bound first: no revision that joins the sequence afterwards has a lower id.
         low = self._verified + 1
-        order = self._sequence
-        if snapshot.position < -1:
-            return min(low, snapshot.floor + 1)
-        if order.keeps(snapshot):
-            return min([low, *order.after(snapshot.position)])
-        return min(low, told(snapshot).floor + 1)
+        sequence = self._sequence
+        if view.position < -1:
+            return min(low, view.floor + 1)
+        if sequence.keeps(view):
+            return min([low, *sequence.after(view.position)])
+        return min(low, pinned_extent(view).floor + 1)
 
-    def told(self, snapshot: View) -> tuple[int, list[int]]:
-        """A trunk snapshot in full: all of trunk that is committed up to an id, and which greater ids belong to it."""
-        order = self._sequence
-        if snapshot.position < -1:
-            return snapshot.floor, sorted(snapshot.own)
-        if order.keeps(snapshot):
-            floor = self.low_bound_for(snapshot) - 1
-            return floor, [made for made in order if made > floor and order.sees(snapshot, made)]
-        floor, above = told(snapshot)
+    def contents(self, view: View) -> tuple[int, list[int]]:
+        """Return an id up to which a trunk view contains everything committed, and the sorted greater ids in it."""
+        sequence = self._sequence
+        if view.position < -1:
+            return view.floor, sorted(view.own)
+        if sequence.keeps(view):
+            floor = self.low_bound_for(view) - 1
+            return floor, [revision for revision in sequence if revision > floor and sequence.sees(view, revision)]
+        floor, above = pinned_extent(view)
         return floor, sorted(above)
 
     # --- for feeds (feed.py) -----------------------------------------------------------------------------
 
-    def extent(self, snapshot: View, slack: int) -> Extent:
-        """What a trunk snapshot contains, with a floor that is ``slack`` lower than it could be, or settled for good."""
-        floor, above = self.told(snapshot)
-        order = self._sequence
-        lower = min(floor, max(order.floor, floor - slack))
-        listed = [made for made in order if lower < made <= floor and order.sees(snapshot, made)]
+    def extent(self, view: View, slack: int) -> Extent:
+        """Return the extent of a trunk view, with a floor ``slack`` below the highest possible one.
+
+        A floor that the watermark guarantees needs no slack.
+        """
+        floor, above = self.contents(view)
+        sequence = self._sequence
+        lower = min(floor, max(sequence.floor, floor - slack))
+        listed = [revision for revision in sequence if lower < revision <= floor and sequence.sees(view, revision)]
         return Extent.of(lower, [*above, *listed])
 
     def known(self) -> tuple[int, int, list[int]]:
-        """The id up to which all that is committed is visible, the head's position, and the visible revisions above the id."""
+        """Return the sequence's floor, the head's position, and the visible revisions that have a position."""
         with self._lock:
-            order, position = self._sequence, self._head.position
-            return order.floor, position, [made for made, at in order.positions.items() if at <= position]
+            sequence, position = self._sequence, self._head.position
+            return (
+                sequence.floor,
+                position,
+                [revision for revision, at in sequence.positions.items() if at <= position],
+            )
 
     def later(self, position: int) -> list[int] | None:
-        """The visible revisions at later positions; None when the sequence no longer reaches back so far."""
+        """Return the visible revisions after a position; None if the sequence no longer keeps that position."""
         head = self._head.position
-        order = self._sequence
-        if position < order.begin - 1:
+        sequence = self._sequence
+        if position < sequence.begin - 1:
             return None
-        return order.sequence[position + 1 - order.begin : max(head, position) + 1 - order.begin]
+        return sequence.ids[position + 1 - sequence.begin : max(head, position) + 1 - sequence.begin]
 
     def floor_at(self, position: int, slack: int) -> int | None:
-        """An id up to which everything that is or can be committed has a position up to this one; None as for :meth:`later`.
+        """Return an id up to which all that is or can be committed has at most this position; None as in :meth:`later`.
 
-        ``slack``: how much lower than the low bound it is; what the watermark settles needs none.
+        The id is ``slack`` below the low bound, except where the watermark guarantees it.
         """
-        # The bound first: what joins the sequence after that is not below it.
+        # Read the bound first: no revision that joins the sequence afterwards has a lower id.
         low = self._low_bound
-        order = self._sequence
-        if position < order.begin - 1:
+        sequence = self._sequence
+        if position < sequence.begin - 1:
             return None
-        return max(order.floor, min([low - slack, *order.after(position)]) - 1)
+        return max(sequence.floor, min([low - slack, *sequence.after(position)]) - 1)
 
     def committed(self, low: int, high: int) -> tuple[list[int], int]:
-        """Committed trunk revisions above ``low``, and the id up to which these are all: ``high``, or less for many.
+        """Return the committed trunk revisions above ``low``, and the id up to which the list is complete.
 
-        For ids up to :attr:`floor`. One round trip.
+        That id is ``high``, or lower if there are many revisions. Both must be at most :attr:`floor`. One round trip.
         """
         scan = Scan(
             schema.revision_key(low + 1), schema.revision_key(high + 1), SCAN_BATCH, columns=(schema.COMMITTED,)
@@ -318,16 +333,16 @@ class Journal:
         rows = again(self._runtime, lambda: self._store.scan(schema.JOURNAL, scan))
         found = [int.from_bytes(row.key, "big") for row in rows if any(cell.value == schema.YES for cell in row.cells)]
         covered = high if len(rows) < SCAN_BATCH else int.from_bytes(rows[-1].key, "big")
-        return [made for made in found if not revisions.is_branch(made)], covered
+        return [revision for revision in found if not revisions.is_branch(revision)], covered
 
-    def snapshot_of(self, wanted: int) -> View | None:
-        """The snapshot of a trunk revision whose position is kept; None when there is no such."""
+    def view_of(self, revision: int) -> View | None:
+        """Return the view of a trunk revision whose position is kept; None if it is not."""
         with self._lock:
-            position = self._sequence.positions.get(wanted)
-            return None if position is None or position < self._sequence.begin else self._snapshot_at(position)
+            position = self._sequence.positions.get(revision)
+            return None if position is None or position < self._sequence.begin else self._view_at(position)
 
-    def _snapshot_at(self, position: int) -> View:
-        """The snapshot at a position that is kept, or just before those. With the lock held."""
+    def _view_at(self, position: int) -> View:
+        """Return the view at a kept position, or just before the first. The caller holds the lock."""
         pin = self._pins.get(position)
         if pin is None:
             pin = self._pins[position] = Pin()
@@ -337,75 +352,75 @@ class Journal:
     # --- growing it --------------------------------------------------------------------------------------
 
     def append_local(
-        self, made: int, touched: Sequence[RowChange], states: Mapping[str, NodeState | None], built_on: View
+        self, revision: int, touched: Sequence[RowChange], states: Mapping[str, NodeState | None], built_on: View
     ) -> None:
-        """Step 11: this instance's own revision, committed just now, joins the sequence."""
+        """Append a revision that this instance has just committed (step 11)."""
         with self._lock:
-            self._mend()
-            if made not in self._sequence.positions:
-                self._append(Arrival(made, len(self._sequence), touched, states, built_on.position))
-            self.contention.committed(made)
+            self._repair_append()
+            if revision not in self._sequence.positions:
+                self._append(Arrival(revision, len(self._sequence), touched, states, built_on.position))
+            self.contention.committed(revision)
 
     def _append(self, arrival: Arrival) -> None:
         self.announced = arrival.position
         for listener in self.listeners:
             listener(arrival)
         self._sequence.append(arrival.revision)
-        self._to_the_end()
+        self._move_head()
 
-    def _to_the_end(self) -> None:
-        """The head is the last of the sequence from now on."""
+    def _move_head(self) -> None:
+        """Move the head to the end of the sequence."""
         position = len(self._sequence) - 1
         self.highest_seen = max(self.highest_seen, self._sequence.upper_at(position))
-        self._head = self._snapshot_at(position)
+        self._head = self._view_at(position)
         for watcher in self.watchers:
             watcher()
 
-    def _mend(self) -> None:
-        """Bring to an end, or take back, a joining that was interrupted. With the lock held, before any other."""
+    def _repair_append(self) -> None:
+        """Complete or undo an interrupted append. Call it before any other append, with the lock held."""
         position = self.announced
         if position == self._head.position:
             return
-        self._sequence.mend()
+        self._sequence.repair()
         if len(self._sequence) > position:
-            self._to_the_end()
+            self._move_head()
             return
         for forget in self.forgetters:
             forget(position)
         self.announced = position - 1
 
     def compact(self, watermark: Watermark) -> None:
-        """Drop what is settled by a watermark, but for the last :data:`KEPT` revisions; snapshots stay what they are.
+        """Drop positions up to a watermark, except the last :data:`KEPT`. Views in use stay the same.
 
-        Cheap when there is little to drop. From then on the revisions dropped are asked for by their ids: such a
-        snapshot has all that is not greater, as in an instance that begins now.
+        The call is cheap if there is little to drop. Afterwards a view of a dropped revision contains every committed
+        revision with an id up to its own, as in an instance that opens now.
         """
         with self._lock:
-            self._mend()
-            order = self._sequence
+            self._repair_append()
+            sequence = self._sequence
             limit = min(watermark.revision, self._verified)
-            shorter = order.shortened(watermark, limit, KEPT)
+            shorter = sequence.shortened(watermark, limit, KEPT)
             if shorter is None:
                 return
             dropped = {position: pin for position, pin in self._pins.items() if position < shorter.begin - 1}
-            order.tell(dropped, limit + 1)
+            sequence.store_extents(dropped, limit + 1)
             self._sequence = shorter
             for position in dropped:
                 del self._pins[position]
 
     def is_recent(self, seconds: float) -> bool:
-        """Whether a poll began and ended within the last ``seconds``."""
+        """Return whether a poll began and ended within the last ``seconds``."""
         return self._polled_at >= self._runtime.monotonic() - seconds
 
     def poll(self) -> list[int]:
-        """See what others committed: one round trip when there is nothing new.
+        """Read what other instances committed: one round trip if there is nothing new.
 
-        Returns the revisions that became visible by this call. When another thread's poll began after this call
-        was made, that one serves.
+        Returns the revisions that this call made visible. If another thread's poll began after this call was made, the
+        call uses the result of that poll.
         """
-        wanted = self._polls_started + 1
+        needed = self._polls_started + 1
         with self._poll_lock:
-            if self._poll_begun >= wanted:
+            if self._poll_begun >= needed:
                 return []
             self._polls_started += 1
             begun = self._polls_started
@@ -416,16 +431,16 @@ class Journal:
             while True:
                 found = self._scan(low)
                 new = sorted(found.committed)
-                news = self._read_news(new)
-                deeper = self._lowest_unknown_base(news, low)
+                contents = self._read_contents(new)
+                deeper = self._lowest_unknown_base(contents, low)
                 if deeper is None:
                     break
-                # A revision never joins without what it was built on: its writer knew of one that polls here passed over.
+                # A revision joins only together with its base. Its writer knew a base that the polls here skipped.
                 low = deeper
             with self._lock:
-                self._join_news(new, news)
+                self._append_all(new, contents)
                 self.highest_seen = max(self.highest_seen, found.highest)
-                self._pending = frozenset(made for made in found.pending if made not in self._sequence.positions)
+                self._pending = frozenset(one for one in found.pending if one not in self._sequence.positions)
                 self._uncovered -= uncovered
                 self._raise_low_bound(began, found)
             self._poll_begun = begun
@@ -433,29 +448,29 @@ class Journal:
             return new
 
     def _join(self, committed: Sequence[int]) -> None:
-        """Let revisions join that are committed, in the order of ids. With the poll lock held."""
-        order = self._sequence
-        new = sorted(made for made in committed if made > order.floor and made not in order.positions)
+        """Append the committed revisions that are unknown here, in the order of ids. The caller holds the poll lock."""
+        sequence = self._sequence
+        new = sorted(one for one in committed if one > sequence.floor and one not in sequence.positions)
         if new:
-            news = self._read_news(new)
+            contents = self._read_contents(new)
             with self._lock:
-                self._join_news(new, news)
+                self._append_all(new, contents)
 
-    def _join_news(self, new: Sequence[int], news: Mapping[int, _News]) -> None:
-        self._mend()
-        for made in new:
-            # What a compaction has dropped meanwhile is settled, and known by its id.
-            if made > self._sequence.floor and made not in self._sequence.positions:
-                self._append(Arrival(made, len(self._sequence), news[made].changes))
+    def _append_all(self, new: Sequence[int], contents: Mapping[int, _RowContent]) -> None:
+        self._repair_append()
+        for revision in new:
+            # Skip a revision that a concurrent compaction has dropped: its id now lies below the floor.
+            if revision > self._sequence.floor and revision not in self._sequence.positions:
+                self._append(Arrival(revision, len(self._sequence), contents[revision].changes))
 
-    def _lowest_unknown_base(self, news: Mapping[int, _News], low: int) -> int | None:
-        """The lowest id that a new revision was built on, and that this instance does not know and has not looked at."""
+    def _lowest_unknown_base(self, contents: Mapping[int, _RowContent], low: int) -> int | None:
+        """Return the lowest base of the new revisions that is unknown here and lies below the scan."""
         known = self._sequence.positions
-        unknown = [one.base for one in news.values() if self._verified < one.base < low and one.base not in known]
+        unknown = [one.base for one in contents.values() if self._verified < one.base < low and one.base not in known]
         return min(unknown) if unknown else None
 
-    def _scan(self, low: int, high: int | None = None) -> _Found:
-        """The revisions from ``low`` up to ``high`` (None: the newest), from the highest down."""
+    def _scan(self, low: int, high: int | None = None) -> _ScanResult:
+        """Scan the revisions from ``high`` (None: the newest) down to ``low``."""
         committed: list[int] = []
         pending: set[int] = set()
         unswept: set[int] = set()
@@ -472,36 +487,37 @@ class Journal:
         )
         known = self._sequence.positions
         for key, cells in scan_all(self._store, schema.JOURNAL, scan):
-            made = int.from_bytes(key, "big")
-            highest = max(highest, made)
+            revision = int.from_bytes(key, "big")
+            highest = max(highest, revision)
             for cell in cells:
                 if server_ms < cell.timestamp <= latest:
                     server_ms = cell.timestamp
-            if made in known or revisions.is_branch(made):
+            if revision in known or revisions.is_branch(revision):
                 continue
             flags = {cell.qualifier: cell.value for cell in cells}
             if flags.get(schema.ABORT[1]) == schema.YES:
-                (swept if schema.SWEPT[1] in flags else unswept).add(made)
-                self.contention.aborted(made)
+                (swept if schema.SWEPT[1] in flags else unswept).add(revision)
+                self.contention.aborted(revision)
             elif flags.get(schema.COMMITTED[1]) == schema.YES:
-                committed.append(made)
-                self.contention.committed(made)
+                committed.append(revision)
+                self.contention.committed(revision)
             else:
-                pending.add(made)
+                pending.add(revision)
         now = self._runtime.monotonic()
-        for made in swept:
-            self._unswept.pop(made, None)
-        for made in unswept:
-            self._unswept.setdefault(made, now)
-        return _Found(committed, pending, highest, server_ms)
+        for revision in swept:
+            self._unswept.pop(revision, None)
+        for revision in unswept:
+            self._unswept.setdefault(revision, now)
+        return _ScanResult(committed, pending, highest, server_ms)
 
-    def _raise_low_bound(self, began: float, found: _Found) -> None:
-        # What this poll did not meet was created after it began. The server's clock had then reached every server
-        # time ever met plus the time since (less the drift), and an id is behind its row's creation by the lag at most.
+    def _raise_low_bound(self, began: float, found: _ScanResult) -> None:
+        # A row that this poll did not find was created after the poll began. By then the server's clock had reached
+        # every server time seen so far plus the elapsed time (less the drift). An id is at most the lag behind the
+        # creation time of its row.
         if found.server_ms:
             scanning = (self._runtime.monotonic() - began) * 1000 * (1 + CLOCK_DRIFT)
-            heard = found.server_ms - scanning - began * 1000 * (1 - CLOCK_DRIFT)
-            self._server_offset = heard if self._server_offset is None else max(self._server_offset, heard)
+            measured = found.server_ms - scanning - began * 1000 * (1 - CLOCK_DRIFT)
+            self._server_offset = measured if self._server_offset is None else max(self._server_offset, measured)
         low = self._low_bound
         if self._server_offset is not None:
             server = self._server_offset + began * 1000 * (1 - CLOCK_DRIFT)
@@ -513,7 +529,7 @@ class Journal:
         self._low_bound = max(low, self._sequence.floor + 1)
 
     def _read_store_clock(self) -> None:
-        """Where reading the store's clock takes no call: see a step back at once, and estimate nothing."""
+        """Read the store's clock if that takes no round trip, to notice at once if it has gone back."""
         server_ms = self._store.clock_ms()
         if server_ms is None:
             return
@@ -523,14 +539,14 @@ class Journal:
             self._server_offset = offset
 
     def clock_was_measured(self, server_ms: float) -> None:
-        """The store's clock shows at most this now (ms since 1970). If it went back, look as far down again as it may have gone.
+        """Record an upper bound of the store's clock, in ms since 1970. If the clock went back, lower the poll bound too.
 
-        What was created since the last time this was told, and seemed to lie below the bound, is then met by the next poll.
-        Later timestamps than the store's clock can show were given before it went back, and are ignored from now on.
+        The next poll then finds rows that were created since the previous measurement and seemed to lie below the bound.
+        From now on the journal ignores timestamps later than the store's clock can show: they are from before the step.
         """
         now = self._runtime.monotonic()
         with self._poll_lock, self._lock:
-            told, self._clock_told = self._clock_told, now
+            previous, self._clock_measured_at = self._clock_measured_at, now
             self._latest_offset = server_ms - now * 1000 * (1 + CLOCK_DRIFT)
             if self._server_offset is None:
                 return
@@ -538,49 +554,50 @@ class Journal:
             if self._server_offset <= offset:
                 return
             self._server_offset = offset
-            oldest = server_ms - (now - told) * 1000 * (1 + CLOCK_DRIFT)
+            oldest = server_ms - (now - previous) * 1000 * (1 + CLOCK_DRIFT)
             ms = int(oldest) - self._settings.epoch_ms - self._settings.lag_ms - 1
             self._low_bound = max(min(self._low_bound, revisions.pack(max(ms, 0), 0, 0)), self._sequence.floor + 1)
 
-    def _read_news(self, new: Sequence[int]) -> dict[int, _News]:
+    def _read_contents(self, new: Sequence[int]) -> dict[int, _RowContent]:
         if not self.listeners:
-            # Only listeners need it, and an instance that is being opened has none and reads from the watermark up.
-            return {made: _News(0, ()) for made in new}
+            # Only listeners use the contents. An instance that is still opening has none, and reads from the watermark up.
+            return {revision: _RowContent(0, ()) for revision in new}
         rows = journal_rows(self._store, self._runtime, new)
         return {
-            int.from_bytes(row.key, "big"): _News(_base_of(row), changes.decode(row.cells, row.key)) for row in rows
+            int.from_bytes(row.key, "big"): _RowContent(_base_of(row), changes.decode(row.cells, row.key))
+            for row in rows
         }
 
-    # --- looking for one revision ------------------------------------------------------------------------
+    # --- finding one revision ----------------------------------------------------------------------------
 
-    def find(self, wanted: int) -> View:
-        """The snapshot of a trunk revision, polling for it when it is not known yet (section 3).
+    def find(self, revision: int) -> View:
+        """Return the view of a trunk revision, polling for it if it is not known yet (section 3).
 
-        Raises UnknownRevisionError when no poll can find it.
+        Raises UnknownRevisionError if no poll can find it.
         """
-        snapshot = self.snapshot_of(wanted)
-        if snapshot is None and wanted == self._origin:
+        view = self.view_of(revision)
+        if view is None and revision == self._origin:
             with self._lock:
-                return settled(wanted) if self._sequence.begin else self._snapshot_at(-1)
-        if snapshot is None and not revisions.is_branch(wanted):
-            if wanted > self._sequence.top:
+                return view_up_to(revision) if self._sequence.begin else self._view_at(-1)
+        if view is None and not revisions.is_branch(revision):
+            if revision > self._sequence.top:
                 again(self._runtime, self.poll)
-                snapshot = self.snapshot_of(wanted)
-            if snapshot is None and wanted <= self._sequence.top and self._is_committed(wanted):
-                snapshot = settled(wanted)
-        if snapshot is None:
-            text = revisions.to_text(wanted)
+                view = self.view_of(revision)
+            if view is None and revision <= self._sequence.top and self._is_committed(revision):
+                view = view_up_to(revision)
+        if view is None:
+            text = revisions.to_text(revision)
             raise UnknownRevisionError(
                 f"revision {text} is not known in the repository at {self._store.location}: it was never committed on "
                 "trunk, belongs to another repository, or has been collected",
                 revision=text,
             )
-        return snapshot
+        return view
 
-    def _is_committed(self, wanted: int) -> bool:
-        get = Get(schema.revision_key(wanted), columns=(schema.COMMITTED,))
+    def _is_committed(self, revision: int) -> bool:
+        get = Get(schema.revision_key(revision), columns=(schema.COMMITTED,))
         row = again(self._runtime, lambda: self._store.read(schema.JOURNAL, [get]))[0]
-        return any(cell.value == schema.YES for cell in row.cells) and wanted not in self._sequence.hidden
+        return any(cell.value == schema.YES for cell in row.cells) and revision not in self._sequence.hidden
 
 
 def _base_of(row: Row) -> int:

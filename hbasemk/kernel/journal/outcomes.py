@@ -1,8 +1,8 @@
-"""How a revision turned out, and the compare-and-sets that decide it.
+"""Revision outcomes, and the compare-and-sets that decide them.
 
-Committing checks ``abort`` and aborting checks ``committed`` on the same journal row, so that a revision is never
-both and each may be sent again after a lost reply. A revision of this instance whose end could not be brought about
-is kept here until it can.
+A commit checks ``abort`` and an abort checks ``committed`` on the same journal row. So a revision is never both, and
+either request may be sent again after a lost reply. If this instance cannot resolve one of its own revisions, it keeps
+the revision here until it can.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hbasemk.store.abc import Column, Get, NewCell, Put, Row, Store
 
 
 class Outcome(enum.Enum):
-    """What a journal row says of its revision; ABSENT: there is no such row."""
+    """The state of a revision according to its journal row; ABSENT if there is no row."""
 
     PENDING = "pending"
     COMMITTED = "committed"
@@ -31,7 +31,7 @@ class Outcome(enum.Enum):
 
 
 def outcome_of(row: Row) -> Outcome:
-    """The outcome that a journal row tells."""
+    """Return the outcome that a journal row records."""
     flags = {cell.qualifier: cell.value for cell in row.cells}
     if flags.get(schema.COMMITTED[1]) == schema.YES:
         return Outcome.COMMITTED
@@ -41,7 +41,7 @@ def outcome_of(row: Row) -> Outcome:
 
 
 class Outcomes:
-    """Asks for, decides and cleans up after revisions, for one instance."""
+    """Reads and decides the outcomes of revisions, and deletes the cells of aborted ones, for one instance."""
 
     def __init__(self, store: Store, runtime: Runtime, journal: Journal, lease: Lease) -> None:
         self._store = store
@@ -51,169 +51,172 @@ class Outcomes:
         self._lock = runtime.lock()
         self._deferred: dict[int, Sequence[RowChange]] = {}
 
-    # --- asking ------------------------------------------------------------------------------------------
+    # --- reading -----------------------------------------------------------------------------------------
 
-    def of(self, asked: int) -> Outcome:
-        """The outcome of one revision. One round trip."""
-        return self.of_many((asked,))[asked]
+    def of(self, revision: int) -> Outcome:
+        """Return the outcome of one revision. One round trip."""
+        return self.of_many((revision,))[revision]
 
-    def of_many(self, asked: Sequence[int]) -> dict[int, Outcome]:
-        """The outcomes of many revisions, in one round trip for each batch (none for no revision)."""
-        rows = journal_rows(self._store, self._runtime, asked, columns=(schema.COMMITTED, schema.ABORT))
-        return dict(zip(asked, map(outcome_of, rows), strict=True))
+    def of_many(self, revisions: Sequence[int]) -> dict[int, Outcome]:
+        """Return the outcomes of many revisions, with one round trip per batch (none for no revisions)."""
+        rows = journal_rows(self._store, self._runtime, revisions, columns=(schema.COMMITTED, schema.ABORT))
+        return dict(zip(revisions, map(outcome_of, rows), strict=True))
 
-    def created_ms(self, which: int) -> int | None:
-        """The timestamp that the store gave a journal row when it created it; None for no row. One round trip."""
-        get = Get(schema.revision_key(which), columns=(schema.NONCE,))
+    def created_ms(self, revision: int) -> int | None:
+        """Return the store's timestamp for the creation of a journal row; None if there is no row. One round trip."""
+        get = Get(schema.revision_key(revision), columns=(schema.NONCE,))
         cells = again(self._runtime, lambda: self._store.read(schema.JOURNAL, [get]))[0].cells
         return cells[0].timestamp if cells else None
 
     # --- deciding ----------------------------------------------------------------------------------------
 
-    def decide(self, which: int, unless: Column, then: Column, in_doubt: Callable[[], None] | None = None) -> bool:
-        """One compare-and-set: if ``unless`` is still no, make ``then`` yes; may be sent again, and is.
+    def decide(self, revision: int, unless: Column, then: Column, in_doubt: Callable[[], None] | None = None) -> bool:
+        """Set ``then`` to yes by compare-and-set if ``unless`` is still no. The call is idempotent and is retried.
 
-        ``in_doubt`` is called for each reply that is lost.
+        ``in_doubt`` is called for each lost reply.
         """
-        put = Put(schema.revision_key(which), [NewCell(*then, schema.YES)])
+        put = Put(schema.revision_key(revision), [NewCell(*then, schema.YES)])
         return again(
             self._runtime, lambda: self._store.check_and_write(schema.JOURNAL, unless, schema.NO, put), in_doubt
         )
 
-    def abort_missing(self, which: int) -> Outcome:
-        """Make sure that a revision without a journal row, whose cells were met, can never commit."""
-        self._bury(which)
-        return self.of(which)
+    def abort_missing(self, revision: int) -> Outcome:
+        """Make sure that a revision whose cells exist without a journal row can never commit."""
+        self._create_aborted(revision)
+        return self.of(revision)
 
-    def abort_other(self, which: int) -> Outcome:
-        """Abort somebody's pending revision unless it is committed by now; its writer rolls it back."""
-        if self.decide(which, schema.COMMITTED, schema.ABORT):
+    def abort_other(self, revision: int) -> Outcome:
+        """Abort another writer's pending revision unless it has committed; its writer rolls it back."""
+        if self.decide(revision, schema.COMMITTED, schema.ABORT):
             return Outcome.ABORTED
-        return self.of(which)
+        return self.of(revision)
 
-    def abort_own(self, which: int, touched: Iterable[RowChange], *, clean: bool = True) -> Outcome:
-        """Abort a revision of this instance and delete exactly its cells; COMMITTED when it was decided before.
+    def abort_own(self, revision: int, touched: Iterable[RowChange], *, clean: bool = True) -> Outcome:
+        """Abort a revision of this instance and delete exactly its cells; return COMMITTED if it had committed.
 
-        ``clean`` says that every reply to its writes was received, so that no cell of it can still arrive.
+        ``clean`` means that every reply to its writes was received, so that no more of its cells can arrive.
         """
-        outcome = self.abort(which)
+        outcome = self.abort(revision)
         if outcome is Outcome.ABORTED:
-            self.clean_up(which, touched, clean=clean)
+            self.clean_up(revision, touched, clean=clean)
         return outcome
 
-    def abort(self, which: int) -> Outcome:
-        """Abort a revision of this instance; COMMITTED when it was decided before, FormatError for damaged flags."""
+    def abort(self, revision: int) -> Outcome:
+        """Abort a revision of this instance; return COMMITTED if it had committed. Damaged flags raise FormatError."""
         for _ in range(2):
-            if self.decide(which, schema.COMMITTED, schema.ABORT):
+            if self.decide(revision, schema.COMMITTED, schema.ABORT):
                 return Outcome.ABORTED
-            found = self.of(which)
+            found = self.of(revision)
             if found is Outcome.ABSENT:
-                # Its creation never arrived, or still may; a row that says "aborted" makes it fail.
-                self._bury(which)
+                # The request that creates the row never arrived, or may still arrive. An aborted row makes it fail.
+                self._create_aborted(revision)
                 return Outcome.ABORTED
             if found is not Outcome.PENDING:
                 return found
-            # Its creation has arrived since: now it can be aborted.
+            # The row has been created meanwhile, so the second attempt can abort it.
         reason = "a revision is neither committed, aborted nor pending"
-        raise schema.damaged(reason, schema.JOURNAL, schema.revision_key(which), schema.COMMITTED)
+        raise schema.damaged(reason, schema.JOURNAL, schema.revision_key(revision), schema.COMMITTED)
 
-    def clean_up(self, which: int, touched: Iterable[RowChange], *, clean: bool) -> None:
-        """Delete exactly the cells of a revision of this instance that is aborted."""
-        self._sweep(which, touched, schema.SWEPT_CLEAN if clean else schema.SWEPT_IN_DOUBT)
+    def clean_up(self, revision: int, touched: Iterable[RowChange], *, clean: bool) -> None:
+        """Delete exactly the cells of an aborted revision of this instance."""
+        self._sweep(revision, touched, schema.SWEPT_CLEAN if clean else schema.SWEPT_IN_DOUBT)
 
-    def _bury(self, which: int) -> None:
+    def _create_aborted(self, revision: int) -> None:
         put = Put(
-            schema.revision_key(which),
+            schema.revision_key(revision),
             [NewCell(*schema.COMMITTED, schema.NO), NewCell(*schema.ABORT, schema.YES)],
         )
         if not again(self._runtime, lambda: self._store.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put)):
-            self.decide(which, schema.COMMITTED, schema.ABORT)
+            self.decide(revision, schema.COMMITTED, schema.ABORT)
 
-    def _sweep(self, which: int, touched: Iterable[RowChange], by: bytes) -> None:
-        deletes = changes.deletes(touched, which)
+    def _sweep(self, revision: int, touched: Iterable[RowChange], mark: bytes) -> None:
+        deletes = changes.deletes(touched, revision)
         for number, part in enumerate(delete_batches(deletes, self._store.batch_rows, self._store.batch_bytes)):
             if number:
                 self._lease.keep()
             again(self._runtime, lambda part=part: self._store.delete(schema.NODES, part))  # type: ignore[misc]
-        put = Put(schema.revision_key(which), [NewCell(*schema.SWEPT, by)])
-        if by == schema.SWEPT_CLEAN:
+        put = Put(schema.revision_key(revision), [NewCell(*schema.SWEPT, mark)])
+        if mark == schema.SWEPT_CLEAN:
             again(self._runtime, lambda: self._store.write(schema.JOURNAL, [put], durable=False))
             return
-        # Its writer, who knows that nothing can arrive any more, may have said so, and the watermark may rely on that.
+        # Never overwrite the writer's mark that no more cells can arrive: the watermark may depend on it.
         again(
             self._runtime,
             lambda: self._store.check_and_write(schema.JOURNAL, schema.SWEPT, None, put, durable=False),
         )
 
-    # --- what dead writers left (section 6) ---------------------------------------------------------------
+    # --- revisions of dead writers (section 6) -----------------------------------------------------------
 
-    def recover_if_over(self, which: int) -> bool:
-        """Recover a pending revision if its writer's lease is over; returns whether it is decided now."""
-        if not self._lease.is_over(which):
+    def recover_if_over(self, revision: int) -> bool:
+        """Recover a pending revision if its writer's lease is over; return whether it is decided now."""
+        if not self._lease.is_over(revision):
             return False
-        self.recover(which)
+        self.recover(revision)
         return True
 
-    def recover(self, which: int) -> Outcome:
-        """Abort a dead writer's revision unless it committed, and delete its cells. May be done by several at once."""
-        if not self.decide(which, schema.COMMITTED, schema.ABORT):
-            found = self.of(which)
+    def recover(self, revision: int) -> Outcome:
+        """Abort a dead writer's revision unless it committed, and delete its cells. Several instances may do so at once."""
+        if not self.decide(revision, schema.COMMITTED, schema.ABORT):
+            found = self.of(revision)
             if found is not Outcome.ABORTED:
                 return found
-        row = self._row(which)
+        row = self._row(revision)
         if not any(cell.qualifier == schema.SWEPT[1] for cell in row.cells):
-            self._sweep(which, changes.of_row(row), schema.SWEPT_IN_DOUBT)
+            self._sweep(revision, changes.of_row(row), schema.SWEPT_IN_DOUBT)
         return Outcome.ABORTED
 
-    def is_swept(self, which: int, *, in_doubt: bool = False) -> bool:
-        """Whether an aborted revision's cells are deleted (``in_doubt``: and some may still come). One round trip."""
-        get = Get(schema.revision_key(which), columns=(schema.SWEPT,))
+    def is_swept(self, revision: int, *, in_doubt: bool = False) -> bool:
+        """Return whether the cells of an aborted revision are deleted. One round trip.
+
+        ``in_doubt``: return True only if more of its cells may still arrive.
+        """
+        get = Get(schema.revision_key(revision), columns=(schema.SWEPT,))
         cells = again(self._runtime, lambda: self._store.read(schema.JOURNAL, [get]))[0].cells
         return any(not in_doubt or cell.value == schema.SWEPT_IN_DOUBT for cell in cells)
 
-    def sweep_again(self, which: int) -> None:
-        """Delete what a paused writer, or a gateway that held its request, brought after a sweep in doubt."""
-        self._sweep(which, changes.of_row(self._row(which)), schema.SWEPT_IN_DOUBT)
+    def sweep_again(self, revision: int) -> None:
+        """Delete cells that a paused writer, or a gateway that held its request, wrote after a sweep in doubt."""
+        self._sweep(revision, changes.of_row(self._row(revision)), schema.SWEPT_IN_DOUBT)
 
-    def _row(self, which: int) -> Row:
-        return next(journal_rows(self._store, self._runtime, [which]))
+    def _row(self, revision: int) -> Row:
+        return next(journal_rows(self._store, self._runtime, [revision]))
 
-    # --- this instance's own loose ends -------------------------------------------------------------------
+    # --- this instance's unresolved revisions ------------------------------------------------------------
 
-    def defer(self, which: int, touched: Sequence[RowChange]) -> None:
-        """Remember a revision of this instance that could not be ended; :meth:`resolve_pending` will."""
+    def defer(self, revision: int, touched: Sequence[RowChange]) -> None:
+        """Remember a revision of this instance that could not be resolved, for :meth:`resolve_pending`."""
         with self._lock:
-            self._deferred[which] = touched
+            self._deferred[revision] = touched
 
     @property
     def deferred(self) -> list[int]:
-        """The revisions that are still to be ended."""
+        """The revisions of this instance that are still unresolved."""
         return list(self._deferred)
 
     def resolve_pending(self) -> None:
-        """End what was left: abort it, unless it turns out to be committed (polls then show it)."""
-        for which in list(self._deferred):
+        """Abort each deferred revision, unless it turns out to be committed (polls then find it)."""
+        for revision in list(self._deferred):
             with self._lock:
-                touched = self._deferred.get(which)
+                touched = self._deferred.get(revision)
                 if touched is None:
                     continue
-                # Where nothing is told yet, no cell was ever sent.
-                self.abort_own(which, touched, clean=not touched)
-                self._deferred.pop(which, None)
+                # Without recorded changes, no cell was ever sent.
+                self.abort_own(revision, touched, clean=not touched)
+                self._deferred.pop(revision, None)
 
-    def settle_quietly(self) -> None:
-        """:meth:`resolve_pending`, leaving what cannot be reached yet for the next time."""
+    def resolve_pending_quietly(self) -> None:
+        """Call :meth:`resolve_pending`; if the store is out of reach, leave the rest for the next call."""
         self.quietly(self.resolve_pending)
 
-    def quietly(self, settle: Callable[[], None]) -> None:
-        """Make a call that has a next time; a store that is away is no error then."""
+    def quietly(self, call: Callable[[], None]) -> None:
+        """Make a call that will be repeated later anyway, ignoring a StoreError."""
         try:
-            settle()
+            call()
         except StoreError:
             return
 
-    def final_outcome(self, which: int) -> Outcome:
-        """How a revision ended, ending it first if it is one of those left here."""
-        if which in self._deferred:
+    def final_outcome(self, revision: int) -> Outcome:
+        """Return the outcome of a revision, resolving it first if it is deferred here."""
+        if revision in self._deferred:
             self.resolve_pending()
-        return self.of(which)
+        return self.of(revision)

@@ -1,8 +1,8 @@
-"""Cleaning up after dead writers, and moving the watermark.
+"""Recovery after dead writers, and moving the watermark.
 
-Nothing in any process's memory is needed: whoever lives finds the pending revisions whose writer's lease is over and
-ends them (I9), and moves the watermark past what is settled, so that start-up stays short however old the
-repository is. Several may do so at once; every step is a compare-and-set or can be done twice.
+Recovery needs nothing from any process's memory. Every live instance finds pending revisions whose writer's lease is
+over and resolves them (I9). It also moves the watermark past decided revisions, so that start-up stays fast in an old
+repository. Several instances may do so at once: every step is a compare-and-set or idempotent.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ADVANCE_BATCH: Final = 1000
 
 
 class Recovery:
-    """Ends dead writers' revisions and advances the watermark, for one instance."""
+    """Resolves the revisions of dead writers and advances the watermark, for one instance."""
 
     def __init__(
         self, store: Store, runtime: Runtime, journal: Journal, outcomes: Outcomes, retry_timeout: float
@@ -32,73 +32,73 @@ class Recovery:
         self._journal = journal
         self._outcomes = outcomes
         self._retry_timeout = retry_timeout
-        self._looked_ms = 0
+        self._scanned_ms = 0
 
     def recover(self) -> list[int]:
-        """End the pending revisions whose writer's lease is over; returns those that were found dead.
+        """Resolve the pending revisions whose writer's lease is over; return the revisions of dead writers.
 
-        Sweeps as well what somebody aborted and its writer did not live to roll back. One round trip or more for each
-        revision that is pending or was left like that, none when there is no such.
+        Also sweeps revisions that another instance aborted and whose writer died before the roll-back. One round trip
+        or more for each pending or unswept revision; none if there are none.
         """
-        dead = [which for which in sorted(self._journal.pending) if self._outcomes.recover_if_over(which)]
-        for which in self._journal.unswept(self._retry_timeout):
-            # Its writer has had the whole lease time to roll back; a lease that goes on means that it still may, or may die.
-            if self._outcomes.recover_if_over(which):
-                dead.append(which)
-                self._journal.is_swept(which)
-            elif self._outcomes.is_swept(which):
-                self._journal.is_swept(which)
+        dead = [revision for revision in sorted(self._journal.pending) if self._outcomes.recover_if_over(revision)]
+        for revision in self._journal.unswept(self._retry_timeout):
+            # The writer has had the whole lease time to roll back. If its lease continues, it may still do so, or die.
+            if self._outcomes.recover_if_over(revision):
+                dead.append(revision)
+                self._journal.mark_swept(revision)
+            elif self._outcomes.is_swept(revision):
+                self._journal.mark_swept(revision)
             else:
-                self._journal.wait_for_sweep(which)
+                self._journal.restart_sweep_wait(revision)
         if dead:
             self._hide(dead)
         return dead
 
     def recover_late(self) -> list[int]:
-        """End revisions that polls no longer look at, because the rows that begin, or bury, them came too late.
+        """Resolve revisions below the poll bound whose journal row was created, or aborted, too late for polls.
 
-        A writer, or a gateway, may have held such a request longer than its lease; there are no cells, and nobody waits
-        for it. Looks at the journal's rows that were written since the last call, at the first call at all of them.
+        A writer or a gateway may have held such a request longer than the lease lasted. The revision has no cells, and
+        nobody waits for it. Scans the journal rows written since the last call; the first call scans all of them.
         """
-        began = looked = self._looked_ms
+        began = scanned = self._scanned_ms
         flags = (schema.COMMITTED, schema.ABORT, schema.SWEPT)
         end = schema.revision_key(self._journal.low_bound)
         found: list[int] = []
         in_doubt: list[int] = []
         for row in scan_all(self._store, schema.JOURNAL, Scan(None, end, ADVANCE_BATCH, columns=flags, since=began)):
-            looked = max(looked, *(cell.timestamp for cell in row.cells))
-            made = int.from_bytes(row.key, "big")
-            if revisions.is_branch(made):
+            scanned = max(scanned, *(cell.timestamp for cell in row.cells))
+            revision = int.from_bytes(row.key, "big")
+            if revisions.is_branch(revision):
                 continue
-            told = {cell.qualifier: cell.value for cell in row.cells}
-            # Of a revision that was decided, only what decided it may be new enough to be read here.
-            undecided = outcome_of(row) is Outcome.PENDING and {schema.COMMITTED[1], schema.ABORT[1]} <= told.keys()
-            unswept = outcome_of(row) is Outcome.ABORTED and schema.SWEPT[1] not in told
+            values = {cell.qualifier: cell.value for cell in row.cells}
+            # If the revision is decided, the scan may show only the deciding flag, because the other one is older.
+            undecided = outcome_of(row) is Outcome.PENDING and {schema.COMMITTED[1], schema.ABORT[1]} <= values.keys()
+            unswept = outcome_of(row) is Outcome.ABORTED and schema.SWEPT[1] not in values
             if undecided or unswept:
-                found.append(made)
-            elif told.get(schema.SWEPT[1]) == schema.SWEPT_IN_DOUBT:
-                in_doubt.append(made)
-        dead = [which for which in found if self._outcomes.recover_if_over(which)]
+                found.append(revision)
+            elif values.get(schema.SWEPT[1]) == schema.SWEPT_IN_DOUBT:
+                in_doubt.append(revision)
+        dead = [revision for revision in found if self._outcomes.recover_if_over(revision)]
         if dead or in_doubt:
-            # Also what somebody swept who did not live to hide it.
+            # Include revisions that an instance swept without living to hide them.
             self._hide([*dead, *in_doubt])
         if len(dead) == len(found):
-            self._looked_ms = looked
+            self._scanned_ms = scanned
         return dead
 
-    def _hide(self, which: list[int]) -> None:
-        """List as hidden what was recovered although the watermark had passed it: its row came too late for that."""
+    def _hide(self, recovered: list[int]) -> None:
+        """List recovered revisions as hidden if the watermark has passed them, because their row came too late."""
         while True:
             _, current = again(self._runtime, lambda: settings.read(self._store))
             if current is None:
                 return
-            passed = [one for one in which if one <= current.revision and one not in current.hidden]
+            passed = [one for one in recovered if one <= current.revision and one not in current.hidden]
             passed = [one for one in passed if self._outcomes.is_swept(one, in_doubt=True)]
             decided = self._outcomes.of_many(passed)
             passed = [one for one in passed if decided[one] is Outcome.ABORTED]
             if not passed:
                 return
-            # Another moves it each time that this fails, so somebody gets on.
+            # If this fails, another instance has moved the watermark, so the system makes progress.
             self._move(current, Watermark(current.revision, current.hidden.union(passed)))
 
     def _move(self, current: Watermark, moved: Watermark) -> bool:
@@ -109,18 +109,21 @@ class Recovery:
         )
 
     def follow(self) -> None:
-        """Let the journal drop what the watermark that others move includes. One round trip, and a scan if it has moved."""
+        """Drop from the journal what other instances have moved the watermark past.
+
+        One round trip, and a scan if the watermark has moved.
+        """
         _, current = again(self._runtime, lambda: settings.read(self._store))
         if current is not None:
             self._journal.verify(current)
             self._journal.compact(current)
 
     def advance(self) -> Watermark | None:
-        """Move the watermark up as far as everything is decided and swept; None when it need not move.
+        """Move the watermark up to the last revision before which all are decided and swept; None if it stays.
 
-        What was aborted and not swept is swept when its writer's lease is over, else it stops the watermark. The journal
-        drops what the watermark, moved by whomever, tells. It always is a committed revision: who opens the repository names
-        the first snapshot after it.
+        An aborted and unswept revision is swept if its writer's lease is over; otherwise it stops the watermark. The
+        journal then drops what the watermark covers, whichever instance moved it. The watermark is always a committed
+        revision, because an instance that opens the repository names its first view after it.
         """
         _, current = again(self._runtime, lambda: settings.read(self._store))
         if current is None:
@@ -130,13 +133,13 @@ class Recovery:
         target, hidden, in_doubt = current.revision, set(current.hidden), set[int]()
         scan = Scan(
             schema.revision_key(current.revision + 1),
-            schema.revision_key(max(self._journal.settled_bound, current.revision + 1)),
+            schema.revision_key(max(self._journal.decided_bound, current.revision + 1)),
             ADVANCE_BATCH,
             columns=(schema.COMMITTED, schema.ABORT, schema.SWEPT),
         )
         for row in scan_all(self._store, schema.JOURNAL, scan):
-            which = int.from_bytes(row.key, "big")
-            if revisions.is_branch(which):
+            revision = int.from_bytes(row.key, "big")
+            if revisions.is_branch(revision):
                 continue
             outcome = outcome_of(row)
             if outcome is Outcome.PENDING:
@@ -144,15 +147,15 @@ class Recovery:
             if outcome is Outcome.ABORTED:
                 swept = next((cell.value for cell in row.cells if cell.qualifier == schema.SWEPT[1]), None)
                 if swept is None:
-                    if not self._outcomes.recover_if_over(which):
+                    if not self._outcomes.recover_if_over(revision):
                         break
                     swept = schema.SWEPT_IN_DOUBT
                 if swept == schema.SWEPT_IN_DOUBT:
-                    self._outcomes.sweep_again(which)
-                    in_doubt.add(which)
+                    self._outcomes.sweep_again(revision)
+                    in_doubt.add(revision)
                 continue
-            target = which
-            committed.append(which)
+            target = revision
+            committed.append(revision)
             hidden |= in_doubt
         if target == current.revision:
             self._journal.compact(current)

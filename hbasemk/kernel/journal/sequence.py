@@ -1,8 +1,8 @@
-"""The order in which revisions became visible in one instance, kept only as far back as anybody can ask for.
+"""The order in which revisions became visible in one instance.
 
-What lies below the watermark is told by id alone: visible is what is not greater, but for the hidden ids. So an instance
-drops the old part of its sequence and lives through any number of revisions in bounded memory. A snapshot that somebody
-still holds stays what it is: while its position is dropped it is told what it consists of (I5).
+The sequence keeps only recent positions. Below the watermark, an id alone decides: a revision is visible unless it is
+hidden. An instance therefore drops the old part of its sequence, and its memory stays bounded. A view that is still in
+use stays the same: when the sequence drops its position, the view's pin receives its extent (I5).
 """
 
 from __future__ import annotations
@@ -10,29 +10,22 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import accumulate
-from typing import NamedTuple
 
 from hbasemk.format import revisions
 from hbasemk.format.watermark import Watermark
-from hbasemk.kernel.journal.view import SETTLED, Pin, View
-
-
-class Told(NamedTuple):
-    """What a snapshot consists of: all of trunk that is committed up to ``floor``, and the ids ``above`` it."""
-
-    floor: int
-    above: frozenset[int]
+from hbasemk.kernel.journal.extent import Extent
+from hbasemk.kernel.journal.view import BELOW_SEQUENCE, Pin, View
 
 
 class RevisionSequence:
-    """Revisions by position. Grows at its end; a shorter one is made from it by :meth:`shortened`.
+    """Revisions by position. It grows at its end; :meth:`shortened` makes a shorter one.
 
-    The revisions at the positions from ``begin`` on are in ``sequence``, with the highest id up to each of them in
-    ``uppers``. All that is visible and not greater than ``floor`` came at an earlier position, and but for a few
-    stragglers, which ``positions`` knows too, nothing else did.
+    ``ids`` holds the revisions at the positions from ``begin`` on, and ``uppers`` the highest id up to each position.
+    Every visible revision up to ``floor`` has an earlier position. Few other revisions have an earlier position;
+    ``positions`` contains them too.
     """
 
-    __slots__ = ("begin", "floor", "hidden", "name", "positions", "sequence", "top", "uppers")
+    __slots__ = ("begin", "floor", "hidden", "ids", "name", "positions", "top", "uppers")
 
     def __init__(self, begin: int, name: int, top: int, floor: int, hidden: frozenset[int]) -> None:
         self.begin = begin
@@ -40,59 +33,59 @@ class RevisionSequence:
         self.top = top
         self.floor = floor
         self.hidden = hidden
-        self.sequence: list[int] = []
+        self.ids: list[int] = []
         self.uppers: list[int] = []
         self.positions: dict[int, int] = {}
 
     @classmethod
     def first(cls, watermark: Watermark) -> RevisionSequence:
-        """Nothing above the watermark yet."""
+        """Create a sequence without any revision above the watermark."""
         return cls(0, watermark.revision, watermark.revision, watermark.revision, watermark.hidden)
 
     def __len__(self) -> int:
-        """The next position."""
-        return self.begin + len(self.sequence)
+        """Return the next position."""
+        return self.begin + len(self.ids)
 
     def __iter__(self) -> Iterator[int]:
-        """The revisions that are kept, in their order."""
+        """Iterate over the kept revisions, in sequence order."""
         return iter(list(self.positions))
 
-    def append(self, made: int) -> int:
-        """Let a revision join; returns its position. What is interrupted is brought to an end by :meth:`mend`."""
+    def append(self, revision: int) -> int:
+        """Append a revision and return its position. After an interrupt, call :meth:`repair`."""
         position = len(self)
-        self.uppers.append(max(made, self.uppers[-1] if self.uppers else self.top))
-        self.sequence.append(made)
-        self.positions[made] = position
+        self.uppers.append(max(revision, self.uppers[-1] if self.uppers else self.top))
+        self.ids.append(revision)
+        self.positions[revision] = position
         return position
 
-    def mend(self) -> None:
-        """Bring an interrupted :meth:`append` to its end: a revision has joined when it is in the sequence."""
-        del self.uppers[len(self.sequence) :]
-        if self.sequence:
-            self.positions.setdefault(self.sequence[-1], len(self) - 1)
+    def repair(self) -> None:
+        """Complete or undo an interrupted :meth:`append`. A revision has joined if ``ids`` contains it."""
+        del self.uppers[len(self.ids) :]
+        if self.ids:
+            self.positions.setdefault(self.ids[-1], len(self) - 1)
 
     def name_at(self, position: int) -> int:
-        """The revision at a position from ``begin`` - 1 on."""
-        return self.sequence[position - self.begin] if position >= self.begin else self.name
+        """Return the revision at a position, which must be at least ``begin`` - 1."""
+        return self.ids[position - self.begin] if position >= self.begin else self.name
 
     def upper_at(self, position: int) -> int:
-        """The highest id at or before a position from ``begin`` - 1 on."""
+        """Return the highest id up to a position, which must be at least ``begin`` - 1."""
         return self.uppers[position - self.begin] if position >= self.begin else self.top
 
     def after(self, position: int) -> list[int]:
-        """The revisions at later positions than one from ``begin`` - 1 on."""
-        return self.sequence[position + 1 - self.begin :]
+        """Return the revisions after a position, which must be at least ``begin`` - 1."""
+        return self.ids[position + 1 - self.begin :]
 
-    def keeps(self, snapshot: View) -> bool:
-        """Whether the snapshot is told by its position here."""
-        return snapshot.position >= self.begin - 1
+    def keeps(self, view: View) -> bool:
+        """Return whether the sequence still keeps the view's position."""
+        return view.position >= self.begin - 1
 
-    def sees(self, snapshot: View, version: int) -> bool:
-        """Whether a cell of this version is visible in the snapshot."""
+    def sees(self, view: View, version: int) -> bool:
+        """Return whether a cell with this version is visible in the view."""
         position = self.positions.get(version)
-        if position is not None and position <= snapshot.position:
+        if position is not None and position <= view.position:
             return True
-        at = snapshot.position
+        at = view.position
         if at >= self.begin - 1:
             return (
                 position is None
@@ -100,59 +93,58 @@ class RevisionSequence:
                 and not version & revisions.BRANCH_BIT
                 and version not in self.hidden
             )
-        floor, own = (snapshot.floor, snapshot.own) if at < -1 else told(snapshot)
+        floor, own = (view.floor, view.own) if at < -1 else pinned_extent(view)
         if version <= floor and not version & revisions.BRANCH_BIT:
             return position is not None or (version <= self.floor and version not in self.hidden)
         return version in own
 
     def shortened(self, watermark: Watermark, limit: int, keep: int) -> RevisionSequence | None:
-        """A new order without what is settled up to ``limit``, but for the last ``keep`` positions at least.
+        """Return a sequence without the revisions up to ``limit``, but with at least the last ``keep`` positions.
 
-        None when that is not worth while yet: it costs as much as what is kept, and so drops half as much at least.
+        Returns None while shortening does not pay. It costs as much as the part that stays, so it must drop at least
+        half as much.
         """
-        dropped = bisect_right(self.uppers, limit, 0, max(0, len(self.sequence) - keep))
+        dropped = bisect_right(self.uppers, limit, 0, max(0, len(self.ids) - keep))
         if dropped * 2 < max(keep, 2):
             return None
-        kept = self.sequence[dropped:]
+        kept = self.ids[dropped:]
         floor = min(limit, min(kept) - 1)
-        made = RevisionSequence(
+        shorter = RevisionSequence(
             self.begin + dropped,
-            self.sequence[dropped - 1],
+            self.ids[dropped - 1],
             self.uppers[dropped - 1],
             floor,
             self.hidden | watermark.hidden,
         )
-        made.sequence = kept
-        made.uppers = self.uppers[dropped:]
-        made.positions = {one: position for one, position in self.positions.items() if one > floor}
-        return made
+        shorter.ids = kept
+        shorter.uppers = self.uppers[dropped:]
+        shorter.positions = {one: position for one, position in self.positions.items() if one > floor}
+        return shorter
 
-    def tell(self, pins: dict[int, Pin], low_bound: int) -> None:
-        """Tell the holders of snapshots at these positions what they consist of. ``low_bound``: as the journal's."""
-        lowest = list(accumulate(reversed(self.sequence), min, initial=low_bound))[::-1]
+    def store_extents(self, pins: dict[int, Pin], low_bound: int) -> None:
+        """Store in the pins of these positions what their views contain. ``low_bound`` is the journal's."""
+        lowest = list(accumulate(reversed(self.ids), min, initial=low_bound))[::-1]
         stragglers = [(one, position) for one, position in self.positions.items() if position < self.begin]
         for position, pin in pins.items():
             floor = lowest[position + 1 - self.begin] - 1
             above = []
             at = position - self.begin
             while at >= 0 and self.uppers[at] > floor:
-                if self.sequence[at] > floor:
-                    above.append(self.sequence[at])
+                if self.ids[at] > floor:
+                    above.append(self.ids[at])
                 at -= 1
             above += [one for one, _ in stragglers if one > floor]
-            pin.told = Told(floor, frozenset(above))
+            pin.extent = Extent(floor, frozenset(above))
 
 
-def told(snapshot: View) -> Told:
-    """What a snapshot consists of whose position is no longer kept."""
-    pin = snapshot.pin
-    if pin is None or pin.told is None:
-        raise RuntimeError(
-            f"the snapshot at position {snapshot.position} was dropped from the journal while it was held"
-        )
-    return Told(*pin.told)
+def pinned_extent(view: View) -> Extent:
+    """Return the extent of a view whose position the sequence has dropped."""
+    pin = view.pin
+    if pin is None or pin.extent is None:
+        raise RuntimeError(f"the journal dropped position {view.position} while a snapshot at that position was in use")
+    return pin.extent
 
 
-def settled(wanted: int) -> View:
-    """All of trunk up to an id below which everything is decided."""
-    return View(wanted, SETTLED, wanted, wanted, base=wanted)
+def view_up_to(revision: int) -> View:
+    """Return the view of all of trunk up to an id below which every revision is decided."""
+    return View(revision, BELOW_SEQUENCE, revision, revision, base=revision)

@@ -1,37 +1,40 @@
-"""Which cell versions a reader sees: a snapshot is a prefix of one instance's journal.
+"""A view: the set of revisions that a reader sees, usually a prefix of one instance's sequence.
 
-Once a revision is visible its snapshot never changes (I5): revisions join the journal only at its end.
+A view never changes (I5), because a revision joins the sequence only at its end.
 """
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-SETTLED: Final = -2
-"""The position of snapshots that lie wholly below the sequence; they use no cache."""
-EXPLICIT: Final = -3
-"""The position of snapshots that are told in full: all of trunk up to ``floor``, and the ids in ``own``."""
+from hbasemk.kernel.journal.extent import Extent
+
+BELOW_SEQUENCE: Final = -2
+"""The position of a view that ends below the kept sequence, at an id. Such a view uses no cache."""
+BY_EXTENT: Final = -3
+"""The position of a view that an extent defines: all of trunk up to ``floor``, and the ids in ``own``."""
 
 
 class Pin:
-    """Shared by all snapshots at one position: how the journal reaches those that are still held.
+    """An object that all views at one position share, so that the journal can find the views still in use.
 
-    ``told``, once the position is dropped from the sequence: up to which id the snapshot has all of trunk, and which
-    greater ids belong to it.
+    ``extent`` is None while the sequence keeps the position. When the journal drops the position, it stores there what
+    the views contain.
     """
 
-    __slots__ = ("__weakref__", "told")
+    __slots__ = ("__weakref__", "extent")
 
     def __init__(self) -> None:
-        self.told: tuple[int, frozenset[int]] | None = None
+        self.extent: Extent | None = None
 
 
 class View(NamedTuple):
-    """A prefix of an instance's journal, on a branch extended by the branch's own revisions.
+    """A prefix of an instance's sequence. A view of a branch also contains the branch's own revisions.
 
-    ``revision`` names it. ``position`` is the last index of the in-memory sequence that belongs to it (-1: none);
-    ids up to ``floor`` are settled history below the sequence. ``upper`` is the highest id it can show. ``own``
-    holds a branch's revisions, and ``base`` is the trunk revision they build on (for trunk: the revision itself).
+    ``revision`` is its name. ``position`` is the index of its last revision in the sequence (-1: none). All committed
+    trunk ids up to ``floor`` lie below the sequence and are visible. ``upper`` is the highest id that the view can
+    contain. ``own`` holds a branch's revisions, and ``base`` is the trunk revision they build on. On trunk, ``base`` is
+    the revision itself.
     """
 
     revision: int

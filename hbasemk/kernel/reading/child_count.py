@@ -16,7 +16,7 @@ from hbasemk.errors import FormatError, StoreError
 from hbasemk.format import changes, paths, revisions, schema
 from hbasemk.format.node import NodeState
 from hbasemk.kernel.batches import WHOLE, whole_rows
-from hbasemk.kernel.journal.journal import EXPLICIT, Arrival, Journal
+from hbasemk.kernel.journal.journal import BY_EXTENT, Arrival, Journal
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.reading.reader import WIDE, Reader, count_of
 from hbasemk.kernel.retry import again
@@ -49,7 +49,7 @@ class Memo(NamedTuple):
     def view(self) -> View:
         """The view of trunk."""
         upper = max((self.floor, *self.above))
-        return View(upper, EXPLICIT, self.floor, upper, frozenset(self.above), upper)
+        return View(upper, BY_EXTENT, self.floor, upper, frozenset(self.above), upper)
 
     def encode(self) -> bytes:
         """The bytes of the cell: all numbers in 8 bytes each, deflated."""
@@ -232,7 +232,7 @@ class ChildCounts:
         one = known.snapshot
         made = self._journal.between(one, snapshot)
         made += [which for which in one.own ^ snapshot.own if revisions.is_branch(which)]
-        low, high = self._journal.unlisted(one, snapshot)
+        low, high = self._journal.unkept_range(one, snapshot)
         if not made and low >= high:
             return set()
         most = _bound(known.children)
@@ -306,7 +306,7 @@ class ChildCounts:
         """Tell other processes; ``memo`` is what was told so far. Each memo is true for ever, so none needs to be newest."""
         if snapshot.position < -1 or not self._can_have_memo(state):
             return
-        floor, above = self._journal.told(snapshot)
+        floor, above = self._journal.contents(snapshot)
         if memo is not None and memo.floor > floor:
             return
         if len(above) > ABOVE:

@@ -195,7 +195,7 @@ def test_an_instance_that_lives_long_keeps_no_more_than_one_that_begins(monkeypa
             reader.maintain()
             for one in (writer, reader):
                 kept = one.journal._sequence
-                sizes.append(max(len(kept.sequence), len(kept.positions), len(kept.uppers), len(one.journal._pins)))
+                sizes.append(max(len(kept.ids), len(kept.positions), len(kept.uppers), len(one.journal._pins)))
             gc.collect()
             taken = tracemalloc.take_snapshot().filter_traces(
                 [tracemalloc.Filter(True, "*/kernel/order.py"), tracemalloc.Filter(True, "*/kernel/journal.py")]

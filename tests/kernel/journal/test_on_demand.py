@@ -56,7 +56,7 @@ def test_the_watermark_moves_and_the_journal_stays_short(opened: Instances, alon
             # Who only commits on what it has never hears how far the others are.
             writer.refresh()
         reader.refresh()
-        most = max(most, *(len(repo.instance.journal._sequence.sequence) for repo in (writer, reader)))
+        most = max(most, *(len(repo.instance.journal._sequence.ids) for repo in (writer, reader)))
     assert watermark(writer).revision > before
     assert len(writer.instance.journal) >= 30 * EVERY
     assert len(reader.instance.journal) >= 30 * EVERY

@@ -13,7 +13,7 @@ import pytest
 
 from hbasemk.format import revisions
 from hbasemk.format.watermark import Watermark
-from hbasemk.kernel.journal.sequence import RevisionSequence, settled
+from hbasemk.kernel.journal.sequence import RevisionSequence, view_up_to
 from hbasemk.kernel.journal.view import Pin, View
 
 SEED = int(os.environ.get("HBASEMK_TEST_SEED", "1"))
@@ -82,8 +82,8 @@ class Model:
         if shorter is None:
             return
         self.shortened += 1
-        pins = {one.position: one.pin for one, _ in self.held if one.pin is not None and one.pin.told is None}
-        self.order.tell({at: pin for at, pin in pins.items() if at < shorter.begin - 1}, self.low_bound)
+        pins = {one.position: one.pin for one, _ in self.held if one.pin is not None and one.pin.extent is None}
+        self.order.store_extents({at: pin for at, pin in pins.items() if at < shorter.begin - 1}, self.low_bound)
         self.order = shorter
 
     def check(self) -> None:
@@ -94,7 +94,7 @@ class Model:
             assert not self.order.sees(snapshot, ident(FIRST) | revisions.BRANCH_BIT)
         # By id, below what is kept: everything committed that is not greater.
         wanted = self.order.top
-        by_id = settled(wanted)
+        by_id = view_up_to(wanted)
         for one in every:
             assert self.order.sees(by_id, one) == (one <= wanted and one not in self.aborted)
 
@@ -126,7 +126,7 @@ def test_the_order_of_a_million_revisions_takes_no_more_than_of_some_thousands()
         if number % 100 == 0:
             limit = min(waiting) - 1
             order = order.shortened(Watermark(limit, frozenset()), limit, keep) or order
-            most = max(most, len(order.sequence), len(order.uppers), len(order.positions))
+            most = max(most, len(order.ids), len(order.uppers), len(order.positions))
     assert len(order) == count - window + 1
     assert most <= 2 * keep
 
@@ -135,7 +135,7 @@ class _Interrupted(Exception):
     """Stands for the KeyboardInterrupt of a signal handler."""
 
 
-@pytest.mark.parametrize("where", ["uppers", "sequence", "positions"])
+@pytest.mark.parametrize("where", ["uppers", "ids", "positions"])
 @pytest.mark.parametrize("joined", [0, 2])
 def test_an_interrupted_revision_joins_wholly_or_not_at_all(where: str, joined: int) -> None:
     order = RevisionSequence.first(Watermark(ident(FIRST), frozenset()))
@@ -156,9 +156,9 @@ def test_an_interrupted_revision_joins_wholly_or_not_at_all(where: str, joined: 
     with pytest.raises(_Interrupted):
         order.append(ids[joined])
     setattr(order, where, type(held)(getattr(order, where)))
-    order.mend()
+    order.repair()
     for one in ids[joined:]:
         if one not in order.positions:
             order.append(one)
-    assert order.sequence == order.uppers == ids
+    assert order.ids == order.uppers == ids
     assert order.positions == {one: position for position, one in enumerate(ids)}

@@ -154,7 +154,7 @@ def test_an_interrupted_arrival_leaves_nothing_stale(opened: Instances, where: s
             joins = _Interruption(RevisionSequence.append, before=before)
             patch.setattr(RevisionSequence, "append", lambda order, made: joins(order, made))
         else:
-            patch.setattr(journal, "_snapshot_at", _Interruption(journal._snapshot_at, before=before))
+            patch.setattr(journal, "_view_at", _Interruption(journal._view_at, before=before))
         if own:
             two.run(lambda tx: (tx.set("/a", "n", 100), tx.set("/b", "n", 100)))
         else:
