@@ -174,7 +174,7 @@ class Repair:
                 return lambda: change_set.of_nodes(self._ancestors(snapshot, path, itself=True))
             done = "its parent lists it no more"
             node = StagedNode(parent, above)
-            node.children[name] = False
+            node.child_writes[name] = False
             return lambda: change_set.of_nodes([node])
 
         made = self._commit(make)
@@ -192,11 +192,11 @@ class Repair:
             if self._instance.reader.node(snapshot, path) is None:
                 return ()
             nodes = self._ancestors(snapshot, path, itself=False)
-            if any(name in node.base.encoded for node in nodes if node.base for name in node.children):
+            if any(name in node.base.encoded for node in nodes if node.base for name in node.child_writes):
                 # There is a property of that name: which of the two is to go, only their owner can say.
                 refused = True
                 return ()
-            back = [node.path for node in nodes if node.fresh]
+            back = [node.path for node in nodes if node.is_new]
             if nodes:
                 done = f"brought back {', '.join(sorted(back))}, without properties" if back else "its parent lists it"
             return lambda: change_set.of_nodes(nodes)
@@ -211,7 +211,7 @@ class Repair:
         nodes: list[StagedNode] = []
         if itself:
             node = StagedNode(path, None)
-            node.exists = node.fresh = True
+            node.exists = node.is_new = True
             self._adopt(snapshot, node)
             nodes.append(node)
         while path != paths.ROOT:
@@ -220,18 +220,18 @@ class Repair:
             if state is not None and self._lists(snapshot, path, name) and not nodes:
                 return []
             node = StagedNode(path, state)
-            node.children[name] = True
+            node.child_writes[name] = True
             nodes.append(node)
             if state is not None:
                 return nodes
-            node.exists = node.fresh = True
+            node.exists = node.is_new = True
             self._adopt(snapshot, node)
         return nodes
 
     def _adopt(self, snapshot: View, node: StagedNode) -> None:
         """A node that is brought back lists at once all that lives right below it."""
         for name in self._below(snapshot, node.path):
-            node.children[name] = True
+            node.child_writes[name] = True
 
     def _below(self, snapshot: View, path: str) -> list[str]:
         levels = self._instance.reader.levels(snapshot, path, 1)

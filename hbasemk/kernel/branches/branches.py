@@ -204,8 +204,8 @@ class Branches:
     def _commit(self, on: int, build: Callable[[View], ChangeSet], message: str) -> int:
         self._outcomes.resolve_pending()
         state = self.require_head(on)
-        plan = change_set.repeating(build(state.snapshot))
-        change_set.require_vacant(self._reader, state.snapshot, plan)
+        plan = change_set.with_unchanged_writes(build(state.snapshot))
+        change_set.require_free_names(self._reader, state.snapshot, plan)
         self._store.check_puts(plan.puts(0))
         if not plan.changes:
             return on
@@ -403,33 +403,33 @@ class Branches:
         """
         touched: dict[str, tuple[set[str], set[str]]] = {}
         for change in self._ends.changes_of(state.own):
-            names, kids = touched.setdefault(change.path, (set(), set()))
+            names, child_names = touched.setdefault(change.path, (set(), set()))
             names.update(change.properties)
-            kids.update(change.present, change.gone)
+            child_names.update(change.present, change.gone)
         before = self._reader.nodes(state.trunk, list(touched))
         after = self._reader.nodes(state.snapshot, list(touched))
         nodes: list[StagedNode] = []
-        for path, (names, kids) in touched.items():
+        for path, (names, child_names) in touched.items():
             node, now = StagedNode(path, before[path]), after[path]
             node.exists = now is not None
             if now is not None:
-                node.fresh = node.base is None or node.base.created != now.created
-                for name in now.encoded if node.fresh else names:
+                node.is_new = node.base is None or node.base.created != now.created
+                for name in now.encoded if node.is_new else names:
                     node.write(name, now.encoded.get(name))
-                for kid in kids:
-                    child = paths.join(path, kid)
+                for name in child_names:
+                    child = paths.join(path, name)
                     was, there = before.get(child), after.get(child)
                     renewed = was is not None and there is not None and was.created != there.created
-                    if (there is not None) if node.fresh else ((was is None) != (there is None) or renewed):
-                        node.children[kid] = there is not None
-            if node.dirty or node.relies:
+                    if (there is not None) if node.is_new else ((was is None) != (there is None) or renewed):
+                        node.child_writes[name] = there is not None
+            if node.dirty or node.depends_on_base:
                 nodes.append(node)
         return nodes
 
 
 def _is_marker(node: StagedNode) -> bool:
     """Whether the branch added a conflict marker, or a kind of conflict to a node of trunk's that has the marker's name."""
-    added = node.exists and (node.base is None or node.fresh)
+    added = node.exists and (node.base is None or node.is_new)
     return added and MARKER in node.path.split("/")[-2:]
 
 

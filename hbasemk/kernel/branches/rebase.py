@@ -86,7 +86,7 @@ class _Rebase:
                 self._removed(node)
             elif node.base is None:
                 self._added(node)
-            elif node.fresh:
+            elif node.is_new:
                 self._renewed(node)
             else:
                 self._changed(node)
@@ -106,7 +106,7 @@ class _Rebase:
                 wanted[above] = None
                 if above != paths.ROOT:
                     above = paths.parent(above)
-            if node.exists and node.base is not None and not node.fresh:
+            if node.exists and node.base is not None and not node.is_new:
                 base = node.base.encoded
                 new = [name for name, data in node.written.items() if data is not None and name not in base]
                 wanted.update((paths.join(path, name), None) for name in new)

@@ -1,8 +1,8 @@
-"""What one commit writes, what it relies on, and how it is told: the table in section 4 of ``docs/protocol.md``.
+"""The change set of a commit: its cells, its dependencies and its journal entry (``docs/protocol.md``, section 4).
 
-A commit writes only the columns that it changes. It relies on what would make it wrong if someone else changed it at
-the same time: so siblings added at once, or different properties of one node, never meet, while the removal of a
-subtree meets every change in it.
+A commit writes only the columns that it changes. It depends on the columns whose concurrent change would make it wrong.
+So concurrent additions of siblings, or changes of different properties of one node, do not conflict; the removal of a
+subtree conflicts with every change in it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from hbasemk.kernel.reading.reader import Reader
 from hbasemk.store.abc import Column, NewCell, Put
 
 _tuple: Final = tuple.__new__
-"""Makes a named tuple of its fields at a third of the cost of calling its class."""
+"""Creates a named tuple from its fields at a third of the cost of calling its class."""
 COLUMNS: Final = 10_000
-"""So many columns of one row are read back by one get at most."""
+"""The maximum number of columns of one row that one get reads back."""
 MANY: Final = 32
-"""The names of so many new children are looked for among the properties together, not one by one."""
-_BORN: Final = (*schema.DELETED, schema.ALIVE)
+"""From this number of new children on, one get of all properties checks their names, not one column each."""
+_BEGIN_LIFE: Final = (*schema.DELETED, schema.ALIVE)
 _TOUCHED: Final = (*schema.LAST_REVISION, schema.TOUCHED)
 
 
@@ -35,9 +35,10 @@ _TOUCHED: Final = (*schema.LAST_REVISION, schema.TOUCHED)
 class RowPlan:
     """One row's part of a commit: cells without their timestamps, and the columns to read back.
 
-    A name is a property or a child, never both. So who sets a property relies on the child column of that name too, which
-    must be ``must_be_absent`` in the node's life since ``since``; who adds a child on the property column (many of these are in
-    ``name_probe``, the others in ``depends_on``). ``bytes`` is how many bytes of values reading back brings at least.
+    A name is a property or a child, never both. Setting a property therefore also depends on the child column of that
+    name, which is in ``must_be_absent``: it must list no child in the node's life, which began in ``since``. Adding a child
+    depends on the property column of that name: in ``name_probe`` if there are many, else in ``depends_on``. ``bytes`` is
+    the least number of bytes of values that the read-back returns.
     """
 
     path: str
@@ -52,10 +53,10 @@ class RowPlan:
 
 @dataclass(slots=True)
 class ChangeSet:
-    """A whole commit: ``rows`` in the order in which they are written, ``changes`` for the journal row.
+    """All changes of one commit: ``rows`` in the order of writing, ``changes`` for the journal row.
 
-    ``after`` holds the staged nodes, to tell the cache what they became; ``reads`` what a serializable transaction read.
-    A row without cells is only relied on: ``unchanged`` holds the nodes of those rows.
+    ``after`` holds the staged nodes; the cache receives their new states. ``reads`` is what a serializable transaction
+    read. The commit depends on a row without cells but does not write it; ``unchanged`` holds the nodes of those rows.
     """
 
     rows: list[RowPlan]
@@ -65,7 +66,7 @@ class ChangeSet:
     unchanged: list[StagedNode] = field(default_factory=list)
 
     def fits(self, longest_key: int, longest_value: int) -> bool:
-        """Whether every qualifier and every value is at most so long."""
+        """Return whether no qualifier and no value exceeds these lengths in bytes."""
         return all(
             len(qualifier) <= longest_key and len(value) <= longest_value
             for row in self.rows
@@ -73,11 +74,11 @@ class ChangeSet:
         )
 
     def puts(self, revision: int) -> list[Put]:
-        """The cells at their revision, one put per row (step 6)."""
+        """Return the cells at their revision, one put per row (step 6)."""
         return list(self.each_put(revision))
 
     def each_put(self, revision: int) -> Iterator[Put]:
-        """The same one after the other, so that a large commit takes no second copy of its cells."""
+        """Yield the puts one by one, so that a large commit needs no second copy of its cells."""
         last = (revision,)
         for row in self.rows:
             if row.cells:
@@ -85,74 +86,74 @@ class ChangeSet:
 
     @property
     def size(self) -> int:
-        """About how many bytes its cells are."""
+        """The approximate size of the cells in bytes."""
         return sum(len(cell[1]) + len(cell[2]) for row in self.rows for cell in row.cells)
 
     def states(self, revision: int) -> dict[str, NodeState | None]:
-        """What the touched nodes became."""
+        """Return the states of the touched nodes after the commit."""
         found: dict[str, NodeState | None] = {}
         for node in self.after:
             if not node.exists:
                 found[node.path] = None
             else:
-                created = revision if node.fresh or node.base is None else node.base.created
+                created = revision if node.is_new or node.base is None else node.base.created
                 found[node.path] = NodeState(node.path, created, revision, node.all_encoded())
         return found
 
 
 def build(staging: Staging) -> ChangeSet:
-    """The change set of a staging."""
+    """Return the change set of a staging."""
     return of_nodes(staging.staged(), staging.reads)
 
 
 def of_nodes(nodes: Iterable[StagedNode], reads: ReadSet | None = None) -> ChangeSet:
-    """The change set of nodes that differ from their base, or are relied on to be as in their base."""
+    """Return the change set of nodes that differ from their base or depend on it."""
     plans: list[RowPlan] = []
-    told: list[RowChange] = []
+    row_changes: list[RowChange] = []
     after: list[StagedNode] = []
     unchanged: list[StagedNode] = []
     for node in nodes:
         if node.base is None and not node.exists:
             continue
         if not node.dirty:
-            if node.relies:
+            if node.depends_on_base:
                 depends_on = {schema.DELETED: None, **_unchanged(node)}
-                plans.append(RowPlan(node.path, paths.key(node.path), [], depends_on, bytes=_bytes(node)))
+                plans.append(RowPlan(node.path, paths.key(node.path), [], depends_on, bytes=_read_back_size(node)))
                 unchanged.append(node)
             continue
         plan, change = _plan(node)
         plans.append(plan)
         if len(plan.depends_on) > COLUMNS:
             plans += _divide(plan)
-        told.append(change)
+        row_changes.append(change)
         after.append(node)
-    return ChangeSet(plans, told, after, reads, unchanged)
+    return ChangeSet(plans, row_changes, after, reads, unchanged)
 
 
-def repeating(plan: ChangeSet) -> ChangeSet:
-    """The same change set, but properties that were set to what is there are written as well.
+def with_unchanged_writes(plan: ChangeSet) -> ChangeSet:
+    """Return the change set with properties written that were set to the value they have.
 
-    A branch reads nothing back. So its revisions record what they relied on by writing it, and the merge finds it there.
+    A branch commit reads nothing back. It records its dependencies by writing them; the merge finds them there.
     """
     if not any(node.repeated for node in (*plan.after, *plan.unchanged)):
         return plan
     plans: list[RowPlan] = []
-    told: list[RowChange] = []
+    row_changes: list[RowChange] = []
     after: list[StagedNode] = []
     for node in (*plan.after, *plan.unchanged):
         if node.dirty or node.repeated:
             row, change = _plan(node)
-            names = [name for name in node.repeated or () if name not in node.written] if node.relies else []
+            names = [name for name in node.repeated or () if name not in node.written] if node.depends_on_base else []
             for name in names:
                 row.cells.append((*schema.property_column(name), node.encoded(name) or values.TOMBSTONE))
             plans.append(row)
-            told.append(change._replace(properties=[*change.properties, *names]))
+            row_changes.append(change._replace(properties=[*change.properties, *names]))
             after.append(node)
-    return ChangeSet(plans, told, after, plan.reads)
+    return ChangeSet(plans, row_changes, after, plan.reads)
 
 
 def _divide(plan: RowPlan) -> Iterator[RowPlan]:
-    """Leave to a row's plan the first of the columns that it relies on, and yield further plans with the others."""
+    """Keep the first columns that a plan depends on, and yield further plans for the others."""
     columns = list(plan.depends_on)
     plan.depends_on = dict.fromkeys(columns[:COLUMNS])
     must_be_absent, plan.must_be_absent = plan.must_be_absent, plan.must_be_absent & plan.depends_on.keys()
@@ -161,22 +162,22 @@ def _divide(plan: RowPlan) -> Iterator[RowPlan]:
         yield RowPlan(plan.path, plan.key, [], depends_on, must_be_absent & depends_on.keys(), plan.since)
 
 
-def _bytes(node: StagedNode) -> int:
-    """How many bytes the values have that the commit and its snapshot hold in the properties that it relies on."""
+def _read_back_size(node: StagedNode) -> int:
+    """Count the bytes that the commit and its snapshot hold in the properties that it depends on."""
     before = node.base.encoded if node.base is not None else {}
     size = sum(len(data or b"") + len(before.get(name, b"")) for name, data in node.written.items())
     return size + sum(len(before.get(name, b"")) for name in node.repeated or ())
 
 
 def _unchanged(node: StagedNode) -> dict[Column, None]:
-    """The columns that changes without effect rely on: the properties, and the children that must still be absent."""
+    """Return the columns that changes without effect depend on: properties, and children that must still be absent."""
     depends_on: dict[Column, None] = {}
     for name in node.repeated or ():
         if name not in node.written:
             depends_on[schema.property_column(name)] = None
     for name in node.withdrawn or ():
-        if name not in node.children:
-            # A property of that name would have refused the child.
+        if name not in node.child_writes:
+            # The child could be added only because no property had its name.
             depends_on[schema.child_column(name)] = None
             depends_on[schema.property_column(name)] = None
     return depends_on
@@ -190,12 +191,12 @@ def _plan(node: StagedNode) -> tuple[RowPlan, RowChange]:
         kind = REMOVED
         cells.append((*schema.DELETED, schema.DEAD))
         depends_on[schema.LAST_REVISION] = None
-    elif node.fresh:
+    elif node.is_new:
         kind = ADDED
-        cells.append(_BORN)
+        cells.append(_BEGIN_LIFE)
         if node.base is not None:
-            # Its earlier life ends here as well. One that was not there needs no look: whoever made it, or touches what
-            # was made, wrote (or has in its snapshot what wrote) the parent's child column.
+            # The node's earlier life ends here as well. A node that was absent needs no such check: a commit that creates
+            # it writes the parent's child column, and a commit that touches it has that version in its snapshot.
             depends_on[schema.LAST_REVISION] = None
     else:
         kind = CHANGED
@@ -204,33 +205,37 @@ def _plan(node: StagedNode) -> tuple[RowPlan, RowChange]:
     if kind == ADDED:
         for name, data in node.written.items():
             cells.append((*schema.property_column(name), values.TOMBSTONE if data is None else data))
-        for name, there in node.children.items():
-            cells.append((schema.CHILDREN, paths.encode(name), schema.PRESENT if there else schema.GONE))
+        for name, is_present in node.child_writes.items():
+            cells.append((schema.CHILDREN, paths.encode(name), schema.PRESENT if is_present else schema.GONE))
     else:
         for name, data in node.written.items():
             column = schema.property_column(name)
             cells.append((*column, values.TOMBSTONE if data is None else data))
             depends_on[column] = None
-        for name, there in node.children.items():
+        for name, is_present in node.child_writes.items():
             column = schema.child_column(name)
-            cells.append((*column, schema.PRESENT if there else schema.GONE))
+            cells.append((*column, schema.PRESENT if is_present else schema.GONE))
             depends_on[column] = None
         if kind == CHANGED:
             _keep_names_apart(node, plan)
             depends_on.update(_unchanged(node))
-            plan.bytes = _bytes(node)
-    present = [name for name, there in node.children.items() if there] if node.children else []
-    gone = [name for name, there in node.children.items() if not there] if node.children else []
-    change = RowChange(node.path, kind, list(node.written), present, gone)
+            plan.bytes = _read_back_size(node)
+    added_children = [name for name, is_present in node.child_writes.items() if is_present] if node.child_writes else []
+    removed_children = (
+        [name for name, is_present in node.child_writes.items() if not is_present] if node.child_writes else []
+    )
+    change = RowChange(node.path, kind, list(node.written), added_children, removed_children)
     return plan, change
 
 
 def _keep_names_apart(node: StagedNode, plan: RowPlan) -> None:
     assert node.base is not None
     plan.since = node.base.created
-    plan.must_be_absent = frozenset(schema.child_column(name) for name in set_by(node) if name not in node.children)
+    plan.must_be_absent = frozenset(
+        schema.child_column(name) for name in names_set(node) if name not in node.child_writes
+    )
     plan.depends_on.update(dict.fromkeys(plan.must_be_absent))
-    added = [name for name, there in node.children.items() if there and name not in node.written]
+    added = [name for name, is_present in node.child_writes.items() if is_present and name not in node.written]
     columns = [(schema.DATA, b"\x01" + paths.encode(name)) for name in added]
     if len(columns) < MANY:
         plan.depends_on.update(dict.fromkeys(columns))
@@ -238,32 +243,32 @@ def _keep_names_apart(node: StagedNode, plan: RowPlan) -> None:
         plan.name_probe = frozenset(columns)
 
 
-def set_by(node: StagedNode) -> list[str]:
-    """The names of the properties that are set, not removed."""
+def names_set(node: StagedNode) -> list[str]:
+    """Return the names of the properties that are set, not removed."""
     return [name for name, data in node.written.items() if data is not None]
 
 
-def require_vacant(reader: Reader, snapshot: View, plan: ChangeSet) -> None:
-    """Raise InvalidChangeError when a property that is set has the name of a child: for commits that read nothing back.
+def require_free_names(reader: Reader, snapshot: View, plan: ChangeSet) -> None:
+    """Raise InvalidChangeError if a property that is set has the name of a child.
 
-    One round trip for each batch, none when no property of an older node is set.
+    For commits that read nothing back. One round trip per batch; none if no property of an existing node is set.
     """
-    wanted = {
+    by_child_path = {
         paths.join(node.path, name): (node.path, name)
         for node in plan.after
-        if node.exists and not node.fresh and node.base is not None
-        for name in set_by(node)
-        if name not in node.children
+        if node.exists and not node.is_new and node.base is not None
+        for name in names_set(node)
+        if name not in node.child_writes
     }
-    for path, state in reader.nodes(snapshot, list(wanted)).items() if wanted else ():
+    for path, state in reader.nodes(snapshot, list(by_child_path)).items() if by_child_path else ():
         if state is not None:
-            raise name_conflict(*wanted[path])
+            raise name_conflict(*by_child_path[path])
 
 
 def predict_changes(operations: Sequence[Operation]) -> list[RowChange] | None:
-    """What operations will touch at most, told without reading anything; None where that depends on the snapshot.
+    """Return the most that operations can touch, without a read; None if that depends on the snapshot.
 
-    It lets the journal row be created while the nodes are still being read (step 4).
+    The committer can then create the journal row while it reads the nodes (step 4).
     """
     rows: dict[str, tuple[str, dict[str, None], dict[str, None]]] = {}
 
@@ -280,4 +285,4 @@ def predict_changes(operations: Sequence[Operation]) -> list[RowChange] | None:
             row(operation.path)[1][operation.name] = None
         else:
             return None
-    return [RowChange(path, kind, list(names), list(kids)) for path, (kind, names, kids) in rows.items()]
+    return [RowChange(path, kind, list(names), list(children)) for path, (kind, names, children) in rows.items()]

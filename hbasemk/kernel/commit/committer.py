@@ -35,8 +35,7 @@ from hbasemk.kernel.commit import change_set
 from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.operations import Operation
 from hbasemk.kernel.commit.read_back import Conflict, ReadBack
-from hbasemk.kernel.commit.staging import Staging, name_conflict
-from hbasemk.kernel.commit.staging import needed as staging_needs
+from hbasemk.kernel.commit.staging import Staging, name_conflict, paths_needed
 from hbasemk.kernel.commit.turns import Turns
 from hbasemk.kernel.ids.clock import IdClock
 from hbasemk.kernel.journal.journal import Journal
@@ -206,7 +205,7 @@ class Committer:
             began = self._runtime.monotonic()
             try:
                 lost = self._attempt(snapshot, make(snapshot), message, begun)
-                self._turns.took(self._runtime.monotonic() - began)
+                self._turns.record_attempt(self._runtime.monotonic() - began)
             except (NodeNotFoundError, NodeExistsError, InvalidChangeError):
                 # Perhaps only because this head is a poll old: then the newest one decides.
                 if current:
@@ -378,7 +377,7 @@ class Committer:
         # Of a commit that no cache could hold, the cache only learns what it touched.
         states = plan.states(made) if len(plan.after) <= DEFAULT_ENTRIES else {}
         self._journal.append_local(made, plan.changes, states, snapshot)
-        self._turns.committed(plan.changes)
+        self._turns.record_commit(plan.changes)
         self.statistics.committed += 1
         return made
 
@@ -459,7 +458,7 @@ class Committer:
         """What the operations touch, if reading and creating the journal row at the same time saves a round."""
         if not self._store.supports_parallel_calls or len(operations) > self._store.batch_rows:
             return None
-        wanted = staging_needs(operations)
+        wanted = paths_needed(operations)
         if all(self._reader.cached(snapshot, path) for path in wanted):
             return None
         return change_set.predict_changes(operations)

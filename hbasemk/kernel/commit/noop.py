@@ -1,4 +1,4 @@
-"""Whether a change set leaves the tree as it was, though nodes in it went and came back."""
+"""Change sets without a net effect, even if they remove nodes and add them again."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from hbasemk.kernel.commit.staging import StagedNode
 
 
 def is_noop(nodes: Iterable[StagedNode]) -> bool:
-    """Whether each node is there as before with the same properties, or is as little there as before."""
+    """Return whether every node exists with the same properties as before, or is absent as before."""
     return all(
-        node.all_encoded() == node.base.encoded if node.exists and node.base is not None else _nowhere(node)
+        node.all_encoded() == node.base.encoded if node.exists and node.base is not None else _is_absent(node)
         for node in nodes
     )
 
 
-def _nowhere(node: StagedNode) -> bool:
+def _is_absent(node: StagedNode) -> bool:
     return not node.exists and node.base is None
 
 
 def without_noop(plan: ChangeSet) -> ChangeSet:
-    """The change set itself; without an effect, one that writes nothing and relies on what it would have.
+    """Return the change set, or one that writes nothing if it has no net effect.
 
-    So it meets whoever changed what it put back, but makes no revision.
+    The latter keeps the dependencies: it conflicts with concurrent changes of what it restored, but creates no revision.
     """
     return ChangeSet(plan.rows, [], [], plan.reads) if is_noop(plan.after) else plan

@@ -1,4 +1,4 @@
-"""The changes that a commit is made of, before they meet a snapshot."""
+"""The operations of a commit, before they are applied to a snapshot."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SetProperty(NamedTuple):
 
 
 class Increment(NamedTuple):
-    """Add to a number property of an existing node; an absent one counts as 0."""
+    """Add a number to a property of an existing node; an absent property counts as 0."""
 
     path: str
     name: str

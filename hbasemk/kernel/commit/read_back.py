@@ -1,7 +1,7 @@
-"""Steps 7 to 9 of a commit: read back what it relied on, and settle with whoever is met there.
+"""Steps 7 to 9 of a commit: read back what it depends on, and resolve each conflict.
 
-Whatever is found outside the snapshot was not there when the commit was built. What is decided, decides; of two that are
-pending the lower id wins (I10), the higher is aborted by compare-and-set (I4).
+A version outside the snapshot appeared after the commit was built. The outcome of a decided revision stands. Of two
+pending revisions the lower id wins (I10); the higher one is aborted by compare-and-set (I4).
 """
 
 from __future__ import annotations
@@ -22,12 +22,15 @@ from hbasemk.kernel.runtime import Runtime
 from hbasemk.store.abc import ALL_VERSIONS, Column, Get, Row, Store
 
 FEW_VERSIONS: Final = 4
-"""How many versions of a column are read back at first: our own, the snapshot's, and room for some others."""
+"""Versions of a column in the first read: the commit's own, the snapshot's, and room for a few others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """How a revision lost: to ``other``, over ``column`` of ``path``; ``pending``: the winner is not decided yet."""
+    """The reason why a revision must abort: ``other`` has written ``column`` of ``path``.
+
+    ``pending`` says that ``other`` is not decided yet. ``other`` 0 means a name used for a property and a child.
+    """
 
     path: str
     column: Column
@@ -36,47 +39,54 @@ class Conflict:
 
 
 class _Probe(NamedTuple):
-    """What to read of a row, which of its columns must have no child, in a life since when, and which columns count."""
+    """One get of the read-back, and how to judge its cells.
+
+    ``must_be_absent`` holds child columns that must list no child in the node's life, which began in ``since``.
+    ``only_columns`` limits the columns that count (None: all). ``bytes`` is the known size of the values.
+    """
 
     get: Get
     must_be_absent: frozenset[Column] = frozenset()
     since: int = 0
-    only: frozenset[Column] | None = None
+    only_columns: frozenset[Column] | None = None
     bytes: int = 0
 
     def size(self) -> int:
-        """About how many bytes are asked for, as far as that is known."""
+        """Estimate how many bytes the get returns."""
         return self.bytes + sum(len(column[1]) + 2 * CELL_BYTES for column in self.get.columns or ())
 
 
 @dataclass(slots=True)
 class _Observed:
-    """The versions met outside the snapshot, with the first place of each; and a name that is a child in it."""
+    """The versions found outside the snapshot, each with the first place, and a property name that is also a child."""
 
     versions: dict[int, tuple[str, Column]] = field(default_factory=dict)
-    taken: tuple[str, Column] | None = None
+    name_conflict: tuple[str, Column] | None = None
 
 
 def _versions_of(depends_on: Iterable[Column]) -> int:
     return ALL_VERSIONS if schema.LAST_REVISION in depends_on else FEW_VERSIONS
 
 
-def _relied(plan: ChangeSet, low: int) -> list[_Probe]:
-    """What to read back of the columns that are relied on: from the low bound up, but where an older child matters."""
-    looks: list[_Probe] = []
+def _probes_of(plan: ChangeSet, low_bound: int) -> list[_Probe]:
+    """Return the probes for the columns that a plan depends on.
+
+    They read from the low bound up, except where an older child column matters.
+    """
+    probes: list[_Probe] = []
     for row in plan.rows:
         if row.depends_on:
-            since = 0 if row.must_be_absent else low
+            since = 0 if row.must_be_absent else low_bound
             get = Get(row.key, columns=list(row.depends_on), since=since, versions=_versions_of(row.depends_on))
-            looks.append(_Probe(get, row.must_be_absent, row.since, bytes=row.bytes))
+            probes.append(_Probe(get, row.must_be_absent, row.since, bytes=row.bytes))
         if row.name_probe:
-            get = Get(row.key, families=(schema.DATA,), since=low, versions=FEW_VERSIONS)
-            looks.append(_Probe(get, only=row.name_probe))
-    return looks
+            get = Get(row.key, families=(schema.DATA,), since=low_bound, versions=FEW_VERSIONS)
+            probes.append(_Probe(get, only_columns=row.name_probe))
+    return probes
 
 
 class ReadBack:
-    """ReadSet back for the commits of one instance."""
+    """The read-back of one instance's commits."""
 
     def __init__(self, store: Store, runtime: Runtime, clock: IdClock, journal: Journal, outcomes: Outcomes) -> None:
         self._store = store
@@ -85,105 +95,122 @@ class ReadBack:
         self._journal = journal
         self._outcomes = outcomes
 
-    def validate(self, made: int, snapshot: View, plan: ChangeSet) -> Conflict | None:
-        """Steps 7 to 9: None, or how the revision lost.
+    def validate(self, revision: int, snapshot: View, plan: ChangeSet) -> Conflict | None:
+        """Run steps 7 to 9; return None, or the conflict over which the revision must abort.
 
-        ``made`` is 0 for a transaction that only read and therefore aborts nobody. A loss to nobody, ``other`` 0, says that
-        a property would have the name of a child.
+        ``revision`` is 0 for a transaction that only read; it aborts no other revision. A conflict with ``other`` 0 means
+        that a property would have the name of a child.
         """
-        low = self._journal.low_bound_for(snapshot)
-        met = _Observed()
+        low_bound = self._journal.low_bound_for(snapshot)
+        observed = _Observed()
         size = self._store.batch_rows
-        looks = _relied(plan, low)
-        for number, first in enumerate(by_size(looks, _Probe.size, size, self._store.batch_bytes)):
-            part: Sequence[_Probe] = first
-            if number and made:
+        probes = _probes_of(plan, low_bound)
+        for number, first in enumerate(by_size(probes, _Probe.size, size, self._store.batch_bytes)):
+            pending: Sequence[_Probe] = first
+            if number and revision:
                 self._clock.keep_lease()
-            while part:
-                rows = self._read([look.get for look in part])
-                part = self._meet(made, snapshot, low, part, rows, met)
+            while pending:
+                rows = self._read_rows([probe.get for probe in pending])
+                pending = self._observe(revision, snapshot, low_bound, pending, rows, observed)
         if plan.reads:
-            gets = plan.reads.gets(low)
+            gets = plan.reads.gets(low_bound)
             for at in range(0, len(gets), size):
-                self._meet_reads(made, snapshot, plan.reads, self._read(gets[at : at + size]), met)
-        loss = self._resolve(made, met.versions) if met.versions else None
-        if loss is None and met.taken is not None:
-            return Conflict(*met.taken, other=0, pending=False)
-        return loss
+                self._observe_reads(revision, snapshot, plan.reads, self._read_rows(gets[at : at + size]), observed)
+        conflict = self._resolve(revision, observed.versions) if observed.versions else None
+        if conflict is None and observed.name_conflict is not None:
+            return Conflict(*observed.name_conflict, other=0, pending=False)
+        return conflict
 
-    def _read(self, gets: Sequence[Get]) -> Sequence[Row]:
+    def _read_rows(self, gets: Sequence[Get]) -> Sequence[Row]:
         return read_rows(self._store, self._runtime, gets)
 
     def precondition(
-        self, made: int, snapshot: View, plan: ChangeSet
+        self, revision: int, snapshot: View, plan: ChangeSet
     ) -> tuple[list[Get], Callable[[Sequence[Row]], bool]]:
-        """What to read back at once, and whether what was read then meets nothing (branches' cells are nothing to trunk)."""
-        low = self._journal.low_bound_for(snapshot)
-        looks = _relied(plan, low)
-        gets = [look.get for look in looks]
+        """Return the gets of the read-back, and a function that judges their rows.
+
+        The function returns whether the rows show no conflict; trunk ignores branch cells.
+        """
+        low_bound = self._journal.low_bound_for(snapshot)
+        probes = _probes_of(plan, low_bound)
+        gets = [probe.get for probe in probes]
         if plan.reads:
-            gets += plan.reads.gets(low)
+            gets += plan.reads.gets(low_bound)
 
-        def nothing_met(rows: Sequence[Row]) -> bool:
-            met = _Observed()
-            deeper = self._meet(made, snapshot, low, looks, rows[: len(looks)], met)
+        def no_conflict(rows: Sequence[Row]) -> bool:
+            observed = _Observed()
+            incomplete = self._observe(revision, snapshot, low_bound, probes, rows[: len(probes)], observed)
             if plan.reads:
-                self._meet_reads(made, snapshot, plan.reads, rows[len(looks) :], met)
-            return not deeper and met.taken is None and all(revisions.is_branch(version) for version in met.versions)
+                self._observe_reads(revision, snapshot, plan.reads, rows[len(probes) :], observed)
+            return (
+                not incomplete
+                and observed.name_conflict is None
+                and all(revisions.is_branch(version) for version in observed.versions)
+            )
 
-        return gets, nothing_met
+        return gets, no_conflict
 
-    def _meet_reads(self, made: int, snapshot: View, reads: ReadSet, rows: Sequence[Row], met: _Observed) -> None:
-        """What a serializable transaction read: any version outside the snapshot, but those that only say "touched"."""
+    def _observe_reads(
+        self, revision: int, snapshot: View, reads: ReadSet, rows: Sequence[Row], observed: _Observed
+    ) -> None:
+        """Collect the versions outside the snapshot that change what a serializable transaction read."""
         for row in rows:
             path = paths.path_of(row.key)
             for cell in row.cells:
                 column = (cell.family, cell.qualifier)
                 version = cell.timestamp
-                if version == made or not reads.depends_on(path, column) or self._journal.sees(snapshot, version):
+                if version == revision or not reads.depends_on(path, column) or self._journal.sees(snapshot, version):
                     continue
-                met.versions.setdefault(version, (path, column))
+                observed.versions.setdefault(version, (path, column))
 
-    def _meet(
-        self, made: int, snapshot: View, low: int, looks: Sequence[_Probe], rows: Sequence[Row], met: _Observed
+    def _observe(
+        self,
+        revision: int,
+        snapshot: View,
+        low_bound: int,
+        probes: Sequence[_Probe],
+        rows: Sequence[Row],
+        observed: _Observed,
     ) -> list[_Probe]:
-        """Collect the versions outside the snapshot; returns what has to be read deeper.
+        """Collect the versions outside the snapshot; return probes for the columns that need older versions too.
 
-        A column that is relied on by whoever writes it needs no look below its newest version in the snapshot: that
-        one is committed, so whatever is lower, outside and not aborted has lost to it or will. Everybody writes
-        ``lastRevision`` without relying on it: there all versions count (``docs/decisions/0004-read-back.md``).
+        Most columns are read back by every writer of the column. There, versions below the newest one in the snapshot do
+        not matter: that one is committed, so a lower version outside the snapshot has lost to it, or will. Writers of
+        ``lastRevision`` do not read it back, so all of its versions count (``docs/decisions/0004-read-back.md``).
         """
-        deeper: list[_Probe] = []
-        for look, row in zip(looks, rows, strict=True):
+        incomplete: list[_Probe] = []
+        for probe, row in zip(probes, rows, strict=True):
             seen: dict[Column, int] = {}
             for cell in row.cells:
                 version = cell.timestamp
                 column = (cell.family, cell.qualifier)
-                if look.only is not None and column not in look.only:
+                if probe.only_columns is not None and column not in probe.only_columns:
                     continue
-                if version != made and self._journal.sees(snapshot, version):
-                    if seen.get(column, 0) < ALL_VERSIONS and column in look.must_be_absent and version >= look.since:
-                        met.taken = (paths.path_of(row.key), column) if cell.value == schema.PRESENT else met.taken
+                if version != revision and self._journal.sees(snapshot, version):
+                    if seen.get(column, 0) < ALL_VERSIONS and column in probe.must_be_absent and version >= probe.since:
+                        observed.name_conflict = (
+                            (paths.path_of(row.key), column) if cell.value == schema.PRESENT else observed.name_conflict
+                        )
                     seen[column] = ALL_VERSIONS
                     continue
                 count = seen.get(column, 0)
                 seen[column] = count + 1 if count < ALL_VERSIONS else count
-                if version == made or version < low or version in met.versions:
+                if version == revision or version < low_bound or version in observed.versions:
                     continue
                 if count < ALL_VERSIONS or column == schema.LAST_REVISION:
-                    met.versions[version] = (paths.path_of(row.key), column)
-            more = [column for column, count in seen.items() if count == look.get.versions]
-            if more and look.get.versions < ALL_VERSIONS:
-                get = look.get._replace(columns=more, families=None, since=low, versions=ALL_VERSIONS)
-                deeper.append(look._replace(get=get))
-        return deeper
+                    observed.versions[version] = (paths.path_of(row.key), column)
+            cut_off = [column for column, count in seen.items() if count == probe.get.versions]
+            if cut_off and probe.get.versions < ALL_VERSIONS:
+                get = probe.get._replace(columns=cut_off, families=None, since=low_bound, versions=ALL_VERSIONS)
+                incomplete.append(probe._replace(get=get))
+        return incomplete
 
-    def _resolve(self, made: int, met: dict[int, tuple[str, Column]]) -> Conflict | None:
-        trunk = sorted(version for version in met if not revisions.is_branch(version))
+    def _resolve(self, revision: int, observed: dict[int, tuple[str, Column]]) -> Conflict | None:
+        trunk = sorted(version for version in observed if not revisions.is_branch(version))
         head = self._journal.head
         outcomes = self._outcomes.of_many([version for version in trunk if not self._journal.sees(head, version)])
         for other in trunk:
-            path, column = met[other]
+            path, column = observed[other]
             self._clock.observe(other)
             self._journal.cover(other)
             outcome = outcomes.get(other, Outcome.COMMITTED)
@@ -191,7 +218,7 @@ class ReadBack:
                 outcome = self._outcomes.abort_missing(other)
             if outcome is Outcome.PENDING and self._outcomes.recover_if_over(other):
                 outcome = self._outcomes.of(other)
-            if outcome is Outcome.PENDING and made and other > made:
+            if outcome is Outcome.PENDING and revision and other > revision:
                 outcome = self._outcomes.abort_other(other)
             if outcome is not Outcome.ABORTED:
                 return Conflict(path, column, other, pending=outcome is Outcome.PENDING)

@@ -1,7 +1,7 @@
-"""What a serializable transaction read, so that step 7 of the protocol can read it back as well.
+"""The read set of a serializable transaction, which step 7 of the protocol reads back.
 
-A node that was read counts with all its properties and its existence, a node whose children were listed with the whole
-range of its child columns and its existence; so what was found absent counts too.
+Reading a node depends on all its properties and its existence. Listing children depends on the whole range of child
+columns and the node's existence. So a node or child that was found absent counts too.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from hbasemk.store.abc import ALL_VERSIONS, Column, Get
 
 @dataclass(slots=True)
 class ReadSet:
-    """The paths of the nodes read, and of those whose children were listed, each once."""
+    """The paths of the nodes that were read, and of the nodes whose children were listed."""
 
     nodes: dict[str, None] = field(default_factory=dict)
     lists: dict[str, None] = field(default_factory=dict)
 
     def node(self, path: str) -> None:
-        """A node's properties were read, or that it does not exist."""
+        """Record that a node's properties or its absence were read."""
         self.nodes[path] = None
 
     def children(self, path: str) -> None:
-        """A node's children were listed."""
+        """Record that a node's children were listed."""
         self.lists[path] = None
 
     def __bool__(self) -> bool:
         return bool(self.nodes or self.lists)
 
     def gets(self, since: int) -> list[Get]:
-        """What to read back: every version from ``since`` up, one get a node."""
+        """Return the gets of the read-back: every version from ``since`` up, one get per node."""
         return [
             Get(
                 paths.key(path),
@@ -43,7 +43,7 @@ class ReadSet:
         ]
 
     def depends_on(self, path: str, column: Column) -> bool:
-        """Whether a version in this column changes what was read of a node."""
+        """Return whether a version in this column changes what was read of a node."""
         if column[0] == schema.CHILDREN:
             return True
         return column == schema.DELETED or (path in self.nodes and column != schema.LAST_REVISION)

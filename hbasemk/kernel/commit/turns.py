@@ -1,7 +1,7 @@
-"""Turns of processes that commit to the same thing: the longest waiting one goes on first, the others make room.
+"""Turns of processes whose commits conflict: the process that has waited longest goes first.
 
-Waits only: who commits is decided by the protocol alone, and everybody goes on after a bounded short time, whatever
-others do. A commit that meets nobody never waits here.
+This module only waits; the protocol alone decides which commit wins. Every wait is short and bounded, whatever the other
+processes do. A commit without a conflict never waits here.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from hbasemk.kernel.runtime import Runtime
 from hbasemk.store.abc import Row, Store
 
 TURN: Final = 0.1
-"""Seconds for which a process may go on committing what others wait for: shorter ones cost more, for each hand-over does."""
+"""Seconds for which a process may keep committing what others wait for. Each hand-over costs time, so turns are not shorter."""
 SHORTEST: Final = 0.002
 LONGEST: Final = 1.0
-"""Seconds that one wait takes at least and at most, before jitter."""
+"""The bounds of one wait in seconds, before jitter."""
 MOST_READ: Final = 20
-"""Of so many of those that wait it is looked up what for."""
+"""The maximum number of waiting revisions whose journal rows are read."""
 
 MOST_TOUCHED: Final = 1000
-"""A commit to more nodes makes no room for others: it is not followed by the same one at once."""
+"""A commit to more nodes than this does not make room for others: it is rarely repeated at once."""
 
 
 def _columns(touched: Sequence[RowChange]) -> set[tuple[str, str]]:
-    """Which properties and children a revision touches."""
+    """Return the properties and children that a revision touches."""
     return {(row.path, name) for row in touched for name in (*row.properties, *row.present, *row.gone)}
 
 
@@ -40,12 +40,12 @@ def _touched(row: Row) -> set[tuple[str, str]]:
     try:
         return _columns(changes.of_row(row))
     except FormatError:
-        # Damage that somebody left is no reason for this commit to fail; it waits for nobody because of it.
+        # A damaged row must not fail this commit; the commit does not wait for that revision.
         return set()
 
 
 class Turns:
-    """The pace of one instance's commits on the head."""
+    """The waits of one instance's commits on the head."""
 
     def __init__(self, store: Store, runtime: Runtime, journal: Journal, lease: Lease) -> None:
         self._store = store
@@ -57,12 +57,12 @@ class Turns:
         self._last = 0.0
         self._touched: Sequence[RowChange] = ()
 
-    def took(self, seconds: float) -> None:
-        """An attempt took so long, on average: what waits are measured in."""
+    def record_attempt(self, seconds: float) -> None:
+        """Record how long an attempt took; the average is the unit of waits."""
         self._attempt += (min(seconds, LONGEST) - self._attempt) / 8
 
-    def committed(self, touched: Sequence[RowChange]) -> None:
-        """A commit got through."""
+    def record_commit(self, touched: Sequence[RowChange]) -> None:
+        """Record a successful commit."""
         now = self._runtime.monotonic()
         if self._began is None or now - self._last > TURN:
             self._began = now
@@ -70,9 +70,9 @@ class Turns:
         self._touched = touched if len(touched) <= MOST_TOUCHED else ()
 
     def make_room(self) -> bool:
-        """Before a commit: wait once if this process has had its turn and others wait for the same; whether it did.
+        """Wait once before a commit if this process has had its turn and others wait for the same; return whether it did.
 
-        One round trip for each turn in which others wait; none where nobody does.
+        One round trip for each turn in which others wait; otherwise none.
         """
         now = self._runtime.monotonic()
         if self._began is None or now - self._began < TURN:
@@ -85,15 +85,18 @@ class Turns:
             return False
         self._began = now
         mine = _columns(self._touched)
-        asked = journal_rows(self._store, self._runtime, waiting[:MOST_READ])
-        if not any(mine & _touched(row) for row in asked):
+        rows = journal_rows(self._store, self._runtime, waiting[:MOST_READ])
+        if not any(mine & _touched(row) for row in rows):
             return False
         self._began = None
         self._wait(len(waiting))
         return True
 
     def wait_for_turn(self, since: int) -> None:
-        """After a loss: the more others have waited longer than this process, whose first loss was ``since``, the longer."""
+        """Wait after a conflict, in proportion to the number of processes that have waited longer.
+
+        ``since`` is the revision of this commit's first conflict.
+        """
         waiting = self._journal.contention.waiting(self._lease.machine)
         self._wait(sum(1 for first in waiting if first < since))
 

@@ -9,7 +9,7 @@ from hbasemk.kernel.commit.change_set import MANY
 from hbasemk.transaction import Transaction
 from tests.support.repositories import Instances
 
-BOTH = "a name is one of the two"
+BOTH = "cannot be both a property and a child"
 
 
 def refused(repo: Repository, *changes: object) -> None:
