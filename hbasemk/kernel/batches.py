@@ -1,7 +1,8 @@
-"""Many rows in as few calls as the store likes: journal rows read, cells of nodes written and deleted.
+"""Batched store calls: reads of journal rows and nodes, writes and deletes of the cells of nodes.
 
-No call carries more than ``Store.batch_rows`` rows, nor more than ``Store.batch_bytes`` bytes unless one cell alone does.
-A row that is larger is written in several calls: readers see none of its cells before the commit is decided.
+No call carries more than ``Store.batch_rows`` rows. No call carries more than ``Store.batch_bytes`` bytes, unless a
+single cell is larger. A larger row is written in several calls; readers see none of its cells before the commit is
+decided.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from hbasemk.store.abc import Column, Delete, Get, NewCell, Put, Row, Scan, Stor
 T = TypeVar("T")
 
 JOURNAL_BATCH: Final = 200
-"""Journal rows carry what a revision touches, so they are read in smaller batches than nodes."""
+"""Journal rows contain the changes of a revision, so they are read in smaller batches than nodes."""
 CELL_BYTES: Final = 32
-"""What a cell takes besides its names and its value, about: family, timestamp, lengths."""
+"""The approximate size of a cell besides its qualifier and value: family, timestamp, lengths."""
 WHOLE: Final[Sequence[Column]] = (
     schema.COMMITTED,
     schema.ABORT,
@@ -33,14 +34,14 @@ WHOLE: Final[Sequence[Column]] = (
     schema.BRANCH_HEAD,
     (schema.DATA, schema.CHANGES),
 )
-"""The columns of a journal row, but for the further chunks of ``changes``."""
+"""The columns of a journal row, except the further chunks of ``changes``."""
 
 
-def by_size(things: Iterable[T], size_of: Callable[[T], int], rows: int, most: int) -> Iterator[list[T]]:
-    """Group things in their order, at most ``rows`` and ``most`` bytes in each group; what is larger stands alone."""
+def by_size(items: Iterable[T], size_of: Callable[[T], int], rows: int, most: int) -> Iterator[list[T]]:
+    """Group items in order, at most ``rows`` items and ``most`` bytes per group; a larger item forms its own group."""
     part: list[T] = []
     size = 0
-    for one in things:
+    for one in items:
         more = size_of(one)
         if part and (len(part) >= rows or size + more > most):
             yield part
@@ -52,12 +53,12 @@ def by_size(things: Iterable[T], size_of: Callable[[T], int], rows: int, most: i
 
 
 def put_size(put: Put) -> int:
-    """About how many bytes a put takes in a message."""
+    """Return the approximate size of a put in a message, in bytes."""
     return len(put.row) + sum(len(cell[1]) + len(cell[2]) + CELL_BYTES for cell in put.cells)
 
 
 def delete_size(delete: Delete) -> int:
-    """About how many bytes a delete takes in a message."""
+    """Return the approximate size of a delete in a message, in bytes."""
     return len(delete.row) + sum(len(cell[1]) + CELL_BYTES for cell in delete.cells)
 
 
@@ -66,7 +67,7 @@ def _cell_size(cell: NewCell) -> int:
 
 
 def put_batches(puts: Iterable[Put], rows: int, most: int) -> Iterator[list[Put]]:
-    """Group puts for one call each; a row that is too large for one is divided between its cells."""
+    """Group puts by call; divide a row that is too large for one call by its cells."""
 
     def divided() -> Iterator[Put]:
         for put in puts:
@@ -80,7 +81,7 @@ def put_batches(puts: Iterable[Put], rows: int, most: int) -> Iterator[list[Put]
 
 
 def delete_batches(deletes: Iterable[Delete], rows: int, most: int) -> Iterator[list[Delete]]:
-    """Group deletes for one call each; a row that is too large for one is divided between its cells."""
+    """Group deletes by call; divide a row that is too large for one call by its cells."""
 
     def divided() -> Iterator[Delete]:
         for delete in deletes:
@@ -96,9 +97,9 @@ def delete_batches(deletes: Iterable[Delete], rows: int, most: int) -> Iterator[
 
 
 def read_rows(store: Store, runtime: Runtime, gets: Sequence[Get], table: str = schema.NODES) -> list[Row]:
-    """Read rows, of nodes unless told otherwise: one round trip, unless so much is in them that it does not come in time.
+    """Read rows, by default of nodes. One round trip, unless the rows are so large that the call times out.
 
-    How large rows are shows only when they are read. So after a call that took too long the next one asks for half as many.
+    The size of rows is known only after reading them. So after a call that timed out, the next one reads half as many.
     """
     size = len(gets)
     rows: list[Row] = []
@@ -117,50 +118,50 @@ def read_rows(store: Store, runtime: Runtime, gets: Sequence[Get], table: str = 
 
 
 def scan_rows(store: Store, runtime: Runtime, scan: Scan, table: str = schema.NODES) -> list[Row]:
-    """The first rows of a forward scan, made smaller in the same way as :func:`read_rows`."""
+    """Return the first rows of a forward scan, reading fewer rows per call after a timeout as :func:`read_rows` does."""
     size = scan.limit
     rows: list[Row] = []
 
     def read() -> tuple[list[Row], int]:
         nonlocal size
-        asked = min(size, scan.limit - len(rows))
+        limit = min(size, scan.limit - len(rows))
         start = rows[-1].key + b"\0" if rows else scan.start
         try:
-            return store.scan(table, scan._replace(start=start, limit=asked)), asked
+            return store.scan(table, scan._replace(start=start, limit=limit)), limit
         except (StoreNotAppliedError, StoreUnknownError) as error:
             size = _fewer(size, error)
             raise
 
     while True:
-        found, asked = again(runtime, read)
+        found, limit = again(runtime, read)
         rows += found
-        if len(rows) >= scan.limit or len(found) < asked:
+        if len(rows) >= scan.limit or len(found) < limit:
             return rows
 
 
 def _fewer(size: int, error: StoreError) -> int:
-    """How many rows to ask for next; as many as before where the store was not reached at all."""
+    """Return how many rows to request next: half as many after a timeout, as many as before after other errors."""
     too_much = isinstance(error.__cause__, (TimeoutError, EOFError))
     return max(1, size // 2) if too_much else size
 
 
 def journal_rows(
-    store: Store, runtime: Runtime, made: Sequence[int], columns: Sequence[Column] | None = None
+    store: Store, runtime: Runtime, revisions: Sequence[int], columns: Sequence[Column] | None = None
 ) -> Iterator[Row]:
-    """The journal rows of some revisions, in their order; one round trip for each 200, for as many as the store likes where
-    only a few small ``columns`` of them are asked for.
+    """Yield the journal rows of some revisions, in the given order.
 
-    Of whole rows, those whose changes are large take further round trips, one for each 16 MiB.
+    One round trip for each 200 whole rows, or for each ``Store.batch_rows`` rows if ``columns`` names a few small
+    columns. A whole row with large changes takes one further round trip for each 16 MiB.
     """
     size = JOURNAL_BATCH if columns is None else store.batch_rows
-    for at in range(0, len(made), size):
-        gets = [Get(schema.revision_key(one), columns or WHOLE) for one in made[at : at + size]]
+    for at in range(0, len(revisions), size):
+        gets = [Get(schema.revision_key(revision), columns or WHOLE) for revision in revisions[at : at + size]]
         rows = again(runtime, lambda gets=gets: store.read(schema.JOURNAL, gets))  # type: ignore[misc]
         yield from rows if columns is not None else whole_rows(store, runtime, rows)
 
 
 def whole_rows(store: Store, runtime: Runtime, rows: Iterable[Row]) -> Iterator[Row]:
-    """Rows that were read with the columns :data:`WHOLE`, with the further chunks of their changes where there are any."""
+    """Add the further chunks of ``changes`` to rows that were read with the columns :data:`WHOLE`."""
     for row in rows:
         first = next((cell for cell in row.cells if cell.qualifier == schema.CHANGES), None)
         if first is None or len(first.value) < changes.FIRST_CHUNK:
@@ -179,13 +180,13 @@ def whole_rows(store: Store, runtime: Runtime, rows: Iterable[Row]) -> Iterator[
         yield Row(row.key, sorted(cells, key=lambda cell: (cell.family, cell.qualifier)))
 
 
-def write_changes(store: Store, runtime: Runtime, made: int, told: Sequence[NewCell]) -> None:
-    """Add its changes to the row of a revision that was begun without them, before any of its cells is written.
+def write_changes(store: Store, runtime: Runtime, revision: int, chunks: Sequence[NewCell]) -> None:
+    """Add large changes to the journal row of a revision, before any of its cells is written.
 
-    The first chunk is written last, in a call of its own: a row without it tells that no cell was written yet.
+    The first chunk is written last, in its own call: a row without it shows that no cell has been written.
     """
-    row = schema.revision_key(made)
-    first, *further = told
+    row = schema.revision_key(revision)
+    first, *further = chunks
     for part in put_batches([Put(row, further)] if further else [], store.batch_rows, store.batch_bytes):
         again(runtime, lambda part=part: store.write(schema.JOURNAL, part, durable=False))  # type: ignore[misc]
     again(runtime, lambda: store.write(schema.JOURNAL, [Put(row, [first])], durable=False))
@@ -198,9 +199,9 @@ def write_nodes(
     in_doubt: Callable[[], None] | None = None,
     between: Callable[[], None] | None = None,
 ) -> None:
-    """Write cells of nodes, in order and not durably by themselves; ``in_doubt`` is told of each reply that was lost.
+    """Write cells of nodes, in order and without forcing them to disk. ``in_doubt`` is called for each lost reply.
 
-    ``between`` is called before each call but the first, to renew what must not run out meanwhile.
+    ``between`` is called before each store call except the first, for example to renew a lease.
     """
     for number, part in enumerate(put_batches(puts, store.batch_rows, store.batch_bytes)):
         if number and between is not None:

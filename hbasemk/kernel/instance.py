@@ -1,6 +1,6 @@
-"""One instance: everything of the kernel that belongs to one opened repository, put together.
+"""One instance: the parts of the kernel that belong to one opened repository.
 
-The faces (``repository``, ``microkernel``) and the background work use the kernel through it.
+The front ends (``repository``, ``microkernel``) and background maintenance use the kernel through it.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from hbasemk.store.abc import Store
 Opened = TypeVar("Opened", bound="Instance")
 
 SWEEP_EVERY: Final = 3600.0
-"""Seconds between looks for branches that nobody touches any more, and for rows that came long after their writer's end."""
+"""Seconds between sweeps of abandoned branches and of journal rows that arrived long after their writer's death."""
 MEASURE_EVERY: Final = 60.0
-"""Seconds after which an instance that renews no lease measures the store's clock, to see whether that has gone back."""
+"""Seconds between measurements of the store's clock by an instance without a lease, to notice if the clock goes back."""
 BRANCH_RETENTION_MS: Final = 24 * 3600 * 1000
-"""How long a branch lives untouched."""
+"""The time after which a branch without commits is abandoned."""
 ADVANCE_AFTER: Final = 500
-"""How many revisions join the sequence before the watermark is worth moving, and the sequence worth shortening."""
+"""The number of new revisions after which the watermark is moved and the sequence shortened."""
 
 
 class Instance:
-    """A live view of one repository; ``store`` is not closed with it."""
+    """A live connection to one repository. Closing it does not close ``store``."""
 
     def __init__(
         self,
@@ -78,9 +78,9 @@ class Instance:
         )
         self.blobs = Blobs(store, runtime)
         self._advanced_at = 0
-        self._tended_at = 0
+        self._maintained_at = 0
         self.on_backlog: Callable[[], None] | None = None
-        """Called after a call of which on :data:`ADVANCE_AFTER` more revisions are known; where nothing else tends it."""
+        """Called at the end of a call once :data:`ADVANCE_AFTER` more revisions are known, if there is no background thread."""
 
     @classmethod
     def open(
@@ -92,10 +92,10 @@ class Instance:
         wanted: Settings | None = None,
         cache_entries: int = DEFAULT_ENTRIES,
     ) -> Opened:
-        """Open the repository that a store holds, creating it first where there is none (unless told not to).
+        """Open the repository in a store. If there is none and ``create`` is True, create it.
 
-        Raises StoreUnusableError when there is none and ``create`` is False, or when its tables are not as they must
-        be; FormatError when it was written by a newer version. A store that this process may only read is not created.
+        Raises StoreUnusableError if there is none and ``create`` is False, or if its tables have the wrong structure.
+        Raises FormatError if a newer version wrote it. A repository is never created in a read-only store.
         """
         if create and not store.read_only:
             found, watermark = settings.create(store, runtime, wanted or Settings())
@@ -109,29 +109,29 @@ class Instance:
         again(runtime, journal.poll)
         return cls(store, runtime, found, journal, cache_entries=cache_entries)
 
-    # --- snapshots ---------------------------------------------------------------------------------------
+    # --- views -------------------------------------------------------------------------------------------
 
     def poll(self) -> list[int]:
-        """See what others committed; the revisions that became visible by this call. One round trip if none."""
+        """Read what other instances committed and return the revisions this call made visible. One round trip if none."""
         new = again(self.runtime, self.journal.poll)
-        self._look_how_many()
+        self._check_backlog()
         return new
 
     def head(self) -> View:
-        """What is visible now; no round trip."""
+        """Return the view of everything visible now. No round trip."""
         return self.journal.head
 
-    def at(self, wanted: int) -> View:
-        """The snapshot of a revision, of trunk or of a branch; raises UnknownRevisionError."""
-        if revisions.is_branch(wanted):
-            return self.branches.find(wanted).snapshot
-        return self.journal.find(wanted)
+    def at(self, revision: int) -> View:
+        """Return the view of a trunk or branch revision; raise UnknownRevisionError if there is none."""
+        if revisions.is_branch(revision):
+            return self.branches.find(revision).snapshot
+        return self.journal.find(revision)
 
     # --- commits -----------------------------------------------------------------------------------------
 
     @property
     def statistics(self) -> CommitStatistics:
-        """What this instance's commits met."""
+        """Counters of this instance's commits and conflicts."""
         return self._committer.statistics
 
     def commit(
@@ -143,40 +143,40 @@ class Instance:
         max_poll_age: float,
         begun: Callable[[int], None] | None = None,
     ) -> int:
-        """Commit on the head, again after conflicts; see :meth:`Committer.on_head`."""
-        made = self._committer.on_head(make, message, retry_timeout, max_poll_age, begun)
-        self._look_how_many()
-        return made
+        """Commit on the head, retrying after conflicts; see :meth:`Committer.on_head`."""
+        revision = self._committer.on_head(make, message, retry_timeout, max_poll_age, begun)
+        self._check_backlog()
+        return revision
 
     def commit_on(
         self, snapshot: View, source: Source, message: str, begun: Callable[[int], None] | None = None
     ) -> int:
         """Commit once on a given base; see :meth:`Committer.on_base`."""
-        made = self._committer.on_base(snapshot, source, message, begun=begun)
-        self._look_how_many()
-        return made
+        revision = self._committer.on_base(snapshot, source, message, begun=begun)
+        self._check_backlog()
+        return revision
 
-    def outcome(self, asked: int) -> Outcome:
-        """How a revision turned out, ending it first if this instance had to leave it."""
-        if revisions.is_branch(asked):
+    def outcome(self, revision: int) -> Outcome:
+        """Return the outcome of a revision, resolving it first if this instance has deferred it."""
+        if revisions.is_branch(revision):
             self.outcomes.resolve_pending()
-            return self.branches.outcome(asked)
-        return self.outcomes.final_outcome(asked)
+            return self.branches.outcome(revision)
+        return self.outcomes.final_outcome(revision)
 
     # --- background work ---------------------------------------------------------------------------------
 
     def maintain(self) -> None:
-        """What every instance does now and then: renew its lease, end loose ends and dead writers' revisions,
-        move the watermark. No round trip when there is nothing to do. Raises StoreError and LeaseLostError.
+        """Run periodic maintenance: renew the lease, resolve deferred and dead writers' revisions, move the watermark.
 
-        An instance that may only read does none of it; it only drops what others have moved the watermark past.
+        No round trip if there is nothing to do. Raises StoreError and LeaseLostError. A read-only instance only drops
+        what other instances have moved the watermark past.
         """
         if self.store.read_only:
             self._follow()
             return
         if self.lease.due():
             self.lease.renew()
-        self._watch_the_stores_clock()
+        self._check_store_clock()
         self.outcomes.resolve_pending()
         self.branches.resolve_pending()
         self.recovery.recover()
@@ -186,12 +186,12 @@ class Instance:
             self.recovery.recover_late()
         self._advance()
 
-    def _look_how_many(self) -> None:
-        if self.on_backlog is not None and len(self.journal) - self._tended_at >= ADVANCE_AFTER:
-            self._tended_at = len(self.journal)
+    def _check_backlog(self) -> None:
+        if self.on_backlog is not None and len(self.journal) - self._maintained_at >= ADVANCE_AFTER:
+            self._maintained_at = len(self.journal)
             self.on_backlog()
 
-    def _watch_the_stores_clock(self) -> None:
+    def _check_store_clock(self) -> None:
         server = self.lease.server
         if self.runtime.monotonic() - max(server.measured_at, self._measured_at) >= MEASURE_EVERY:
             self.lease.measure()
@@ -201,23 +201,26 @@ class Instance:
 
     def _follow(self) -> None:
         if self.store.clock_ms() is not None:
-            # Elsewhere that takes a write.
-            self._watch_the_stores_clock()
+            # In other stores, measuring the clock takes a write.
+            self._check_store_clock()
         seen = len(self.journal)
         if seen - self._advanced_at >= ADVANCE_AFTER:
             self._advanced_at = seen
             self.recovery.follow()
 
     def _advance(self) -> None:
-        # Readers too: short-lived writers may never come to it, and the watermark is what lets the journal stay short.
+        # Readers do this too: short-lived writers may never do so, and the journal stays short only if the watermark moves.
         seen = len(self.journal)
         if seen - self._advanced_at >= ADVANCE_AFTER:
             self._advanced_at = seen
             self.recovery.advance()
 
     def close(self) -> None:
-        """End what can be ended and give the machine id back; a store out of reach, or closed before, is no error here,
-        since a lease ends by itself and others then recover what this instance left."""
+        """Resolve this instance's revisions and release its machine id, as far as the store can be reached.
+
+        A store that is out of reach or already closed is not an error: the lease expires, and other instances then
+        recover this instance's revisions.
+        """
         if self.store.read_only:
             self.lease.forget()
             return
@@ -230,5 +233,5 @@ class Instance:
             self.lease.forget()
 
     def ids_end_ms(self) -> int:
-        """The ms since 1970 at which this repository's revision ids run out."""
+        """Return the time, in ms since 1970, at which this repository's revision ids run out."""
         return self.settings.ids_end_ms

@@ -1,8 +1,8 @@
-"""Store calls that may be made again: what to do after a failed or a lost reply.
+"""Retries of idempotent store calls after an error or a lost reply.
 
-Only calls that do no harm twice go through here. A call that was *not applied* is made again, and so is one whose
-outcome is *unknown*, because every caller's call is idempotent; anything else is raised as it is. :func:`time_limit` sets
-for how long, for all calls of an operation together; without it each call has the runtime's retry_timeout.
+Every call made through this module must be idempotent. So a call that was *not applied* is retried, and so is a call
+whose outcome is *unknown*; any other error is raised unchanged. :func:`time_limit` limits the total retry time of all
+calls of an operation. Without it, the runtime's ``retry_timeout`` limits each call.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ P = ParamSpec("P")
 FIRST_WAIT: Final = 0.02
 """Seconds before the second attempt; each further wait is twice as long, with jitter."""
 LONGEST_WAIT: Final = 1.0
-"""Seconds, before jitter, that no wait exceeds: calls go on so soon after an outage."""
+"""The longest wait in seconds, before jitter; calls continue this soon after an outage."""
 AT_LEAST: Final = 0.2
-"""Seconds for which a call is made again, however little time is left: one lost connection is not an outage."""
+"""Seconds for which a call is retried even if no time is left: one lost connection is not an outage."""
 _SHORTEST: Final = 0.001
 
 
 class _Limit:
-    """Until when calls are made again; while ``until`` is None, for ``seconds`` from the first failure on.
+    """The time up to which calls are retried; while ``until`` is None, ``seconds`` from the first failure.
 
-    ``inner``: an outer call is made again as a whole, so those inside it are made again for a moment only.
+    ``inner``: an outer call is retried as a whole, so calls inside it are retried only briefly.
     """
 
     __slots__ = ("__weakref__", "inner", "seconds", "until")
@@ -44,22 +44,22 @@ class _Limit:
 
 
 _limit: ContextVar[ref[_Limit] | None] = ContextVar("hbasemk_limit", default=None)
-"""The limit that holds here. The call that set it owns it: an interrupt can keep it from being reset, but not alive."""
+"""The current limit, as a weak reference: if an interrupt prevents its reset, it ends with the call that set it."""
 
 
-def _holds() -> _Limit | None:
+def _current_limit() -> _Limit | None:
     found = _limit.get()
     return None if found is None else found()
 
 
 @contextmanager
 def time_limit(runtime: Runtime, seconds: float | None = None) -> Iterator[None]:
-    """Bound for how long the calls inside are made again, all of them together.
+    """Limit the total retry time of the calls inside.
 
-    Until ``seconds`` from now; None: until the store has been away for the runtime's retry_timeout. An earlier limit that holds
-    already stays.
+    The limit is ``seconds`` from now. None: until the store has been out of reach for the runtime's ``retry_timeout``.
+    An earlier limit that is already set stays in force.
     """
-    outer = _holds()
+    outer = _current_limit()
     if outer is not None and (seconds is None or outer.inner):
         yield
         return
@@ -78,7 +78,7 @@ def time_limit(runtime: Runtime, seconds: float | None = None) -> Iterator[None]
 
 
 def patient(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
-    """Bound all calls of a method together by the runtime's retry_timeout."""
+    """Limit the total retry time of a method's calls by the runtime's ``retry_timeout``."""
 
     @functools.wraps(method)
     def limited(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -89,14 +89,14 @@ def patient(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[An
 
 
 def pause(runtime: Runtime, seconds: float) -> None:
-    """Wait before something is tried again; raises ClosedError when the instance is closed, also meanwhile."""
+    """Wait before a new attempt; raise ClosedError if the instance is closed or is closed during the wait."""
     runtime.sleep(seconds)
     if runtime.closed:
-        raise ClosedError("the repository was closed while a commit waited to be tried again; it was not made")
+        raise ClosedError("the repository was closed while a commit waited for its next attempt; it was not made")
 
 
 class Retries:
-    """Whether, and after which growing waits with jitter, something that failed is tried again under a limit."""
+    """The retries of one operation under a limit, with exponential waits and jitter."""
 
     __slots__ = ("_began", "_limit", "_next", "_runtime", "_until")
 
@@ -108,9 +108,9 @@ class Retries:
         self._until: float | None = None
 
     def go_on(self) -> bool:
-        """Wait, and return True; return False where the time is up or the instance is closed.
+        """Wait, then return True; return False if the time is up or the instance is closed.
 
-        The last attempt comes when the time is up.
+        The last attempt is made when the time is up.
         """
         if self._until is None:
             limit = self._limit
@@ -127,13 +127,14 @@ class Retries:
 
 
 def again(runtime: Runtime, call: Callable[[], T], in_doubt: Callable[[], None] | None = None) -> T:
-    """The result of an idempotent call, made again until the time is up; then its last error is raised.
+    """Return the result of an idempotent call, retrying it until the time is up; then raise its last error.
 
-    That is a StoreUnknownError if any attempt's outcome is unknown, also when the last one was refused. ``in_doubt`` is
-    told each time a reply was lost: the store may apply that attempt at any later moment. A call that makes such calls
-    itself is made again as a whole, once its locks are free; those inside it are made again for :data:`AT_LEAST` only.
+    If the outcome of any attempt is unknown, the error is a StoreUnknownError, even if the last attempt was refused.
+    ``in_doubt`` is called for each lost reply: the store may still apply that attempt later. If ``call`` itself makes
+    such calls, it is retried as a whole, once its locks are free, and the inner calls are retried only for
+    :data:`AT_LEAST`.
     """
-    outer = _holds()
+    outer = _current_limit()
     inner = _Limit(AT_LEAST, inner=True)
     began = runtime.monotonic()
     waits: Retries | None = None
@@ -157,14 +158,14 @@ def again(runtime: Runtime, call: Callable[[], T], in_doubt: Callable[[], None] 
 
 
 def retries(runtime: Runtime) -> Retries:
-    """For something larger than a call that is tried again under the limit that holds here."""
-    return Retries(runtime, _holds(), runtime.monotonic())
+    """Return the retries of an operation larger than one call, under the current limit."""
+    return Retries(runtime, _current_limit(), runtime.monotonic())
 
 
 @contextmanager
 def nothing_committed() -> Iterator[None]:
-    """Say of failed calls what they mean for a commit whose decision none of them can have been: it was not made."""
+    """Convert store errors before a commit's decision into StoreNotAppliedError: nothing was committed."""
     try:
         yield
     except (StoreNotAppliedError, StoreUnknownError) as error:
-        raise StoreNotAppliedError(f"nothing was committed: {error.reason}; the commit can be made again") from error
+        raise StoreNotAppliedError(f"nothing was committed: {error.reason}; the commit can be repeated") from error

@@ -312,7 +312,7 @@ def everything_below_the_head_is_visible(patch: pytest.MonkeyPatch) -> None:
 
 @mutant
 def no_look_below_what_is_not_visible(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Reader, "_look_deeper", lambda *_: None)
+    patch.setattr(Reader, "_read_deeper", lambda *_: None)
 
 
 @mutant

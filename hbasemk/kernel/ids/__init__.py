@@ -1,1 +1,1 @@
-"""Revision ids: the lease of a machine id, and the clock that makes ids (protocol, section 2)."""
+"""Revision ids: the lease of a machine id, and the clock that issues ids (protocol, section 2)."""

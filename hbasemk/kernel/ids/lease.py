@@ -1,8 +1,8 @@
-"""A machine id, claimed as a lease so that no two processes ever issue the same revision id.
+"""The lease of a machine id, which ensures that no two processes issue the same revision id.
 
-A lease is an interval of *id time*: its holder issues only ids whose ms lie inside, and the next holder's interval
-starts where the last one ended. That alone keeps ids unique (I1), whatever any clock shows; the clocks only decide
-when a lease may be taken over.
+A lease is an interval of *id time*. Its holder issues only ids whose ms lie inside the interval, and the next holder's
+interval starts where this one ended. This alone keeps ids unique (I1), whatever any clock shows. Clocks only decide
+when another process may take over a lease.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from hbasemk.kernel.settings import Settings
 from hbasemk.store.abc import CellVersion, Delete, Get, NewCell, Put, Row, Store
 
 PROBES_PER_READ: Final = 16
-MEASURES: Final = 20
-"""How often measuring the store's clock is tried while others do it in the same row."""
-FRESH: Final = 30.0
-"""Seconds for which a measurement of the store's clock is good enough to call another's lease over."""
-LATEST: Final = 2 * revisions.MAX_MS
-"""No lease ends later, in ms since the repository's epoch: ids end at half of it."""
+MEASURE_ATTEMPTS: Final = 20
+"""Attempts to measure the store's clock while other processes measure it in the same row."""
+MEASUREMENT_VALID: Final = 30.0
+"""Seconds for which a measurement of the store's clock may be used to decide that another process's lease is over."""
+MAX_END_MS: Final = 2 * revisions.MAX_MS
+"""The latest end of a lease, in ms since the repository's epoch; ids end at half of it."""
 _HEAD: Final = struct.Struct(">QQ16s")
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """What the cluster table says of one machine id; ``start`` and ``end`` in ms since the repository's epoch."""
+    """The lease cell of one machine id; ``start`` and ``end`` are in ms since the repository's epoch."""
 
     start: int
     end: int
@@ -38,15 +38,15 @@ class LeaseRecord:
     holder: str
 
     def encode(self) -> bytes:
-        """The bytes of the lease cell."""
+        """Return the bytes of the lease cell."""
         return _HEAD.pack(self.start, self.end, self.nonce) + self.holder.encode()
 
     @classmethod
     def decode(cls, data: bytes) -> LeaseRecord:
-        """Read a lease cell; raises FormatError if it is damaged."""
+        """Parse a lease cell; raise FormatError if it is damaged."""
         try:
             start, end, nonce = _HEAD.unpack_from(data)
-            if max(start, end) > LATEST:
+            if max(start, end) > MAX_END_MS:
                 raise FormatError(f"the lease {data[:60]!r} is damaged")
             return cls(start, end, nonce, data[_HEAD.size :].decode())
         except (struct.error, UnicodeDecodeError) as error:
@@ -54,7 +54,7 @@ class LeaseRecord:
 
 
 def record_of(row: Row) -> LeaseRecord | None:
-    """The lease in a row of the cluster table, if there is one."""
+    """Return the lease in a row of the cluster table, or None."""
     for cell in row.cells:
         if (cell.family, cell.qualifier) == schema.LEASE:
             try:
@@ -65,9 +65,9 @@ def record_of(row: Row) -> LeaseRecord | None:
 
 
 class ServerClock:
-    """What this process knows of one server's clock, measured once in a while and carried on monotonically.
+    """A lower and an upper bound of one server's clock, from occasional measurements and the monotonic clock.
 
-    Where reading the store's clock takes no round trip, it is read each time instead.
+    If reading the store's clock takes no round trip, each call reads it instead.
     """
 
     def __init__(self, store: Store, runtime: Runtime) -> None:
@@ -75,18 +75,18 @@ class ServerClock:
         self._runtime = runtime
         self._low = self._high = 0.0
         self.measured_at = float("-inf")
-        """When it was measured, by the monotonic clock."""
+        """When the clock was last measured, by the monotonic clock."""
 
     def measure(self, row: bytes) -> None:
-        """Write a cell with the server's time and read it back: two round trips.
+        """Measure the clock: write a cell with the server's time and read it back. Two round trips.
 
-        More where it is not this cell that comes back: another measured in the same row, or the store's clock has gone
-        back since somebody did, and a store shows a column's highest timestamp. None where the clock can be read without.
+        It takes more if another cell comes back: another process measured in the same row, or the store's clock has
+        gone back since then (a store returns a column's highest timestamp). No round trip if the store shows its clock.
         """
         if self._store.clock_ms() is not None:
             self.measured_at = self._runtime.monotonic()
             return
-        for _ in range(MEASURES):
+        for _ in range(MEASURE_ATTEMPTS):
             token = self._runtime.random.getrandbits(64).to_bytes(8, "big")
             put = Put(row, [NewCell(*schema.CLOCK, token)])
             before = self._runtime.monotonic()
@@ -94,38 +94,38 @@ class ServerClock:
             answer = self._store.read(schema.CLUSTER, [Get(row, columns=(schema.CLOCK,))])[0]
             after = self._runtime.monotonic()
             if answer.cells and answer.cells[0].value == token:
-                self.heard(answer.cells[0].timestamp, before, after)
+                self.record(answer.cells[0].timestamp, before, after)
                 return
             if answer.cells:
                 version = CellVersion(*schema.CLOCK, answer.cells[0].timestamp)
                 self._store.delete(schema.CLUSTER, [Delete(row, [version])])
         raise StoreUnusableError(
-            f"the clock cell written to {self._store.location} could not be read back in {MEASURES} attempts"
+            f"the clock cell written to {self._store.location} could not be read back in {MEASURE_ATTEMPTS} attempts"
         )
 
-    def heard(self, server_ms: int, before: float, after: float) -> None:
-        """The server gave a cell this timestamp at some moment between two of the monotonic clock."""
+    def record(self, server_ms: int, before: float, after: float) -> None:
+        """Record a timestamp that the server gave a cell between two moments of the monotonic clock."""
         self._low = server_ms - after * 1000
         self._high = server_ms + 1 - before * 1000
         self.measured_at = after
 
     def is_recent(self, seconds: float) -> bool:
-        """Whether it was measured within the last ``seconds``."""
+        """Return whether the clock was measured within the last ``seconds``."""
         return self._runtime.monotonic() - self.measured_at < seconds
 
     def at_least(self, monotonic: float) -> float:
-        """The lowest time, in ms since 1970, that the server's clock can have shown at ``monotonic``."""
+        """Return the lowest time, in ms since 1970, that the server's clock can have shown at ``monotonic``."""
         known = self._store.clock_ms()
         return self._low + monotonic * 1000 if known is None else known
 
     def at_most(self, monotonic: float) -> float:
-        """The highest time, in ms since 1970, that the server's clock can have shown at ``monotonic``."""
+        """Return the highest time, in ms since 1970, that the server's clock can have shown at ``monotonic``."""
         known = self._store.clock_ms()
         return self._high + monotonic * 1000 if known is None else known + 1
 
 
 class Lease:
-    """One instance's hold on a machine id. Claimed at the first commit, renewed in the background."""
+    """One instance's lease of a machine id, claimed at the first commit and renewed in the background."""
 
     def __init__(self, store: Store, runtime: Runtime, settings: Settings) -> None:
         self.store = store
@@ -140,32 +140,32 @@ class Lease:
 
     @property
     def held(self) -> bool:
-        """Whether a machine id is claimed (it may have to be renewed before the next id)."""
+        """Whether this instance holds a machine id. The lease may need renewal before the next id."""
         return self._record is not None
 
     @property
     def start(self) -> int:
-        """The first ms, since the repository's epoch, of which ids may be issued."""
+        """The first ms, since the repository's epoch, for which ids may be issued."""
         return self._record.start if self._record else 0
 
     @property
     def end(self) -> int:
-        """The ms, since the repository's epoch, from which on no id may be issued without renewal."""
+        """The first ms, since the repository's epoch, for which an id needs a renewal."""
         return self._record.end if self._record else 0
 
     def due(self) -> bool:
-        """Whether a third of the lease is used up, so that it is time to renew. This machine's wall clock does not matter.
+        """Return whether a third of the lease has passed, so that renewal is due. The wall clock here plays no part.
 
-        The end alone does not show it: where ids are ahead of the store's clock, so is the end.
+        The end of the lease alone does not show this: if ids are ahead of the store's clock, so is the end.
         """
         lease_ms = self._settings.lease_ms
         unrenewed = (self._runtime.monotonic() - self._renewed_at) * 1000
         return self.held and (self.end - self._id_time() < lease_ms * 2 / 3 or unrenewed > lease_ms / 3)
 
     def claim(self) -> None:
-        """Take a machine id: the one preferred by the MAC, or the next that is free or whose lease is over.
+        """Claim a machine id: the one derived from the MAC, or the next one that is free or whose lease is over.
 
-        Raises StoreUnusableError when all 65,536 are held.
+        Raises StoreUnusableError if all 65,536 are held.
         """
         with self._lock:
             if self._record is not None:
@@ -181,33 +181,34 @@ class Lease:
                     if (found is None or self._is_over(found)) and self._take(machine, found, holder):
                         return
             raise StoreUnusableError(
-                f"all {revisions.MAX_MACHINE + 1} machine ids of the repository at {self.store.location} are leased"
+                f"all {revisions.MAX_MACHINE + 1} machine ids of the repository at {self.store.location} are leased; "
+                "close an instance, or wait until a lease expires"
             )
 
     def renew(self, until: int = 0) -> None:
-        """Extend the lease, at least past the id time ``until``; raises LeaseLostError if another took it over.
+        """Extend the lease, at least past the id time ``until``; raise LeaseLostError if another process took it over.
 
-        After a StoreError the lease is as it was, or longer; the next renewal finds out.
+        After a StoreError the lease is unchanged or longer; the next renewal finds out which.
         """
         with self._lock:
             record = self._record
             if record is None:
                 raise self._lost()
             self.measure()
-            # Never shorter: ids may have been issued up to its end, and the next holder's begin there. Always another: others
-            # see by the change that the holder is alive.
+            # Never shorten a lease: ids up to its end may exist, and the next holder's ids begin there. Always change it:
+            # the change shows other processes that the holder is alive.
             end = max(max(self._id_time(), until, record.start) + self._settings.lease_ms, record.end + 1)
-            wanted = LeaseRecord(record.start, end, record.nonce, record.holder)
-            if not self._write(self.machine, record, wanted):
-                # Perhaps only because an earlier renewal arrived and its reply did not.
+            renewed = LeaseRecord(record.start, end, record.nonce, record.holder)
+            if not self._write(self.machine, record, renewed):
+                # An earlier renewal may have arrived although its reply was lost.
                 found = self._read(self.machine)
-                if found is None or found.nonce != record.nonce or not self._write(self.machine, found, wanted):
+                if found is None or found.nonce != record.nonce or not self._write(self.machine, found, renewed):
                     raise self._lost()
 
     def keep(self) -> None:
-        """Renew the lease if it is due; for work in one call that may last longer than a lease.
+        """Renew the lease if it is due, during a call that may last longer than a lease.
 
-        After a loss the work goes on: others may have ended what was begun, and its compare-and-set shows that.
+        If the lease is lost, the work continues: another instance may have aborted it, and its compare-and-set shows that.
         """
         with self._lock:
             record = self._record
@@ -216,7 +217,7 @@ class Lease:
             try:
                 self.renew()
             except LeaseLostError:
-                # Who wants the next id is told.
+                # The next request for an id raises the error.
                 self._record = record
 
     def measure(self) -> None:
@@ -225,7 +226,7 @@ class Lease:
         again(self._runtime, lambda: self.server.measure(schema.machine_key(machine)))
 
     def release(self, issued: int) -> None:
-        """Give the machine id back, for closing; ``issued`` is the highest ms of which ids were issued."""
+        """Release the machine id when closing; ``issued`` is the highest ms for which ids were issued."""
         with self._lock:
             record = self._record
             if record is None:
@@ -236,23 +237,26 @@ class Lease:
             self._compare_and_set(self.machine, record, over)
 
     def forget(self) -> None:
-        """Drop the claim without a call, as a forked child must: the parent goes on using it."""
+        """Drop the claim without a call. A forked child must do so, because its parent still uses the lease."""
         self._record = None
 
-    def is_over(self, writer: int) -> bool:
-        """Whether the lease under which the revision ``writer`` was issued has ended. One round trip, and two more
-        where the store's clock was not measured lately: only by that may anyone end what another began.
+    def is_over(self, revision: int) -> bool:
+        """Return whether the lease under which ``revision`` was issued has ended.
+
+        One round trip, and two more if the store's clock was not measured recently. Only the store's clock may decide
+        that another process's lease is over.
         """
-        record = self._read(revisions.machine_of(writer))
-        if record is None or record.start > revisions.ms_of(writer):
+        record = self._read(revisions.machine_of(revision))
+        if record is None or record.start > revisions.ms_of(revision):
             return True
         self._measure_if_old()
-        return self._is_over(record) or self._stands_still(revisions.machine_of(writer), record)
+        return self._is_over(record) or self._is_stale(revisions.machine_of(revision), record)
 
-    def _stands_still(self, machine: int, record: LeaseRecord) -> bool:
-        """Whether a lease that ends far ahead was not renewed for longer than a lease lasts, as this process watched it.
+    def _is_stale(self, machine: int, record: LeaseRecord) -> bool:
+        """Return whether a lease that ends far ahead went without renewal for longer than a lease lasts.
 
-        A clock that was wrong, or ids that were ahead, put the end there. A holder renews well before, so it is gone.
+        A wrong clock, or ids that were ahead, can put the end of a lease far ahead. A live holder renews much earlier,
+        so the holder of such a lease is dead. This process measures the time itself.
         """
         longest = self._settings.lease_ms + self._settings.max_clock_skew_ms
         if record.end - self._id_time() <= longest:
@@ -266,16 +270,16 @@ class Lease:
         return (now - since) * 1000 > longest
 
     def time(self) -> int:
-        """The id time that the store's clock shows now, at least. Two round trips where it was not measured lately."""
+        """Return a lower bound of the store's current id time. Two round trips if it was not measured recently."""
         self._measure_if_old()
         return self._id_time()
 
     def _measure_if_old(self) -> None:
-        if not self.server.is_recent(FRESH):
+        if not self.server.is_recent(MEASUREMENT_VALID):
             self.measure()
 
     def _id_time(self) -> int:
-        """The id time that the store's clock shows now, at least; it must have been measured."""
+        """Return a lower bound of the store's current id time; the clock must have been measured."""
         return int(self.server.at_least(self._runtime.monotonic())) - self._settings.epoch_ms
 
     def _is_over(self, record: LeaseRecord) -> bool:
@@ -283,29 +287,29 @@ class Lease:
         return record.end + self._settings.max_clock_skew_ms <= self._id_time()
 
     def _take(self, machine: int, found: LeaseRecord | None, holder: str) -> bool:
-        # Our own clock may lag, but one that is ahead takes no time from anybody.
+        # The local clock may lag behind, but a clock that is ahead must not take id time from others.
         now = self._id_time()
         start = max(min(now, self._runtime.now_ms() - self._settings.epoch_ms), found.end if found else 0)
         nonce = self._runtime.random.getrandbits(128).to_bytes(16, "big")
-        wanted = LeaseRecord(start, max(start, now) + self._settings.lease_ms, nonce, holder)
-        return self._write(machine, found, wanted)
+        claimed = LeaseRecord(start, max(start, now) + self._settings.lease_ms, nonce, holder)
+        return self._write(machine, found, claimed)
 
-    def _write(self, machine: int, found: LeaseRecord | None, wanted: LeaseRecord) -> bool:
-        if not self._compare_and_set(machine, found, wanted):
+    def _write(self, machine: int, found: LeaseRecord | None, record: LeaseRecord) -> bool:
+        if not self._compare_and_set(machine, found, record):
             return False
         self.machine = machine
-        self._record = wanted
+        self._record = record
         self._renewed_at = self._runtime.monotonic()
         return True
 
-    def _compare_and_set(self, machine: int, found: LeaseRecord | None, wanted: LeaseRecord) -> bool:
+    def _compare_and_set(self, machine: int, found: LeaseRecord | None, record: LeaseRecord) -> bool:
         row = schema.machine_key(machine)
-        put = Put(row, [NewCell(*schema.LEASE, wanted.encode())])
+        put = Put(row, [NewCell(*schema.LEASE, record.encode())])
         expected = found.encode() if found else None
         if again(self._runtime, lambda: self.store.check_and_write(schema.CLUSTER, schema.LEASE, expected, put)):
             return True
-        # After a lost reply the second attempt finds the first one's value.
-        return self._read(machine) == wanted
+        # After a lost reply, the second attempt finds the value that the first one wrote.
+        return self._read(machine) == record
 
     def _read(self, machine: int) -> LeaseRecord | None:
         get = Get(schema.machine_key(machine), columns=(schema.LEASE,))
@@ -315,7 +319,7 @@ class Lease:
         self._record = None
         return LeaseLostError(
             f"another process took over machine id {self.machine:#06x} of the repository at {self.store.location}, "
-            "because this one did not renew its lease in time (it was paused, or the store was out of reach). The "
-            "commit was not made; the next one claims a new machine id.",
+            "because this process did not renew its lease in time (it was paused, or the store was out of reach). The "
+            "commit was not made; the next commit claims a new machine id.",
             machine=self.machine,
         )

@@ -1,1 +1,1 @@
-"""Reads at a view: nodes, children, counts, and the cache of nodes (protocol, section 3)."""
+"""Reads in a view: nodes, children, child counts, and the node cache (protocol, section 3)."""

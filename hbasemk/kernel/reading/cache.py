@@ -1,8 +1,8 @@
-"""Node states that reads at head can take without asking the store.
+"""A cache of node states, which serves reads near the head without a store call.
 
-Entries are kept right by the journal's changes, not by time: when a revision becomes visible, every node it touches
-leaves the cache before any snapshot contains that revision. So an entry that is still here and was read at or before
-a snapshot's position is what that snapshot shows (I5).
+The journal's changes invalidate entries; time does not. Before any view contains a new revision, every node that the
+revision touches leaves the cache. So an entry that is still present and was read at or before a view's position is
+valid in that view (I5).
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ DEFAULT_ENTRIES: Final = 100_000
 
 
 class Entry(NamedTuple):
-    """A node state (None: no such node) that holds from ``position`` of the sequence on."""
+    """A node state (None: no such node) that is valid from ``position`` of the sequence on."""
 
     position: int
     state: NodeState | None
 
 
 class NodeCache:
-    """The last used nodes of trunk, in two generations: what is not used while one fills up is dropped.
+    """The most recently used nodes of trunk, in two generations: an entry unused while one fills up is evicted.
 
-    ``entries`` bounds the number of nodes kept. ``horizon`` is the position of the last revision that joined the sequence
-    before this cache was told of arrivals: what is read at an older one is not kept, because nobody could say whether it
-    still holds. What puts an entry in or moves one holds ``lock`` against arrivals, else it could bring
-    back what one has just dropped. Reading alone takes no lock: each step is one dictionary operation.
+    ``entries`` limits the number of cached nodes. ``horizon`` is the position of the last revision that joined before
+    this cache listened to arrivals. The cache stores no state read at an older position, because that state may be
+    stale. A thread that stores or moves an entry holds ``lock``; otherwise it could restore an entry that a concurrent
+    arrival has just dropped. Lookups take no lock: each step is one dictionary operation.
     """
 
     def __init__(self, lock: AbstractContextManager[object], entries: int = DEFAULT_ENTRIES, horizon: int = -1) -> None:
@@ -41,8 +41,8 @@ class NodeCache:
         self._touched: dict[str, int] = {}
         self._horizon = horizon
 
-    def get(self, path: str, snapshot: View) -> Entry | None:
-        """The entry that holds at the snapshot, if there is one."""
+    def get(self, path: str, view: View) -> Entry | None:
+        """Return the entry that is valid in the view, or None."""
         entry = self._young.get(path)
         if entry is None:
             entry = self._old.get(path)
@@ -51,23 +51,23 @@ class NodeCache:
             with self._lock:
                 if self._old.get(path) is entry:
                     self._keep(path, entry)
-        if entry.position <= snapshot.position and not snapshot.own:
+        if entry.position <= view.position and not view.own:
             return entry
         return None
 
-    def put(self, path: str, snapshot: View, state: NodeState | None) -> None:
-        """Keep what was read at the snapshot, unless a revision that arrived since touched the node."""
+    def put(self, path: str, view: View, state: NodeState | None) -> None:
+        """Store a state read in the view, unless a revision that arrived since then touched the node."""
         with self._lock:
-            if snapshot.own or snapshot.position < max(self._horizon, -1):
+            if view.own or view.position < max(self._horizon, -1):
                 return
-            if self._touched.get(path, -2) <= snapshot.position:
-                self._keep(path, Entry(snapshot.position, state))
+            if self._touched.get(path, -2) <= view.position:
+                self._keep(path, Entry(view.position, state))
 
     def arrived(self, arrival: Arrival) -> None:
-        """A revision becomes visible: forget what it touches. Called before any snapshot contains it."""
+        """Drop the nodes that an arriving revision touches. The journal calls this before any view contains it."""
         with self._lock:
             if len(self._touched) > 4 * self._half:
-                # Older reads can no longer be told apart from stale ones, so they are not kept.
+                # The cache can no longer distinguish older reads from stale ones, so it rejects them.
                 self._horizon = arrival.position
                 self._touched.clear()
             for change in arrival.changes:
@@ -85,7 +85,7 @@ class NodeCache:
                     self._keep(path, Entry(arrival.position, arrival.states[path]))
 
     def forget(self, position: int) -> None:
-        """What was told of this position has not come to be there: keep nothing, and nothing read before it either."""
+        """Drop everything, including earlier reads: the revision announced at this position never joined."""
         with self._lock:
             self._horizon = position
             self._touched.clear()

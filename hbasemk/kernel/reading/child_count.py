@@ -1,9 +1,9 @@
-"""How many children a node has, without listing a wide node's children each time.
+"""Child counts, without listing the children of a wide node each time.
 
-Up to 1,000 child columns are read and counted. Of a wider node the first count reads all of them once and is kept: here,
-with what arrives afterwards, and for other processes as a memo in the cluster table that tells a view of trunk in full
-and the number in it. From a kept count to any other snapshot lead the columns written by the revisions that only one of
-the two has (``docs/decisions/0008-child-count.md``).
+The reader counts up to 1,000 child columns directly. For a wider node, the first count reads all columns once. This
+process keeps the count and notes later arrivals. A memo in the cluster table keeps it for other processes, with the
+extent of the view it is valid for. To get the count in another view, only the columns are read that were written by
+revisions in one of the two views but not the other (``docs/decisions/0008-child-count.md``).
 """
 
 from __future__ import annotations
@@ -24,20 +24,22 @@ from hbasemk.kernel.runtime import Runtime
 from hbasemk.store.abc import Get, NewCell, Put, Row, Scan, Store
 
 REMEMBERED: Final = 1000
-"""How many wide nodes, and how many single answers, an instance keeps."""
+"""The number of wide nodes, and of single counts, that an instance keeps."""
 FEW: Final = 500
 SHARE: Final = 64
-"""Up to so many changed columns, or the node's children divided by this, are looked at one by one rather than all."""
-TOLD: Final = 200
+"""Up to FEW changed columns, or children / SHARE if that is more, are read singly; beyond that, all are read."""
+FROM_JOURNAL: Final = 200
 PER_REVISION: Final = 100
-"""Up to so many revisions, or the node's children divided by this, the journal is asked what they changed; else its row."""
+"""For at most FROM_JOURNAL revisions, or children / PER_REVISION if that is less, the changed columns come from the
+journal; beyond that, from the node's row."""
 ABOVE: Final = 20_000
-"""With more revisions than this above the settled ones no memo is left; a later count will do it."""
+"""If more revisions than this lie above the floor, no memo is written; a later count writes one."""
 
 
 class Memo(NamedTuple):
-    """A node whose life began at ``created`` has ``children`` children in a view of trunk, which is told in full:
-    all that is committed up to ``floor``, where everything is decided, and the revisions ``above``.
+    """A stored count: in a view of trunk, a node whose life began at ``created`` has ``children`` children.
+
+    The view contains all revisions committed up to ``floor``, below which all are decided, and the revisions ``above``.
     """
 
     created: int
@@ -52,13 +54,13 @@ class Memo(NamedTuple):
         return View(upper, BY_EXTENT, self.floor, upper, frozenset(self.above), upper)
 
     def encode(self) -> bytes:
-        """The bytes of the cell: all numbers in 8 bytes each, deflated."""
+        """Return the bytes of the cell: all numbers in 8 bytes each, deflated."""
         numbers = (self.created, self.children, self.floor, *self.above)
         return zlib.compress(b"".join(number.to_bytes(8, "big") for number in numbers), 1)
 
     @classmethod
     def decode(cls, data: bytes, path: str) -> Memo:
-        """Read the cell of the node at ``path``; raises FormatError if it is damaged."""
+        """Parse the cell of the node at ``path``; raise FormatError if it is damaged."""
         try:
             plain = zlib.decompress(data)
             created, children, floor, *above = (
@@ -66,22 +68,22 @@ class Memo(NamedTuple):
             )
         except (ValueError, zlib.error) as error:
             raise FormatError(
-                f"the memo that tells how many children {path} has is damaged ({len(data)} bytes); delete row "
-                f"{schema.child_count_key(paths.key(path))!r} of table {schema.CLUSTER!r}, and they are counted again"
+                f"the stored child count of {path} is damaged ({len(data)} bytes); delete row "
+                f"{schema.child_count_key(paths.key(path))!r} of table {schema.CLUSTER!r} to have the children counted again"
             ) from error
         return cls(created, children, floor, tuple(above))
 
 
 class Counted(NamedTuple):
-    """A count that is known: at a snapshot, for the life of the node that began at ``created``."""
+    """A known count: in a view, for the life of the node that began at ``created``."""
 
-    snapshot: View
+    view: View
     created: int
     children: int
 
 
 class _Key(NamedTuple):
-    """A node in a snapshot, without holding the snapshot."""
+    """A node in a view, without a reference to the view."""
 
     path: str
     revision: int
@@ -93,7 +95,7 @@ class _Key(NamedTuple):
 class _Watched:
     """A wide node of trunk: the newest count known here, and the child columns that later arrivals wrote.
 
-    ``log`` misses nothing that arrived at a position above ``complete``.
+    ``log`` contains every arrival at a position above ``complete``.
     """
 
     __slots__ = ("columns", "complete", "known", "log")
@@ -106,7 +108,7 @@ class _Watched:
 
 
 class ChildCounts:
-    """Counts children for one instance. Safe to be used by many threads."""
+    """Counts children for one instance. Thread-safe."""
 
     def __init__(self, store: Store, runtime: Runtime, journal: Journal, reader: Reader) -> None:
         self._store = store
@@ -117,37 +119,37 @@ class ChildCounts:
         self._watched: OrderedDict[str, _Watched] = OrderedDict()
         self._exact: OrderedDict[_Key, int] = OrderedDict()
 
-    def of(self, snapshot: View, state: NodeState, *, wide: bool = False) -> int:
-        """The number of children of a node that exists in the snapshot; ``wide``: it is known to be a wide one.
+    def of(self, view: View, state: NodeState, *, wide: bool = False) -> int:
+        """Return the number of children of a node that exists in the view; ``wide``: the node is known to be wide.
 
-        No round trip for a wide node that was counted here already and has not changed since; one where it changed; one for
-        a node that is not wide. Else a number that does not depend on how many children there are, or, if nobody has
-        counted them yet or too much has changed, one for each 10,000 children.
+        No round trip for a wide node that was counted here and has not changed since; one if it has changed; one for a
+        node that is not wide. Otherwise the number of round trips does not depend on the number of children. If no count
+        exists yet or too much has changed, there is one for each 10,000 children.
         """
         with self._lock:
-            key = _Key(state.path, snapshot.revision, snapshot.position, snapshot.floor, snapshot.own)
+            key = _Key(state.path, view.revision, view.position, view.floor, view.own)
             exact = self._exact.get(key)
             if exact is not None:
                 self._exact.move_to_end(key)
                 return exact
-        known, columns = self._remembered(snapshot, state)
+        known, columns = self._remembered(view, state)
         if known is not None:
-            children = self._onwards(known, snapshot, state, columns)
+            children = self._count_in(known, view, state, columns)
             if children is not None:
-                return self._keep(Counted(snapshot, state.created, children), state, self._watch(snapshot, state))
+                return self._keep(Counted(view, state.created, children), state, self._watch(view, state))
         elif not wide:
-            cells, after = self._reader.child_page(snapshot, state, None, WIDE + 1)
+            cells, after = self._reader.child_page(view, state, None, WIDE + 1)
             if after is None:
                 return count_of(cells, state.created)
-        watched = self._watch(snapshot, state)
+        watched = self._watch(view, state)
         memo = self._read_memo(state)
-        children = None if memo is None else self._from_memo(memo, snapshot, state)
+        children = None if memo is None else self._from_memo(memo, view, state)
         if children is None:
-            children = self._count_all(snapshot, state, memo)
-        return self._keep(Counted(snapshot, state.created, children), state, watched)
+            children = self._count_all(view, state, memo)
+        return self._keep(Counted(view, state.created, children), state, watched)
 
     def arrived(self, arrival: Arrival) -> None:
-        """A revision becomes visible: note what it does to the nodes that are watched."""
+        """Record what an arriving revision does to the watched nodes."""
         if not self._watched:
             return
         with self._lock:
@@ -158,99 +160,97 @@ class ChildCounts:
                 watched.columns += len(change.present) + len(change.gone)
                 children = 0 if watched.known is None else watched.known.children
                 if watched.columns > _bound(children):
-                    # Reading all of them anew is less work by now.
+                    # Reading all columns again is cheaper now.
                     del self._watched[change.path]
                 elif change.present or change.gone:
                     watched.log.append((arrival.position, [*change.present, *change.gone]))
 
     # --- in this process ---------------------------------------------------------------------------------
 
-    def _remembered(self, snapshot: View, state: NodeState) -> tuple[Counted | None, set[bytes] | None]:
-        """The count that is known here of this life of the node, and the columns written since it, if these are known."""
+    def _remembered(self, view: View, state: NodeState) -> tuple[Counted | None, set[bytes] | None]:
+        """Return the count known here for this life of the node, and the columns written since, if they are known."""
         with self._lock:
             watched = self._watched.get(state.path)
             if watched is None or watched.known is None or watched.known.created != state.created:
                 return None, None
             self._watched.move_to_end(state.path)
-            known, position = watched.known, watched.known.snapshot.position
-            if snapshot.position < position:
+            known, position = watched.known, watched.known.view.position
+            if view.position < position:
                 return known, None
-            names = {name for at, some in watched.log if position < at <= snapshot.position for name in some}
+            names = {name for at, some in watched.log if position < at <= view.position for name in some}
         return known, {paths.encode(name) for name in names}
 
-    def _watch(self, snapshot: View, state: NodeState) -> _Watched | None:
-        """Have what arrives from now on noted, if a count at the snapshot can be carried on with that."""
-        if snapshot.position < -1:
+    def _watch(self, view: View, state: NodeState) -> _Watched | None:
+        """Record later arrivals for the node, if they can extend a count in the view."""
+        if view.position < -1:
             return None
         with self._lock:
             watched = self._watched.get(state.path)
             if watched is None:
                 watched = self._watched[state.path] = _Watched(0)
-                # Only now: what is told after this finds the node watched.
+                # Read this after the node is watched: arrivals announced from now on are recorded.
                 watched.complete = self._journal.announced
                 if len(self._watched) > REMEMBERED:
                     self._watched.popitem(last=False)
             return watched
 
     def _keep(self, counted: Counted, state: NodeState, watched: _Watched | None) -> int:
-        snapshot, _, children = counted
+        view, _, children = counted
         with self._lock:
-            self._exact[_Key(state.path, snapshot.revision, snapshot.position, snapshot.floor, snapshot.own)] = children
+            self._exact[_Key(state.path, view.revision, view.position, view.floor, view.own)] = children
             if len(self._exact) > REMEMBERED:
                 self._exact.popitem(last=False)
             if watched is not None and self._watched.get(state.path) is watched:
                 known = watched.known
-                if snapshot.position >= watched.complete and (
-                    known is None or known.snapshot.position <= snapshot.position
-                ):
+                if view.position >= watched.complete and (known is None or known.view.position <= view.position):
                     watched.known = counted
-                    watched.log = [entry for entry in watched.log if entry[0] > snapshot.position]
+                    watched.log = [entry for entry in watched.log if entry[0] > view.position]
                     watched.columns = sum(len(names) for _, names in watched.log)
                 elif known is None:
                     del self._watched[state.path]
         return children
 
-    # --- from one snapshot to another --------------------------------------------------------------------
+    # --- from one view to another ------------------------------------------------------------------------
 
-    def _onwards(self, known: Counted, snapshot: View, state: NodeState, columns: set[bytes] | None) -> int | None:
-        """The count at another snapshot, given the columns that may differ (None: they are looked for).
+    def _count_in(self, known: Counted, view: View, state: NodeState, columns: set[bytes] | None) -> int | None:
+        """Return the count in another view, given the columns that may differ (None: find them).
 
-        None when these are too many.
+        Returns None if there are too many.
         """
         if columns is None:
-            columns = self._differing(known, snapshot, state)
+            columns = self._differing(known, view, state)
         if not columns:
             return None if columns is None else known.children
-        before, after = self._reader.count_present((known.snapshot, snapshot), state.path, state.created, columns)
+        before, after = self._reader.count_present((known.view, view), state.path, state.created, columns)
         return known.children + after - before
 
-    def _differing(self, known: Counted, snapshot: View, state: NodeState) -> set[bytes] | None:
-        """The child columns of a node that a revision which only one of two snapshots has may have written.
+    def _differing(self, known: Counted, view: View, state: NodeState) -> set[bytes] | None:
+        """Return the child columns of a node that revisions in only one of the two views may have written.
 
-        None when these are too many. Read from the journal where that is less work than to pass over the node's row.
+        None if there are too many. The columns come from the journal if that is cheaper than a scan of the node's row.
         """
-        one = known.snapshot
-        made = self._journal.between(one, snapshot)
-        made += [which for which in one.own ^ snapshot.own if revisions.is_branch(which)]
-        low, high = self._journal.unkept_range(one, snapshot)
-        if not made and low >= high:
+        one = known.view
+        ids = self._journal.between(one, view)
+        ids += [revision for revision in one.own ^ view.own if revisions.is_branch(revision)]
+        low, high = self._journal.unkept_range(one, view)
+        if not ids and low >= high:
             return set()
         most = _bound(known.children)
-        told = self._told(state.path, made, low, high, min(TOLD, known.children // PER_REVISION))
-        if told is None:
-            before = max(one.upper, snapshot.upper) + 1
+        columns = self._from_journal(state.path, ids, low, high, min(FROM_JOURNAL, known.children // PER_REVISION))
+        if columns is None:
+            before = max(one.upper, view.upper) + 1
             if low < high:
-                made.append(low)
-            found = self._reader.touched_children(state.path, min(made), before, most)
+                ids.append(low)
+            found = self._reader.touched_children(state.path, min(ids), before, most)
             return None if found is None else set(found)
-        return told if len(told) <= most else None
+        return columns if len(columns) <= most else None
 
-    def _told(self, path: str, made: list[int], low: int, high: int, most: int) -> set[bytes] | None:
-        """What the journal tells of a node's children in these revisions and in those from ``low`` to ``high``.
+    def _from_journal(self, path: str, ids: list[int], low: int, high: int, most: int) -> set[bytes] | None:
+        """Return the child columns of a node that these revisions and those from ``low`` to ``high`` wrote.
 
-        None when they are more than ``most``, or not all there any more. At most two round trips.
+        None if there are more than ``most`` revisions, or if a journal row is missing. At most two round trips.
         """
-        if len(made) > most:
+        if len(ids) > most:
             return None
         rows: list[Row] = []
         if low < high:
@@ -258,8 +258,8 @@ class ChildCounts:
             rows += again(self._runtime, lambda: self._store.scan(schema.JOURNAL, scan))
             if len(rows) > most:
                 return None
-        if made:
-            gets = [Get(schema.revision_key(which), WHOLE) for which in made]
+        if ids:
+            gets = [Get(schema.revision_key(revision), WHOLE) for revision in ids]
             found = again(self._runtime, lambda: self._store.read(schema.JOURNAL, gets))
             if not all(row.cells for row in found):
                 return None
@@ -271,42 +271,42 @@ class ChildCounts:
                     names.update(change.present, change.gone)
         return {paths.encode(name) for name in names}
 
-    # --- for every process -------------------------------------------------------------------------------
+    # --- shared between processes ------------------------------------------------------------------------
 
-    def _from_memo(self, memo: Memo, snapshot: View, state: NodeState) -> int | None:
-        """The count by the memo; None when it is of another life of the node, or too much has changed."""
+    def _from_memo(self, memo: Memo, view: View, state: NodeState) -> int | None:
+        """Return the count based on the memo; None if it is for another life of the node or too much has changed."""
         if memo.created != state.created:
             return None
         journal = self._journal
         if memo.floor >= journal.low_bound or not all(one <= journal.floor or journal.knows(one) for one in memo.above):
-            # All of it was decided before the memo was written, so a poll since then has seen it.
+            # All these revisions were decided before the memo was written, so a poll now finds them.
             again(self._runtime, journal.poll)
         known = Counted(memo.view, memo.created, memo.children)
-        columns = self._differing(known, snapshot, state)
-        children = None if columns is None else self._onwards(known, snapshot, state, columns)
+        columns = self._differing(known, view, state)
+        children = None if columns is None else self._count_in(known, view, state, columns)
         if children is not None and columns is not None and len(columns) > FEW:
-            # So much that the next one should not have to look at it again.
-            self._leave_memo(snapshot, state, children, memo)
+            # So many columns changed that a new memo saves the next reader work.
+            self._write_memo(view, state, children, memo)
         return children
 
-    def _count_all(self, snapshot: View, state: NodeState, memo: Memo | None) -> int:
-        """Count by reading all child columns, and leave a memo."""
+    def _count_all(self, view: View, state: NodeState, memo: Memo | None) -> int:
+        """Count by reading all child columns, and write a memo."""
         children = 0
         after: bytes | None = None
         while True:
-            cells, after = self._reader.child_page(snapshot, state, after)
+            cells, after = self._reader.child_page(view, state, after)
             children += count_of(cells, state.created)
             if after is None:
                 break
         if children > WIDE:
-            self._leave_memo(snapshot, state, children, memo)
+            self._write_memo(view, state, children, memo)
         return children
 
-    def _leave_memo(self, snapshot: View, state: NodeState, children: int, memo: Memo | None) -> None:
-        """Tell other processes; ``memo`` is what was told so far. Each memo is true for ever, so none needs to be newest."""
-        if snapshot.position < -1 or not self._can_have_memo(state):
+    def _write_memo(self, view: View, state: NodeState, children: int, memo: Memo | None) -> None:
+        """Write a memo for other processes; ``memo`` is the current one. A memo stays valid, so it need not be the newest."""
+        if view.position < -1 or not self._can_have_memo(state):
             return
-        floor, above = self._journal.contents(snapshot)
+        floor, above = self._journal.contents(view)
         if memo is not None and memo.floor > floor:
             return
         if len(above) > ABOVE:
@@ -316,7 +316,7 @@ class ChildCounts:
         try:
             self._store.write(schema.CLUSTER, [put], durable=False)
         except StoreError:
-            # It only saves others time: a reader who may not write, or whom a full disk hinders, gets its answer.
+            # The memo is only an optimization: a reader without write access, or with a full disk, still gets its count.
             return
 
     def _can_have_memo(self, state: NodeState) -> bool:

@@ -51,7 +51,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "WIDE", 4)
     monkeypatch.setattr(reader, "CHILDREN_PAGE", 7)
     monkeypatch.setattr(journal, "KEPT", 10)
-    for name, value in {"FEW": 6, "SHARE": 4, "TOLD": 5, "PER_REVISION": 2, "REMEMBERED": 3}.items():
+    for name, value in {"FEW": 6, "SHARE": 4, "FROM_JOURNAL": 5, "PER_REVISION": 2, "REMEMBERED": 3}.items():
         monkeypatch.setattr(child_count, name, value)
 
 
