@@ -53,7 +53,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "from the journal":
         monkeypatch.setattr(child_count, "PER_REVISION", 1)
     else:
-        monkeypatch.setattr(child_count, "TOLD", 0)
+        monkeypatch.setattr(child_count, "FROM_JOURNAL", 0)
     return request.param
 
 

@@ -304,7 +304,7 @@ def test_a_memo_is_read_back_as_it_was_written() -> None:
         assert Memo.decode(memo.encode(), "/p") == memo
         assert memo.view.upper == max((4_000_000, *above))
     for damaged in (b"", b"\x00", memo.encode()[:-1], b"x" + memo.encode()):
-        with pytest.raises(FormatError, match="how many children /p has"):
+        with pytest.raises(FormatError, match="stored child count of /p is damaged"):
             Memo.decode(damaged, "/p")
 
 
