@@ -68,6 +68,15 @@ class Deferred:
         return self._noted is not None
 
 
+def start_thread(thread: threading.Thread) -> None:
+    """Start a thread; raises RuntimeError when the interpreter starts no more threads.
+
+    :meth:`threading.Thread.start` waits on a condition. An interrupt there would become a RuntimeError as well.
+    """
+    with Deferred():
+        thread.start()
+
+
 _forks_main: list[bool] = []
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Final
 
 from hbasemk.errors import ClosedError, HbasemkError
+from hbasemk.interrupts import start_thread
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.retry import time_limit
 from hbasemk.store.named import NamedStore
@@ -52,7 +53,7 @@ def run_with_timeout(seconds: float, call: Callable[[], object]) -> None:
 
     thread = threading.Thread(target=work, name="hbasemk-close", daemon=True)
     try:
-        thread.start()
+        start_thread(thread)
     except RuntimeError:
         # The interpreter is about to end and starts no more threads.
         call()
@@ -124,7 +125,7 @@ class Background:
         trouble = _OutageLog(instance.store.location)
         arguments = (weakref.ref(instance), interval, self._stopping, trouble)
         self._thread = threading.Thread(target=_work, args=arguments, name="hbasemk-poll", daemon=True)
-        self._thread.start()
+        start_thread(self._thread)
 
     def stop(self) -> None:
         """End the thread; waits for it only while it is not inside a store call that hangs."""
@@ -221,7 +222,7 @@ class LiveInstance(Instance):
                 )
             finally:
                 try:
-                    ending.start()
+                    start_thread(ending)
                 except RuntimeError:
                     # The interpreter is about to end and starts no more threads.
                     self._end_collected()

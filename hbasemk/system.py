@@ -19,6 +19,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
+from hbasemk.interrupts import start_thread
 from hbasemk.wakeup import LONGEST, Flag
 
 A = TypeVar("A")
@@ -127,7 +128,7 @@ class _Threads:
         try:
             self._idle.pop()
         except IndexError:
-            threading.Thread(target=self._work, name="hbasemk-call", daemon=True).start()
+            start_thread(threading.Thread(target=self._work, name="hbasemk-call", daemon=True))
         self._calls.put(made)
         if self._over:
             # Perhaps all threads have ended before they came to it.

@@ -222,7 +222,7 @@ def _import_files(
             result = job.run()
         except KeyboardInterrupt:
             done = job.result
-            least = "at least " if done.unknown else ""
+            least = "" if done.is_exact else "at least "
             output.complain(
                 f"interrupted; {least}{done.added} nodes added, {done.changed} changed and {done.removed} removed in "
                 f"{done.committed} commits stay. Run the same command again to go on."

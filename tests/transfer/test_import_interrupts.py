@@ -6,6 +6,7 @@ By signals to the command, and by an interrupt at each point of the importing pr
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import random
 import re
@@ -18,6 +19,9 @@ from pathlib import Path
 import pytest
 
 from hbasemk import Outcome, Repository, StoreNotAppliedError, Transaction, connect
+from hbasemk.transfer.files.importer import Import, Result, _Worker
+from hbasemk.transfer.files.verify import Verification, verify
+from hbasemk.transfer.files.worker import Batch
 from hbasemk.transfer.json.importer import JsonImport
 from tests.support.interrupting import SECONDS, Point, each_point, in_files, interrupted_at, points_of
 from tests.support.repositories import Checked
@@ -86,7 +90,7 @@ def test_an_import_of_json_that_is_interrupted_at_any_point_counts_what_is_there
         for _ in range(2):
             prepare()
             points = list(dict.fromkeys([*points, *points_of(work)]))
-        each_point(points, test, in_files("json_importer.py", "retry_timeout.py", "repository.py"))
+        each_point(points, test, in_files("json/importer.py", "transfer/retry.py", "repository.py"))
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), StoreNotAppliedError("the store is away")])
@@ -114,6 +118,126 @@ def test_an_import_of_json_that_cannot_ask_for_an_outcome_counts_at_least(
             job.run()
     with connect(url, poll_interval=0) as repository:
         assert (job.result.done, job.result.unknown, json_nodes(repository, "/t")) == (BATCH, BATCH, 2 * BATCH)
+
+
+class Folder:
+    """A folder that changes before each import, and what the repository has of it."""
+
+    def __init__(self, url: str, top: Path) -> None:
+        self.url = url
+        self.top = top
+        self.number = 0
+        for name in ("a", "b", "a/c"):
+            (top / name).mkdir(parents=True)
+
+    def change(self) -> None:
+        """Change three files, remove one, add one."""
+        self.number += 1
+        for name in ("a/changed", "b/changed", "changed"):
+            (self.top / name).write_text(str(self.number))
+        (self.top / "a" / "c" / f"new-{self.number}").write_text("")
+        (self.top / "a" / "c" / f"new-{self.number - 1}").unlink(missing_ok=True)
+
+    def job(self) -> Import:
+        return Import(self.url, str(self.top), "/top", workers=2, batch=2)
+
+    def nodes(self, repository: Repository) -> dict[str, dict[str, object]]:
+        """What an import counts: all nodes below its own."""
+        head = repository.refresh()
+        found = {node.path: dict(node) for node in head.walk("/top")} if "/top" in head else {}
+        found.pop("/top", None)
+        return found
+
+    def differences(self) -> list[str]:
+        return list(verify(self.url, str(self.top), "/top", Verification()))
+
+
+@pytest.fixture
+def folder(checked: Checked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
+    if SECONDS:
+        # Workers start sooner. All points are tried with workers as they are.
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["hbasemk.transfer.files.worker", "hbasemk.store.sqlite"])
+        monkeypatch.setattr(multiprocessing, "get_context", lambda _: context)
+    return Folder(checked(f"sqlite:///{tmp_path / 'content.db'}?busy_timeout=3600&durable=no"), tmp_path / "top")
+
+
+def assert_counted(result: Result, before: dict[str, dict[str, object]], after: dict[str, dict[str, object]]) -> None:
+    """Compare what an import says with what changed in the repository."""
+    changed = sum(before[path] != after[path] for path in before.keys() & after.keys())
+    found = (len(after.keys() - before.keys()), changed, len(before.keys() - after.keys()))
+    assert (result.added, result.changed, result.removed) == found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0 if not SECONDS else 300)
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_the_parent_of_an_import_may_be_interrupted_at_any_point(folder: Folder) -> None:
+    jobs: list[Import] = []
+
+    def work() -> None:
+        jobs[-1].run()
+
+    def prepare() -> None:
+        folder.change()
+        jobs[:] = [folder.job()]
+
+    points: list[Point] = []
+    for _ in range(2):
+        prepare()
+        points = list(dict.fromkeys([*points, *points_of(work)]))
+    points = [point for point in points if in_files("files/importer.py")(point)]
+
+    with connect(folder.url, poll_interval=0) as other:
+
+        def test(point: Point) -> None:
+            before = folder.nodes(other)
+            commits = sum(entry.message.startswith("import batch") for entry in other.log("/top"))
+            prepare()
+            interrupted_at(point, work)
+            assert multiprocessing.active_children() == []
+            assert jobs[-1].result.is_exact
+            after = folder.nodes(other)
+            assert_counted(jobs[-1].result, before, after)
+            done = sum(entry.message.startswith("import batch") for entry in other.log("/top"))
+            assert jobs[-1].result.committed == done - commits
+            again = folder.job()
+            again.run()
+            assert_counted(again.result, after, folder.nodes(other))
+            assert folder.differences() == []
+
+        handles_workers = {"_start", "_give", "give", "_hear", "_take_answer", "_tell_to_end", "_terminate", "run"}
+        each_point(points, test, lambda point: point[0].co_name in handles_workers)
+
+
+@pytest.mark.parametrize("second", ["_tell_to_end", "_hear_the_last"])
+def test_a_second_interrupt_ends_the_workers_at_once(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, second: str
+) -> None:
+    job = folder.job()
+    given: list[Batch] = []
+    really_give = _Worker.give
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def give(self: _Worker, batch: Batch) -> None:
+        really_give(self, batch)
+        given.append(batch)
+        raise KeyboardInterrupt
+
+    folder.change()
+    monkeypatch.setattr(_Worker, "give", give)
+    monkeypatch.setattr(Import, second, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        job.run()
+    assert multiprocessing.active_children() == []
+    assert job.result.open == {batch.number for batch in given}
+    assert len(given) == 1
+    assert not job.result.is_exact
+    monkeypatch.undo()
+    folder.job().run()
+    assert folder.differences() == []
 
 
 @pytest.mark.slow

@@ -40,8 +40,8 @@ LAST_ANSWERS: Final = 10.0
 class Result:
     """What an import did. ``seconds`` is without the verification; ``retries`` are commits and batches done again.
 
-    ``bare`` are the files, old and new, whose content is not kept, ``blobs`` those whose content is in a blob. ``unknown`` are
-    the batches of an interrupted import of which it is not known whether they were committed; they are not counted.
+    ``bare`` are the files, old and new, whose content is not kept, ``blobs`` those whose content is in a blob. ``open`` are the
+    numbers of the batches that a worker got and has not answered. They are not counted, but may be committed.
     """
 
     entries: int = 0
@@ -49,7 +49,6 @@ class Result:
     changed: int = 0
     removed: int = 0
     bare: int = 0
-    unknown: int = 0
     blobs: int = 0
     committed: int = 0
     conflicts: int = 0
@@ -58,6 +57,12 @@ class Result:
     seconds: float = 0.0
     skipped: list[Skipped] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    open: set[int] = field(default_factory=set)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the counts are all that is committed. A worker that died may have committed more."""
+        return not self.open and not self.restarts
 
 
 class _Worker:
@@ -146,14 +151,21 @@ class Import:
             for level in levels:
                 self._do(self._batches(level))
             self._do(self._vanished())
-            self._stop(now=False)
-        except BaseException:
-            self._stop(now=True)
-            raise
-        finally:
+            self._tell_to_end()
             for worker in self._workers:
-                self._count_in(worker)
-            self.result.retries += self._retry_timeout.retries
+                worker.process.join()
+        except BaseException:
+            # Two interrupts too: the second one keeps this from waiting.
+            try:
+                self._tell_to_end()
+                self._hear_the_last(time.monotonic() + LAST_ANSWERS)
+                for worker in self._workers:
+                    worker.process.join(1)
+            finally:
+                self._terminate()
+            raise
+        self._terminate()
+        self.result.retries += self._retry_timeout.retries
         self.result.seconds = time.monotonic() - began
         return self.result
 
@@ -248,7 +260,7 @@ class Import:
         for worker in self._workers:
             batch = following()
             if batch is not None:
-                worker.give(batch)
+                self._give(worker, batch)
         while busy := {worker.pipe: worker for worker in self._workers if worker.batch is not None}:
             for pipe in wait(list(busy)):
                 assert isinstance(pipe, Connection)
@@ -260,7 +272,13 @@ class Import:
                     worker = self._replace(worker)
                 batch = following()
                 if batch is not None:
-                    worker.give(batch)
+                    self._give(worker, batch)
+
+    def _give(self, worker: _Worker, batch: Batch) -> None:
+        with Deferred():
+            # A batch is open from when its worker can have it.
+            self.result.open.add(batch.number)
+            worker.give(batch)
 
     def _hear(self, worker: _Worker) -> bool:
         """Take a worker's answer; False when it died instead."""
@@ -280,8 +298,12 @@ class Import:
             raise answer
         assert isinstance(answer, Report)
         worker.batch = None
-        worker.committed, worker.conflicts, worker.retries = answer.committed, answer.conflicts, answer.retries
         result = self.result
+        result.open.discard(answer.number)
+        result.committed += answer.committed - worker.committed
+        result.conflicts += answer.conflicts - worker.conflicts
+        result.retries += answer.retries - worker.retries
+        worker.committed, worker.conflicts, worker.retries = answer.committed, answer.conflicts, answer.retries
         result.added += answer.added
         result.changed += answer.changed
         result.removed += answer.removed
@@ -309,7 +331,6 @@ class Import:
             )
         with Deferred():
             # Counted once.
-            self._count_in(dead)
             self.result.retries += 1
             self._workers.remove(dead)
         return self._start()
@@ -320,26 +341,24 @@ class Import:
             self._workers.append(_Worker(self._job))
             return self._workers[-1]
 
-    def _count_in(self, worker: _Worker) -> None:
-        self.result.committed += worker.committed
-        self.result.conflicts += worker.conflicts
-        self.result.retries += worker.retries
+    def _tell_to_end(self) -> None:
+        for worker in self._workers:
+            with Deferred():
+                # Whole, as in _Worker.give.
+                try:
+                    worker.pipe.send(None)
+                except OSError:
+                    # It is gone already.
+                    continue
 
-    def _stop(self, *, now: bool) -> None:
-        for worker in self._workers:
-            try:
-                worker.pipe.send(None)
-            except OSError:
-                # It is gone already.
-                continue
-        if now:
-            self._hear_the_last(time.monotonic() + LAST_ANSWERS)
-        for worker in self._workers:
-            worker.process.join(1 if now else None)
-            if worker.process.is_alive():
-                worker.process.terminate()
+    def _terminate(self) -> None:
+        with Deferred():
+            # No worker lives longer than the import.
+            for worker in self._workers:
+                if worker.process.is_alive():
+                    worker.process.terminate()
                 worker.process.join()
-            worker.pipe.close()
+                worker.pipe.close()
 
     def _hear_the_last(self, deadline: float) -> None:
         """Count what workers still finish: each ends after the batch that it is in."""
@@ -356,9 +375,7 @@ class Import:
                             continue
                 except HbasemkError as error:
                     self.result.notes.append(f"the last batch of worker process {worker.process.pid} failed: {error}")
-                self.result.unknown += 1
                 worker.batch = None
-        self.result.unknown += len(busy)
 
 
 def _check_target(at: str) -> str:
