@@ -34,7 +34,9 @@ class Place:
             self.world.clock,
         )
         self.tables.commit(AddNode("/a", {"p": 0}), AddNode("/b", {"p": 0}))
-        self.pending = self.tables.dead_writer(RowChange("/a", "changed", ["p"], ["x"]), RowChange("/a/x", "added", ["q"]))
+        self.pending = self.tables.dead_writer(
+            RowChange("/a", "changed", ["p"], ["x"]), RowChange("/a/x", "added", ["q"])
+        )
         self.unswept = self.tables.dead_writer(RowChange("/b", "changed", ["p"]), aborted=True)
         self.empty = self.tables.dead_writer()
 

@@ -284,7 +284,9 @@ def a_node_whose_parent_was_removed(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {}), AddNode(f"{path}/gone", {}), AddNode(f"{path}/gone/x", {}))
     made = tables.commit(AddNode(f"{path}/gone/y", {"p": 1}))
     tables.forge(
-        RowChange(path, "changed", (), (), ["gone"]), RowChange(f"{path}/gone", "removed"), RowChange(f"{path}/gone/x", "removed")
+        RowChange(path, "changed", (), (), ["gone"]),
+        RowChange(f"{path}/gone", "removed"),
+        RowChange(f"{path}/gone/x", "removed"),
     )
     return f"{path}/gone/y", text(made)
 
