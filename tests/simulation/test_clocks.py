@@ -75,12 +75,12 @@ def watermark_trusted_without_a_look(patch: pytest.MonkeyPatch) -> None:
 
 
 def watermark_not_asked_by_the_commit(patch: pytest.MonkeyPatch) -> None:
-    original = committer._InTime.__call__
+    original = committer._DeadlineCheck.__call__
 
     def judge(self: Any, rows: Any) -> bool:
         return original(self, [rows[0], rows[1]._replace(cells=())])
 
-    patch.setattr(committer._InTime, "__call__", judge)
+    patch.setattr(committer._DeadlineCheck, "__call__", judge)
 
 
 def held_snapshots_bounded_by_an_estimate(patch: pytest.MonkeyPatch) -> None:

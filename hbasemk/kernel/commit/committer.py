@@ -1,8 +1,8 @@
 """The commit: the eleven steps of section 4 of ``docs/protocol.md``.
 
-A revision writes its cells under its own id, reads back what it relied on, and is decided by two compare-and-sets
-that exclude each other on its journal row. Of two that conflict at most one gets through (I4), the lowest id first
-(I10); what was acknowledged stays (I7), what was aborted is rolled back exactly (I8).
+A commit writes its cells under its own revision id and reads back what it depends on. Two mutually exclusive
+compare-and-sets on its journal row decide it. Of two revisions that conflict at most one commits (I4), and the lower id
+wins (I10). An acknowledged commit stays (I7); an aborted one is rolled back exactly (I8).
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ LONGEST_BACK_OFF: Final = 0.25
 TRIES_IN_TIME: Final = 5
 REPEAT: Final = "Read again and repeat the change, or use Repository.run, which does so."
 LONGEST_MESSAGE: Final = 1_000_000
-"""In characters; every poll that meets a revision for the first time may read its message."""
+"""In characters. Every poll that finds a new revision may read its message."""
 
 Source: TypeAlias = Union[Sequence[Operation], Callable[[], ChangeSet]]  # noqa: UP007 - evaluated at run time on 3.10
-"""What a commit is made of: operations still to be staged, or a function that yields the staged change set."""
+"""The content of a commit: operations that are not staged yet, or a function that returns the staged change set."""
 
 
 @dataclass(slots=True)
 class CommitStatistics:
-    """What this instance's commits met, for reports; never used to decide anything."""
+    """Counters of this instance's commits, for reports only."""
 
     committed: int = 0
     conflicts: int = 0
@@ -69,83 +69,85 @@ class CommitStatistics:
 
 @dataclass(slots=True)
 class _Doubt:
-    """Whether a reply to one of a revision's writes was lost, and whether that was the one that decides."""
+    """Whether a reply to a write of a revision was lost, and whether it was the reply to the decision."""
 
     lost: bool = False
     decided: bool = False
 
-    def tell(self) -> None:
+    def write_in_doubt(self) -> None:
         self.lost = True
 
-    def tell_decided(self) -> None:
+    def decision_in_doubt(self) -> None:
         self.lost = self.decided = True
 
 
 @dataclass(slots=True)
 class _Draft:
-    """What an attempt is about to commit, kept for the next try where a journal row came too late.
+    """The content of an attempt, kept for the next try if a journal row was created too late.
 
-    ``told`` are the encoded changes. They are made before the id, since an id grows old. ``revision`` is the id of the
-    newest try, and ``begun`` gets it before the store does; ``touched`` are the cells that the try may have written.
+    ``encoded`` holds the encoded changes; they are encoded before the id is made, because an id grows old. ``revision`` is
+    the id of the newest try; ``begun`` receives it before the store does. ``touched`` lists the rows that the try may have
+    written.
     """
 
     begun: Callable[[int], None] | None = None
     plan: ChangeSet | None = None
-    told: Sequence[NewCell] = ()
+    encoded: Sequence[NewCell] = ()
     revision: int = 0
     touched: Sequence[RowChange] = ()
 
 
 class _TooSlow(Exception):
-    """The store created the journal row too late for its id; a new id may do better."""
+    """The store created the journal row too late for its id; a retry uses a new id."""
 
 
 class _Created(NamedTuple):
-    """Between which moments, by the monotonic clock, the journal row of a revision was created."""
+    """When the creation of a journal row was sent and acknowledged, by the monotonic clock."""
 
     sent: float
     received: float
 
 
-class _InTime:
-    """Judges in one transaction whether a revision may still commit: its row came in time, and no watermark has passed it.
+class _DeadlineCheck:
+    """Decides in a transaction whether a revision may still commit.
 
-    The store may ask several times; the last answer counts.
+    It may if its journal row was created in time and the watermark has not passed it. The store may call this several
+    times; the last call counts.
     """
 
-    def __init__(self, clock: IdClock, made: int, created: _Created) -> None:
+    def __init__(self, clock: IdClock, revision: int, created: _Created) -> None:
         self._clock = clock
-        self._made = made
+        self._revision = revision
         self._created = created
         self._created_ms: int | None = None
         self._watermark = 0
         self.refused = False
 
     def rows(self) -> list[tuple[str, Get]]:
-        """What to read beside what else is judged."""
-        journal = Get(schema.revision_key(self._made), columns=(schema.NONCE,))
+        """Return the additional rows that the transaction must read."""
+        journal = Get(schema.revision_key(self._revision), columns=(schema.NONCE,))
         return [(schema.JOURNAL, journal), (schema.CLUSTER, Get(schema.SETTINGS_ROW, columns=(schema.WATERMARK,)))]
 
     def __call__(self, rows: Sequence[Row]) -> bool:
-        """Judge by the rows that :meth:`rows` names."""
+        """Return whether the revision may commit, by the rows that :meth:`rows` names."""
         own, settings = rows
         self._created_ms = own.cells[0].timestamp if own.cells else None
         self._watermark = Watermark.revision_of(settings.cells[0].value) if settings.cells else 0
-        late = self._created_ms is not None and self._clock.is_late(self._made, self._created_ms)
-        self.refused = late or self._made <= self._watermark
+        late = self._created_ms is not None and self._clock.is_late(self._revision, self._created_ms)
+        self.refused = late or self._revision <= self._watermark
         return not self.refused
 
     def require(self) -> None:
-        """Raise _TooSlow, or the clock's error, after a refusal; the next id is greater than the watermark."""
+        """Raise _TooSlow, or the clock's error, after a refusal. The next id is greater than the watermark."""
         if self.refused:
             self._clock.observe(self._watermark)
             if self._created_ms is not None:
-                self._clock.created(self._made, self._created_ms, *self._created)
+                self._clock.created(self._revision, self._created_ms, *self._created)
             raise _TooSlow
 
 
 class Committer:
-    """Makes revisions for one instance. Safe to be used by many threads at once."""
+    """The commits of one instance. Thread-safe."""
 
     def __init__(
         self,
@@ -198,40 +200,40 @@ class Committer:
         since = 0
         if self._turns.make_room() or not self._journal.is_recent(max_poll_age):
             again(self._runtime, self._journal.poll)
-        current = False
-        away = retries(self._runtime)
+        head_is_current = False
+        outage = retries(self._runtime)
         while True:
             snapshot = self._journal.head
             began = self._runtime.monotonic()
             try:
-                lost = self._attempt(snapshot, make(snapshot), message, begun)
+                result = self._attempt(snapshot, make(snapshot), message, begun)
                 self._turns.record_attempt(self._runtime.monotonic() - began)
             except (NodeNotFoundError, NodeExistsError, InvalidChangeError):
-                # Perhaps only because this head is a poll old: then the newest one decides.
-                if current:
+                # The head may be out of date: poll, and raise only if the newest head gives the same error.
+                if head_is_current:
                     raise
-                current = True
+                head_is_current = True
                 again(self._runtime, self._journal.poll)
                 if self._journal.head == snapshot:
                     raise
                 continue
             except (StoreNotAppliedError, StoreUnknownError, LeaseLostError):
-                # Nothing of it can be committed any more: the next attempt is a new revision.
-                if not away.go_on():
+                # This revision can no longer commit; the next attempt uses a new one.
+                if not outage.go_on():
                     raise
                 again(self._runtime, self._journal.poll)
-                current = True
+                head_is_current = True
                 continue
-            if isinstance(lost, int):
-                return lost
-            error = self._conflict(*lost)
+            if isinstance(result, int):
+                return result
+            error = self._conflict(*result)
             if self._runtime.monotonic() >= deadline:
                 raise error
-            since = since or lost[0]
+            since = since or result[0]
             self._turns.wait_for_turn(since)
-            self._wait_for(lost[1], deadline)
+            self._wait_for(result[1], deadline)
             again(self._runtime, self._journal.poll)
-            current = True
+            head_is_current = True
 
     @patient
     def on_base(
@@ -242,54 +244,58 @@ class Committer:
         advice: str = REPEAT,
         begun: Callable[[int], None] | None = None,
     ) -> int:
-        """Commit operations, or what was built of them, on ``snapshot``, once. ``advice``: what to do after a conflict.
+        """Commit operations, or the change set built from them, on ``snapshot``; do not retry after a conflict.
 
-        Calls ``begun`` with each revision id before the store gets it.
-        Returns the new revision, or the snapshot's when nothing changes. Raises ConflictError when anything that
-        became visible after the snapshot, or is being committed now, touched what the change set writes or relies
-        on; CommitUnknownError when the store went away while it decided; ClockSkewError, LeaseLostError,
-        RevisionOverflowError, LimitError and StoreError, after which nothing of the commit remains visible; BranchError
-        for a branch's snapshot, on which trunk cannot build.
+        ``advice`` ends the message of a ConflictError. Calls ``begun`` with each revision id before the store receives it.
+        Returns the new revision, or the snapshot's if nothing changes. Raises:
+
+        - ConflictError if a revision that became visible after the snapshot, or is being committed now, touched what the
+          change set writes or depends on;
+        - CommitUnknownError if the store failed during the decision;
+        - ClockSkewError, LeaseLostError, RevisionOverflowError, LimitError and StoreError, after which nothing of the
+          commit is visible;
+        - BranchError for a branch's snapshot, which cannot be the base of a trunk commit.
         """
         if revisions.is_branch(snapshot.revision):
             text = revisions.to_text(snapshot.revision)
             raise BranchError(
-                f"revision {text} is a branch's, and trunk cannot build on it; commit on the branch (Branch.run), or merge it",
+                f"the base of a trunk commit must be a trunk revision, got branch revision {text}; commit on the branch "
+                "(Branch.run), or merge it",
                 revision=text,
             )
-        away = retries(self._runtime)
+        outage = retries(self._runtime)
         with nothing_committed():
             while True:
                 try:
-                    lost = self._attempt(snapshot, source, message, begun)
+                    result = self._attempt(snapshot, source, message, begun)
                     break
                 except (StoreNotAppliedError, StoreUnknownError, LeaseLostError):
-                    if not away.go_on():
+                    if not outage.go_on():
                         raise
-        if isinstance(lost, int):
-            return lost
-        raise self._conflict(*lost, advice)
+        if isinstance(result, int):
+            return result
+        raise self._conflict(*result, advice)
 
-    def _conflict(self, made: int, loss: Conflict, advice: str = REPEAT) -> ConflictError:
-        what = schema.describe(loss.column)
-        mine, other = revisions.to_text(made), revisions.to_text(loss.other)
-        winner = other if loss.other != made else "another that came before it"
-        who = f"revision {mine}" if made else "a transaction that only read"
+    def _conflict(self, revision: int, conflict: Conflict, advice: str = REPEAT) -> ConflictError:
+        column = schema.describe(conflict.column)
+        mine, other = revisions.to_text(revision), revisions.to_text(conflict.other)
+        winner = other if conflict.other != revision else "an earlier commit that aborted it"
+        loser = f"revision {mine}" if revision else "a transaction that only read"
         return ConflictError(
-            f"{who} lost to {winner} over {what} of {loss.path}; nothing of it remains. {advice}",
-            path=loss.path,
-            column=what,
-            revision=mine if made else None,
+            f"{loser} conflicts with {winner} over {column} of {conflict.path}; the commit was rolled back. {advice}",
+            path=conflict.path,
+            column=column,
+            revision=mine if revision else None,
             other=other,
         )
 
-    def _wait_for(self, loss: Conflict, deadline: float) -> None:
-        """Wait until the revision that won is decided, so that the next attempt does not meet it again."""
+    def _wait_for(self, conflict: Conflict, deadline: float) -> None:
+        """Wait until the winning revision is decided, so that the next attempt does not conflict with it again."""
         wait = FIRST_BACK_OFF
-        while loss.pending and self._runtime.monotonic() < deadline:
-            if self._outcomes.of(loss.other) is not Outcome.PENDING:
+        while conflict.pending and self._runtime.monotonic() < deadline:
+            if self._outcomes.of(conflict.other) is not Outcome.PENDING:
                 return
-            if again(self._runtime, lambda: self._outcomes.recover_if_over(loss.other)):
+            if again(self._runtime, lambda: self._outcomes.recover_if_over(conflict.other)):
                 return
             pause(self._runtime, wait * (0.5 + self._runtime.random.random()))
             wait = min(wait * 2, LONGEST_BACK_OFF)
@@ -301,7 +307,7 @@ class Committer:
     ) -> int | tuple[int, Conflict]:
         if len(message) > LONGEST_MESSAGE:
             raise LimitError(
-                f"a message has {len(message)} characters; {LONGEST_MESSAGE} are possible. Nothing was committed."
+                f"a commit message must have at most {LONGEST_MESSAGE} characters, got {len(message)}; nothing was committed"
             )
         self._outcomes.resolve_pending()
         draft = _Draft(begun)
@@ -309,104 +315,109 @@ class Committer:
             try:
                 return self._attempt_in_time(snapshot, source, message, draft)
             except _TooSlow:
-                # It has been aborted.
+                # The revision has been aborted.
                 draft.revision = 0
                 self.statistics.too_slow += 1
             except Exception:
                 raise
             except BaseException:
-                # Interrupted between the steps: the revision must not stay pending while this process lives.
+                # Interrupted between two steps: this process must not leave the revision pending.
                 if draft.revision and draft.revision not in self._outcomes.deferred:
                     self._outcomes.defer(draft.revision, draft.touched)
                 raise
         raise StoreNotAppliedError(
-            f"the store at {self._store.location} took too long to create a journal row, {TRIES_IN_TIME} times. "
-            "It is overloaded, or the repository's allowed lag (see its status) is too short for it."
+            f"the store at {self._store.location} took too long to create a journal row, {TRIES_IN_TIME} times; "
+            "reduce its load, or use a repository with a larger allowed lag (see its status)"
         )
 
     def _attempt_in_time(
         self, snapshot: View, source: Source, message: str, draft: _Draft
     ) -> int | tuple[int, Conflict]:
         if callable(source):
-            made, plan, created = self._build_then_create(snapshot, source, message, draft)
+            revision, plan, created = self._build_then_create(snapshot, source, message, draft)
         else:
-            made, plan, created = self._stage_and_create(snapshot, source, message, draft)
+            revision, plan, created = self._stage_and_create(snapshot, source, message, draft)
         if not plan.changes:
-            loss = self._read_back.validate(0, snapshot, plan)
-            if loss is None:
+            conflict = self._read_back.validate(0, snapshot, plan)
+            if conflict is None:
                 return snapshot.revision
             self.statistics.conflicts += 1
-            return 0, loss
+            return 0, conflict
         draft.touched = plan.changes
         doubt = _Doubt()
         wrote = False
         try:
-            committed = self._at_once(made, snapshot, plan, doubt, created)
-            loss = None
-            if committed is None and self._fits_at_once(plan):
-                # Something was met. Whoever has lost already need not write, roll back, and hold the file meanwhile.
-                loss = self._read_back.validate(made, snapshot, plan)
-            if committed is None and loss is None:
+            committed = self._commit_in_transaction(revision, snapshot, plan, doubt, created)
+            conflict = None
+            if committed is None and self._fits_one_transaction(plan):
+                # There is a conflict. A revision that has already lost writes nothing, so it need not roll back or hold the file.
+                conflict = self._read_back.validate(revision, snapshot, plan)
+            if committed is None and conflict is None:
                 wrote = True
-                self._write_in_time(made, plan, doubt, created)
-                loss = self._read_back.validate(made, snapshot, plan)
-                committed = loss is None and self._decide(made, doubt, created)
-            if loss is None and not committed:
-                loss = Conflict(plan.rows[0].path, schema.LAST_REVISION, made, pending=False)
+                self._write_in_time(revision, plan, doubt, created)
+                conflict = self._read_back.validate(revision, snapshot, plan)
+                committed = conflict is None and self._decide(revision, doubt, created)
+            if conflict is None and not committed:
+                conflict = Conflict(plan.rows[0].path, schema.LAST_REVISION, revision, pending=False)
         except (_TooSlow, ClockSkewError):
-            if self._end(made, plan.changes, doubt, clean=not doubt.lost) is not Outcome.COMMITTED:
+            if self._abort_and_clean_up(revision, plan.changes, doubt, clean=not doubt.lost) is not Outcome.COMMITTED:
                 raise
-            # The reply that said so was lost, and the watermark has passed it since.
-            loss = None
+            # It committed: the reply was lost, and the watermark has passed the revision since.
+            conflict = None
         except (StoreError, ClosedError):
-            # It may turn out to be committed: then this is a success like any other.
-            if not self._turned_out_committed(made, plan.changes, doubt):
+            # The revision may have committed despite the error; then the commit succeeds.
+            if not self._turned_out_committed(revision, plan.changes, doubt):
                 raise
-            loss = None
+            conflict = None
         except BaseException:
-            # Interrupted (Ctrl-C, a bug): the revision must not stay pending while this process lives.
-            self._outcomes.defer(made, plan.changes)
+            # Interrupted (Ctrl-C, a bug): this process must not leave the revision pending.
+            self._outcomes.defer(revision, plan.changes)
             raise
         touched = plan.changes if wrote or doubt.lost else ()
-        if loss is not None and self._end(made, touched, doubt, clean=not doubt.lost) is not Outcome.COMMITTED:
-            if not loss.other:
-                raise name_conflict(loss.path, schema.name_of(loss.column))
+        if (
+            conflict is not None
+            and self._abort_and_clean_up(revision, touched, doubt, clean=not doubt.lost) is not Outcome.COMMITTED
+        ):
+            if not conflict.other:
+                raise name_conflict(conflict.path, schema.name_of(conflict.column))
             self.statistics.conflicts += 1
-            return made, loss
-        # Where it lost and is committed: it was so at one moment, the reply was lost, and what was met had been built on it.
-        # Of a commit that no cache could hold, the cache only learns what it touched.
-        states = plan.states(made) if len(plan.after) <= DEFAULT_ENTRIES else {}
-        self._journal.append_local(made, plan.changes, states, snapshot)
+            return revision, conflict
+        # A conflict with a committed outcome: the transaction committed, its reply was lost, and a later revision built on it.
+        # If the commit exceeds the cache, the cache only learns which nodes it touched.
+        states = plan.states(revision) if len(plan.after) <= DEFAULT_ENTRIES else {}
+        self._journal.append_local(revision, plan.changes, states, snapshot)
         self._turns.record_commit(plan.changes)
         self.statistics.committed += 1
-        return made
+        return revision
 
-    def _turned_out_committed(self, made: int, touched: Sequence[RowChange], doubt: _Doubt) -> bool:
-        """The store failed in the middle: abort, unless the decision has been made."""
-        return self._end(made, touched, doubt, clean=False) is Outcome.COMMITTED
+    def _turned_out_committed(self, revision: int, touched: Sequence[RowChange], doubt: _Doubt) -> bool:
+        """Abort after a store error, unless the revision has committed; return whether it has."""
+        return self._abort_and_clean_up(revision, touched, doubt, clean=False) is Outcome.COMMITTED
 
-    def _end(self, made: int, touched: Sequence[RowChange], doubt: _Doubt, *, clean: bool) -> Outcome:
-        """Abort, delete the cells and return how the revision turned out; what cannot be done now is left for later.
+    def _abort_and_clean_up(
+        self, revision: int, touched: Sequence[RowChange], doubt: _Doubt, *, clean: bool
+    ) -> Outcome:
+        """Abort the revision, delete its cells and return its outcome; defer what the store cannot do now.
 
-        Without a decision that may have been applied, nobody can commit it: it is aborted, whatever the store does now.
-        Raises CommitUnknownError where one may have been, and the store cannot be asked.
+        If no decision was sent, the revision can no longer commit, even if the store fails now. If a decision may have
+        been applied and the store cannot answer, raises CommitUnknownError.
         """
         outcome = None if doubt.decided else Outcome.ABORTED
         try:
-            outcome = self._outcomes.abort(made)
+            outcome = self._outcomes.abort(revision)
             if outcome is Outcome.ABORTED:
-                self._outcomes.clean_up(made, touched, clean=clean)
+                self._outcomes.clean_up(revision, touched, clean=clean)
         except (StoreError, ClosedError) as error:
-            self._outcomes.defer(made, touched)
+            self._outcomes.defer(revision, touched)
             if outcome is None:
-                text = revisions.to_text(made)
+                text = revisions.to_text(revision)
                 raise CommitUnknownError(
                     f"the store at {self._store.location} failed while revision {text} was being committed ({error}); "
-                    "whether it is committed is not known yet. Ask Repository.outcome with this id when the store is back.",
+                    "the outcome is unknown. Call Repository.outcome with this id when the store is available again.",
                     revision=text,
                 ) from error
         except BaseException:
-            self._outcomes.defer(made, touched)
+            self._outcomes.defer(revision, touched)
             raise
         return outcome
 
@@ -418,13 +429,13 @@ class Committer:
         if draft.plan is None:
             plan = build()
             self._check(plan)
-            draft.told = changes.encode(plan.changes) if plan.changes else ()
+            draft.encoded = changes.encode(plan.changes) if plan.changes else ()
             draft.plan = plan
         plan = draft.plan
         if not plan.changes:
             return 0, plan, _Created(0, 0)
-        made = self._new_id(snapshot, draft)
-        return made, plan, self._create(made, snapshot, draft.told, message)
+        revision = self._new_id(snapshot, draft)
+        return revision, plan, self._create(revision, snapshot, draft.encoded, message)
 
     def _stage_and_create(
         self, snapshot: View, operations: Sequence[Operation], message: str, draft: _Draft
@@ -436,165 +447,170 @@ class Committer:
             self._check(plan)
             return plan
 
-        touched = self._foreseen(snapshot, operations) if draft.plan is None else None
+        touched = self._predict_changes(snapshot, operations) if draft.plan is None else None
         if touched is None:
             return self._build_then_create(snapshot, build, message, draft)
-        told = changes.encode(touched)
-        made = self._new_id(snapshot, draft)
+        encoded = changes.encode(touched)
+        revision = self._new_id(snapshot, draft)
         try:
-            created, plan = self._runtime.run_parallel(lambda: self._create(made, snapshot, told, message), build)
+            created, plan = self._runtime.run_parallel(
+                lambda: self._create(revision, snapshot, encoded, message), build
+            )
         except _TooSlow:
             raise
         except BaseException:
-            # Step 5: invalid by itself, out of reach or interrupted; the row may be there.
-            self._outcomes.defer(made, ())
+            # Step 5: an invalid change, a store error or an interruption; the journal row may exist.
+            self._outcomes.defer(revision, ())
             self._outcomes.resolve_pending_quietly()
             raise
         if not plan.changes:
-            self._give_up(made)
-        return made, plan, created
+            self._abort_empty(revision)
+        return revision, plan, created
 
-    def _foreseen(self, snapshot: View, operations: Sequence[Operation]) -> list[RowChange] | None:
-        """What the operations touch, if reading and creating the journal row at the same time saves a round."""
+    def _predict_changes(self, snapshot: View, operations: Sequence[Operation]) -> list[RowChange] | None:
+        """Predict what the operations touch, if reading in parallel with creating the journal row saves a round trip."""
         if not self._store.supports_parallel_calls or len(operations) > self._store.batch_rows:
             return None
-        wanted = paths_needed(operations)
-        if all(self._reader.cached(snapshot, path) for path in wanted):
+        needed = paths_needed(operations)
+        if all(self._reader.cached(snapshot, path) for path in needed):
             return None
         return change_set.predict_changes(operations)
 
     def _check(self, plan: ChangeSet) -> None:
-        """Refuse what the store cannot keep before anything is written."""
+        """Raise LimitError for cells that exceed the store's limits, before anything is written."""
         if not plan.fits(*self._store.limits):
             self._store.check_puts(plan.puts(0))
 
     def _new_id(self, snapshot: View, draft: _Draft) -> int:
-        # As a whole, so that other threads can get an id while this one waits for the store.
-        made = again(self._runtime, lambda: self._clock.next(max(snapshot.upper, self._journal.highest_seen)))
+        # Retry the whole call, so that other threads can get ids while this one waits for the store.
+        revision = again(self._runtime, lambda: self._clock.next(max(snapshot.upper, self._journal.highest_seen)))
         if draft.begun is not None:
-            draft.begun(made)
-        draft.revision, draft.touched = made, ()
-        return made
+            draft.begun(revision)
+        draft.revision, draft.touched = revision, ()
+        return revision
 
-    def _create(self, made: int, snapshot: View, told: Sequence[NewCell], message: str) -> _Created:
+    def _create(self, revision: int, snapshot: View, encoded: Sequence[NewCell], message: str) -> _Created:
         nonce = self._runtime.random.getrandbits(128).to_bytes(16, "big")
         begun = journal_row.begin(nonce, snapshot.revision, message)
-        inline = changes.size_of(told) <= changes.INLINE
-        put = Put(schema.revision_key(made), [*begun, *told] if inline else begun)
+        inline = changes.size_of(encoded) <= changes.INLINE
+        put = Put(schema.revision_key(revision), [*begun, *encoded] if inline else begun)
         try:
-            # Never sent again by us: it must come in time, and no cell is written before. HBase's own client
-            # may send it twice, and then "exists" is the answer to the second; the nonce tells whose the row is.
+            # Not retried here: the row must be created in time, and no cell is written before it. HBase's client may send
+            # the call twice; the second reply is then "exists", and the nonce shows that the row is this commit's.
             sent = self._runtime.monotonic()
             if not self._store.check_and_write(
                 schema.JOURNAL, schema.COMMITTED, None, put, durable=False
-            ) and not self._is_ours(made, nonce):
+            ) and not self._is_ours(revision, nonce):
                 raise InvalidRevisionError(
-                    f"revision {revisions.to_text(made)} exists already: two processes issued the same id, which leases "
-                    "forbid. Check that the cluster table was not changed by hand."
+                    f"revision {revisions.to_text(revision)} already exists: two processes issued the same id, although leases "
+                    "prevent that; check that the cluster table was not changed by hand"
                 )
             created = _Created(sent, self._runtime.monotonic())
-            in_time = self._clock.seems_in_time(made)
+            in_time = self._clock.seems_in_time(revision)
             if in_time and not inline:
-                write_changes(self._store, self._runtime, made, told)
+                write_changes(self._store, self._runtime, revision, encoded)
         except InvalidRevisionError:
             raise
         except BaseException:
-            self._outcomes.defer(made, ())
+            self._outcomes.defer(revision, ())
             raise
         if not in_time:
             try:
-                self._learn_clock(made, created)
+                self._learn_clock(revision, created)
             finally:
-                self._give_up(made)
+                self._abort_empty(revision)
             raise _TooSlow
         return created
 
-    def _learn_clock(self, made: int, created: _Created) -> None:
-        """Let the clock hear the timestamp of a row that came too late; raises its error where no new id does better."""
-        created_ms = self._outcomes.created_ms(made)
+    def _learn_clock(self, revision: int, created: _Created) -> None:
+        """Pass the timestamp of a late row to the clock, which raises an error if a new id would be late too."""
+        created_ms = self._outcomes.created_ms(revision)
         if created_ms is not None:
-            self._clock.created(made, created_ms, *created)
+            self._clock.created(revision, created_ms, *created)
 
-    def _give_up(self, made: int) -> None:
-        """Abort a revision that has written nothing yet; remember it if the store is away just now."""
+    def _abort_empty(self, revision: int) -> None:
+        """Abort a revision that has not written cells yet; defer the abort if the store fails."""
         try:
-            self._outcomes.abort_own(made, ())
+            self._outcomes.abort_own(revision, ())
         except BaseException:
-            self._outcomes.defer(made, ())
+            self._outcomes.defer(revision, ())
             raise
 
-    def _is_ours(self, made: int, nonce: bytes) -> bool:
-        get = Get(schema.revision_key(made), columns=(schema.NONCE,))
+    def _is_ours(self, revision: int, nonce: bytes) -> bool:
+        get = Get(schema.revision_key(revision), columns=(schema.NONCE,))
         row = again(self._runtime, lambda: self._store.read(schema.JOURNAL, [get]))[0]
         return any(cell.value == nonce for cell in row.cells)
 
-    # --- step 6: write; or 6, 7 and 10 at one moment ------------------------------------------------------
+    # --- step 6; or steps 6, 7 and 10 in one transaction ---------------------------------------------------
 
-    def _write(self, made: int, plan: ChangeSet, doubt: _Doubt) -> None:
-        write_nodes(self._store, self._runtime, plan.each_put(made), doubt.tell, self._clock.keep_lease)
+    def _write(self, revision: int, plan: ChangeSet, doubt: _Doubt) -> None:
+        write_nodes(self._store, self._runtime, plan.each_put(revision), doubt.write_in_doubt, self._clock.keep_lease)
 
-    def _write_in_time(self, made: int, plan: ChangeSet, doubt: _Doubt, created: _Created) -> None:
-        """Step 6; raises _TooSlow if the journal row came too late, by the timestamp that its own server gave it.
+    def _write_in_time(self, revision: int, plan: ChangeSet, doubt: _Doubt, created: _Created) -> None:
+        """Run step 6; raise _TooSlow if the journal row was created too late by its server's timestamp.
 
-        The timestamp is read at the same time as the cells are written, where the store gains by it. A store with
-        transactions judges it in :meth:`_decide`.
+        If the store supports parallel calls, the timestamp is read while the cells are written. A store with transactions
+        checks it in :meth:`_decide`.
         """
         if self._store.supports_transactions:
-            self._write(made, plan, doubt)
+            self._write(revision, plan, doubt)
             return
         if self._store.supports_parallel_calls:
             created_ms, _ = self._runtime.run_parallel(
-                lambda: self._outcomes.created_ms(made), lambda: self._write(made, plan, doubt)
+                lambda: self._outcomes.created_ms(revision), lambda: self._write(revision, plan, doubt)
             )
         else:
-            created_ms = self._outcomes.created_ms(made)
-            self._write(made, plan, doubt)
-        if created_ms is not None and not self._clock.created(made, created_ms, *created):
+            created_ms = self._outcomes.created_ms(revision)
+            self._write(revision, plan, doubt)
+        if created_ms is not None and not self._clock.created(revision, created_ms, *created):
             raise _TooSlow
 
-    def _decide(self, made: int, doubt: _Doubt, created: _Created) -> bool:
-        """Step 10; raises _TooSlow if the revision may not commit any more."""
+    def _decide(self, revision: int, doubt: _Doubt, created: _Created) -> bool:
+        """Run step 10; raise _TooSlow if the revision may no longer commit."""
         if not self._store.supports_transactions:
-            return self._outcomes.decide(made, schema.ABORT, schema.COMMITTED, doubt.tell_decided)
-        return bool(self._write_if(made, (), (), lambda _: True, doubt, created))
+            return self._outcomes.decide(revision, schema.ABORT, schema.COMMITTED, doubt.decision_in_doubt)
+        return bool(self._write_if(revision, (), (), lambda _: True, doubt, created))
 
     def _write_if(
         self,
-        made: int,
+        revision: int,
         puts: Sequence[Put],
         gets: Sequence[Get],
         judge: Callable[[Sequence[Row]], bool],
         doubt: _Doubt,
         created: _Created,
     ) -> bool | None:
-        """Write and decide at one moment if the revision is in time and ``judge`` finds the rows of ``gets`` good."""
-        in_time = _InTime(self._clock, made, created)
-        also = in_time.rows()
+        """Write and decide in one transaction, if the revision is in time and ``judge`` accepts the rows of ``gets``."""
+        in_time = _DeadlineCheck(self._clock, revision, created)
+        extra_gets = in_time.rows()
 
-        def good(rows: list[Row]) -> bool:
+        def accept(rows: list[Row]) -> bool:
             return in_time(rows[len(gets) :]) and judge(rows[: len(gets)])
 
-        put = Put(schema.revision_key(made), [NewCell(*schema.COMMITTED, schema.YES)])
+        put = Put(schema.revision_key(revision), [NewCell(*schema.COMMITTED, schema.YES)])
         decision = Decision(schema.JOURNAL, schema.ABORT, schema.NO, put)
-        done = again(
+        decided = again(
             self._runtime,
-            lambda: self._store.write_if(schema.NODES, puts, gets, good, decision, also),
-            doubt.tell_decided,
+            lambda: self._store.write_if(schema.NODES, puts, gets, accept, decision, extra_gets),
+            doubt.decision_in_doubt,
         )
         in_time.require()
-        return done
+        return decided
 
-    def _fits_at_once(self, plan: ChangeSet) -> bool:
+    def _fits_one_transaction(self, plan: ChangeSet) -> bool:
         store = self._store
         fits = len(plan.rows) <= store.batch_rows and plan.size <= store.batch_bytes
         return store.supports_transactions and fits
 
-    def _at_once(self, made: int, snapshot: View, plan: ChangeSet, doubt: _Doubt, created: _Created) -> bool | None:
-        """Steps 6, 7 and 10 at one moment, where the store can and nothing is met; None: nothing has been done.
+    def _commit_in_transaction(
+        self, revision: int, snapshot: View, plan: ChangeSet, doubt: _Doubt, created: _Created
+    ) -> bool | None:
+        """Run steps 6, 7 and 10 in one transaction, if the store supports it and there is no conflict.
 
-        False: somebody has aborted it. Raises _TooSlow if the revision may not commit any more.
+        Returns True if the revision committed, False if another instance has aborted it, None if nothing was done.
+        Raises _TooSlow if the revision may no longer commit.
         """
-        if not self._fits_at_once(plan):
+        if not self._fits_one_transaction(plan):
             return None
-        gets, nothing_met = self._read_back.precondition(made, snapshot, plan)
-        return self._write_if(made, plan.puts(made), gets, nothing_met, doubt, created)
+        gets, no_conflict = self._read_back.precondition(revision, snapshot, plan)
+        return self._write_if(revision, plan.puts(revision), gets, no_conflict, doubt, created)
