@@ -52,7 +52,7 @@ def test_a_branch_goes_on_in_another_instance_with_the_same_view_of_trunk(opened
     resumed = three.resume_branch(branch.revision)
     assert dict(resumed.head["/a"]) == {"n": 1, "mine": True}
     resumed.run(lambda tx: tx.set("/a", "n", 2))
-    with pytest.raises(BranchError, match="goes on at"):
+    with pytest.raises(BranchError, match="continues at"):
         branch.run(lambda tx: tx.set("/a", "n", 3))
     resumed.merge()
     for repo in (one, two, three):

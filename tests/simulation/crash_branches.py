@@ -40,7 +40,7 @@ def branch_behind(site: Site) -> tuple[int, int]:
 
 def branch_head(site: Site, instance: Any) -> Any:
     """Trunk and the branch as anybody finds it: what its newest revision shows, or that of the branch it goes on as."""
-    head = instance.branches._ends.told(site.state[0])
+    head = instance.branches._heads.read(site.state[0])
     if head.how == REBASED:
         return tree(instance), "rebased", tree(instance, instance.at(head.into))
     return tree(instance), head.how or tree(instance, instance.at(head.newest))
@@ -53,7 +53,7 @@ def abandoned(site: Site) -> tuple[int, int, int]:
 
 
 def branch_exists(site: Site, instance: Any) -> Any:
-    return tree(instance), instance.branches._ends.told(site.state[0]).how == ABANDONED
+    return tree(instance), instance.branches._heads.read(site.state[0]).how == ABANDONED
 
 
 def merged(site: Site, instance: Any) -> Any:
@@ -132,7 +132,7 @@ def late_on_branch(site: Site) -> None:
 
     def at_first(on: int) -> Any:
         branches.require_head = asked  # type: ignore[method-assign]
-        return branches._remembered(on)
+        return branches._find_cached(on)
 
     branches.require_head = at_first  # type: ignore[method-assign]
     try:

@@ -11,7 +11,7 @@ from hbasemk.errors import HbasemkError
 from hbasemk.format import changes, node, schema
 from hbasemk.kernel.batches import write_nodes
 from hbasemk.kernel.branches import branches
-from hbasemk.kernel.branches.heads import BranchEnds
+from hbasemk.kernel.branches.heads import BranchHeads
 from hbasemk.kernel.commit import change_set
 from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.committer import Committer
@@ -353,11 +353,11 @@ def merge_that_does_not_meet_what_came_since_its_base(patch: pytest.MonkeyPatch)
 def branch_heads_without_compare_and_set(patch: pytest.MonkeyPatch) -> None:
     """For two processes on one branch, which the schedules do not have."""
 
-    def move(self: BranchEnds, root: int, _: bytes, wanted: bytes, *__: object) -> bool:
+    def move(self: BranchHeads, root: int, _: bytes, wanted: bytes, *__: object) -> bool:
         self._store.write(schema.JOURNAL, [Put(schema.revision_key(root), [NewCell(*schema.BRANCH_HEAD, wanted)])])
         return True
 
-    patch.setattr(BranchEnds, "move", move)
+    patch.setattr(BranchHeads, "move", move)
 
 
 # --- the watermark and the leases ----------------------------------------------------------------------------

@@ -182,7 +182,7 @@ class Point:
             self.an_hour_later(later)
             assert problems(later) == []
             self.an_hour_later(later)
-            heads, unswept = later.branches._ends._all_unswept()
+            heads, unswept = later.branches._heads._all_unswept()
             assert all(len(heads[root].value) == 8 for root in unswept), "an ended branch is not swept"
         self.kind.finish(site, later)
         later.poll()

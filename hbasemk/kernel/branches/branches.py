@@ -1,8 +1,9 @@
 """Branches: private revisions on a fixed view of trunk (``docs/protocol.md``, section 7).
 
-A branch's view of trunk is told in full with its first row, so that every instance sees the same one. Its commits carry
-the branch bit and are visible only in its own snapshots; one compare-and-set on the first row makes a commit the branch's
-new head. A merge is one ordinary commit of the net effect on that view (``docs/decisions/0007-merge-rewrites.md``).
+The first row of a branch stores its view of trunk in full, so that every instance uses the same view. Branch commits
+carry the branch bit and are visible only in the branch's own snapshots. One compare-and-set on the first row makes a commit
+the branch's new head. A merge is one ordinary trunk commit of the branch's net effect on that view
+(``docs/decisions/0007-merge-rewrites.md``).
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from typing import Final
 from hbasemk.errors import BranchError, ClosedError, CommitUnknownError, StoreError, UnknownRevisionError
 from hbasemk.format import changes, journal_row, paths, revisions, schema
 from hbasemk.kernel.batches import write_changes, write_nodes
-from hbasemk.kernel.branches.cache import BranchState, BranchStates
-from hbasemk.kernel.branches.heads import ABANDONED, MERGED, REBASED, BranchEnds, Head
+from hbasemk.kernel.branches.cache import BranchCache, BranchState
+from hbasemk.kernel.branches.heads import ABANDONED, MERGED, REBASED, BranchHeads, Head
 from hbasemk.kernel.commit import change_set, noop
 from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.committer import Committer
@@ -32,11 +33,11 @@ from hbasemk.kernel.runtime import Runtime
 from hbasemk.store.abc import Column, Get, NewCell, Put, Store
 
 MARKER: Final = ":conflict"
-REBASE: Final = "Rebase the branch, which tells where both sides changed the same, and merge it again."
+REBASE: Final = "Rebase the branch, which marks the places that both sides changed, and merge it again."
 
 
 class Branches:
-    """Branches of one instance's repository. Any instance may go on with any branch."""
+    """The branches of a repository, as one instance uses them. Any instance may continue any branch."""
 
     def __init__(
         self,
@@ -56,169 +57,169 @@ class Branches:
         self._reader = reader
         self._outcomes = outcomes
         self._committer = committer
-        self._known = BranchStates(runtime)
-        self._ends = BranchEnds(store, runtime, outcomes, lease)
+        self._cache = BranchCache(runtime)
+        self._heads = BranchHeads(store, runtime, outcomes, lease)
 
     def retry_timeout(self) -> AbstractContextManager[None]:
-        """Bound the calls of several methods together, see :func:`hbasemk.kernel.retry.time_limit`."""
+        """Limit the total time of several calls, see :func:`hbasemk.kernel.retry.time_limit`."""
         return time_limit(self._runtime)
 
     # --- making and finding ------------------------------------------------------------------------------
 
     @patient
     def begin(self, base: View, message: str = "") -> int:
-        """A new branch on a trunk snapshot; returns its first revision. One round trip.
+        """Create a branch on a trunk snapshot; return its first revision. One round trip.
 
         Raises BranchError for a branch's snapshot.
         """
         if revisions.is_branch(base.revision):
             raise BranchError(
-                f"a branch begins on a trunk revision; {revisions.to_text(base.revision)} is a branch's",
+                f"the base of a branch must be a trunk revision, got branch revision {revisions.to_text(base.revision)}",
                 revision=revisions.to_text(base.revision),
             )
         floor, above = self._journal.contents(base)
         view = _encode((floor, base.upper, *above))
-        made = again(self._runtime, lambda: self._clock.next(max(base.upper, self._journal.highest_seen), branch=True))
+        root = again(self._runtime, lambda: self._clock.next(max(base.upper, self._journal.highest_seen), branch=True))
         put = Put(
-            schema.revision_key(made),
+            schema.revision_key(root),
             [
-                *self._common(message, base.revision),
-                NewCell(*schema.BRANCH, _encode((made, made))),
+                *self._common_cells(message, base.revision),
+                NewCell(*schema.BRANCH, _encode((root, root))),
                 NewCell(*schema.BRANCH_VIEW, zlib.compress(view, 1)),
-                NewCell(*schema.BRANCH_HEAD, Head(b"", made).encode()),
+                NewCell(*schema.BRANCH_HEAD, Head(b"", root).encode()),
             ],
         )
         if not again(
             self._runtime, lambda: self._store.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put)
-        ) and self._ends.head(made) != schema.revision_key(made):
-            raise BranchError(f"branch {revisions.to_text(made)} exists already", revision=revisions.to_text(made))
-        return made
+        ) and self._heads.head(root) != schema.revision_key(root):
+            raise BranchError(f"branch {revisions.to_text(root)} already exists", revision=revisions.to_text(root))
+        return root
 
-    def find(self, wanted: int) -> BranchState:
-        """A branch revision; two round trips when it is not known here yet, one now and then to see that it still is there.
+    def find(self, revision: int) -> BranchState:
+        """Return a branch revision. Two round trips if it is not cached; one if the cache entry is too old.
 
-        Raises UnknownRevisionError when there is no such branch revision, or it has been swept.
+        Raises UnknownRevisionError if the branch revision does not exist or has been swept.
         """
-        found = self._known.get(wanted)
+        found = self._cache.get(revision)
         if found is None:
-            return self._remembered(wanted)
-        if not self._known.is_current(wanted):
-            # The newest of a branch are swept first: where this one is not, nothing that it shows is gone.
-            if self._row(wanted, (schema.ABORT,)).get(schema.ABORT) != schema.NO:
-                self._known.drop(wanted)
-                raise self._unknown(wanted)
-            self._known.keep(wanted, found)
+            return self._find_cached(revision)
+        if not self._cache.is_current(revision):
+            # A sweep takes the newest revisions first: if this one is not swept, neither is anything that it shows.
+            if self._row(revision, (schema.ABORT,)).get(schema.ABORT) != schema.NO:
+                self._cache.drop(revision)
+                raise self._unknown(revision)
+            self._cache.keep(revision, found)
         return found
 
-    def _remembered(self, wanted: int) -> BranchState:
-        found = self._known.get(wanted)
+    def _find_cached(self, revision: int) -> BranchState:
+        found = self._cache.get(revision)
         if found is None:
-            found = self._read(wanted)
-            self._known.keep(wanted, found)
+            found = self._read(revision)
+            self._cache.keep(revision, found)
         return found
 
-    def _read(self, wanted: int) -> BranchState:
+    def _read(self, revision: int) -> BranchState:
         columns = (schema.BRANCH, schema.BRANCH_VIEW, schema.BASE, schema.ABORT)
-        told = self._row(wanted, columns)
-        if schema.BRANCH not in told or told.get(schema.ABORT) == schema.YES:
-            raise self._unknown(wanted)
+        cells = self._row(revision, columns)
+        if schema.BRANCH not in cells or cells.get(schema.ABORT) == schema.YES:
+            raise self._unknown(revision)
         try:
-            root, *own = _decode(told[schema.BRANCH])
+            root, *own = _decode(cells[schema.BRANCH])
             if not own:
                 raise ValueError("no revisions")
-            if root != wanted:
-                told = {**told, **self._row(root, (schema.BRANCH_VIEW,))}
-            (base,) = _decode(told[schema.BASE])
-            floor, upper, *above = _decode(zlib.decompress(told[schema.BRANCH_VIEW]))
+            if root != revision:
+                cells = {**cells, **self._row(root, (schema.BRANCH_VIEW,))}
+            (base,) = _decode(cells[schema.BASE])
+            floor, upper, *above = _decode(zlib.decompress(cells[schema.BRANCH_VIEW]))
         except (ValueError, KeyError, zlib.error) as error:
             raise schema.damaged(
-                f"the journal row of branch revision {revisions.to_text(wanted)} at {self._store.location} is damaged: it does "
-                "not show the branch's revisions, its base and its view of trunk",
+                f"the journal row of branch revision {revisions.to_text(revision)} at {self._store.location} is damaged: the "
+                "branch's revisions, its base or its view of trunk cannot be decoded",
                 schema.JOURNAL,
-                schema.revision_key(wanted),
+                schema.revision_key(revision),
                 schema.BRANCH,
             ) from error
         if self._journal.highest_seen < upper or not self._journal.is_recent(0.0):
-            # Everything below the floor was decided when the branch began; a poll since then has seen it.
+            # Everything below the floor was decided when the branch began; a later poll has seen it.
             again(self._runtime, self._journal.poll)
         trunk = View(base, BY_EXTENT, floor, upper, frozenset(above), base)
-        snapshot = View(wanted, BY_EXTENT, floor, max(upper, *own), frozenset((*above, *own)), base)
+        snapshot = View(revision, BY_EXTENT, floor, max(upper, *own), frozenset((*above, *own)), base)
         return BranchState(root, base, tuple(own), trunk, snapshot)
 
-    def _unknown(self, wanted: int) -> UnknownRevisionError:
-        text = revisions.to_text(wanted)
+    def _unknown(self, revision: int) -> UnknownRevisionError:
+        text = revisions.to_text(revision)
         return UnknownRevisionError(
-            f"branch revision {text} is not known in the repository at {self._store.location}: it was never made, "
-            "belongs to another repository, or its branch was abandoned and swept",
+            f"the repository at {self._store.location} has no branch revision {text}: it never existed, belongs to another "
+            "repository, or its branch was abandoned and swept",
             revision=text,
         )
 
-    def _row(self, which: int, columns: Sequence[tuple[bytes, bytes]]) -> dict[tuple[bytes, bytes], bytes]:
-        get = Get(schema.revision_key(which), columns=columns)
+    def _row(self, revision: int, columns: Sequence[tuple[bytes, bytes]]) -> dict[tuple[bytes, bytes], bytes]:
+        get = Get(schema.revision_key(revision), columns=columns)
         row = again(self._runtime, lambda: self._store.read(schema.JOURNAL, [get]))[0]
         return {(cell.family, cell.qualifier): cell.value for cell in row.cells}
 
-    def _common(self, message: str, base: int) -> list[NewCell]:
+    def _common_cells(self, message: str, base: int) -> list[NewCell]:
         nonce = self._runtime.random.getrandbits(128).to_bytes(16, "big")
         return journal_row.begin(nonce, base, message)
 
-    def require_head(self, wanted: int) -> BranchState:
-        """A branch revision that must be its branch's newest; raises BranchError when it is not, or is no more."""
+    def require_head(self, revision: int) -> BranchState:
+        """Return a branch revision; raise BranchError unless it is the newest of its branch."""
         self.resolve_pending()
-        # Whether it has been swept, the head tells.
-        found = self._remembered(wanted)
-        head = self._ends.told(found.root)
-        if head == (b"", wanted, None):
+        # The head shows whether the revision has been swept, so a cache entry of any age serves.
+        found = self._find_cached(revision)
+        head = self._heads.read(found.root)
+        if head == (b"", revision, None):
             return found
-        text = revisions.to_text(wanted)
+        text = revisions.to_text(revision)
         raise BranchError(
-            f"branch revision {text} is not the newest of its branch: {head or 'it has none'}", revision=text
+            f"branch revision {text} is not the newest of its branch: {head or 'its branch has no head'}", revision=text
         )
 
     def lacks(self, state: BranchState, other: View) -> bool:
-        """Whether a trunk snapshot has revisions that the branch's view has not: two may go by the same name."""
-        return any(self._journal.sees(other, made) for made in self._journal.since(state.trunk))
+        """Return whether a trunk snapshot has revisions that the branch's view lacks; both may have the same base."""
+        return any(self._journal.sees(other, revision) for revision in self._journal.since(state.trunk))
 
-    def _moved_on(self, on: int) -> BranchError:
-        """The error for a head that was not at ``on`` any more when it was to be moved."""
-        self.require_head(on)
-        text = revisions.to_text(on)
+    def _moved_on(self, revision: int) -> BranchError:
+        """Return the error for a head that another instance has moved."""
+        self.require_head(revision)
+        text = revisions.to_text(revision)
         return BranchError(
-            f"branch revision {text} was not the newest of its branch for a moment; try again", revision=text
+            f"branch revision {text} was temporarily not the newest of its branch; try again", revision=text
         )
 
     # --- commits on a branch -----------------------------------------------------------------------------
 
     @patient
-    def commit(self, on: int, build: Callable[[View], ChangeSet], message: str) -> int:
-        """Commit on the newest revision of a branch; returns the branch's new head, or ``on`` if there is nothing to write.
+    def commit(self, revision: int, build: Callable[[View], ChangeSet], message: str) -> int:
+        """Commit on the newest revision of a branch; return the branch's new head, or ``revision`` if nothing changes.
 
-        Properties that are set to the value they have are written too: the merge relies on what they were on trunk.
+        Properties that are set to the value they have are written too, because the merge depends on their trunk values.
 
-        Raises BranchError when ``on`` is not the newest, what ``build`` raises, and the store's errors, after which the
-        branch is as it was, or CommitUnknownError.
+        Raises BranchError if ``revision`` is not the newest, and the errors of ``build``. After a store error the branch is
+        unchanged; CommitUnknownError means that the outcome is unknown.
         """
         with nothing_committed():
-            return self._commit(on, build, message)
+            return self._commit(revision, build, message)
 
-    def _commit(self, on: int, build: Callable[[View], ChangeSet], message: str) -> int:
+    def _commit(self, revision: int, build: Callable[[View], ChangeSet], message: str) -> int:
         self._outcomes.resolve_pending()
-        state = self.require_head(on)
+        state = self.require_head(revision)
         plan = change_set.with_unchanged_writes(build(state.snapshot))
         change_set.require_free_names(self._reader, state.snapshot, plan)
         self._store.check_puts(plan.puts(0))
         if not plan.changes:
-            return on
-        told = changes.encode(plan.changes)
-        inline = changes.size_of(told) <= changes.INLINE
+            return revision
+        encoded = changes.encode(plan.changes)
+        inline = changes.size_of(encoded) <= changes.INLINE
         above = max(state.snapshot.upper, self._journal.highest_seen)
-        made = again(self._runtime, lambda: self._clock.next(above, branch=True))
+        new_revision = again(self._runtime, lambda: self._clock.next(above, branch=True))
         put = Put(
-            schema.revision_key(made),
+            schema.revision_key(new_revision),
             [
-                *self._common(message, state.base),
-                NewCell(*schema.BRANCH, _encode((state.root, *state.own, made))),
-                *(told if inline else ()),
+                *self._common_cells(message, state.base),
+                NewCell(*schema.BRANCH, _encode((state.root, *state.own, new_revision))),
+                *(encoded if inline else ()),
             ],
         )
         try:
@@ -227,182 +228,187 @@ class Branches:
                 lambda: self._store.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put, durable=False),
             )
             if not inline:
-                write_changes(self._store, self._runtime, made, told)
-            write_nodes(self._store, self._runtime, plan.each_put(made), between=self._clock.keep_lease)
+                write_changes(self._store, self._runtime, new_revision, encoded)
+            write_nodes(self._store, self._runtime, plan.each_put(new_revision), between=self._clock.keep_lease)
         except BaseException:
-            self._outcomes.defer(made, plan.changes)
+            self._outcomes.defer(new_revision, plan.changes)
             self._outcomes.resolve_pending_quietly()
             raise
-        doubts: list[bool] = []
+        lost_replies: list[bool] = []
         try:
-            moved = self._ends.move(
-                state.root, schema.revision_key(on), schema.revision_key(made), lambda: doubts.append(True)
+            moved = self._heads.move(
+                state.root,
+                schema.revision_key(revision),
+                schema.revision_key(new_revision),
+                lambda: lost_replies.append(True),
             )
-            # After a lost reply others may have seen it and gone on: then it is of the branch all the same.
-            moved = moved or self.outcome(made) is Outcome.COMMITTED
+            # After a lost reply, another instance may already have committed on top: then the move succeeded.
+            moved = moved or self.outcome(new_revision) is Outcome.COMMITTED
         except (StoreError, ClosedError) as error:
-            if not doubts:
-                self._outcomes.defer(made, plan.changes)
+            if not lost_replies:
+                self._outcomes.defer(new_revision, plan.changes)
                 self._outcomes.resolve_pending_quietly()
                 raise
-            text = revisions.to_text(made)
+            text = revisions.to_text(new_revision)
             raise CommitUnknownError(
-                f"the store at {self._store.location} failed while {text} became the head of its branch ({error}); ask "
-                "Repository.outcome with this id when the store is back",
+                f"the store at {self._store.location} failed while {text} became the head of its branch ({error}); call "
+                "Repository.outcome with this id when the store is available again",
                 revision=text,
             ) from error
         if not moved:
             try:
-                self._outcomes.abort_own(made, plan.changes)
+                self._outcomes.abort_own(new_revision, plan.changes)
             except StoreError:
-                self._outcomes.defer(made, plan.changes)
-            raise self._moved_on(on)
-        return made
+                self._outcomes.defer(new_revision, plan.changes)
+            raise self._moved_on(revision)
+        return new_revision
 
-    def outcome(self, asked: int) -> Outcome:
-        """Whether a branch revision ever became its branch's head; of what was merged or rebased that stays told for ever."""
+    def outcome(self, revision: int) -> Outcome:
+        """Return whether a branch revision ever became its branch's head; after a merge or rebase this never changes."""
         columns = (schema.BRANCH, schema.ABORT)
-        told = self._row(asked, columns)
-        if schema.BRANCH not in told:
+        cells = self._row(revision, columns)
+        if schema.BRANCH not in cells:
             return Outcome.ABORTED
-        head = self._ends.told(self._own(asked, told)[0])
-        gone = told.get(schema.ABORT) == schema.YES
+        head = self._heads.read(self._own(revision, cells)[0])
+        aborted = cells.get(schema.ABORT) == schema.YES
         if head is None or head.newest is None:
-            # Ended by a version that did not keep what its newest revision was.
-            return Outcome.ABORTED if gone else Outcome.COMMITTED
+            # An older version of the library ended the branch and did not store its newest revision.
+            return Outcome.ABORTED if aborted else Outcome.COMMITTED
         newest = self._row(head.newest, columns)
-        if head.how not in (MERGED, REBASED) and (gone or newest.get(schema.ABORT) == schema.YES):
+        if head.how not in (MERGED, REBASED) and (aborted or newest.get(schema.ABORT) == schema.YES):
             return Outcome.ABORTED
-        return Outcome.COMMITTED if asked in self._own(head.newest, newest) else Outcome.ABORTED
+        return Outcome.COMMITTED if revision in self._own(head.newest, newest) else Outcome.ABORTED
 
-    def _own(self, which: int, told: Mapping[Column, bytes]) -> list[int]:
-        """The first revision of a branch and all of its own that its row names; none without such a row."""
-        data = told.get(schema.BRANCH)
+    def _own(self, revision: int, cells: Mapping[Column, bytes]) -> list[int]:
+        """Return the first revision of a branch and the revisions that a row lists; empty without such a row."""
+        data = cells.get(schema.BRANCH)
         try:
             found = [] if data is None else _decode(data)
         except ValueError:
             found = []
         if data is not None and not found:
             raise schema.damaged(
-                f"the row of branch revision {revisions.to_text(which)} is damaged",
+                f"the journal row of branch revision {revisions.to_text(revision)} is damaged: expected a list of revisions",
                 schema.JOURNAL,
-                schema.revision_key(which),
+                schema.revision_key(revision),
                 schema.BRANCH,
             )
         return found
 
     @patient
-    def reset(self, on: int, ancestor: int) -> int:
-        """Take a branch back to an earlier revision of its own; returns the branch's head.
+    def reset(self, revision: int, ancestor: int) -> int:
+        """Reset a branch to one of its earlier revisions; return the branch's head.
 
-        Raises BranchError when ``on`` is not the newest, or ``ancestor`` is none of its branch's revisions.
+        Raises BranchError if ``revision`` is not the newest, or ``ancestor`` is not a revision of the branch.
         """
-        state = self.require_head(on)
+        state = self.require_head(revision)
         if ancestor not in state.own:
             raise BranchError(
-                f"{revisions.to_text(ancestor)} is no ancestor of {revisions.to_text(on)} on the same branch",
+                f"{revisions.to_text(ancestor)} is not an ancestor of {revisions.to_text(revision)} on the same branch",
                 revision=revisions.to_text(ancestor),
             )
-        if ancestor != on and not self._ends.move(state.root, schema.revision_key(on), schema.revision_key(ancestor)):
-            raise self._moved_on(on)
+        if ancestor != revision and not self._heads.move(
+            state.root, schema.revision_key(revision), schema.revision_key(ancestor)
+        ):
+            raise self._moved_on(revision)
         return ancestor
 
     @patient
-    def abandon(self, on: int) -> None:
-        """End a branch without merging it: nothing is committed to it any more, and a later sweep deletes what it left.
+    def abandon(self, revision: int) -> None:
+        """End a branch without merging it; a later sweep deletes its cells.
 
-        Raises BranchError when ``on`` is not its newest revision, or it has ended.
+        Raises BranchError if ``revision`` is not its newest revision, or the branch has ended.
         """
-        state = self.require_head(on)
-        if not self._ends.abandoned(state.root, on):
-            raise self._moved_on(on)
+        state = self.require_head(revision)
+        if not self._heads.abandon(state.root, revision):
+            raise self._moved_on(revision)
 
     # --- merge -------------------------------------------------------------------------------------------
 
     @patient
-    def merge(self, on: int, message: str) -> int:
-        """Make the branch's net effect one trunk revision; returns the new head, or the present one without effect.
+    def merge(self, revision: int, message: str) -> int:
+        """Commit the branch's net effect to trunk as one revision; return it, or the current head if there is no effect.
 
-        Raises ConflictError when trunk has changed what the branch wrote or relied on since its base; both sides are
-        then as they were. Raises BranchError when ``on`` is not the newest, the branch carries conflict markers, or, with
-        the revision that it is merged as, when somebody committed to the branch so late that this is not merged.
+        Raises ConflictError if trunk has changed since the base what the branch wrote or depends on; both sides are then
+        unchanged. Raises BranchError if ``revision`` is not the newest or the branch carries conflict markers. Raises it
+        also, with the merged revision, if a concurrent commit to the branch is not part of the merge.
         """
         with nothing_committed():
-            state = self.require_head(on)
+            state = self.require_head(revision)
             nodes = self.net_effect(state)
             # A sweep moves the head before it deletes anything: where the head still stands, the effect was read whole.
-            self.require_head(on)
+            self.require_head(revision)
         marker = next((node.path for node in nodes if _is_marker(node)), None)
         if marker is not None:
             raise BranchError(
                 f"the branch cannot be merged while it carries conflict markers: resolve and remove {marker}",
-                revision=revisions.to_text(on),
+                revision=revisions.to_text(revision),
                 path=marker,
             )
         if noop.is_noop(nodes):
             self._committer.on_base(state.trunk, lambda: noop.without_noop(change_set.of_nodes(nodes)), message, REBASE)
             return self._journal.head.revision
         try:
-            made = self._committer.on_base(state.trunk, lambda: change_set.of_nodes(nodes), message, REBASE)
+            merged = self._committer.on_base(state.trunk, lambda: change_set.of_nodes(nodes), message, REBASE)
         except CommitUnknownError as error:
-            self._ends.in_doubt(state.root, on, revisions.from_text(error.revision))
+            self._heads.record_doubt(state.root, revision, revisions.from_text(error.revision))
             raise
-        # It is merged, whatever becomes of this: a store that goes away just now must not make it look refused.
-        if not self._ends.merged(state.root, on, made):
+        # The merge is committed: a store error from here on must not make it look rejected.
+        if not self._heads.close_merged(state.root, revision, merged):
             try:
-                head = self._ends.told(state.root)
+                head = self._heads.read(state.root)
             except StoreError:
-                # The merge stands. All that is known of the branch is that it has moved on.
+                # The merge is committed; of the branch it is only known that it has moved on.
                 head = Head(b"", None)
             if head is not None and head.how != ABANDONED:
-                text = revisions.to_text(on)
+                text = revisions.to_text(revision)
                 raise BranchError(
-                    f"branch revision {text} is merged into trunk as {revisions.to_text(made)}, but meanwhile {head}, and "
-                    "what came to it since is not merged. A merge of that meets this one: rebase it first.",
+                    f"branch revision {text} is merged into trunk as {revisions.to_text(merged)}, but meanwhile {head}, and "
+                    "its later commits are not merged; rebase the branch before you merge them",
                     revision=text,
                 )
-        return made
+        return merged
 
     def resolve_pending(self) -> None:
-        """Let the branches end that are merged and could not be told so."""
-        self._ends.resolve_pending()
+        """Retry closing merged branches whose head could not be updated."""
+        self._heads.resolve_pending()
 
-    def close_rebased(self, state: BranchState, on: int, into: int) -> None:
-        """Let the branch end because it goes on as another one; else that is given up, and BranchError tells why."""
-        if not self._ends.rebased(state.root, on, into):
+    def close_rebased(self, state: BranchState, revision: int, into: int) -> None:
+        """End a branch that was rebased to another one; otherwise abandon the new one and raise BranchError."""
+        if not self._heads.close_rebased(state.root, revision, into):
             self.give_up(self.find(into).root, into)
-            raise self._moved_on(on)
+            raise self._moved_on(revision)
 
-    def give_up(self, root: int, on: int) -> None:
-        """Let a branch that nobody has been told of end, if the store can be reached; a later sweep would find it too."""
+    def give_up(self, root: int, revision: int) -> None:
+        """Abandon a branch that no caller has received; after a store error, a later sweep does it."""
         try:
-            self._ends.abandoned(root, on)
+            self._heads.abandon(root, revision)
         except StoreError:
             return
 
     def sweep(self, retention_ms: int | None) -> list[int]:
-        """Give up the branches that nobody has touched for the retention time (None: none), and delete what ended ones left.
+        """Abandon branches without commits for the retention time (None: none), and delete the cells of ended ones.
 
-        Returns the first revisions of the branches that were swept.
+        Returns the first revisions of the swept branches.
         """
-        swept = self._ends.sweep(retention_ms)
-        for made_all in swept.values():
-            for made in made_all:
-                self._known.drop(made)
+        swept = self._heads.sweep(retention_ms)
+        for own_revisions in swept.values():
+            for revision in own_revisions:
+                self._cache.drop(revision)
         return list(swept)
 
     def markers(self, state: BranchState) -> list[str]:
-        """The paths of the conflict markers that the branch carries, for which it cannot be merged."""
+        """Return the paths of the branch's conflict markers, which prevent a merge."""
         found = [node.path for node in self.net_effect(state) if _is_marker(node)]
         return sorted({path if paths.name(path) == MARKER else paths.parent(path) for path in found})
 
     def net_effect(self, state: BranchState) -> list[StagedNode]:
-        """The nodes that differ between the branch and its view of trunk, as changes on the latter.
+        """Return the nodes that differ between the branch and its view of trunk, as changes of that view.
 
-        With those of which the branch wrote a property that is now as it was: a merge relies on that.
+        Includes nodes with a property that the branch wrote and set back: a merge depends on its value.
         """
         touched: dict[str, tuple[set[str], set[str]]] = {}
-        for change in self._ends.changes_of(state.own):
+        for change in self._heads.changes_of(state.own):
             names, child_names = touched.setdefault(change.path, (set(), set()))
             names.update(change.properties)
             child_names.update(change.present, change.gone)
@@ -410,25 +416,29 @@ class Branches:
         after = self._reader.nodes(state.snapshot, list(touched))
         nodes: list[StagedNode] = []
         for path, (names, child_names) in touched.items():
-            node, now = StagedNode(path, before[path]), after[path]
-            node.exists = now is not None
-            if now is not None:
-                node.is_new = node.base is None or node.base.created != now.created
-                for name in now.encoded if node.is_new else names:
-                    node.write(name, now.encoded.get(name))
+            node, state_now = StagedNode(path, before[path]), after[path]
+            node.exists = state_now is not None
+            if state_now is not None:
+                node.is_new = node.base is None or node.base.created != state_now.created
+                for name in state_now.encoded if node.is_new else names:
+                    node.write(name, state_now.encoded.get(name))
                 for name in child_names:
                     child = paths.join(path, name)
-                    was, there = before.get(child), after.get(child)
-                    renewed = was is not None and there is not None and was.created != there.created
-                    if (there is not None) if node.is_new else ((was is None) != (there is None) or renewed):
-                        node.child_writes[name] = there is not None
+                    old_child, new_child = before.get(child), after.get(child)
+                    renewed = old_child is not None and new_child is not None and old_child.created != new_child.created
+                    if (
+                        (new_child is not None)
+                        if node.is_new
+                        else ((old_child is None) != (new_child is None) or renewed)
+                    ):
+                        node.child_writes[name] = new_child is not None
             if node.dirty or node.depends_on_base:
                 nodes.append(node)
         return nodes
 
 
 def _is_marker(node: StagedNode) -> bool:
-    """Whether the branch added a conflict marker, or a kind of conflict to a node of trunk's that has the marker's name."""
+    """Return whether the branch added a conflict marker, or a conflict kind below a trunk node of the marker's name."""
     added = node.exists and (node.base is None or node.is_new)
     return added and MARKER in node.path.split("/")[-2:]
 
@@ -440,5 +450,5 @@ def _encode(numbers: Sequence[int]) -> bytes:
 def _decode(data: bytes) -> list[int]:
     found = [int.from_bytes(data[at : at + 8], "big") for at in range(0, len(data), 8)]
     if len(data) % 8 or any(one > revisions.MAX_REVISION for one in found):
-        raise ValueError("these are not revision ids")
+        raise ValueError("the cell does not hold revision ids")
     return found

@@ -1,6 +1,6 @@
-"""Branch revisions as snapshots: what is known of those that were asked for, within bounds.
+"""A bounded cache of branch revisions.
 
-Each tells all that came before it on its branch, so that of a long branch only few can be kept.
+Each entry holds all earlier revisions of its branch, so only few entries of a long branch fit.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.runtime import Runtime
 
 LONGEST: Final = 50_000
-"""So many ids are kept in total, some 100 bytes each; a branch revision tells its own and those of its view of trunk."""
-SURE_FOR: Final = 5.0
-"""Seconds after which a branch revision that is known is asked for again: its branch may have been swept."""
+"""The total number of ids kept, about 100 bytes each: a branch's own revisions and those of its view of trunk."""
+CURRENT_SECONDS: Final = 5.0
+"""Seconds after which a cached branch revision is read again, because its branch may have been swept."""
 
 
 @dataclass(frozen=True, slots=True)
 class BranchState:
-    """One branch revision: the branch's ``root``, trunk's ``base`` under it, its ``own`` revisions so far.
+    """A branch revision: the branch's first revision ``root``, its trunk ``base``, and its ``own`` revisions so far.
 
-    ``trunk`` is the branch's fixed view of trunk, ``snapshot`` that with the branch's own revisions.
+    ``trunk`` is the branch's fixed view of trunk; ``snapshot`` adds the branch's own revisions.
     """
 
     root: int
@@ -32,12 +32,12 @@ class BranchState:
 
     @property
     def ids(self) -> int:
-        """How many ids it holds, roughly; the rest of it counts as ten."""
+        """The approximate number of ids it holds; its other fields count as ten."""
         return 10 + 2 * len(self.own) + 2 * len(self.trunk.own)
 
 
-class BranchStates:
-    """The branch revisions that one instance knows. Safe to be used by many threads at once."""
+class BranchCache:
+    """The cached branch revisions of one instance. Thread-safe."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -45,28 +45,28 @@ class BranchStates:
         self._kept: dict[int, tuple[BranchState, float]] = {}
         self.ids = 0
 
-    def get(self, wanted: int) -> BranchState | None:
-        """What is known of a branch revision, however long it has been."""
-        found = self._kept.get(wanted)
+    def get(self, revision: int) -> BranchState | None:
+        """Return a cached branch revision of any age, or None."""
+        found = self._kept.get(revision)
         return None if found is None else found[0]
 
-    def is_current(self, wanted: int) -> bool:
-        """Whether the store was asked for it lately."""
-        found = self._kept.get(wanted)
-        return found is not None and self._runtime.monotonic() - found[1] <= SURE_FOR
+    def is_current(self, revision: int) -> bool:
+        """Return whether a branch revision was read from the store recently."""
+        found = self._kept.get(revision)
+        return found is not None and self._runtime.monotonic() - found[1] <= CURRENT_SECONDS
 
-    def keep(self, wanted: int, state: BranchState) -> None:
-        """Remember what the store has told now, in the place of what was remembered first."""
+    def keep(self, revision: int, state: BranchState) -> None:
+        """Cache a branch revision that was just read; evict the oldest entries."""
         with self._lock:
-            self.drop(wanted)
-            self._kept[wanted] = state, self._runtime.monotonic()
+            self.drop(revision)
+            self._kept[revision] = state, self._runtime.monotonic()
             self.ids += state.ids
             while self.ids > LONGEST and len(self._kept) > 1:
                 self.drop(next(iter(self._kept)))
 
-    def drop(self, wanted: int) -> None:
-        """Forget a branch revision."""
+    def drop(self, revision: int) -> None:
+        """Remove a branch revision from the cache."""
         with self._lock:
-            found = self._kept.pop(wanted, None)
+            found = self._kept.pop(revision, None)
             if found is not None:
                 self.ids -= found[0].ids

@@ -1,6 +1,6 @@
-"""How branches end: the head of a branch and the compare-and-sets that move it, and the sweep of what ended branches left.
+"""Branch heads: the compare-and-sets that move them and end branches, and the sweep of ended branches.
 
-A branch ends when it is merged, rebased to another one, abandoned, or given up because nobody has touched it for a time.
+A branch ends when it is merged, rebased to another branch or abandoned, also by a sweep after a time without commits.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ MERGED: Final = b"m"
 REBASED: Final = b"r"
 ABANDONED: Final = b"a"
 ENDED_MS: Final = 3600 * 1000
-"""How long an ended branch can still be read by whoever knows a revision of it, unless a sweep is told a shorter time."""
+"""Milliseconds for which the revisions of an ended branch stay readable, unless a sweep is given a shorter time."""
 
 
 class Head(NamedTuple):
-    """What a branch's first row tells of its head: the branch's ``newest`` revision and, once it has ended, how.
+    """The head in a branch's first row: the branch's ``newest`` revision and, once it has ended, how it ended.
 
-    ``how`` is empty before that; ``into`` is what it was merged as or rebased to. ``newest`` is None where an older version
-    of this library ended it, which did not keep that.
+    ``how`` is empty before the end. ``into`` is the revision that it was merged as or rebased to. ``newest`` is None if an
+    older version of this library, which did not store it, ended the branch.
     """
 
     how: bytes
@@ -38,12 +38,12 @@ class Head(NamedTuple):
     into: int | None = None
 
     def encode(self) -> bytes:
-        """The bytes of the cell."""
-        told = (one.to_bytes(8, "big") for one in (self.into, self.newest) if one is not None)
-        return self.how + b"".join(told)
+        """Return the value of the cell."""
+        ids = (one.to_bytes(8, "big") for one in (self.into, self.newest) if one is not None)
+        return self.how + b"".join(ids)
 
     def __str__(self) -> str:
-        """What it says of the branch, in words."""
+        """Describe the state of the branch."""
         if self.how == ABANDONED:
             return "its branch was abandoned"
         if self.into is not None:
@@ -51,19 +51,19 @@ class Head(NamedTuple):
             return f"its branch has been {how} {revisions.to_text(self.into)}"
         if self.newest is None:
             return "its branch has moved on"
-        return f"its branch goes on at {revisions.to_text(self.newest)}"
+        return f"its branch continues at {revisions.to_text(self.newest)}"
 
 
 def decode(data: bytes) -> Head | None:
-    """Read the cell of a branch's head; None when it is damaged."""
+    """Decode the cell of a branch's head; return None if it is damaged."""
     how = b"" if len(data) == 8 else data[:1]
-    told = [int.from_bytes(data[at : at + 8], "big") for at in range(len(how), len(data), 8)]
-    if (len(data) - len(how)) % 8 or any(one >= 1 << 63 for one in told):
+    ids = [int.from_bytes(data[at : at + 8], "big") for at in range(len(how), len(data), 8)]
+    if (len(data) - len(how)) % 8 or any(one >= 1 << 63 for one in ids):
         return None
-    if not how or (how == ABANDONED and len(told) < 2):
-        return Head(how, told[0] if told else None)
-    if how in (MERGED, REBASED) and 1 <= len(told) <= 2:
-        return Head(how, told[1] if len(told) == 2 else None, told[0])
+    if not how or (how == ABANDONED and len(ids) < 2):
+        return Head(how, ids[0] if ids else None)
+    if how in (MERGED, REBASED) and 1 <= len(ids) <= 2:
+        return Head(how, ids[1] if len(ids) == 2 else None, ids[0])
     return None
 
 
@@ -73,17 +73,17 @@ def _has_ended(data: bytes) -> bool:
 
 
 @contextmanager
-def _noted(made: int, damaged: list[FormatError]) -> Iterator[None]:
-    """Lets the rest go on where a revision's changes cannot be read, and keeps the error for the end."""
+def _collect_damage(revision: int, damaged: list[FormatError]) -> Iterator[None]:
+    """Continue after a revision whose changes cannot be decoded; collect the error."""
     try:
         yield
     except FormatError as error:
-        text = revisions.to_text(made)
-        damaged.append(FormatError(f"the cells of the branch revision {text} stay: {error}"))
+        text = revisions.to_text(revision)
+        damaged.append(FormatError(f"the cells of branch revision {text} cannot be deleted: {error}"))
 
 
-class BranchEnds:
-    """The heads of branches, for one instance, and its merges that could not be told to their branches yet."""
+class BranchHeads:
+    """The branch heads, and this instance's merges whose heads are not updated yet."""
 
     def __init__(self, store: Store, runtime: Runtime, outcomes: Outcomes, lease: Lease) -> None:
         self._store = store
@@ -96,15 +96,15 @@ class BranchEnds:
     # --- the head ----------------------------------------------------------------------------------------
 
     def head(self, root: int) -> bytes | None:
-        """What the branch's first row tells of its head; None when there is no such branch. One round trip."""
+        """Return the encoded head of a branch; None if the branch does not exist. One round trip."""
         get = Get(schema.revision_key(root), columns=(schema.BRANCH_HEAD,))
         row = again(self._runtime, lambda: self._store.read(schema.JOURNAL, [get]))[0]
         return row.cells[0].value if row.cells else None
 
     def move(self, root: int, expected: bytes, wanted: bytes, in_doubt: Callable[[], None] | None = None) -> bool:
-        """Let the head be ``wanted`` if it is ``expected``; whether it is now.
+        """Change the head from ``expected`` to ``wanted`` by compare-and-set; return whether it is ``wanted`` now.
 
-        ``in_doubt`` is called when the store may have applied it without saying so, before anything else is asked.
+        Calls ``in_doubt`` if a reply was lost, before the next call to the store.
         """
         put = Put(schema.revision_key(root), [NewCell(*schema.BRANCH_HEAD, wanted)])
 
@@ -113,13 +113,13 @@ class BranchEnds:
 
         if again(self._runtime, compare_and_set, in_doubt):
             return True
-        # After a lost reply the second attempt finds the first one's value.
+        # After a lost reply, the retry finds the value that the first attempt wrote.
         if in_doubt is not None:
             in_doubt()
         return self.head(root) == wanted
 
-    def told(self, root: int) -> Head | None:
-        """The head, read. One round trip. Raises FormatError when it is damaged."""
+    def read(self, root: int) -> Head | None:
+        """Read and decode the head of a branch. One round trip. Raises FormatError if it is damaged."""
         data = self.head(root)
         found = None if data is None else decode(data)
         if data is not None and found is None:
@@ -134,62 +134,62 @@ class BranchEnds:
 
     # --- ends --------------------------------------------------------------------------------------------
 
-    def abandoned(self, root: int, on: int) -> bool:
-        """Let a branch end as it is; whether it has."""
-        return self.move(root, schema.revision_key(on), Head(ABANDONED, on).encode())
+    def abandon(self, root: int, newest: int) -> bool:
+        """End a branch as abandoned; return whether it has ended."""
+        return self.move(root, schema.revision_key(newest), Head(ABANDONED, newest).encode())
 
-    def rebased(self, root: int, on: int, into: int) -> bool:
-        """Let a branch end because it goes on as another one; whether it has."""
-        return self.move(root, schema.revision_key(on), Head(REBASED, on, into).encode())
+    def close_rebased(self, root: int, newest: int, into: int) -> bool:
+        """End a branch as rebased to another branch; return whether it has ended."""
+        return self.move(root, schema.revision_key(newest), Head(REBASED, newest, into).encode())
 
-    def merged(self, root: int, on: int, made: int) -> bool:
-        """Let a branch end that is merged; False when it could not, for it is no more at ``on``.
+    def close_merged(self, root: int, newest: int, revision: int) -> bool:
+        """End a branch as merged; return False if its head is not at ``on`` any more.
 
-        Where the store cannot be reached this is no error, and is done later.
+        After a store error, returns True; :meth:`resolve_pending` retries.
         """
-        self._merged[root] = on, Head(MERGED, on, made).encode()
+        self._merged[root] = newest, Head(MERGED, newest, revision).encode()
         try:
-            return self._end(root)
+            return self._close(root)
         except StoreError:
             return True
 
-    def in_doubt(self, root: int, on: int, made: int) -> None:
-        """The store went away during a merge: should it turn out to be committed, :meth:`resolve_pending` lets the branch end."""
-        self._in_doubt[root] = on, made
+    def record_doubt(self, root: int, newest: int, revision: int) -> None:
+        """Record a merge with an unknown outcome; :meth:`resolve_pending` ends the branch if it committed."""
+        self._in_doubt[root] = newest, revision
 
     def resolve_pending(self) -> None:
-        """Let the branches end that are merged and could not be told so."""
-        for root, (on, made) in list(self._in_doubt.items()):
-            outcome = self._outcomes.final_outcome(made)
+        """Retry closing merged branches whose head could not be updated."""
+        for root, (newest, revision) in list(self._in_doubt.items()):
+            outcome = self._outcomes.final_outcome(revision)
             if outcome is Outcome.PENDING:
                 continue
             if outcome is Outcome.COMMITTED:
-                self._merged[root] = on, Head(MERGED, on, made).encode()
+                self._merged[root] = newest, Head(MERGED, newest, revision).encode()
             self._in_doubt.pop(root, None)
         for root in list(self._merged):
-            self._end(root)
+            self._close(root)
 
-    def _end(self, root: int) -> bool:
-        told = self._merged.get(root)
-        if told is None:
+    def _close(self, root: int) -> bool:
+        pending = self._merged.get(root)
+        if pending is None:
             return True
-        on, end = told
-        ended = self.move(root, schema.revision_key(on), end)
+        newest, end = pending
+        ended = self.move(root, schema.revision_key(newest), end)
         self._merged.pop(root, None)
         return ended
 
     # --- the sweep ---------------------------------------------------------------------------------------
 
     def sweep(self, retention_ms: int | None) -> dict[int, list[int]]:
-        """Give up the branches that nobody has touched for the retention time, and delete what ended ones left.
+        """Abandon branches without commits for the retention time, and delete the cells of ended branches.
 
-        For how long goes by the store's clock, like all that one process ends of another's; 0 takes every branch there is,
-        None gives up none.
-        An ended branch waits no longer than :data:`ENDED_MS`, and where somebody died while sweeping it, not at all. What
-        is aborted on a branch that goes on, and its dead writer did not live to roll back, is deleted too. Returns what was
-        swept: each branch's first revision with the revisions of it. May be done by several at once, and again. Reads the
-        whole journal's branch rows, in batches, and of those that are to stay once more the flags. Raises FormatError, after
-        all the rest is done, where what a revision touched is damaged.
+        Ages are measured by the store's clock. ``retention_ms`` 0 abandons every branch, None abandons none. The sweep
+        deletes an ended branch after at most :data:`ENDED_MS`, and immediately if an earlier sweep of it was interrupted. It
+        also deletes aborted revisions of live branches that a dead writer did not roll back.
+
+        Returns the swept revisions by each branch's first revision. The sweep is idempotent and may run concurrently. It
+        reads all branch rows of the journal in batches, and again the flags of the rows that stay. Raises FormatError at
+        the end if the changes of a revision are damaged.
         """
         now = self._lease.time()
         server_ms = self._lease.server.at_least(self._runtime.monotonic())
@@ -198,74 +198,78 @@ class BranchEnds:
         staying: dict[int, list[int]] = {}
         swept = {}
         damaged: list[FormatError] = []
-        for root, made_all in unswept.items():
+        for root, own_revisions in unswept.items():
             head = heads.get(root)
             if head is None:
                 continue
-            newest = max(revisions.ms_of(made) for made in made_all)
+            newest = max(revisions.ms_of(revision) for revision in own_revisions)
             old = retention_ms is not None and (not retention_ms or newest + retention_ms <= now)
             if not old and not (_has_ended(head.value) and head.timestamp + ended_ms <= server_ms):
-                staying[root] = made_all
+                staying[root] = own_revisions
                 continue
-            # The decision before anything is deleted: whoever finds what one that dies on the way leaves can go on with it.
+            # End the branch before deleting anything, so that another sweep can continue after a crash.
             if len(head.value) == 8 and not self.move(root, head.value, ABANDONED + head.value):
                 continue
-            self._sweep(made_all, damaged)
-            swept[root] = made_all
+            self._sweep(own_revisions, damaged)
+            swept[root] = own_revisions
         swept.update(self._finish(heads, staying, damaged))
         if damaged:
             raise damaged[0]
         return swept
 
     def _all_unswept(self) -> tuple[dict[int, Cell], dict[int, list[int]]]:
-        """The cells of all branches' heads, and the revisions of each that are not swept."""
+        """Return the head cells of all branches, and the unswept revisions of each branch."""
         columns = (schema.BRANCH, schema.BRANCH_HEAD, schema.SWEPT)
         heads: dict[int, Cell] = {}
         unswept: dict[int, list[int]] = {}
         for row in scan_all(self._store, schema.JOURNAL, Scan(None, None, 1000, columns=columns)):
-            made = int.from_bytes(row.key, "big")
-            told = {(cell.family, cell.qualifier): cell for cell in row.cells}
-            if len(row.key) != 8 or not revisions.is_branch(made) or schema.BRANCH not in told:
-                # A key of another length is damage that the check reports; nothing else depends on that row.
+            revision = int.from_bytes(row.key, "big")
+            cells = {(cell.family, cell.qualifier): cell for cell in row.cells}
+            if len(row.key) != 8 or not revisions.is_branch(revision) or schema.BRANCH not in cells:
+                # The integrity check reports a key of another length; nothing else depends on that row.
                 continue
-            root = int.from_bytes(told[schema.BRANCH].value[:8], "big")
-            if schema.SWEPT not in told:
-                unswept.setdefault(root, []).append(made)
-            if made == root and schema.BRANCH_HEAD in told:
-                heads[root] = told[schema.BRANCH_HEAD]
+            root = int.from_bytes(cells[schema.BRANCH].value[:8], "big")
+            if schema.SWEPT not in cells:
+                unswept.setdefault(root, []).append(revision)
+            if revision == root and schema.BRANCH_HEAD in cells:
+                heads[root] = cells[schema.BRANCH_HEAD]
         return heads, unswept
 
     def _finish(
         self, heads: Mapping[int, Cell], staying: Mapping[int, list[int]], damaged: list[FormatError]
     ) -> dict[int, list[int]]:
-        """End what somebody began and did not live to end: the sweep of an ended branch, or the roll-back of one revision."""
+        """Finish the work of dead instances: sweeps of ended branches, and roll-backs of single revisions."""
         finished = {}
-        outcomes = self._outcomes.of_many([made for made_all in staying.values() for made in made_all])
-        aborted = {made for made, outcome in outcomes.items() if outcome is Outcome.ABORTED}
-        for root, made_all in staying.items():
+        outcomes = self._outcomes.of_many(
+            [revision for own_revisions in staying.values() for revision in own_revisions]
+        )
+        aborted = {revision for revision, outcome in outcomes.items() if outcome is Outcome.ABORTED}
+        for root, own_revisions in staying.items():
             head = decode(heads[root].value)
-            left = [made for made in made_all if made in aborted]
+            aborted_revisions = [revision for revision in own_revisions if revision in aborted]
             if head is None or not head.how:
-                # A writer that lives rolls back itself.
-                for made in left:
-                    with _noted(made, damaged):
-                        self._outcomes.recover_if_over(made)
-            elif head.newest in aborted or (head.newest not in made_all if head.newest is not None else left):
-                # Nobody but a sweep aborts, or sweeps, what was a branch's newest revision.
-                self._sweep(made_all, damaged)
-                finished[root] = made_all
+                # A live writer rolls back its own revisions.
+                for revision in aborted_revisions:
+                    with _collect_damage(revision, damaged):
+                        self._outcomes.recover_if_over(revision)
+            elif head.newest in aborted or (
+                head.newest not in own_revisions if head.newest is not None else aborted_revisions
+            ):
+                # Only a sweep aborts or sweeps the newest revision of a branch.
+                self._sweep(own_revisions, damaged)
+                finished[root] = own_revisions
             else:
-                self._sweep(left, damaged)
+                self._sweep(aborted_revisions, damaged)
         return finished
 
-    def _sweep(self, made_all: Sequence[int], damaged: list[FormatError]) -> None:
-        for made in sorted(made_all, reverse=True):
-            with _noted(made, damaged):
-                self._outcomes.abort_own(made, self.changes_of((made,)), clean=False)
+    def _sweep(self, own_revisions: Sequence[int], damaged: list[FormatError]) -> None:
+        for revision in sorted(own_revisions, reverse=True):
+            with _collect_damage(revision, damaged):
+                self._outcomes.abort_own(revision, self.changes_of((revision,)), clean=False)
 
     def changes_of(self, own: Sequence[int]) -> list[RowChange]:
-        """What branch revisions touched, in their order."""
-        told: list[RowChange] = []
+        """Return the changes of branch revisions, in order."""
+        touched: list[RowChange] = []
         for row in journal_rows(self._store, self._runtime, own):
-            told += changes.of_row(row)
-        return told
+            touched += changes.of_row(row)
+        return touched

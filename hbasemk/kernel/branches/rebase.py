@@ -1,7 +1,7 @@
-"""Rebasing a branch: its net effect on a newer view of trunk, with markers where both sides changed the same.
+"""Rebase: apply a branch's net effect to a newer view of trunk, with markers where both sides changed the same.
 
-Conflicts do not raise: trunk's side is taken, and the node that owns the conflict gets a child ``:conflict``, below
-which the kind of the conflict holds the branch's value, or, where the branch deleted, what it deleted.
+Conflicts do not raise an error. Trunk's side wins, and the node with the conflict gets a child ``:conflict``. Below it, a
+node named after the kind of conflict holds the branch's value, or the value or subtree that the branch deleted.
 """
 
 from __future__ import annotations
@@ -30,39 +30,39 @@ DELETE_CHANGED_NODE: Final = "deleteChangedNode"
 CHANGE_DELETED_NODE: Final = "changeDeletedNode"
 
 
-def rebase(branches: Branches, reader: Reader, on: int, base: View, message: str) -> int:
-    """Move a branch to another trunk snapshot; returns its newest revision there, or ``on`` if it stands there already.
+def rebase(branches: Branches, reader: Reader, revision: int, base: View, message: str) -> int:
+    """Move a branch to another trunk snapshot; return its newest revision there, or ``revision`` if it is already there.
 
-    The branch goes on as a new one; the old one takes no more commits. Raises BranchError when ``on`` is not the newest,
-    also when that shows only at the end; the branch is then as it was.
+    The branch continues as a new branch; the old one takes no more commits. Raises BranchError if ``revision`` is not the
+    newest, even if a concurrent commit shows it only at the end; the branch is then unchanged.
     """
     with branches.retry_timeout():
-        return _rebase(branches, reader, on, base, message)
+        return _rebase(branches, reader, revision, base, message)
 
 
-def _rebase(branches: Branches, reader: Reader, on: int, base: View, message: str) -> int:
-    state = branches.require_head(on)
+def _rebase(branches: Branches, reader: Reader, revision: int, base: View, message: str) -> int:
+    state = branches.require_head(revision)
     if state.base == base.revision and not branches.lacks(state, base):
-        return on
+        return revision
     root = branches.begin(base, message)
 
     def build(snapshot: View) -> ChangeSet:
         plan = _Rebase(reader, state, branches, snapshot).run()
-        # A sweep moves the head before it deletes anything: where the head still stands, the effect was read whole.
-        branches.require_head(on)
+        # A sweep moves the head before it deletes anything: if the head is unchanged, the effect was read completely.
+        branches.require_head(revision)
         return plan
 
     try:
-        made = branches.commit(root, build, message)
+        rebased = branches.commit(root, build, message)
     except Exception:
         branches.give_up(root, root)
         raise
-    branches.close_rebased(state, on, made)
-    return made
+    branches.close_rebased(state, revision, rebased)
+    return rebased
 
 
 class _Rebase:
-    """One rebase. ``target`` is the new branch's first snapshot, trunk's state that the effect is applied to."""
+    """One rebase. ``target`` is the first snapshot of the new branch, to which the effect is applied."""
 
     def __init__(self, reader: Reader, state: BranchState, branches: Branches, target: View) -> None:
         self._reader = reader
@@ -70,16 +70,16 @@ class _Rebase:
         self._target = target
         self._staging = Staging(reader, target)
         self._effect = {node.path: node for node in branches.net_effect(state)}
-        # Subtrees that a marker has dealt with as a whole.
-        self._settled: set[str] = set()
-        # Properties whose name is a child's as yet, which may still be removed.
-        self._late: list[tuple[str, str, bytes]] = []
+        # The roots of subtrees that are handled as a whole.
+        self._handled: set[str] = set()
+        # Properties with the name of a child that a later step may remove.
+        self._postponed: list[tuple[str, str, bytes]] = []
 
     def run(self) -> ChangeSet:
         ordered = sorted(self._effect, key=paths.key)
         self._staging.load(self._needed())
         for path in ordered:
-            if self._settled and (path in self._settled or any(one in self._settled for one in _above(path))):
+            if self._handled and (path in self._handled or any(one in self._handled for one in _above(path))):
                 continue
             node = self._effect[path]
             if not node.exists:
@@ -90,7 +90,7 @@ class _Rebase:
                 self._renewed(node)
             else:
                 self._changed(node)
-        for path, name, mine in self._late:
+        for path, name, mine in self._postponed:
             if self._staging.find(paths.join(path, name)) is None:
                 self._staging.apply([operations.SetProperty(path, name, decode_property(path, name, mine))])
             else:
@@ -98,19 +98,19 @@ class _Rebase:
         return change_set.build(self._staging)
 
     def _needed(self) -> list[str]:
-        """The paths to load: the effect's, all above them, and the children whose names it gives to new properties."""
-        wanted: dict[str, None] = {}
+        """Return the paths to load: those of the effect, their ancestors, and children with the names of new properties."""
+        needed: dict[str, None] = {}
         for path, node in self._effect.items():
             above = path
-            while above not in wanted:
-                wanted[above] = None
+            while above not in needed:
+                needed[above] = None
                 if above != paths.ROOT:
                     above = paths.parent(above)
             if node.exists and node.base is not None and not node.is_new:
                 base = node.base.encoded
                 new = [name for name, data in node.written.items() if data is not None and name not in base]
-                wanted.update((paths.join(path, name), None) for name in new)
-        return list(wanted)
+                needed.update((paths.join(path, name), None) for name in new)
+        return list(needed)
 
     # --- nodes -------------------------------------------------------------------------------------------
 
@@ -118,7 +118,7 @@ class _Rebase:
         path = node.path
         if self._is_effect_of(paths.parent(path), removed=True):
             return
-        self._settled.add(path)
+        self._handled.add(path)
         if self._owner_gone(path):
             return
         before = self._subtree(self._state.trunk, path)
@@ -135,7 +135,7 @@ class _Rebase:
             return
         there = self._staging.find(path)
         if there is not None and there.base is None:
-            # A marker of an earlier rebase that this one has made too: they become one, and what is newer stays.
+            # An earlier rebase created the same marker as this one: merge them; the newer values stay.
             for name, data in node.all_encoded().items():
                 if there.encoded(name) is None:
                     self._set_new(path, name, data)
@@ -145,17 +145,17 @@ class _Rebase:
         if there is None and above.encoded(paths.name(path)) is None:
             self._staging.apply([_add(path, node.all_encoded())])
             return
-        self._settled.add(path)
+        self._handled.add(path)
         mine = self._subtree(self._state.snapshot, path)
         if there is None or mine != self._subtree(self._target, path):
             self._mark_node(ADD_EXISTING_NODE, path, mine)
 
     def _renewed(self, node: StagedNode) -> None:
-        """Removed and added again on the branch: both must be possible."""
+        """Apply a removal and a new addition of the same node; both must be possible."""
         path = node.path
         if self._owner_gone(path):
             return
-        self._settled.add(path)
+        self._handled.add(path)
         mine = self._subtree(self._state.snapshot, path)
         before = self._subtree(self._state.trunk, path)
         if self._staging.find(path) is None:
@@ -173,7 +173,7 @@ class _Rebase:
             return
         there = self._staging.find(path)
         if there is None:
-            self._settled.add(path)
+            self._handled.add(path)
             self._mark_node(CHANGE_DELETED_NODE, path, self._subtree(self._state.snapshot, path))
             return
         assert node.base is not None
@@ -194,7 +194,7 @@ class _Rebase:
             self._staging.apply([operations.SetProperty(path, name, value)])
         elif mine is None:
             if base is None:
-                # The branch removed what was not there, and trunk has set it since: there is nothing to keep for a marker.
+                # The branch removed an absent property that trunk has set since: there is no value for a marker.
                 return
             kind = DELETE_DELETED_PROPERTY if theirs is None else DELETE_CHANGED_PROPERTY
             self._mark_property(kind, path, name, base)
@@ -208,9 +208,9 @@ class _Rebase:
             self._mark_property(CHANGE_CHANGED_PROPERTY, path, name, mine)
 
     def _set_new(self, path: str, name: str, mine: bytes) -> None:
-        """Set a property that trunk does not have, unless trunk has, and keeps, a child of that name."""
+        """Set a property that trunk lacks; postpone it if trunk has a child of that name."""
         if self._staging.find(paths.join(path, name)) is not None:
-            self._late.append((path, name, mine))
+            self._postponed.append((path, name, mine))
         else:
             self._staging.apply([operations.SetProperty(path, name, decode_property(path, name, mine))])
 
@@ -221,19 +221,19 @@ class _Rebase:
         return above is not None and above.exists is not removed
 
     def _owner_gone(self, path: str) -> bool:
-        """Whether trunk removed an ancestor; then the topmost such one is a changed node that was deleted."""
+        """Return whether trunk removed an ancestor; mark the topmost one as a changed node that was deleted."""
         if path == paths.ROOT or self._staging.find(paths.parent(path)) is not None:
             return False
         for above in reversed(list(_above(path))):
             if self._staging.find(above) is None:
-                self._settled.add(above)
+                self._handled.add(above)
                 if self._reader.node(self._state.trunk, above) is not None:
                     self._mark_node(CHANGE_DELETED_NODE, above, self._subtree(self._state.snapshot, above))
                 return True
         return False
 
     def _subtree(self, snapshot: View, path: str) -> dict[str, dict[str, bytes]]:
-        """The stored properties of a node and of everything below it, parents first."""
+        """Return the encoded properties of a node and its descendants, parents first."""
         top = self._reader.node(snapshot, path)
         if top is None:
             return {}
@@ -247,9 +247,9 @@ class _Rebase:
         self._staging.apply([operations.SetProperty(marker, name, decode_property(path, name, data))])
 
     def _mark_node(self, kind: str, path: str, subtree: dict[str, dict[str, bytes]]) -> None:
-        """Mark a whole subtree, in the place of what an earlier rebase may have marked there."""
+        """Mark a whole subtree, and replace a marker of an earlier rebase."""
         into = paths.join(self._marker(paths.parent(path), kind), paths.name(path))
-        self._settled.add(into)
+        self._handled.add(into)
         if self._staging.find(into) is not None:
             self._staging.apply([operations.RemoveNode(into)])
         self._staging.apply([_add(paths.rebase(one, path, into), encoded) for one, encoded in subtree.items()])

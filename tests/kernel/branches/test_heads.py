@@ -10,7 +10,7 @@ from hbasemk import BranchError, CommitUnknownError, FormatError, Repository, St
 from hbasemk.branch import Branch
 from hbasemk.check import IntegrityCheck, recover
 from hbasemk.format import revisions, schema
-from hbasemk.kernel.branches.cache import LONGEST, BranchState, BranchStates
+from hbasemk.kernel.branches.cache import LONGEST, BranchCache, BranchState
 from hbasemk.kernel.branches.rebase import rebase
 from hbasemk.kernel.commit.operations import AddNode
 from hbasemk.kernel.instance import BRANCH_RETENTION_MS, Instance
@@ -77,7 +77,7 @@ def test_a_commit_to_a_branch_during_its_rebase_makes_that_fail(opened: Instance
     others = other.resume_branch(branch.revision)
     before = branch.revision
     meanwhile(store, when, lambda: others.run(lambda tx: tx.add("/a/others")))
-    with pytest.raises(BranchError, match=f"goes on at {others.revision[:4]}"):
+    with pytest.raises(BranchError, match=f"continues at {others.revision[:4]}"):
         branch.rebase()
     assert branch.revision == before
     assert live(repo) == [others.revision]
@@ -95,13 +95,13 @@ def test_a_commit_to_a_branch_during_its_merge_is_told(opened: Instances, when: 
     others = other.resume_branch(branch.revision)
     meanwhile(store, when, lambda: others.run(lambda tx: tx.add("/a/others")))
     if when == READING:
-        with pytest.raises(BranchError, match="is not the newest of its branch: its branch goes on at"):
+        with pytest.raises(BranchError, match="is not the newest of its branch: its branch continues at"):
             branch.merge()
         assert tree(other).keys() == {"/", "/a"}
         others.merge()
         assert tree(other).keys() == {"/", "/a", "/a/mine", "/a/others"}
         return
-    with pytest.raises(BranchError, match="is merged into trunk as .*, but .* goes on at") as told:
+    with pytest.raises(BranchError, match="is merged into trunk as .*, but .* continues at") as told:
         branch.merge()
     assert others.revision in str(told.value)
     assert repo.refresh().revision in str(told.value)
@@ -329,7 +329,7 @@ def test_a_sweep_that_was_begun_is_finished(world: World, how: str, look: Callab
         except Died:
             begun = "check_and_write journal" in steps.log[-dies_at - 1 :]
             look(other)
-            _, unswept = other.branches._ends._all_unswept()
+            _, unswept = other.branches._heads._all_unswept()
             assert (root not in unswept) == begun
             assert problems(other) == []
             continue
@@ -348,7 +348,7 @@ def test_a_branch_that_cannot_be_read_keeps_none_of_the_others_from_being_swept(
     world.advance(HOUR + 1)
     with pytest.raises(FormatError, match=revisions.to_text(damaged)):
         list(recover(other))
-    _, unswept = other.branches._ends._all_unswept()
+    _, unswept = other.branches._heads._all_unswept()
     assert unswept == {bad: [damaged]}
     assert good not in unswept
     assert [problem.kind for problem in IntegrityCheck(other).run()] == ["undecodable changes"]
@@ -357,7 +357,7 @@ def test_a_branch_that_cannot_be_read_keeps_none_of_the_others_from_being_swept(
 def test_the_memory_of_a_long_branch_does_not_grow_with_the_square_of_its_length() -> None:
     world = World()
     instance = open_instance(MemoryStore(world.clock), world)
-    states = BranchStates(instance.runtime)
+    states = BranchCache(instance.runtime)
     own: list[int] = []
     for made in range(1, 2001):
         own.append(made)
