@@ -13,7 +13,7 @@ from hbasemk.format.limits import shown
 from hbasemk.kernel.settings import Settings
 from hbasemk.repository import Repository
 from hbasemk.store.abc import Store
-from hbasemk.store.named import NamedStores
+from hbasemk.store.memory import NamedStores
 
 _TRUE: Final = frozenset({"1", "yes", "true", "on"})
 _FALSE: Final = frozenset({"0", "no", "false", "off"})

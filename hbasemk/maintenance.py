@@ -20,7 +20,7 @@ from hbasemk.errors import ClosedError, HbasemkError
 from hbasemk.interrupts import start_thread
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.retry import time_limit
-from hbasemk.store.named import NamedStore
+from hbasemk.store.memory import NamedStore
 from hbasemk.system import SystemRuntime
 from hbasemk.wakeup import Flag
 

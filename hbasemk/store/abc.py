@@ -1,9 +1,9 @@
-"""The contract between the kernel and the place where cells live.
+"""The contract between the kernel and the backends that store cells.
 
-A store has tables; a table has rows in the order of their keys; a row has cells, each at a column
-(family, qualifier) and a timestamp. Every abstract call is one round trip. Rows are atomic, batches are not:
-a reader may see some rows of a batch written and others not yet. ``hbasemk.testing.store`` holds the
-conformance suite that says the same in tests.
+A store has tables. A table has rows in key order. A row has cells, each at a column (family, qualifier) and a
+timestamp. Every abstract call is one round trip. A write to one row is atomic; a batch is not: a reader may see some
+rows of a batch and not yet the others. ``hbasemk.testing.store`` holds the conformance suite, which tests this
+contract.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ Column = tuple[bytes, bytes]
 """Column family and qualifier."""
 
 MAX_TIMESTAMP: Final = 2**63 - 1
-"""Exclusive upper end of an open time range; no cell may carry it."""
+"""The exclusive upper bound of an unbounded time range; no cell may carry this timestamp."""
 
 ALL_VERSIONS: Final = 2**31 - 1
 
 FileIdentity = tuple[int, int]
-"""Device and inode of a file: equal for all its names, hard links included."""
+"""Device and inode of a file; all names of a file, hard links included, share one identity."""
 
 
 class Cell(NamedTuple):
@@ -36,9 +36,9 @@ class Cell(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A row as read: cells ordered by family, qualifier, and within a column newest first.
+    """A row as read: cells ordered by family and qualifier, and within a column newest first.
 
-    A row that does not exist, or of which nothing was asked that exists, has no cells.
+    A row has no cells if it does not exist, or if none of the requested cells exist.
     """
 
     key: bytes
@@ -46,9 +46,9 @@ class Row(NamedTuple):
 
 
 class Page(NamedTuple):
-    """A part of one wide family: at most ``limit`` cells of qualifiers greater than ``after``.
+    """A part of one wide family: at most ``limit`` cells whose qualifiers are greater than ``after``.
 
-    ``after`` None starts at the first column; ``limit`` counts cells, so ask for one version.
+    ``after=None`` starts at the first column. ``limit`` counts cells, so request one version.
     """
 
     family: bytes
@@ -57,11 +57,11 @@ class Page(NamedTuple):
 
 
 class Get(NamedTuple):
-    """What to read of one row.
+    """A request to read one row.
 
-    ``columns`` names exact columns, ``families`` whole families, ``page`` a part of one family; give at most one
-    of the three (none of them: everything). ``since`` (inclusive) and ``before`` (exclusive) bound the
-    timestamps; ``versions`` counts the newest versions per column inside that range.
+    ``columns`` names exact columns, ``families`` whole families, ``page`` a part of one family. Give at most one of
+    the three; without any of them the get reads the whole row. ``since`` (inclusive) and ``before`` (exclusive) bound
+    the timestamps. ``versions`` limits the result to the newest versions of each column inside that range.
     """
 
     row: bytes
@@ -74,11 +74,11 @@ class Get(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """A range of rows in key order.
+    """A request to read a range of rows in key order.
 
-    Forward: from ``start`` (inclusive) up to ``stop`` (exclusive). Reverse: from ``start``, now the *higher* key,
-    inclusive, down to ``stop``, exclusive. None leaves an end open. ``limit`` bounds the rows of one batch;
-    the other fields are those of :class:`Get`. Rows without a matching cell do not come back.
+    A forward scan reads from ``start`` (inclusive) to ``stop`` (exclusive). A reverse scan reads downwards from
+    ``start``, now the *higher* key (inclusive), to ``stop`` (exclusive). None leaves an end open. ``limit`` bounds the
+    number of rows in one batch. The other fields are those of :class:`Get`. The scan omits rows without a matching cell.
     """
 
     start: bytes | None
@@ -93,7 +93,7 @@ class Scan(NamedTuple):
 
 
 class NewCell(NamedTuple):
-    """A cell to write; ``timestamp`` None takes the server's time in ms since 1970."""
+    """A cell to write; with ``timestamp=None`` the server stamps it with its time (ms since 1970)."""
 
     family: bytes
     qualifier: bytes
@@ -102,14 +102,14 @@ class NewCell(NamedTuple):
 
 
 class Put(NamedTuple):
-    """Cells to write into one row, at once."""
+    """Cells to write into one row atomically."""
 
     row: bytes
     cells: Sequence[NewCell]
 
 
 class CellVersion(NamedTuple):
-    """One exact version of one column, to be deleted."""
+    """One exact version of one column to delete."""
 
     family: bytes
     qualifier: bytes
@@ -124,7 +124,7 @@ class Delete(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """A compare-and-set: if ``column`` of the put's row is ``expected``, write ``put``."""
+    """A compare-and-set: write ``put`` if the value of ``column`` in the put's row is ``expected``."""
 
     table: str
     column: Column
@@ -133,7 +133,7 @@ class Decision(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table as the kernel wants it. ``versions`` says how many versions of a cell each family keeps."""
+    """The definition of a table. Each column family keeps ``versions`` versions of a cell."""
 
     name: str
     families: Sequence[bytes]
@@ -141,18 +141,18 @@ class Table(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """What a store can keep, in bytes."""
+    """The largest sizes that a store accepts, in bytes."""
 
     row_key: int = 32_767
     cell: int = 10 * 1024 * 1024 - 1024
 
 
 class Store(ABC):
-    """The calls that a backend gives; see the module's docstring for what they promise.
+    """The calls that a backend provides; the module's docstring states their guarantees.
 
-    Every call may raise :class:`~hbasemk.errors.StoreError` in one of its kinds (not applied, unknown, unusable),
-    :class:`~hbasemk.errors.LimitError` before anything was written, and
-    :class:`~hbasemk.errors.ClosedError` after :meth:`close`. A store may be used by many threads.
+    Every call may raise :class:`~hbasemk.errors.StoreError` in one of its kinds (not applied, unknown, unusable). It
+    raises :class:`~hbasemk.errors.LimitError` before anything was written, and
+    :class:`~hbasemk.errors.ClosedError` after :meth:`close`. Many threads may share a store.
     """
 
     limits: Limits = Limits()
@@ -160,91 +160,91 @@ class Store(ABC):
     @property
     @abstractmethod
     def location(self) -> str:
-        """Where the cells live, for messages; contains no secrets."""
+        """The place where the cells are stored, for messages; contains no secrets."""
 
     @property
     def supports_parallel_calls(self) -> bool:
-        """Whether two calls made at the same time take less long than one after the other."""
+        """Whether two concurrent calls take less time than two calls in sequence."""
         return False
 
     def clock_ms(self) -> int | None:
-        """The store's clock in ms since 1970, where reading it takes no round trip; None elsewhere.
+        """Return the store's clock in ms since 1970, or None if reading it would take a round trip.
 
-        Timestamps that the store gives to cells come from this clock.
+        The store stamps cells with this clock.
         """
         return None
 
     @property
     def batch_rows(self) -> int:
-        """How many rows the kernel should put into one batch at most."""
+        """The largest number of rows that the kernel should put into one batch."""
         return 1000
 
     @property
     def batch_bytes(self) -> int:
-        """How many bytes of keys, names and values the kernel should put into one call at most.
+        """The largest number of bytes of keys, names and values that the kernel should put into one call.
 
-        The size is counted without the overhead of messages. One cell may be larger, and then travels alone.
+        The size excludes the overhead of messages. A single cell may be larger; the kernel then sends it alone.
         """
         return 16 * 1024 * 1024
 
     @property
     def supports_transactions(self) -> bool:
-        """Whether there is :meth:`write_if`."""
+        """Whether the store implements :meth:`write_if`."""
         return False
 
     @property
     def read_only(self) -> bool:
-        """Whether every write would fail because this process may only read: then nothing is written in the background."""
+        """Whether this process may only read, so that every write would fail; disables background writes."""
         return False
 
     def files(self) -> Mapping[FileIdentity, str]:
-        """Return the local files that hold this store's data now, by device and inode, with their paths.
+        """Return the local files that now hold this store's data: device and inode, mapped to the path.
 
-        Empty for a store without local files. A program that opens or closes one of these files in a process that
-        uses the store can destroy data (docs/operations.md), so code that reads files of users skips them. Ask
-        again for each file: they come and go while others open and close the store. Opens no file.
+        The result is empty for a store without local files. If a process uses the store and also opens or closes one of
+        these files, it can destroy data (docs/operations.md). Code that reads users' files therefore skips these files.
+        Call this again for each file, because the files change while others open and close the store. Opens no file.
         """
         return {}
 
     @abstractmethod
     def create_tables(self, tables: Sequence[Table]) -> None:
-        """Create what is missing; idempotent, safe when several do it at once; then :meth:`verify`."""
+        """Create missing tables, then :meth:`verify`. Idempotent, and safe when several processes do it at once."""
 
     @abstractmethod
     def verify(self, tables: Sequence[Table]) -> None:
-        """Check that all tables are there with their settings.
+        """Check that all tables exist with the expected settings.
 
-        Raises StoreUnusableError naming the table and the setting that differs, or saying that it is missing.
+        Raises StoreUnusableError, which names the missing table, or the table and the setting that differs.
         """
 
     @abstractmethod
     def drop_tables(self, tables: Sequence[Table]) -> None:
-        """Remove these tables with all they hold; those that are missing are no error."""
+        """Remove these tables and their contents; missing tables are not an error."""
 
     @abstractmethod
     def read(self, table: str, gets: Sequence[Get]) -> list[Row]:
-        """One row per get, in the order of ``gets``; each row is read atomically. One round trip."""
+        """Return one row per get, in the order of ``gets``; reads each row atomically. One round trip."""
 
     @abstractmethod
     def scan(self, table: str, scan: Scan) -> list[Row]:
-        """The first ``scan.limit`` rows of the range in its direction. One round trip."""
+        """Return the first ``scan.limit`` rows of the range in the scan's direction. One round trip."""
 
     @abstractmethod
     def write(self, table: str, puts: Sequence[Put], *, durable: bool = True) -> None:
         """Write cells; atomic per row. One round trip.
 
-        ``durable=False`` allows the store to make the cells durable only together with the next durable call, in
-        order: a crash may then lose them, but never keep a later durable call without them.
+        ``durable=False`` allows the store to delay durability until the next durable call. The store keeps the order: a
+        crash may lose these cells, but it never keeps a later durable call without them.
         """
 
     @abstractmethod
     def check_and_write(
         self, table: str, column: Column, expected: bytes | None, put: Put, *, durable: bool = True
     ) -> bool:
-        """Write ``put`` if the newest value of ``column`` in the put's row is ``expected``; atomic on the row.
+        """Write ``put`` if the newest value of ``column`` in the put's row is ``expected``; atomic for the row.
 
-        ``expected`` None means that the column must be absent. Returns whether it was applied. Values that are
-        compared must not be empty (HBase takes an empty value for an absent one).
+        ``expected=None`` means that the column must be absent. Returns whether the store applied the put. Compared values
+        must not be empty, because HBase treats an empty value as absent.
         """
 
     def write_if(
@@ -256,39 +256,43 @@ class Store(ABC):
         decision: Decision,
         also: Sequence[tuple[str, Get]] = (),
     ) -> bool | None:
-        """At one moment: read ``gets``, and if ``judge`` finds the rows good and ``decision`` applies, write ``puts`` and it.
+        """Read, decide and write in one transaction; durable, one round trip.
 
-        ``also`` names rows of other tables; they follow the rows of ``gets`` in what ``judge`` receives.
+        The store reads ``gets`` and passes the rows to ``judge``. If ``judge`` returns True and the compare-and-set
+        ``decision`` applies, the store writes ``puts`` and ``decision.put``. ``also`` names rows of other tables;
+        ``judge`` receives them after the rows of ``gets``.
 
-        Durable; one round trip. Returns True when all was written; None when ``judge`` said no and False when the
-        compare-and-set found something else, and then nothing was. ``judge`` may be asked several times and must not call
-        the store. Only where :attr:`supports_transactions` says so.
+        Returns True if everything was written, None if ``judge`` returned False, and False if the compare-and-set found
+        another value; in the last two cases nothing was written. The store may call ``judge`` several times; ``judge``
+        must not call the store. Available only if :attr:`supports_transactions` is True.
         """
-        raise NotImplementedError(f"the store at {self.location} cannot do several calls at one moment")
+        raise NotImplementedError(f"the store at {self.location} does not support transactions")
 
     @abstractmethod
     def delete(self, table: str, deletes: Sequence[Delete]) -> None:
-        """Delete exactly the given cell versions; versions that are not there are no error. One round trip."""
+        """Delete exactly the given cell versions; missing versions are not an error. One round trip."""
 
     @abstractmethod
     def delete_rows(self, table: str, rows: Sequence[bytes]) -> None:
-        """Delete whole rows, for garbage collection only. One round trip."""
+        """Delete whole rows; only for garbage collection. One round trip."""
 
     @abstractmethod
     def close(self) -> None:
-        """Free everything; idempotent. Any later call raises ClosedError."""
+        """Release all resources; idempotent. Any later call raises ClosedError."""
 
     def check_puts(self, puts: Sequence[Put]) -> None:
-        """Refuse what no store can keep, before anything is sent; implementations call it first.
+        """Reject puts that exceed the limits; implementations call this before they send anything.
 
-        Raises LimitError naming the row and column.
+        Raises LimitError, which names the row and column.
         """
         longest_key, longest_value = self.limits
         for row, cells in puts:
             if not row or len(row) > longest_key:
-                raise LimitError(f"a row key has {len(row)} bytes; 1 to {longest_key} are possible (row {row[:60]!r}…)")
+                raise LimitError(f"a row key must have 1 to {longest_key} bytes, got {len(row)} (row {row[:60]!r}…)")
             if not cells:
-                raise LimitError(f"a put without cells for row {row[:60]!r}; nothing was written")
+                raise LimitError(
+                    f"the put for row {row[:60]!r} has no cells; expected at least one; nothing was written"
+                )
             for cell in cells:
                 _, qualifier, value, timestamp = cell
                 if (
@@ -296,26 +300,26 @@ class Store(ABC):
                     or len(qualifier) > longest_key
                     or (timestamp is not None and not 0 <= timestamp < MAX_TIMESTAMP)
                 ):
-                    raise self._refused(row, cell)
+                    raise self._limit_error(row, cell)
 
-    def _refused(self, row: bytes, cell: NewCell) -> LimitError:
+    def _limit_error(self, row: bytes, cell: NewCell) -> LimitError:
         family, qualifier, value, timestamp = cell
         if len(value) > self.limits.cell:
             return LimitError(
                 f"a value of {len(value)} bytes at row {row[:60]!r}, column {family!r}:{qualifier[:60]!r} "
-                f"is over the limit of {self.limits.cell} bytes; nothing was written. "
-                "Keep large content in a blob."
+                f"exceeds the limit of {self.limits.cell} bytes; nothing was written. "
+                "Store large content in a blob."
             )
         if len(qualifier) > self.limits.row_key:
             return LimitError(
-                f"a qualifier of {len(qualifier)} bytes at row {row[:60]!r} is over the limit of "
+                f"a qualifier of {len(qualifier)} bytes at row {row[:60]!r} exceeds the limit of "
                 f"{self.limits.row_key} bytes; nothing was written"
             )
-        return LimitError(f"timestamp {timestamp} is outside 0 to 2**63-2 (row {row[:60]!r})")
+        return LimitError(f"a timestamp must be between 0 and 2**63-2, got {timestamp} (row {row[:60]!r})")
 
 
 def scan_all(store: Store, table: str, scan: Scan) -> Iterator[Row]:
-    """All rows of a range, fetched in batches of ``scan.limit`` rows (one round trip each)."""
+    """Yield all rows of a range, fetched in batches of ``scan.limit`` rows (one round trip each)."""
     rows = store.scan(table, scan)
     while True:
         yield from rows
@@ -323,7 +327,7 @@ def scan_all(store: Store, table: str, scan: Scan) -> Iterator[Row]:
             return
         last = rows[-1].key
         if scan.reverse:
-            # The row that was last comes once more and is dropped: there is no greatest key below a given one.
+            # No greatest key below a given key exists, so the batch starts at the last row again and drops it.
             batch = store.scan(table, scan._replace(start=last, limit=scan.limit + 1))
             rows = batch[1:] if batch and batch[0].key == last else batch[: scan.limit]
         else:

@@ -1,16 +1,19 @@
-"""Cells in this process's memory: the reference implementation, and the model that other stores are compared with.
+"""A store in this process's memory: the reference implementation, and the model that tests compare other stores with.
 
-One lock makes every call atomic as a whole, which is more than the contract asks for. A row that has no cells left
-is no row. Nothing is shared between processes: a forked child works on its own copy.
+One lock makes every call atomic as a whole, which is more than the contract requires. A row disappears with its last
+cell. Processes share nothing: a forked child works on its own copy.
+
+A :class:`NamedStore` is one handle on a store that the process shares by name. Handles are counted: the contents
+disappear when the last handle is closed, whenever Python frees the objects.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
-from threading import Lock
 from typing import Final
 
 from sortedcontainers import SortedDict
@@ -34,17 +37,17 @@ from hbasemk.store.abc import (
 )
 
 _TIMESTAMP: Final = itemgetter(2)
-_FEW: Final = 16
+_FEW_COLUMNS: Final = 16
 """Up to so many new columns are put in their places one by one; more are sorted in."""
 
 
 def real_clock() -> int:
-    """The wall clock in ms since 1970."""
+    """Return the wall clock in ms since 1970."""
     return time.time_ns() // 1_000_000
 
 
 class _Row:
-    """The cells of one row: by column, the oldest version first; ``order`` holds the columns sorted."""
+    """The cells of one row by column, oldest version first; ``order`` holds the columns sorted."""
 
     __slots__ = ("order", "versions")
 
@@ -52,11 +55,11 @@ class _Row:
         self.order: list[Column] = []
         self.versions: dict[Column, list[Cell]] = {}
 
-    def put(self, cells: Iterable[NewCell], now: int, bound: int) -> None:
+    def put(self, cells: Iterable[NewCell], now: int, max_versions: int) -> None:
         added: list[Column] = []
-        for family, qualifier, value, given in cells:
+        for family, qualifier, value, timestamp in cells:
             column = (family, qualifier)
-            cell = Cell(family, qualifier, now if given is None else given, value)
+            cell = Cell(family, qualifier, now if timestamp is None else timestamp, value)
             kept = self.versions.get(column)
             if kept is None:
                 self.versions[column] = [cell]
@@ -70,9 +73,9 @@ class _Row:
                     kept[at] = cell
                 else:
                     kept.insert(at, cell)
-            if len(kept) > bound:
+            if len(kept) > max_versions:
                 del kept[0]
-        if len(added) <= _FEW:
+        if len(added) <= _FEW_COLUMNS:
             for column in added:
                 insort(self.order, column)
         else:
@@ -97,7 +100,7 @@ class _Row:
                     del self.order[bisect_left(self.order, column)]
 
     def columns_of(self, get: Get | Scan, page: Page | None) -> Iterable[Column]:
-        """The columns that are asked for, sorted; some of them may not be there."""
+        """Return the requested columns, sorted; some of them may not exist."""
         if get.columns is not None:
             return sorted(set(get.columns))
         if page is not None:
@@ -138,7 +141,7 @@ class _Row:
 
 
 class _Table:
-    """One table: its rows in the order of their keys, and how many versions a column keeps."""
+    """One table: its rows in key order, and the number of versions that a column keeps."""
 
     __slots__ = ("families", "name", "rows", "versions")
 
@@ -176,17 +179,15 @@ class _Table:
 
 
 class MemoryStore(Store):
-    """A store in memory; gone with the object.
+    """A store in memory; its contents disappear with the object.
 
-    ``clock`` gives the server's time in ms since 1970. With ``transactions`` it offers :meth:`write_if`; with ``parallel``
-    it has callers believe that they gain by calls at the same time, which tests want. ``clocks`` names tables whose server has
-    a clock of its own.
+    ``clock`` returns the server's time in ms since 1970. ``clocks`` overrides it for the tables that it names.
+    ``transactions`` enables :meth:`write_if`. ``parallel`` sets :attr:`supports_parallel_calls`, for tests.
 
-    It does what HBase does, where the contract is silent too: a compare-and-set whose put takes the server's time is
-    stamped with the checked cell's time when that is later; an empty value of the checked column counts as absent.
-    One thing differs: HBase hides a later put of an exact version that was deleted (and of a row that was
-    deleted) until its next major compaction; here the put is there at once. The contract leaves this open, so
-    nothing may rely on either.
+    The store behaves like HBase, also where the contract is silent. A compare-and-set that takes the server's time uses
+    the checked cell's timestamp if that is later. An empty value of the checked column counts as absent. There is one
+    difference: after a delete of an exact version or of a row, HBase hides a later put of that version until the next
+    major compaction; here the put is visible at once. The contract leaves this open, so callers must rely on neither.
     """
 
     def __init__(
@@ -201,24 +202,24 @@ class MemoryStore(Store):
         self._clocks = clocks or {}
         self._transactions = transactions
         self._parallel = parallel
-        self._lock = Lock()
+        self._lock = threading.Lock()
         self._tables: dict[str, _Table] = {}
         self._closed = False
 
     @property
     def location(self) -> str:
-        """Where the cells live, for messages."""
+        """The place where the cells are stored, for messages."""
         return "memory"
 
     def clock_ms(self) -> int | None:
-        """The clock of a store with transactions, as on SQLite; without them this store stands for one far away."""
+        """Return the clock if the store has transactions, as SQLite does; else None, as a remote store does."""
         return self._clock() if self._transactions else None
 
     def _now(self, table: _Table) -> int:
         return self._clocks.get(table.name, self._clock)()
 
     def clone(self, clock: Callable[[], int] | None = None) -> MemoryStore:
-        """Another store that holds the same, on its own from now on; ``clock`` None keeps the clock."""
+        """Return an independent copy of the store; ``clock=None`` keeps the clock."""
         clock = self._clock if clock is None else clock
         other = MemoryStore(clock, transactions=self._transactions, parallel=self._parallel)
         with self._lock:
@@ -227,12 +228,12 @@ class MemoryStore(Store):
         return other
 
     def _share(self, other: MemoryStore) -> None:
-        """Hold the same cells as another store from now on; each is closed for itself."""
+        """Share the cells of another store from now on; each store is closed separately."""
         self._clock, self._transactions, self._parallel = other._clock, other._transactions, other._parallel
         self._lock, self._tables = other._lock, other._tables
 
     def create_tables(self, tables: Sequence[Table]) -> None:
-        """Create what is missing, then verify; see the contract."""
+        """Create missing tables, then verify them."""
         with self._lock:
             self._check_open()
             for table in tables:
@@ -241,20 +242,20 @@ class MemoryStore(Store):
             self._verify(tables)
 
     def verify(self, tables: Sequence[Table]) -> None:
-        """Raises StoreUnusableError for a table that is missing, or has other settings."""
+        """Raise StoreUnusableError if a table is missing or has other settings."""
         with self._lock:
             self._check_open()
             self._verify(tables)
 
     def drop_tables(self, tables: Sequence[Table]) -> None:
-        """Remove tables with what they hold."""
+        """Remove tables and their contents."""
         with self._lock:
             self._check_open()
             for table in tables:
                 self._tables.pop(table.name, None)
 
     def read(self, table: str, gets: Sequence[Get]) -> list[Row]:
-        """One row per get, all of them of one moment."""
+        """Return one row per get, all from one state of the table."""
         with self._lock:
             return self._read(self._table(table), gets)
 
@@ -267,7 +268,7 @@ class MemoryStore(Store):
         return rows
 
     def scan(self, table: str, scan: Scan) -> list[Row]:
-        """The first rows of a range, all of them of one moment."""
+        """Return the first rows of a range, all from one state of the table."""
         with self._lock:
             found = self._table(table)
             found.check_selection(scan)
@@ -285,7 +286,7 @@ class MemoryStore(Store):
             return rows
 
     def write(self, table: str, puts: Sequence[Put], *, durable: bool = True) -> None:  # noqa: ARG002 - never durable
-        """Write cells, all of them at one moment."""
+        """Write all cells atomically."""
         self.check_puts(puts)
         with self._lock:
             found = self._table(table)
@@ -325,12 +326,12 @@ class MemoryStore(Store):
 
     @property
     def supports_transactions(self) -> bool:
-        """As the constructor was told."""
+        """Whether the constructor enabled transactions."""
         return self._transactions
 
     @property
     def supports_parallel_calls(self) -> bool:
-        """As the constructor was told."""
+        """Whether the constructor enabled parallel calls."""
         return self._parallel
 
     def write_if(
@@ -342,7 +343,7 @@ class MemoryStore(Store):
         decision: Decision,
         also: Sequence[tuple[str, Get]] = (),
     ) -> bool | None:
-        """All under the one lock."""
+        """Read, decide and write under one lock."""
         if not self._transactions:
             return super().write_if(table, puts, gets, judge, decision, also)
         self.check_puts((*puts, decision.put))
@@ -361,7 +362,7 @@ class MemoryStore(Store):
             return True
 
     def delete(self, table: str, deletes: Sequence[Delete]) -> None:
-        """Delete exactly these cell versions."""
+        """Delete exactly the given cell versions."""
         with self._lock:
             found = self._table(table)
             for delete in deletes:
@@ -381,20 +382,20 @@ class MemoryStore(Store):
                 found.rows.pop(key, None)
 
     def close(self) -> None:
-        """Free everything; idempotent."""
+        """Release the contents; idempotent."""
         with self._lock:
             self._closed = True
             self._tables = {}
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ClosedError("this memory store is closed; what it held is gone")
+            raise ClosedError("the memory store is closed and its contents are gone; open it again")
 
     def _table(self, name: str) -> _Table:
         self._check_open()
         found = self._tables.get(name)
         if found is None:
-            raise StoreUnusableError(f"there is no table {name!r} in memory; create_tables makes it")
+            raise StoreUnusableError(f"table {name!r} does not exist in memory; call create_tables first")
         return found
 
     def _verify(self, tables: Sequence[Table]) -> None:
@@ -403,6 +404,52 @@ class MemoryStore(Store):
             found.check_families(table.families)
             if found.versions != table.versions:
                 raise StoreUnusableError(
-                    f"table {table.name!r} in memory has versions={found.versions}, and versions={table.versions} "
-                    "is needed; drop the table or use another store"
+                    f"table {table.name!r} in memory has versions={found.versions}, expected "
+                    f"versions={table.versions}; drop the table or use another store"
                 )
+
+
+class NamedStore(MemoryStore):
+    """One handle on a named store; :meth:`NamedStores.open` creates it."""
+
+    def __init__(self, cells: MemoryStore, name: str, stores: NamedStores) -> None:
+        super().__init__()
+        self._share(cells)
+        self._name = name
+        self._stores: NamedStores | None = stores
+
+    @property
+    def location(self) -> str:
+        """The URL."""
+        return f"memory://{self._name}"
+
+    def close(self) -> None:
+        """Close this handle; the contents disappear with the last one. Idempotent."""
+        super().close()
+        stores, self._stores = self._stores, None
+        if stores is not None:
+            stores.closed(self._name)
+
+
+class NamedStores:
+    """The memory stores that this process has open, by name."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: dict[str, tuple[MemoryStore, int]] = {}
+
+    def open(self, name: str) -> NamedStore:
+        """Return one more handle on the named store, creating the store for the first; the caller closes it."""
+        with self._lock:
+            cells, handles = self._open.get(name, (None, 0))
+            if cells is None:
+                cells = MemoryStore()
+            self._open[name] = cells, handles + 1
+        return NamedStore(cells, name, self)
+
+    def closed(self, name: str) -> None:
+        """Record that one handle was closed."""
+        with self._lock:
+            cells, handles = self._open.pop(name)
+            if handles > 1:
+                self._open[name] = cells, handles - 1

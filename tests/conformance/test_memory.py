@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hbasemk.store.memory import MemoryStore
-from hbasemk.store.named import NamedStores
+from hbasemk.store.memory import MemoryStore, NamedStores
 from hbasemk.testing.store import OpenStore, StoreConformance
 from tests.conformance.naive import NaiveStore
 
