@@ -59,7 +59,7 @@ class TestFiles:
     def test_only_create_tables_makes_the_file(self, path: Path) -> None:
         store = SqliteStore(str(path))
         for call in (lambda: store.verify(TABLES), lambda: store.write("one", [flag(b"r")])):
-            with pytest.raises(StoreUnusableError, match=r"no file .*content\.db"):
+            with pytest.raises(StoreUnusableError, match=r"the file .*content\.db does not exist"):
                 call()
         assert not path.exists()
         store.create_tables(TABLES)
@@ -115,7 +115,7 @@ class TestFiles:
         theirs.close()
         content = path.read_bytes()
         for call in every_first_call(path):
-            with pytest.raises(FormatError, match=r"content\.db is a SQLite database of some other program"):
+            with pytest.raises(FormatError, match=r"content\.db is a SQLite database of another program"):
                 call()
         assert path.read_bytes() == content
         assert [entry.name for entry in path.parent.iterdir()] == ["content.db"]
@@ -255,9 +255,9 @@ class TestFailingDisks:
             store._connections.reading(lambda found: found.sql.execute(f"PRAGMA max_page_count={pages}").fetchall())
 
         limit(1)  # which SQLite raises to what the file has
-        with pytest.raises(StoreNotAppliedError, match=r"no room .*content\.db"):
+        with pytest.raises(StoreNotAppliedError, match=r"no space .*content\.db"):
             store.write("many", [Put(b"%d" % n, [NewCell(b"d", b"q", b"x" * 5000, 1)]) for n in range(100)])
-        with pytest.raises(StoreNotAppliedError, match="no room"):
+        with pytest.raises(StoreNotAppliedError, match="no space"):
             store.check_and_write("one", FLAG, None, flag(b"large", b"x" * 100_000))
         assert store.scan("many", Scan(None, None, 10)) == []
         assert [row.key for row in store.scan("one", Scan(None, None, 10))] == [b"before"]
@@ -393,7 +393,7 @@ class TestCalls:
     def test_a_reader_that_is_stuck_does_not_stop_the_writers(
         self, store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(connections, "LOG_PATIENCE_MS", 1)
+        monkeypatch.setattr(connections, "LOG_TIMEOUT_MS", 1)
         monkeypatch.setattr(store._connections, "_log_limit", 50_000)
         stuck = sqlite3.connect(path, isolation_level=None)
         stuck.execute("BEGIN")

@@ -1,4 +1,4 @@
-"""The embedded store: one SQLite file, many processes of one machine."""
+"""The embedded store: one SQLite file that many processes of one machine share."""
 
 from hbasemk.store.sqlite.store import SqliteStore
 

@@ -1,8 +1,8 @@
-"""Keeps SQLite's handles from being carried across a fork.
+"""Fork safety: close SQLite's handles before a fork, so that no child inherits them.
 
-SQLite notes the locks of a process in memory and a forked child inherits the notes, but not the locks: a connection
-that the child opens then believes to hold what nobody holds, and the parent, closing, deletes the log under it. So
-before a fork every pool finishes its calls and closes its connections; both sides open new ones when they need them.
+SQLite records a process's locks in memory. A forked child inherits the records but not the locks. A connection that
+the child opens then assumes locks that nobody holds, and the parent, when it closes, deletes the log under the child.
+So before a fork every pool finishes its calls and closes its connections. Both sides open new ones on demand.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from hbasemk.interrupts import Deferred
 
 
 class Forkable(Protocol):
-    """Something with handles that no child may inherit."""
+    """An object with handles that no child process may inherit."""
 
     def before_fork(self) -> None:
-        """Let no call begin, wait for those that are running, close everything."""
+        """Block new calls, wait for running calls, close all handles."""
 
     def after_fork(self, child: bool) -> None:
-        """Let calls begin again, in the parent and in the child."""
+        """Allow calls again, in the parent and in the child."""
 
 
-_everyone: weakref.WeakSet[Forkable] = weakref.WeakSet()
+_registered: weakref.WeakSet[Forkable] = weakref.WeakSet()
 _lock = threading.Lock()
 _stopped: list[Forkable] = []
 _hooked = False
@@ -34,10 +34,10 @@ _interrupts: list[Deferred] = []
 
 
 def register(forkable: Forkable) -> None:
-    """Have it told of every fork for as long as it lives."""
+    """Call the object's hooks at every fork for as long as the object exists."""
     global _hooked
     with _lock:
-        _everyone.add(forkable)
+        _registered.add(forkable)
         if not _hooked and hasattr(os, "register_at_fork"):
             os.register_at_fork(
                 before=_before, after_in_parent=lambda: _after(child=False), after_in_child=lambda: _after(child=True)
@@ -46,13 +46,13 @@ def register(forkable: Forkable) -> None:
 
 
 def _before() -> None:
-    # Held until after the fork, so that no pool comes up meanwhile and no two threads stop the same ones. Until then an
-    # interrupt waits: what hooks of a fork raise is not raised by the fork.
+    # The lock is held until after the fork: meanwhile no pool starts, and no two threads stop the same pools. An
+    # interrupt is deferred until then, because a fork swallows the exceptions of its hooks.
     interrupts = Deferred()
     interrupts.__enter__()
     _lock.acquire()
     _interrupts.append(interrupts)
-    for forkable in list(_everyone):
+    for forkable in list(_registered):
         _stopped.append(forkable)
         forkable.before_fork()
 
@@ -64,5 +64,5 @@ def _after(child: bool) -> None:
     interrupts = _interrupts.pop()
     _lock.release()
     if interrupts.leave() and not child:
-        # After the fork has returned.
+        # The timer delivers the interrupt after the fork has returned.
         threading.Timer(0.001, _thread.interrupt_main).start()

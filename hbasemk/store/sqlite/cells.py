@@ -1,7 +1,7 @@
-"""Reading and writing cells in SQL tables: one for each column family, clustered by row, qualifier, newest first.
+"""Read and write cells in SQL tables: one table per column family, clustered by row, qualifier, newest first.
 
-A read steps over a few unwanted versions or columns at most and then seeks past the rest; so neither long histories
-nor wide rows cost more than what is asked of them.
+A read steps over a few unwanted versions or columns and then seeks past the rest. So its cost depends on the
+requested cells, not on the length of histories or the width of rows.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Final
 from hbasemk.errors import StoreUnusableError
 from hbasemk.store.abc import ALL_VERSIONS, Cell, Column, Get, Put, Row, Scan
 
-RETRY_TIMEOUT: Final = 6
-"""Unwanted versions of one column that are stepped over before seeking past them."""
+MAX_SKIPPED: Final = 6
+"""The number of unwanted versions of one column that a read steps over before it seeks past the rest."""
 _cell = tuple.__new__
-"""Makes a Cell of a tuple of its four fields, at a third of the cost of calling the class."""
+"""Creates a Cell from a tuple of its four fields, at a third of the cost of calling the class."""
 
 
 class Family:
@@ -51,7 +51,7 @@ class Family:
         self.newest = f"{column} ORDER BY ts DESC LIMIT 1"
         into = f"INSERT INTO {table} (row, qualifier, ts, value) VALUES (?, ?, ?, ?) ON CONFLICT"
         if versions == 1:
-            # One SQL row for a column, which only a version at least as new replaces.
+            # Each column has one SQL row; only a version that is at least as new replaces it.
             self.insert = (
                 f"{into} (row, qualifier) DO UPDATE SET ts = excluded.ts, value = excluded.value "
                 "WHERE excluded.ts >= ts"
@@ -69,12 +69,12 @@ class Family:
 
 
 class Families:
-    """The families of one table, in order."""
+    """The column families of one table, sorted by name."""
 
     def __init__(self, name: str, number: int, families: Iterable[bytes], versions: int) -> None:
         self.name = name
         self.versions = versions
-        # The number makes the SQL tables of a table that is dropped and created again others than those before.
+        # The number is new for each creation, so a table that is dropped and recreated gets other SQL tables.
         readable = "".join(char if char.isascii() and char.isalnum() else "_" for char in name)
         self.by_name = {
             family: Family(family, f'"{readable}_{number}_{order}"', versions)
@@ -83,7 +83,7 @@ class Families:
         self.all = tuple(self.by_name.values())
 
     def create(self) -> Iterator[str]:
-        """The statements that create the SQL tables."""
+        """Yield the statements that create the SQL tables."""
         key = "row, qualifier" if self.versions == 1 else "row, qualifier, ts DESC"
         for family in self.all:
             yield (
@@ -92,14 +92,14 @@ class Families:
             )
 
     def get(self, name: bytes) -> Family:
-        """One family; raises StoreUnusableError naming it if there is none."""
+        """Return one family; raises StoreUnusableError if the table does not have it."""
         family = self.by_name.get(name)
         if family is None:
             raise StoreUnusableError(f"table {self.name!r} has no column family {name!r}; it has {list(self.by_name)}")
         return family
 
     def chosen(self, names: Sequence[bytes] | None) -> Sequence[Family]:
-        """These families, or all, in order."""
+        """Return the named families, sorted by name; None selects all."""
         if names is None:
             return self.all
         if len(names) == 1:
@@ -113,19 +113,19 @@ class Families:
 def group(
     tables: Families, puts: Sequence[Put], now: int
 ) -> list[tuple[Family, list[tuple[bytes, bytes, int, bytes]]]]:
-    """The cells of some puts by family; raises StoreUnusableError for a family that is not there."""
-    found: dict[bytes, list[tuple[bytes, bytes, int, bytes]]] = {}
+    """Group the cells of puts by family; raises StoreUnusableError for an unknown family."""
+    groups: dict[bytes, list[tuple[bytes, bytes, int, bytes]]] = {}
     for row, cells in puts:
         for family, qualifier, value, timestamp in cells:
-            some = found.get(family)
-            if some is None:
-                some = found[family] = []
-            some.append((row, qualifier, now if timestamp is None else timestamp, value))
-    return [(tables.get(name), cells) for name, cells in found.items()]
+            members = groups.get(family)
+            if members is None:
+                members = groups[family] = []
+            members.append((row, qualifier, now if timestamp is None else timestamp, value))
+    return [(tables.get(name), cells) for name, cells in groups.items()]
 
 
 def insert(sql: sqlite3.Connection, groups: list[tuple[Family, list[tuple[bytes, bytes, int, bytes]]]]) -> None:
-    """Write cells, inside a transaction."""
+    """Write cells; the caller has begun a transaction."""
     for family, cells in groups:
         sql.executemany(family.insert, cells)
         if family.trim is not None:
@@ -136,14 +136,14 @@ def insert(sql: sqlite3.Connection, groups: list[tuple[Family, list[tuple[bytes,
 
 
 def is_one_state(get: Get) -> bool:
-    """Whether a get sees one state of the file even outside a transaction."""
+    """Return whether a get sees one state of the file even outside a transaction."""
     if get.columns is not None:
         return len(get.columns) == 1
     return get.page is not None or (get.families is not None and len(get.families) == 1)
 
 
 def read(sql: sqlite3.Connection, tables: Families, get: Get) -> list[Cell]:
-    """The cells of one row that a get asks for."""
+    """Return the cells of one row that a get requests."""
     row, columns, names, page, since, before, versions = get
     cells: list[Cell] = []
     if columns is not None:
@@ -168,9 +168,10 @@ def _columns(
     after: bytes | None,
     limit: int,
 ) -> list[Cell]:
-    """Cells of one family of one row, at most ``limit`` (negative: all), of qualifiers greater than ``after``.
+    """Return up to ``limit`` (negative: all) cells of one family and row, with qualifiers greater than ``after``.
 
-    All of one state of the file, even outside a transaction: each statement has begun before the one before it ends.
+    All cells come from one state of the file, even outside a transaction: each statement begins before the previous one
+    ends.
     """
     cells: list[Cell] = []
     if limit == 0:
@@ -178,7 +179,7 @@ def _columns(
     name = family.name
     current: bytes | None = None
     taken = skipped = 0
-    # A range that leaves older versions out may leave out most of a wide row: then SQLite steps over that.
+    # A lower bound may exclude most of a wide row; SQLite then steps over the excluded cells itself.
     ranged = since > 0
     bounds = (row, since, before) if ranged else (row,)
     first, further = (family.first_ranged, family.further_ranged) if ranged else (family.first, family.further)
@@ -195,14 +196,14 @@ def _columns(
                 taken += 1
                 continue
             skipped += 1
-            if skipped > RETRY_TIMEOUT:
+            if skipped > MAX_SKIPPED:
                 break
         else:
             return cells
         assert current is not None
         if not taken and ts >= before:
-            wanted = versions if limit < 0 else min(versions, limit - len(cells))
-            exact = sql.execute(family.exact, (row, current, since, before, wanted))
+            count = versions if limit < 0 else min(versions, limit - len(cells))
+            exact = sql.execute(family.exact, (row, current, since, before, count))
             cells += [_cell(Cell, (name, current, ts, value)) for ts, value in exact]
             if len(cells) == limit:
                 return cells
@@ -213,7 +214,7 @@ def _columns(
 
 
 def scan(sql: sqlite3.Connection, tables: Families, scan: Scan) -> list[Row]:
-    """The first rows of a range that have a matching cell."""
+    """Return the first rows of a range that have a matching cell."""
     if scan.limit <= 0:
         return []
     if scan.columns is not None:
@@ -225,7 +226,7 @@ def scan(sql: sqlite3.Connection, tables: Families, scan: Scan) -> list[Row]:
         parts = [_scan_family(sql, tables, family, None, scan) for family in tables.chosen(scan.families)]
     if len(parts) == 1:
         return parts[0]
-    # Each part has the first rows of its family, so together they have the first rows of all.
+    # Each part holds the first rows of its family, so the first rows of all families are among them.
     rows: dict[bytes, list[Cell]] = {}
     for part in parts:
         for key, cells in part:
@@ -234,7 +235,7 @@ def scan(sql: sqlite3.Connection, tables: Families, scan: Scan) -> list[Row]:
 
 
 def _bounds(scan: Scan, start: bytes | None, after: bool) -> tuple[str, list[bytes]]:
-    """The condition on ``row`` that a scan means, from ``start`` (exclusive if ``after``) on, and its values."""
+    """Return the SQL condition on ``row`` for a scan from ``start`` (exclusive if ``after``), and its values."""
     above, below = ("<", ">") if scan.reverse else (">", "<")
     conditions: list[str] = []
     values: list[bytes] = []
@@ -250,16 +251,16 @@ def _bounds(scan: Scan, start: bytes | None, after: bool) -> tuple[str, list[byt
 def _scan_family(
     sql: sqlite3.Connection, tables: Families, family: Family, columns: Sequence[Column] | None, scan: Scan
 ) -> list[Row]:
-    """Step through one family in row order; a row with much in it that is not wanted is read by seeking instead."""
+    """Scan one family in row order; read a row with many unwanted cells by seeking instead."""
     _, _, limit, reverse, _, _, since, before, versions = scan
     name = family.name
     wanted = None if columns is None else frozenset(qualifier for _, qualifier in columns)
-    # Backwards, SQLite would have to sort each row; where a column has one version, turning the row around will do.
-    turned = reverse and tables.versions == 1
+    # A reverse scan would make SQLite sort each row. If columns have one version, reversing the cells is enough.
+    reversed_rows = reverse and tables.versions == 1
     rows: list[Row] = []
     start, after = scan.start, False
     while True:
-        found = _step(sql, family, wanted, scan, start, after, turned)
+        found = _step(sql, family, wanted, scan, start, after, reversed_rows)
         key: bytes | None = None
         current: bytes | None = None
         cells: list[Cell] = []
@@ -267,7 +268,7 @@ def _scan_family(
         for row, qualifier, ts, value in found:
             if row != key:
                 if cells and key is not None:
-                    rows.append(Row(key, cells[::-1] if turned else cells))
+                    rows.append(Row(key, cells[::-1] if reversed_rows else cells))
                     if len(rows) == limit:
                         return rows
                 key, current, cells, taken, skipped = row, qualifier, [], 0, 0
@@ -278,11 +279,11 @@ def _scan_family(
                 taken += 1
             else:
                 skipped += 1
-                if skipped > 4 * RETRY_TIMEOUT:
+                if skipped > 4 * MAX_SKIPPED:
                     break
         else:
             if cells and key is not None:
-                rows.append(Row(key, cells[::-1] if turned else cells))
+                rows.append(Row(key, cells[::-1] if reversed_rows else cells))
             return rows
         assert key is not None
         get = Get(key, columns, None if columns else [name], None, since, before, versions)
@@ -301,16 +302,16 @@ def _step(
     scan: Scan,
     start: bytes | None,
     after: bool,
-    turned: bool,
+    reversed_rows: bool,
 ) -> Iterator[tuple[bytes, bytes, int, bytes]]:
-    """All cells of a range of rows; values (which may be large) only of the qualifiers that are wanted."""
+    """Yield all cells of a range of rows; load values (which may be large) only for wanted qualifiers."""
     value = "value"
     values: list[bytes] = []
     if wanted is not None:
         value = f"CASE WHEN qualifier IN ({', '.join('?' * len(wanted))}) THEN value END"
         values += wanted
     where, bounds = _bounds(scan, start, after)
-    if turned:
+    if reversed_rows:
         order = "row DESC, qualifier DESC"
     else:
         order = f"row {'DESC' if scan.reverse else 'ASC'}, qualifier, ts DESC"

@@ -1,6 +1,6 @@
-"""SQLite connections to one file: opened when needed, one user at a time, never carried across a fork.
+"""A pool of SQLite connections to one file: opened on demand, one user at a time, never carried across a fork.
 
-A file is taken only if it is empty or marked as ours (application id), and not of a newer format (user version).
+The pool accepts a file only if it is empty or has our application id, and its format (user version) is not newer.
 """
 
 from __future__ import annotations
@@ -26,37 +26,40 @@ from hbasemk.store.sqlite.guard import Guard, NotReadyError
 T = TypeVar("T")
 
 APPLICATION_ID: Final = 0x68626D6B
-"""The letters ``hbmk``; SQLite keeps them in the file's header."""
+"""The letters ``hbmk``; SQLite stores them in the file's header."""
 FORMAT: Final = 1
 CATALOG: Final = (
     "CREATE TABLE hbasemk_tables (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, "
     "families TEXT NOT NULL, versions INTEGER NOT NULL)"
 )
 IDLE: Final = 16
-"""How many idle connections are kept."""
+"""The largest number of idle connections that the pool keeps."""
 LOG_PAGES: Final = 4000
-"""Pages in the write-ahead log from which on a commit moves them into the file; SQLite's own 1000 load 14 % slower."""
+"""A commit checkpoints the write-ahead log from this many pages on; with SQLite's default of 1000 loading is 14 % slower."""
 LOG_BOUND: Final = 64 * 1024 * 1024
-"""Bytes of the write-ahead log above which a writer waits for readers to let go of it, and starts it anew."""
-LOOK_AT_LOG: Final = 64
-"""A connection looks at the size of the log after so many of its writes."""
-LOG_PATIENCE_MS: Final = 1000
-"""How long that writer waits."""
-FOREIGN_PATIENCE: Final = 1.0
-"""Seconds for which a call waits for files that another user may be about to complete."""
+"""Above this size of the write-ahead log in bytes, a writer waits for readers to release it, and truncates it."""
+WRITES_PER_LOG_CHECK: Final = 64
+"""A connection checks the size of the log after this many of its writes."""
+LOG_TIMEOUT_MS: Final = 1000
+"""The longest time in ms that a writer waits for readers to release the log."""
+FOREIGN_TIMEOUT: Final = 1.0
+"""The longest time in seconds that a call waits for files that another user may be about to complete."""
 SHORTEST_WAIT: Final = 0.0002
 LONGEST_WAIT: Final = 0.001
-"""Seconds between two looks at a file that is busy. Long waits are unfair: a writer that never pauses wins them all."""
+"""The shortest and longest time in seconds between two attempts on a busy file.
+
+Longer waits are unfair: a writer that never pauses would win every time.
+"""
 BUSY: Final = 0.02
 LONGEST_BUSY_WAIT: Final = 0.005
-"""After so many seconds many processes wait for the file; looks at it each ms would take all the machine's time."""
+"""After ``BUSY`` seconds many processes are waiting for the file; an attempt every ms would saturate the machine."""
 
 _inherited: list[Connection] = []
-"""Connections that came through a fork of which Python was not told; closing them would harm the parent."""
+"""Connections that came through a fork that Python did not report; closing them would harm the parent."""
 
 
 class Connection:
-    """One SQLite connection and what is known of its state."""
+    """One SQLite connection and its known state."""
 
     __slots__ = ("__weakref__", "_close", "committing", "durable", "frozen", "guard", "sql", "unsound", "writes")
 
@@ -65,39 +68,39 @@ class Connection:
         self.frozen = frozen
         self.guard = guard
         self._close = weakref.finalize(self, guard.is_garbage, sql)
-        # At the end of the process other threads may still use it.
+        # Other threads may still use the connection when the process ends.
         self._close.atexit = False
         self.durable: bool | None = None
         self.committing = False
         self.unsound = False
-        """Whether its cache may hold pages that are not the file's."""
+        """Whether the connection's cache may differ from the file."""
         self.writes = 0
 
     def begin(self, durable: bool) -> None:
-        """Begin a write; raises SQLite's busy error at once if another writes, and StoreUnusableError."""
+        """Begin a write; raises SQLite's busy error at once if there is another writer, or StoreUnusableError."""
         self.guard.check()
         if self.durable is not durable:
-            # Either way the log is written in order, and one sync of the file covers all that is in it.
+            # Both modes write the log in order, and one sync covers the whole log.
             self.sql.execute("PRAGMA synchronous=FULL" if durable else "PRAGMA synchronous=NORMAL")
             self.durable = durable
         self.sql.execute("BEGIN IMMEDIATE")
 
     def commit(self) -> None:
-        """Commit a write; raises StoreUnknownError if its files are not those of the database any more."""
+        """Commit a write; raises StoreUnknownError if the connection's files are no longer those of the database."""
         self.committing = True
         self.sql.execute("COMMIT")
         self.committing = False
         self.writes += 1
         self.guard.check_written()
-        self.guard.look_at_log()
+        self.guard.read_log_state()
 
     def close(self) -> None:
-        """Close it; idempotent. It also closes when it is garbage."""
+        """Close the connection; idempotent. Garbage collection also closes it."""
         if self._close.detach() is not None:
             self.guard.close(self.sql)
 
     def usable_again(self) -> bool:
-        """Roll back what a failed call left; False if the connection has to go."""
+        """Roll back an unfinished transaction; return False if the connection must be closed."""
         if self.committing or self.unsound or self.guard.lost is not None:
             return False
         try:
@@ -127,16 +130,16 @@ class Connections:
         atfork.register(self)
 
     def reading(self, call: Callable[[Connection], T]) -> T:
-        """The result of a call that only reads; raises StoreError and ClosedError."""
+        """Run a call that only reads and return its result; raises StoreError and ClosedError."""
         with Deferred() as interrupts:
             self._check_process()
             return self._run(call, create=False, writing=False, begun=time.monotonic(), interrupts=interrupts)
 
     def writing(self, call: Callable[[Connection], T], *, create: bool = False) -> T:
-        """The result of a call that writes in one transaction; one of this pool at a time.
+        """Run a call that writes in one transaction and return its result; one write of this pool at a time.
 
-        ``create`` makes the file if there is none. The call is made again, from its beginning, when the file is
-        busy; so it must not write before its transaction has begun.
+        ``create`` creates a missing file. If the file is busy, the pool repeats the call from its beginning. So the call
+        must not write before its transaction has begun.
         """
         with Deferred() as interrupts:
             self._check_process()
@@ -151,7 +154,7 @@ class Connections:
                 self._writing.release()
 
     def close(self) -> None:
-        """Close what is idle now, and what is in use when its call ends; idempotent."""
+        """Close idle connections now, and busy connections when their calls end; idempotent."""
         with Deferred():
             self._close()
 
@@ -159,7 +162,7 @@ class Connections:
         with self._state:
             self._closed = True
             idle, self._idle = self._idle, []
-            # Counted, because a fork waits until nothing is being closed.
+            # Counts as a use, because a fork waits until no connection is being closed.
             self._in_use += 1
         try:
             if self._pid != os.getpid():
@@ -196,14 +199,14 @@ class Connections:
                 try:
                     result = call(connection)
                     usable = True
-                    if connection.writes >= LOOK_AT_LOG:
+                    if connection.writes >= WRITES_PER_LOG_CHECK:
                         usable = self._bound_log(connection)
                     return result
                 finally:
                     connection.guard.end_write()
             except errors.ForeignFilesError:
-                # Another user's process may just be creating them, and about to share them with the group.
-                if time.monotonic() - begun >= min(FOREIGN_PATIENCE, self.busy_timeout):
+                # Another user's process may just be creating the files, before it shares them with the group.
+                if time.monotonic() - begun >= min(FOREIGN_TIMEOUT, self.busy_timeout):
                     raise
             except (StoreUnusableError, StoreUnknownError):
                 self._check_files(connection)
@@ -212,7 +215,7 @@ class Connections:
                 reason = self._read_only_because()
                 if reason is not None and errors.is_read_only(error):
                     # A writer may just be creating the log and its index.
-                    if time.monotonic() - begun >= min(FOREIGN_PATIENCE, self.busy_timeout):
+                    if time.monotonic() - begun >= min(FOREIGN_TIMEOUT, self.busy_timeout):
                         raise errors.needs_a_writer(self.path, reason, str(error)) from error
                 elif not errors.is_busy(error):
                     committing = connection is not None and connection.committing
@@ -227,7 +230,7 @@ class Connections:
             wait = min(wait * 2, LONGEST_BUSY_WAIT if long else LONGEST_WAIT)
 
     def _read(self, connection: Connection, call: Callable[[Connection], T]) -> T:
-        """The result of a call that reads; raises SQLite's busy error if what it read may not be one state of the file."""
+        """Run a call that reads; raises SQLite's busy error if it may have read more than one state of the file."""
         guard = connection.guard
         before = guard.log_state
         connection.unsound = True
@@ -253,17 +256,17 @@ class Connections:
         return files.read_only_because(path) if os.path.exists(path) else None
 
     def _check_files(self, connection: Connection | None) -> None:
-        """Remember when the files were replaced: what this pool gave before may not be in the new ones."""
+        """Record that the files were replaced: earlier results of this pool may not be in the new files."""
         if connection is not None and connection.guard.lost is not None:
             self._lost = connection.guard.lost
 
     def _take(self) -> Connection | None:
-        """An idle connection, or None: open one. Counts it as in use."""
+        """Return an idle connection, or None if the caller must open one; count it as in use."""
         with self._state:
             while self._forking:
                 self._state.wait()
             if self._closed:
-                raise ClosedError(f"the store at {self.path} has been closed")
+                raise ClosedError(f"the store at {self.path} is closed; open it again")
             if self._lost is not None:
                 raise errors.replaced(self.path, self._lost)
             self._in_use += 1
@@ -277,7 +280,7 @@ class Connections:
                 self._idle.append(connection)
                 self._in_use -= 1
                 return
-        # Closed before it counts as out of use, because a fork waits for that.
+        # Close before the count drops, because a fork waits for the count.
         if connection is not None:
             connection.close()
         with self._state:
@@ -286,28 +289,28 @@ class Connections:
                 self._state.notify_all()
 
     def _bound_log(self, connection: Connection) -> bool:
-        """Start the log anew if it has grown: the usual checkpoint cannot while there is always some reader.
+        """Truncate a large log: the usual checkpoint cannot while there is always some reader.
 
-        Returns whether the connection is still good: what was written is written, whatever becomes of the log.
+        Returns whether the connection is still usable. The write itself stands in either case.
         """
         connection.writes = 0
         try:
             size = os.stat(files.real_path(self.path) + files.LOG).st_size
             if size <= self._log_limit:
                 return True
-            connection.sql.execute(f"PRAGMA busy_timeout={LOG_PATIENCE_MS}")
+            connection.sql.execute(f"PRAGMA busy_timeout={LOG_TIMEOUT_MS}")
             stuck = connection.sql.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
             connection.sql.execute("PRAGMA busy_timeout=0")
         except (OSError, sqlite3.Error):
             return False
-        # A reader that is stopped in the middle of a call is not waited for again and again.
+        # The higher limit keeps writers from waiting again and again for a reader that is stopped in a call.
         self._log_limit = size + LOG_BOUND if stuck else LOG_BOUND
         return True
 
     # --- forks ---------------------------------------------------------------------------------------------
 
     def before_fork(self) -> None:
-        """See :mod:`hbasemk.store.sqlite.atfork`; the state stays locked until :meth:`after_fork`."""
+        """Wait for running calls and close all connections; the state stays locked until :meth:`after_fork`."""
         self._state.acquire()
         self._forking = True
         self._state.wait_for(lambda: not self._in_use, timeout=self.busy_timeout + 10)
@@ -316,7 +319,7 @@ class Connections:
             connection.close()
 
     def after_fork(self, child: bool) -> None:
-        """Let calls begin again; the child starts with new locks and no connections."""
+        """Allow calls again; the child starts with new locks and no connections."""
         self._forking = False
         if child:
             self._renew()
@@ -332,7 +335,7 @@ class Connections:
         guard.after_fork()
 
     def _check_process(self) -> None:
-        """Catch a fork that Python was not told of: its child neither uses nor closes what it inherited."""
+        """Detect a fork that Python did not report; the child neither uses nor closes inherited connections."""
         if self._pid != os.getpid():
             _inherited.extend(self._idle)
             self._idle = []
@@ -350,7 +353,7 @@ class Connections:
                     raise errors.replaced(self.path, path)
                 if not create:
                     raise StoreUnusableError(
-                        f"there is no file {self.path} (that can be reached); create the repository first"
+                        f"the file {self.path} does not exist or cannot be reached; create the repository first"
                     )
             elif self._identity not in {None, identity}:
                 self._lost = path
@@ -367,7 +370,7 @@ class Connections:
                     return Connection(sql, frozen, found)
                 except NotReadyError:
                     pass
-            # Nothing holds the file meanwhile, since SQLite changes to a log only when it has the file for itself.
+            # No guard holds the file here: SQLite switches to a log only while it has the file to itself.
             reason = files.read_only_because(path) if identity is not None else None
             sql = self._connect(
                 path, "mode=rwc" if create and reason is None else "mode=rw" if reason is None else "mode=ro"
@@ -377,10 +380,10 @@ class Connections:
                     self._prepare(sql, create, writable=True)
                 else:
                     self._check(sql, create=False)
-                    raise errors.needs_a_writer(self.path, reason, "its creation has not ended")
+                    raise errors.needs_a_writer(self.path, reason, "its creation is not complete")
             finally:
                 sql.close()
-        # Another process is changing the file just now.
+        # Another process is changing the file.
         raise errors.locked()
 
     def _connect(self, path: str, mode: str) -> sqlite3.Connection:
@@ -398,10 +401,12 @@ class Connections:
         sql.execute("PRAGMA cache_size=-32768")
         if not writable:
             return
-        # Only now: another program's file is not to be changed in any way.
+        # Only after the check: another program's file must not change.
         mode = sql.execute("PRAGMA journal_mode=WAL").fetchone()[0]
         if mode != "wal":
-            raise StoreUnusableError(f"{self.path} cannot have a write-ahead log (SQLite chooses {mode!r} there)")
+            raise StoreUnusableError(
+                f"{self.path} cannot have a write-ahead log (SQLite chooses {mode!r} there); use another file system"
+            )
         sql.execute(f"PRAGMA wal_autocheckpoint={LOG_PAGES}")
         sql.execute(f"PRAGMA journal_size_limit={LOG_BOUND}")
 
@@ -423,19 +428,19 @@ class Connections:
             raise
 
     def _is_ours(self, sql: sqlite3.Connection) -> bool:
-        """Whether the file is marked as ours; False when it is empty. Raises FormatError for any other file."""
+        """Return whether the file has our mark; False if it is empty. Raises FormatError for any other file."""
         if os.stat(self.path).st_size == 1:
-            # Which SQLite takes for an empty one. (Reading it here would let go of SQLite's locks.)
-            raise FormatError(f"{self.path} is no SQLite database or is damaged; it was not touched")
+            # SQLite treats such a file as empty. (Reading the file here would release SQLite's locks.)
+            raise FormatError(f"{self.path} is not a SQLite database or is damaged; it was not touched")
         application = sql.execute("PRAGMA application_id").fetchone()[0]
         version = sql.execute("PRAGMA user_version").fetchone()[0]
         if application == APPLICATION_ID:
             if version > FORMAT:
                 raise FormatError(
-                    f"{self.path} has file format {version}, and this version of hbasemk knows formats up to {FORMAT}; "
+                    f"{self.path} has file format {version}; this version of hbasemk supports formats up to {FORMAT}; "
                     "use a newer version"
                 )
             return True
         if application or version or sql.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-            raise FormatError(f"{self.path} is a SQLite database of some other program; it was not touched")
+            raise FormatError(f"{self.path} is a SQLite database of another program; it was not touched")
         return False

@@ -1,8 +1,8 @@
 """The files of one SQLite database: their names, their identities, and who may write them.
 
-To close any descriptor of such a file drops all POSIX locks that the process holds on it, those of SQLite's
-connections too. So a process that has the database open must look at these files with ``stat`` only; nothing here but
-:func:`replace_foreign` opens a file.
+When a process closes any descriptor of such a file, it drops all POSIX locks that it holds on the file, including
+those of SQLite's connections. So a process that has the database open must inspect these files with ``stat`` only.
+Here only :func:`replace_foreign` opens a file.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ SUFFIXES: Final = ("", LOG, INDEX, JOURNAL)
 
 
 def real_path(path: str) -> str:
-    """The path without symbolic links: SQLite puts the other files beside the file that a link points to."""
+    """Return the path without symbolic links: SQLite puts the other files beside the target of a link."""
     return os.path.realpath(path)
 
 
 def identity(path: str) -> FileIdentity | None:
-    """Device and inode of a file, or None where there is none. Raises OSError when that cannot be found out."""
+    """Return device and inode of a file, or None if it does not exist; raises OSError if that cannot be determined."""
     try:
         found = os.stat(path)
     except FileNotFoundError:
@@ -39,12 +39,12 @@ def identity(path: str) -> FileIdentity | None:
 
 
 def may(path: str, how: int) -> bool:
-    """Whether this process's user may do something with a file, as ``os.access``; follows links."""
+    """Return whether this process's user has an access right, as ``os.access``; follows links."""
     return os.access(path, how, effective_ids=os.access in os.supports_effective_ids)
 
 
 def described(path: str) -> str:
-    """A path with its owner and mode, for messages."""
+    """Return a path with its owner and mode, for messages."""
     try:
         found = os.stat(path)
     except OSError as error:
@@ -53,7 +53,7 @@ def described(path: str) -> str:
 
 
 def me() -> str:
-    """This process's user, for messages."""
+    """Return this process's user, for messages."""
     return _user(os.geteuid()) if hasattr(os, "geteuid") else "this user"
 
 
@@ -67,7 +67,7 @@ def _user(number: int) -> str:
 
 
 def read_only_because(path: str) -> str | None:
-    """Why this process's user cannot write to the database at ``path`` and could at most read it; None: it can."""
+    """Return why this process's user cannot write to the database at ``path``, or None if it can."""
     if not may(path, os.W_OK):
         return f"user {me()} may not write to {described(path)}"
     missing = [suffix for suffix in (LOG, INDEX) if not os.path.exists(path + suffix)]
@@ -78,13 +78,13 @@ def read_only_because(path: str) -> str | None:
 
 
 def foreign(path: str) -> list[str]:
-    """The log and the index, if they exist and this user may not read and write them."""
+    """Return the log and the index, as far as they exist and this user may not read and write them."""
     found = [path + suffix for suffix in (LOG, INDEX)]
     return [name for name in found if os.path.exists(name) and not may(name, os.R_OK | os.W_OK)]
 
 
 def share_with_group(path: str) -> None:
-    """Give the log and the index, if this user's process created them, the group of the database that its group may write."""
+    """Assign the database's group to a log and an index that this user owns, if the group may write to the database."""
     main = os.stat(path)
     if not main.st_mode & 0o020:
         return
@@ -95,7 +95,7 @@ def share_with_group(path: str) -> None:
                 os.chown(path + suffix, -1, main.st_gid)
             except PermissionError as error:
                 _log.warning(
-                    "%s%s cannot have the group %s of the database, so that others of the group cannot write (%s); set the "
+                    "%s%s cannot be assigned the database's group %s, so other members of the group cannot write (%s); set the "
                     "folder's set-group-id bit",
                     path,
                     suffix,
@@ -105,9 +105,9 @@ def share_with_group(path: str) -> None:
 
 
 def replace_foreign(path: str) -> None:
-    """Put files of this user in the place of a log and an index that it may not write. Only while nobody uses the database.
+    """Replace a log and an index that this user may not write; only while no process uses the database.
 
-    The log may hold commits, so it is copied; SQLite makes the index anew. Raises OSError.
+    The log may hold commits, so this copies it; SQLite recreates the index. Raises OSError.
     """
     for name in foreign(path):
         if name.endswith(LOG) and os.path.getsize(name):
@@ -127,17 +127,17 @@ def replace_foreign(path: str) -> None:
 
 
 def names(path: str) -> Iterator[str]:
-    """The paths that the files of the database at ``path`` have, whether they exist or not."""
+    """Yield the paths of the database's files, whether they exist or not."""
     base = real_path(path)
     for suffix in SUFFIXES:
         yield base + suffix
 
 
 def identities(path: str) -> dict[FileIdentity, str]:
-    """Device and inode of those files that exist, with their paths."""
+    """Return device and inode of the database's existing files, mapped to their paths."""
     found: dict[FileIdentity, str] = {}
     for name in names(path):
-        which = identity(name)
-        if which is not None:
-            found[which] = name
+        file = identity(name)
+        if file is not None:
+            found[file] = name
     return found

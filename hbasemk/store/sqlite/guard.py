@@ -1,16 +1,16 @@
-"""Locks that keep a database's files in place while this process uses them, whatever else it does with the files.
+"""Locks that protect a database's files while this process uses them, whatever else the process does with the files.
 
-SQLite's own locks are POSIX locks: they vanish when the process closes any descriptor of the file, be it by
-``open(path).close()``. Then another process takes the file for unused, and deletes the log that this one still writes.
-So a process holds the locks that matter a second time, as locks of an *open file description*, which only the close of
-that description ends (decision 18):
+SQLite's own locks are POSIX locks. They vanish when the process closes any descriptor of the file, even by
+``open(path).close()``. Another process then considers the file unused, and deletes the log that this process still
+writes. So the process holds the important locks a second time, as locks of an *open file description*, which end only
+when that description is closed (decision 18):
 
 - a shared lock on the bytes of the database that SQLite locks exclusively before it deletes the log;
 - a shared lock on the byte of the index that a process locks exclusively before it truncates the index;
-- an exclusive lock on a byte that SQLite does not use, for each write: it keeps two writers apart.
+- an exclusive lock on a byte that SQLite does not use, for each write: it excludes a second writer.
 
-There is one :class:`Guard` for each file and process; all connections are opened and closed through it. It also knows
-which files the connections have open, so that it notices when other files take their places.
+Each process has one :class:`Guard` per file, which opens and closes all connections. The guard also records which
+files the connections have open, and detects that other files have replaced them.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ if sys.platform != "win32":
 _log = logging.getLogger("hbasemk")
 
 PENDING_BYTE: Final = 0x40000000
-"""Where SQLite's locks on the database begin; the page there holds no data."""
+"""The offset of SQLite's locks on the database; the page there holds no data."""
 SHARED_FIRST: Final = PENDING_BYTE + 2
 SHARED_SIZE: Final = 510
 WRITER_BYTE: Final = SHARED_FIRST + SHARED_SIZE
-"""Ours, on the same page."""
+"""Our writer lock, on the same page."""
 INDEX_IN_USE: Final = 128
-"""SQLite's "dead man's switch" in the index: whoever finds it unlocked starts the index anew."""
+"""SQLite's "dead man's switch" in the index: a process that finds it unlocked restarts the index."""
 CHECK_EVERY: float = 1.0
-"""Seconds after which a read looks at the files again; a write always does."""
+"""Seconds after which a read checks the files again; a write always checks them."""
 _INDEX: Final = struct.Struct("=I12xI12x8s88xI")
-"""The index: its version, the frames in the log, the log's salt, and up to which frame a checkpoint may have gone."""
+"""The index: its version, the frames in the log, the log's salt, and the last frame that a checkpoint may have moved."""
 INDEX_VERSION: Final = 3_007_000
 WAL_MODE: Final = b"\2\2"
-"""What a database with a write-ahead log has in the header's bytes 18 and 19."""
+"""The header's bytes 18 and 19 in a database with a write-ahead log."""
 
 _set_lock: Final[int | None] = getattr(fcntl, "F_OFD_SETLK", None) if sys.platform != "win32" else None
 _BUSY: Final = (errno.EAGAIN, errno.EACCES)
@@ -59,12 +59,12 @@ _UNSUPPORTED: Final = (errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUP
 WRITABLE: Final = "mode=rw"
 READABLE: Final = "mode=ro&readonly_shm=1"
 FROZEN: Final = "mode=ro&immutable=1"
-"""How connections are opened: to write; to read only, without creating files; to read a database without a log."""
+"""Modes of a connection: read and write; read only, without creating files; read a database without a log."""
 USED: Final = ("", files.LOG, files.INDEX)
 
 
 class LogState(NamedTuple):
-    """What the index says of the log: its generation, how many frames it has, and how many a checkpoint may have moved."""
+    """The log as the index describes it: its generation, its number of frames, and how many a checkpoint may have moved."""
 
     version: int
     salt: bytes
@@ -73,18 +73,18 @@ class LogState(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """A connection; ``frozen``: it takes the database for unchangeable, so what it read counts only if that is true."""
+    """A connection. A ``frozen`` one assumes that the database never changes; its reads are valid only if that holds."""
 
     sql: sqlite3.Connection
     frozen: bool
 
 
 class NotReadyError(Exception):
-    """The file has no write-ahead log (yet), or a crash left it amid a change without one."""
+    """The file has no write-ahead log (yet), or a crash interrupted a change that used no log."""
 
 
 class Guard:
-    """What this process holds of one database, for as long as it has connections to it; made by :func:`of`."""
+    """This process's locks and descriptors of one database, held while it has connections; :func:`of` creates it."""
 
     def __init__(self, path: str, identity: FileIdentity) -> None:
         self._path = path
@@ -100,12 +100,12 @@ class Guard:
         self._locks = False
         self._unchanged = (0, 0)
         self.read_only: str | None = None
-        """Why this user cannot write; None: it can."""
+        """Why this user cannot write; None if it can."""
         self._expected: list[tuple[str, FileIdentity]] = []
         self.log_state: LogState | None = None
-        """What the index said last."""
+        """The state of the log as last read from the index."""
         self.lost: str | None = None
-        """The path of a file that another one has replaced, or that is gone: no connection may be used any more."""
+        """The path of a file that was replaced or deleted; no connection may be used after that."""
 
     # --- connections -----------------------------------------------------------------------------------------
 
@@ -115,11 +115,13 @@ class Guard:
         prepare: Callable[[sqlite3.Connection, bool], None],
         recovered: bool,
     ) -> Opened:
-        """One more connection: ``connect`` opens it in a mode of SQLite, ``prepare`` is its first use, and must read;
-        it is told whether this user may write. ``recovered``: SQLite has just looked whether a journal is left to roll back.
+        """Open one more connection.
+
+        ``connect`` opens it in a mode of SQLite. ``prepare`` is its first use and must read; its second argument is
+        whether this user may write. ``recovered``: SQLite has just checked for a journal to roll back.
 
         Raises NotReadyError, SQLite's busy error, StoreUnusableError for files that were replaced or that this user
-        cannot use, and what the two raise.
+        cannot use, and the errors of ``connect`` and ``prepare``.
         """
         with self._lock:
             self.check()
@@ -139,32 +141,35 @@ class Guard:
                 self.check()
             except BaseException:
                 if not self._connections:
-                    # Unlocked before SQLite closes: a file that is not ours is left without a log beside it.
+                    # Unlock before SQLite closes, so that a foreign file is left without a log beside it.
                     self._unlock()
                 if sql is not None:
                     sql.close()
                 if not self._connections:
-                    self._let_go()
+                    self._release()
                 raise
             self._connections += 1
             return Opened(sql, mode == FROZEN)
 
     def _mode(self) -> str:
-        """How to open a connection. A user who may not write creates no log and no index: the owner could not use them."""
+        """Return the mode for a new connection.
+
+        A user who may not write creates no log and no index: the owner could not use them.
+        """
         if self.read_only is None:
             return WRITABLE
         found = [os.path.exists(self._path + suffix) for suffix in (files.LOG, files.INDEX)]
         if all(found):
             return READABLE
         if found[0]:
-            # A writer is just about to create the index; or somebody has deleted it.
+            # A writer is just about to create the index, or the index was deleted.
             raise sqlite3.OperationalError(f"unable to open database file: {self._path}{files.INDEX} is missing")
         return FROZEN
 
     def is_frozen(self) -> bool:
-        """Whether nobody has written to the database since the first connection that takes it for unchangeable.
+        """Return whether the database is unchanged since the first frozen connection.
 
-        Writers create a log before anything else. None can vanish, because that takes the exclusive lock.
+        A writer creates a log before anything else. The log cannot vanish meanwhile: that takes the exclusive lock.
         """
         if os.path.exists(self._path + files.LOG):
             return False
@@ -175,9 +180,9 @@ class Guard:
         return (found.st_mtime_ns, found.st_size) == self._unchanged
 
     def close(self, sql: sqlite3.Connection) -> None:
-        """Close one of the connections. The last one moves the log into the file if no other process has it open."""
+        """Close a connection; the last one checkpoints the log if no other process has it open."""
         if self._pid != os.getpid():
-            # A thread that the child lacks may hold the lock.
+            # A thread of the parent, which the child does not have, may hold the lock.
             _abandoned.append((sql, self))
             return
         with self._lock:
@@ -185,9 +190,9 @@ class Guard:
         self._close_garbage()
 
     def is_garbage(self, sql: sqlite3.Connection) -> None:
-        """Close a connection that nothing refers to any more, now or soon.
+        """Close an unreferenced connection, now or soon.
 
-        The garbage collector calls this at any moment, so it must not wait for a lock that its own thread may hold.
+        The garbage collector may call this at any moment. So it must not wait for a lock that its own thread may hold.
         """
         self._garbage.append(sql)
         self._close_garbage()
@@ -207,22 +212,22 @@ class Guard:
             _abandoned.append((sql, self))
             return
         if self.lost is not None and not self._locks:
-            # Closing could move a log into the file that is not the file's any more; nor may this process open more
-            # connections, to which SQLite would give the old index.
+            # Closing could move a log into a file that it does not belong to. This process must not open more connections
+            # either: SQLite would give them the old index.
             _abandoned.append((sql, self))
             return
-        # With the lock held SQLite leaves log and file alone, which is right if they do not belong together.
+        # If log and file do not belong together, the lock stays: while it is held, SQLite touches neither.
         if self._connections == 1 and self.lost is None:
             self._unlock()
         sql.close()
         self._connections -= 1
         if not self._connections:
-            self._let_go()
+            self._release()
 
     # --- writing ---------------------------------------------------------------------------------------------
 
     def begin_write(self) -> None:
-        """Keep other writers out, of all processes; raises SQLite's busy error if there is one."""
+        """Exclude other writers of all processes; raises SQLite's busy error if there is one."""
         if not self._writing.acquire(blocking=False):
             raise errors.locked()
         try:
@@ -233,7 +238,7 @@ class Guard:
             raise
 
     def end_write(self) -> None:
-        """Let others write."""
+        """Allow other writers again."""
         try:
             if self._locks and self.read_only is None:
                 _lock(self._main, fcntl.F_UNLCK, WRITER_BYTE, 1)
@@ -243,30 +248,30 @@ class Guard:
     # --- reading ---------------------------------------------------------------------------------------------
 
     def is_sound(self, before: LogState | None) -> bool:
-        """Whether a read is right even if its lock vanished; ``before`` is :attr:`log_state` from before it began.
+        """Return whether a read is correct even if its lock vanished; ``before`` is :attr:`log_state` from before the read.
 
-        The read used the log's first ``before.frames`` frames at least. It is right unless another process began the log
-        anew (which changes the salt), or moved later frames into the database (which the index says first).
+        The read used at least the log's first ``before.frames`` frames. It is correct unless another process restarted
+        the log (which changes the salt), or moved later frames into the database (which the index records first).
         """
-        looked = self.look_at_log()
-        if looked is None or looked.version not in {0, INDEX_VERSION}:
+        state = self.read_log_state()
+        if state is None or state.version not in {0, INDEX_VERSION}:
             return True
-        return before is not None and looked[:2] == before[:2] and looked.moved <= before.frames
+        return before is not None and state[:2] == before[:2] and state.moved <= before.frames
 
-    def look_at_log(self) -> LogState | None:
-        """Set and return :attr:`log_state`."""
+    def read_log_state(self) -> LogState | None:
+        """Read the log's state from the index; set and return :attr:`log_state`."""
         if self._index is None:
             return None
-        # An index that has just been truncated counts as zeros.
+        # A truncated index counts as zeros.
         data = os.pread(self._index, _INDEX.size, 0).ljust(_INDEX.size, b"\0")
         version, frames, salt, moved = _INDEX.unpack(data)
-        self.log_state = looked = LogState(version, salt, frames, moved)
-        return looked
+        self.log_state = state = LogState(version, salt, frames, moved)
+        return state
 
-    # --- noticing that files were replaced ---------------------------------------------------------------------
+    # --- detecting replaced files ------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Raise StoreUnusableError if the paths no longer lead to the files that the connections have open."""
+        """Raise StoreUnusableError if a path no longer leads to the file that the connections have open."""
         if self.lost is None:
             for path, identity in self._expected:
                 try:
@@ -284,27 +289,27 @@ class Guard:
         raise errors.replaced(self._path, self.lost)
 
     def check_sometimes(self, now: float) -> None:
-        """As :meth:`check`, unless that was done within the last :data:`CHECK_EVERY` seconds; for reads."""
+        """Call :meth:`check` unless that happened within the last :data:`CHECK_EVERY` seconds; for reads."""
         if now - self._checked_at >= CHECK_EVERY:
             self._checked_at = now
             self.check()
 
     def check_written(self) -> None:
-        """As :meth:`check` after a write that may be lost: raises StoreUnknownError."""
+        """Call :meth:`check` after a write that may be lost; raises StoreUnknownError instead."""
         try:
             self.check()
         except StoreUnusableError as error:
             raise errors.replaced_meanwhile(self._path, self.lost, str(error)) from error
 
     def _note_main(self) -> None:
-        """Note the database's file and state; it has no log."""
+        """Record the identity and state of a database file without a log."""
         if not self._expected:
             self._expected = [(self._path, self._identity)]
             found = os.stat(self._path)
             self._unchanged = found.st_mtime_ns, found.st_size
 
     def _note(self) -> None:
-        """Note which files the first connection with a log has opened."""
+        """Record which files the first connection with a log has opened."""
         expected = [(self._path, self._identity)]
         for suffix in (files.LOG, files.INDEX):
             identity = files.identity(self._path + suffix)
@@ -314,16 +319,16 @@ class Guard:
         if self.read_only is None:
             files.share_with_group(self._path)
         self._index = _descriptor(self._path + files.INDEX, os.O_RDONLY, expected[2][1])
-        # Not by a reader: it may be the last that has the index open, and the next writer has to start it anew.
+        # A reader takes no lock: it may be the last that has the index open, and the next writer must restart the index.
         if self._locks and self.read_only is None and not _lock(self._index, fcntl.F_RDLCK, INDEX_IN_USE, 1):
             raise errors.locked()
-        self.look_at_log()
+        self.read_log_state()
         self._expected = expected
 
     # --- the locks -------------------------------------------------------------------------------------------
 
     def _hold(self, recovered: bool) -> None:
-        """Lock the database against the deletion of its log; raises SQLite's busy error and NotReadyError."""
+        """Lock the database so that nobody deletes its log; raises SQLite's busy error and NotReadyError."""
         try:
             self.read_only = files.read_only_because(self._path)
             flags = os.O_RDWR if self.read_only is None else os.O_RDONLY
@@ -336,14 +341,14 @@ class Guard:
                 self._replace_foreign(self._main)
             self._locks = self._try(self._main, fcntl.F_RDLCK, SHARED_FIRST, SHARED_SIZE)
         except BaseException:
-            self._let_go()
+            self._release()
             raise
 
     def _replace_foreign(self, main: int) -> None:
-        """Replace a log and an index that this user may not write, if nobody uses the database; else raise."""
+        """Replace a log and an index that this user may not write if no process uses the database; else raise."""
         names = files.foreign(self._path)
         try:
-            # All that SQLite's connections and guards lock.
+            # The range covers everything that SQLite's connections and guards lock.
             alone = self._try(main, fcntl.F_WRLCK, PENDING_BYTE, WRITER_BYTE - PENDING_BYTE)
         except sqlite3.OperationalError:
             alone = False
@@ -357,7 +362,7 @@ class Guard:
             _lock(main, fcntl.F_UNLCK, 0, 0)
 
     def _try(self, descriptor: int, kind: int, start: int, length: int) -> bool:
-        """Lock; False where there are no such locks. Raises SQLite's busy error if another lock is in the way."""
+        """Lock; return False if such locks are unsupported. Raises SQLite's busy error if another lock blocks it."""
         if _set_lock is None:
             return False
         try:
@@ -366,20 +371,20 @@ class Guard:
         except OSError as error:
             if error.errno not in _UNSUPPORTED:
                 raise
-            _log.debug("%s: the file system has no locks of open file descriptions (%s)", self._path, error)
+            _log.debug("%s: the file system does not support locks of open file descriptions (%s)", self._path, error)
             return False
         return True
 
     def _unlock(self) -> None:
-        # Explicitly: a forked child that has not begun its own program yet has the same open file descriptions.
+        # Unlock explicitly: a forked child that has not yet started its own program shares the open file descriptions.
         if self._locks:
             for descriptor in (self._main, self._index):
                 if descriptor is not None:
                     _lock(descriptor, fcntl.F_UNLCK, 0, 0)
             self._locks = False
 
-    def _let_go(self) -> None:
-        """Unlock and close: only when no connection of this process is left."""
+    def _release(self) -> None:
+        """Unlock and close all descriptors; only after the last connection of this process is closed."""
         self._unlock()
         done = [descriptor for descriptor in (self._main, self._index) if descriptor is not None]
         self._main = self._index = None
@@ -388,7 +393,7 @@ class Guard:
         _close(done)
 
     def forget(self) -> None:
-        """Close what came through a fork; the parent's locks stay."""
+        """Close descriptors that came through a fork; the parent's locks stay."""
         for descriptor in (self._main, self._index):
             if descriptor is not None:
                 os.close(descriptor)
@@ -402,13 +407,13 @@ _guards: weakref.WeakValueDictionary[FileIdentity, Guard] = weakref.WeakValueDic
 _guards_lock = threading.Lock()
 _guards_pid = os.getpid()
 _parked: list[int] = []
-"""Descriptors without locks that cannot be closed yet, because the process's other users of the file may hold locks."""
+"""Descriptors without locks that must stay open, because other users of the file in this process may hold locks."""
 _abandoned: list[tuple[sqlite3.Connection, Guard]] = []
 """Connections that are neither used nor closed: they came through a fork, or their files were replaced."""
 
 
 def of(path: str, identity: FileIdentity) -> Guard:
-    """The guard of the file at ``path`` (without symbolic links), which has this identity."""
+    """Return the guard of the file at ``path`` (without symbolic links), which has this identity."""
     with _guards_lock:
         found = _guards.get(identity)
         if found is None:
@@ -417,7 +422,7 @@ def of(path: str, identity: FileIdentity) -> Guard:
 
 
 def after_fork() -> None:
-    """Start anew in a child. No other thread may use the store; harmless when called again."""
+    """Reset all guards in a forked child; no other thread may use the store. Idempotent."""
     global _guards, _guards_lock, _guards_pid
     if _guards_pid == os.getpid():
         return
@@ -458,7 +463,7 @@ def _is_open_elsewhere(identity: FileIdentity, ours: list[int]) -> bool:
 
 
 def _descriptor(path: str, flags: int, identity: FileIdentity) -> int:
-    """A descriptor of the file at a path, which must have this identity; raises SQLite's busy error if it has not."""
+    """Return a descriptor of the file at a path; raises SQLite's busy error if the file has another identity."""
     with _guards_lock:
         for descriptor in _parked:
             found = os.fstat(descriptor)
@@ -478,7 +483,7 @@ def _flags(descriptor: int) -> int:
 
 
 def _lock(descriptor: int | None, kind: int, start: int, length: int) -> bool:
-    """Set or end a lock of the open file description; False if another lock is in the way."""
+    """Set or release a lock of an open file description; return False if another lock blocks it."""
     assert _set_lock is not None
     assert descriptor is not None
     try:

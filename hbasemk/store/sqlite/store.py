@@ -1,10 +1,10 @@
-"""A store in one SQLite file, in write-ahead-log mode, safe for many processes and threads of one machine.
+"""A store in one SQLite file in write-ahead-log mode, safe for many processes and threads of one machine.
 
 A call is one SQLite transaction, so a whole batch is atomic here. A durable call returns after the log has been synced
-to disk (``synchronous=FULL``); one that is not appends to the same log without syncing (``NORMAL``). The log is one
-file, a sync covers all of it, and recovery keeps its longest prefix whose running checksums are right: so a durable
-call makes everything before it durable, whichever process wrote it, and no crash keeps a later call without an
-earlier one. What has been moved from the log into the file was synced first. The hint thus costs nothing in order.
+to disk (``synchronous=FULL``). A call that is not durable appends to the same log without syncing (``NORMAL``). The log
+is one file, a sync covers all of it, and recovery keeps the longest prefix with correct running checksums. So a durable
+call makes everything before it durable, whichever process wrote it, and no crash keeps a later call without an earlier
+one. SQLite syncs the log before it moves pages from the log into the file. So the hint does not weaken the order.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ DEFAULT_BUSY_TIMEOUT: Final = 30.0
 
 
 def system_ms() -> int:
-    """The wall clock in ms since 1970."""
+    """Return the wall clock in ms since 1970."""
     return time.time_ns() // 1_000_000
 
 
 class SqliteStore(Store):
-    """The tables of one repository in the file at ``path``, which is made by :meth:`create_tables`.
+    """A store that keeps the tables of one repository in the file at ``path``; :meth:`create_tables` creates the file.
 
-    ``durable`` False leaves every commit to the operating system's own time of writing: a crash of the process loses
-    nothing, a crash of the machine the last seconds, but in order. ``busy_timeout`` is how many seconds a call waits
-    for others that write, before StoreNotAppliedError; ``clock`` gives the server's time in ms since 1970.
-    Raises InvalidValueError for a ``busy_timeout`` that is no time.
+    ``durable=False`` lets the operating system decide when to write commits to disk: a crash of the process loses
+    nothing; a crash of the machine loses the last seconds, but in order. A call waits up to ``busy_timeout`` seconds for
+    other writers, then raises StoreNotAppliedError. ``clock`` returns the server's time in ms since 1970. Raises
+    InvalidValueError if ``busy_timeout`` is not a valid time.
 
-    Safe after a fork: handles are closed before it and opened anew on both sides. A file on a network file system
-    cannot be shared by several machines.
+    Forks are safe: the store closes handles before a fork, and both sides open new ones. Several machines cannot share
+    a file on a network file system.
     """
 
     def __init__(
@@ -70,26 +70,26 @@ class SqliteStore(Store):
 
     @property
     def location(self) -> str:
-        """The file."""
+        """The path of the file."""
         return self._connections.path
 
     @property
     def read_only(self) -> bool:
-        """Whether this process's user may read the file and cannot write to it, or cannot create the files beside it."""
+        """Whether this process's user may only read: it may not write to the file or create the files beside it."""
         return self._connections.read_only
 
     def files(self) -> Mapping[FileIdentity, str]:
-        """The database file and SQLite's files beside it, those that exist."""
+        """Return the database file and SQLite's files beside it that exist."""
         return files.identities(self._connections.path)
 
     def clock_ms(self) -> int | None:
-        """This process's wall clock: the file has no server."""
+        """Return this process's wall clock; the file has no server."""
         return self._clock()
 
     # --- schema ------------------------------------------------------------------------------------------------
 
     def create_tables(self, tables: Sequence[Table]) -> None:
-        """Create the file and the tables that are missing, then verify."""
+        """Create the file and missing tables, then verify."""
 
         def create(connection: Connection) -> None:
             found = self._catalog(connection.sql)
@@ -111,25 +111,26 @@ class SqliteStore(Store):
         self.verify(tables)
 
     def verify(self, tables: Sequence[Table]) -> None:
-        """Raises StoreUnusableError for a table that is missing, or has other families or versions."""
+        """Raise StoreUnusableError if a table is missing or has other families or versions."""
         found = self._connections.reading(lambda connection: self._catalog(connection.sql))
         for name, families, versions in tables:
             known = found.get(name)
             if known is None:
-                raise StoreUnusableError(f"there is no table {name!r} in {self.location}; create the tables first")
+                raise StoreUnusableError(f"table {name!r} does not exist in {self.location}; create the tables first")
             if set(known.by_name) != set(families):
                 raise StoreUnusableError(
-                    f"table {name!r} in {self.location} has the column families {list(known.by_name)}; needed are "
-                    f"{sorted(families)}"
+                    f"table {name!r} in {self.location} has the column families {list(known.by_name)}, expected "
+                    f"{sorted(families)}; use another file"
                 )
             if known.versions != versions:
                 raise StoreUnusableError(
-                    f"table {name!r} in {self.location} has versions={known.versions}; needed is versions={versions}"
+                    f"table {name!r} in {self.location} has versions={known.versions}, expected versions={versions}; "
+                    "use another file"
                 )
         self._known = found
 
     def drop_tables(self, tables: Sequence[Table]) -> None:
-        """Remove tables with what they hold."""
+        """Remove tables and their contents."""
 
         def drop(connection: Connection) -> None:
             connection.begin(self._durable)
@@ -152,9 +153,9 @@ class SqliteStore(Store):
         }
 
     def _with_tables(self, connection: Connection, table: str, call: Callable[[Families], T]) -> T:
-        """The result of ``call``, made again if what we know of the table is out of date.
+        """Return the result of ``call``; repeat it if the cached catalog entry of the table is out of date.
 
-        ``call`` may have begun a transaction; when the SQL table is missing it has written nothing.
+        ``call`` may have begun a transaction; if the SQL table is missing, it has written nothing.
         """
         known = self._known.get(table)
         if known is not None:
@@ -168,25 +169,27 @@ class SqliteStore(Store):
         self._known = self._catalog(connection.sql)
         known = self._known.get(table)
         if known is None:
-            raise StoreUnusableError(f"there is no table {table!r} in {self.location}; create the tables first")
+            raise StoreUnusableError(f"table {table!r} does not exist in {self.location}; create the tables first")
         try:
             return call(known)
         except sqlite3.OperationalError as error:
             if errors.is_missing_table(error):
-                raise FormatError(f"{self.location} is damaged: a part of table {table!r} is missing") from error
+                raise FormatError(
+                    f"{self.location} is damaged: a part of table {table!r} is missing; restore it from a copy"
+                ) from error
             raise
 
     def _table(self, name: str) -> Families:
-        """A table of the catalog as it was read last."""
+        """Return a table from the cached catalog."""
         known = self._known.get(name)
         if known is None:
-            raise StoreUnusableError(f"there is no table {name!r} in {self.location}; create the tables first")
+            raise StoreUnusableError(f"table {name!r} does not exist in {self.location}; create the tables first")
         return known
 
     # --- reading -----------------------------------------------------------------------------------------------
 
     def read(self, table: str, gets: Sequence[Get]) -> list[Row]:
-        """One row per get, all from one state of the file."""
+        """Return one row per get, all from one state of the file."""
         gets = [get if get.before <= MAX_TIMESTAMP else get._replace(before=MAX_TIMESTAMP) for get in gets]
         single = len(gets) == 1 and cells.is_one_state(gets[0])
 
@@ -204,7 +207,7 @@ class SqliteStore(Store):
         return self._connections.reading(call)
 
     def scan(self, table: str, scan: Scan) -> list[Row]:
-        """The first rows of a range, all from one state of the file."""
+        """Return the first rows of a range, all from one state of the file."""
 
         def call(connection: Connection) -> list[Row]:
             return self._with_tables(connection, table, lambda tables: fetch(connection.sql, tables))
@@ -220,16 +223,16 @@ class SqliteStore(Store):
     # --- writing -----------------------------------------------------------------------------------------------
 
     def write(self, table: str, puts: Sequence[Put], *, durable: bool = True) -> None:
-        """Write cells, the whole batch at once."""
+        """Write all cells atomically."""
         self.check_puts(puts)
-        given = all(cell.timestamp is not None for put in puts for cell in put.cells)
+        timed = all(cell.timestamp is not None for put in puts for cell in put.cells)
 
         def put(connection: Connection, tables: Families) -> None:
-            # Others wait while a transaction is open, so what can be made ready before is; but the server's time is
-            # that of the writing, and not that of the beginning of a wait.
-            groups = cells.group(tables, puts, 0) if given else []
+            # Other writers wait while the transaction is open, so this prepares what it can before. But the server's
+            # time must be the time of the write, not the time at which a wait began.
+            groups = cells.group(tables, puts, 0) if timed else []
             connection.begin(durable and self._durable)
-            cells.insert(connection.sql, groups if given else cells.group(tables, puts, self._clock()))
+            cells.insert(connection.sql, groups if timed else cells.group(tables, puts, self._clock()))
             connection.commit()
 
         self._write(table, put)
@@ -237,7 +240,7 @@ class SqliteStore(Store):
     def check_and_write(
         self, table: str, column: Column, expected: bytes | None, put: Put, *, durable: bool = True
     ) -> bool:
-        """Compare-and-set on one row; one that finds another value writes nothing and syncs nothing."""
+        """Compare and set one row; if the value differs, write and sync nothing."""
         self.check_puts((put,))
 
         def compare_and_set(connection: Connection, tables: Families) -> bool:
@@ -249,7 +252,7 @@ class SqliteStore(Store):
             if found is not None:
                 value = found[1]
                 now = max(now, found[0])
-            # As HBase does it, an empty value counts as none.
+            # An empty value counts as absent, as in HBase.
             applied = (value or None) == (expected or None)
             if applied:
                 cells.insert(connection.sql, cells.group(tables, (put,), now))
@@ -260,7 +263,7 @@ class SqliteStore(Store):
 
     @property
     def supports_transactions(self) -> bool:
-        """SQLite's own."""
+        """True: SQLite has transactions."""
         return True
 
     def write_if(
@@ -272,7 +275,7 @@ class SqliteStore(Store):
         decision: Decision,
         also: Sequence[tuple[str, Get]] = (),
     ) -> bool | None:
-        """One transaction and one sync; what is not to be leaves no trace and syncs nothing."""
+        """Use one SQLite transaction and one sync; if nothing is to be written, write and sync nothing."""
         self.check_puts(puts)
         self.check_puts((decision.put,))
         row = decision.put.row
@@ -307,7 +310,7 @@ class SqliteStore(Store):
         )
 
     def delete(self, table: str, deletes: Sequence[Delete]) -> None:
-        """Delete exactly these cell versions."""
+        """Delete exactly the given cell versions."""
 
         def delete(connection: Connection, tables: Families) -> None:
             exact: dict[str, list[tuple[bytes, bytes, int]]] = {}
@@ -338,5 +341,5 @@ class SqliteStore(Store):
         )
 
     def close(self) -> None:
-        """Close the connections; idempotent."""
+        """Close all connections; idempotent."""
         self._connections.close()
