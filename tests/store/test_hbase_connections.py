@@ -465,7 +465,7 @@ def test_a_forked_child_has_connections_of_its_own_and_leaves_its_parents_alone(
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_child_gives_back_the_descriptors_of_its_parents_connections(gateway: FakeGateway, store: HBaseStore) -> None:
     read(store)
-    ours = next(iter(store._client._pool._side.wires)).sock.fileno()
+    ours = next(iter(store._client._pool._pool.wires)).sock.fileno()
 
     def child() -> None:
         with pytest.raises(OSError, match="Bad file descriptor"):

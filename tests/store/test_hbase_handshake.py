@@ -30,7 +30,7 @@ def error_at(port: int, timeout: float = 10.0) -> StoreError:
         store.close()
 
 
-def heard(sock: socket.socket, wanted: int) -> bytes:
+def received(sock: socket.socket, wanted: int) -> bytes:
     data = b""
     while len(data) < wanted:
         more = sock.recv(wanted - len(data))
@@ -40,8 +40,8 @@ def heard(sock: socket.socket, wanted: int) -> bytes:
     return data
 
 
-def says(answer: bytes) -> Callable[[socket.socket], None]:
-    """Answers whatever comes with these bytes."""
+def answers(answer: bytes) -> Callable[[socket.socket], None]:
+    """Answer any request with these bytes."""
 
     def answering(sock: socket.socket) -> None:
         if sock.recv(200):
@@ -71,14 +71,14 @@ def test_a_thrift1_gateway_is_named() -> None:
         (b"\x82" + bytes(60), "compact"),
     ],
 )
-def test_other_servers_are_named_by_what_they_say(answer: bytes, named: str) -> None:
-    with speaker(says(answer)) as port:
+def test_other_servers_are_named_by_their_answer(answer: bytes, named: str) -> None:
+    with speaker(answers(answer)) as port:
         error = error_at(port)
     assert isinstance(error, StoreUnusableError)
     assert named in error.message
 
 
-def test_nobody_there_is_worth_another_try() -> None:
+def test_a_refused_connection_may_be_retried() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     error = error_at(port)
@@ -86,13 +86,13 @@ def test_nobody_there_is_worth_another_try() -> None:
     assert "cannot be reached" in error.message
 
 
-def test_a_host_that_has_no_address_is_worth_another_try() -> None:
+def test_a_host_without_an_address_may_be_retried() -> None:
     store = HBaseStore("no-such-host.invalid", timeout=10)
     with pytest.raises(StoreNotAppliedError, match=r"no-such-host\.invalid:9090 cannot be reached"):
         store.read("t", [Get(b"r")])
 
 
-def test_silence_is_told_from_refusal_and_was_not_applied() -> None:
+def test_silence_is_distinguished_from_refusal_and_was_not_applied() -> None:
     stop = threading.Event()
     with speaker(lambda sock: (stop.wait(30), None)[1]) as port:
         error = error_at(port, timeout=1.5)
@@ -102,31 +102,31 @@ def test_silence_is_told_from_refusal_and_was_not_applied() -> None:
     assert "busy" in error.message
 
 
-def test_a_gateway_that_is_full_is_worth_another_try() -> None:
+def test_a_gateway_without_free_workers_may_be_retried() -> None:
     with speaker(lambda sock: None) as port:
         error = error_at(port)
     assert isinstance(error, StoreNotAppliedError)
-    assert "as many as it can serve" in error.message
+    assert "as many as it can" in error.message
 
 
 def framed(sock: socket.socket) -> None:
-    """A gateway that takes the first four bytes for a length, and leaves when it is negative."""
-    length = int.from_bytes(heard(sock, 4), "big", signed=True)
-    if length > 0 and heard(sock, length).startswith(b"\x80\1"):
+    """A gateway that reads the first four bytes as a length, and closes if it is negative."""
+    length = int.from_bytes(received(sock, 4), "big", signed=True)
+    if length > 0 and received(sock, length).startswith(b"\x80\1"):
         sock.sendall(len(THRIFT2_REPLY).to_bytes(4, "big") + THRIFT2_REPLY)
         sock.recv(1)
 
 
 def compact(sock: socket.socket) -> None:
-    """A gateway that leaves when a message does not begin like its protocol's."""
-    if heard(sock, 1) == b"\x82":
+    """A gateway that closes if a message does not begin like its protocol's."""
+    if received(sock, 1) == b"\x82":
         sock.sendall(b"\x82\x41\1\x13" + TYPE + b"\5\0\4\0")
         sock.recv(1)
 
 
 def framed_compact(sock: socket.socket) -> None:
-    length = int.from_bytes(heard(sock, 4), "big", signed=True)
-    if length > 0 and heard(sock, length).startswith(b"\x82"):
+    length = int.from_bytes(received(sock, 4), "big", signed=True)
+    if length > 0 and received(sock, length).startswith(b"\x82"):
         sock.sendall(b"\0\0\0\x1b\x82\x41\1\x13" + TYPE + b"\5\0\4\0")
         sock.recv(1)
 
@@ -139,22 +139,22 @@ def framed_compact(sock: socket.socket) -> None:
         (framed_compact, "hbase.regionserver.thrift.framed and compact on"),
     ],
 )
-def test_a_gateway_that_closes_when_greeted_is_asked_why(answer: Callable[[socket.socket], None], named: str) -> None:
+def test_a_close_during_the_handshake_is_diagnosed(answer: Callable[[socket.socket], None], named: str) -> None:
     with speaker(answer) as port:
         error = error_at(port)
     assert isinstance(error, StoreUnusableError)
     assert named in error.message
 
 
-def test_who_closes_without_a_word_when_greeted_may_be_a_gateway_that_is_being_killed() -> None:
-    # Behind a proxy, which accepts connections as long as it lives: so it was seen in a container.
+def test_a_silent_close_during_the_handshake_may_be_a_gateway_that_is_being_killed() -> None:
+    # A proxy accepts connections while the gateway behind it is being killed; this was seen in a container.
     with speaker(lambda sock: (sock.recv(10), None)[1]) as port:
         error = error_at(port)
     assert isinstance(error, StoreNotAppliedError)
-    assert "being stopped or started, or it is no HBase Thrift2 gateway" in error.message
+    assert "being stopped or started, or it is not an HBase Thrift2 gateway" in error.message
 
 
-def test_a_wrong_address_is_found_anew_by_each_call() -> None:
+def test_each_call_detects_a_wrong_address_anew() -> None:
     with fake_gateway() as gateway:
         gateway.kind = THRIFT1
         store = HBaseStore("127.0.0.1", gateway.port, pool_size=1)

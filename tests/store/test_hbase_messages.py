@@ -9,7 +9,7 @@ import pytest
 from hbasemk.errors import InvalidValueError, LimitError, StoreNotAppliedError, StoreUnknownError, StoreUnusableError
 from hbasemk.store.abc import CellVersion, Delete, Get, NewCell, Page, Put, Row, Scan
 from hbasemk.store.hbase import HBaseStore
-from hbasemk.store.hbase.errors import by_hbase
+from hbasemk.store.hbase.errors import from_hbase
 from hbasemk.store.hbase.store import MAX_CELL, MAX_SCAN
 from hbasemk.store.hbase.tables import TableNames
 from tests.support.gateway import FakeGateway, fake_gateway
@@ -246,8 +246,8 @@ JAVA = "org.apache.hadoop.hbase."
 @pytest.mark.parametrize(
     ("text", "advice"),
     [
-        ("p_t", "no such table"),
-        ("Failed 2 actions: p_t: 2 times, servers with issues: null", "no such table"),
+        ("p_t", "the table does not exist"),
+        ("Failed 2 actions: p_t: 2 times, servers with issues: null", "the table does not exist"),
         (f"{JAVA}TableNotFoundException: p_t\n\tat {JAVA}master.HMaster.check(HMaster.java:1)", "create the tables"),
         (f"{JAVA}TableNotEnabledException: p_t", "enable the table"),
         ("p_t is disabled.", "enable the table"),
@@ -259,7 +259,7 @@ JAVA = "org.apache.hadoop.hbase."
 )
 @pytest.mark.parametrize("effect", [False, True])
 def test_what_stays_wrong_until_somebody_changes_it_is_unusable(text: str, advice: str, effect: bool) -> None:
-    error = by_hbase(text, "here", "p_t", effect)
+    error = from_hbase(text, "here", "p_t", effect)
     assert isinstance(error, StoreUnusableError)
     assert advice in error.message
     assert "\n" not in error.message
@@ -277,10 +277,10 @@ def test_what_stays_wrong_until_somebody_changes_it_is_unusable(text: str, advic
     ],
 )
 def test_what_may_pass_leaves_reads_not_applied_and_writes_unknown(text: str) -> None:
-    assert isinstance(by_hbase(text, "here", "p_t", effect=False), StoreNotAppliedError)
-    assert isinstance(by_hbase(text, "here", "p_t", effect=True), StoreUnknownError)
+    assert isinstance(from_hbase(text, "here", "p_t", effect=False), StoreNotAppliedError)
+    assert isinstance(from_hbase(text, "here", "p_t", effect=True), StoreUnknownError)
 
 
 def test_an_hbase_that_is_starting_is_named() -> None:
-    error = by_hbase(f"{JAVA}PleaseHoldException: Master is initializing", "here", "p_t", effect=False)
+    error = from_hbase(f"{JAVA}PleaseHoldException: Master is initializing", "here", "p_t", effect=False)
     assert "starting" in error.message

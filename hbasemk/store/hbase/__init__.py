@@ -1,8 +1,8 @@
 """The distributed store: HBase, through its Thrift2 gateway.
 
-``gateway`` is the interface on the wire and ``messages`` the contract's values in its terms; ``connection`` is one
-socket, ``greeting`` finds out who answers at its other end, ``connections`` keeps some; ``client`` makes a call and
-``trouble`` says what a failed one means; ``tables`` creates and verifies tables, ``store`` is the contract on top.
+``gateway`` declares the interface on the wire and ``messages`` converts the contract's values. ``connection`` is one
+socket, ``handshake`` opens one and verifies the server, ``connections`` is the pool. ``client`` makes a call and
+``errors`` classifies its failure. ``tables`` creates and verifies tables; ``store`` implements the contract.
 """
 
 from hbasemk.store.hbase.store import HBaseStore

@@ -1,4 +1,4 @@
-"""A call on the gateway: a connection from the pool, a deadline for everything, and an error that says what is known."""
+"""Calls to the gateway: a pooled connection, one deadline for everything, and errors that state the known outcome."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from hbasemk.errors import ClosedError, StoreError, StoreUnknownError
 from hbasemk.store.hbase import errors
-from hbasemk.store.hbase.connection import Connection, Refused, Wire, text_of
+from hbasemk.store.hbase.connection import Connection, Rejected, Wire, text_of
 from hbasemk.store.hbase.connections import Connections, Use
 from hbasemk.store.hbase.gateway import Method
 from hbasemk.store.hbase.handshake import open_connection
@@ -17,10 +17,10 @@ CONNECT_SECONDS: Final = 10.0
 
 
 class Client:
-    """HBase's Thrift2 gateway at one address, for any number of threads.
+    """A client of HBase's Thrift2 gateway at one address; any number of threads may share it.
 
-    ``timeout`` bounds a call in seconds, waiting for a connection, opening one and a repetition included; connecting
-    alone takes at most ``connect_timeout``. ``clock`` is a monotonic one in seconds.
+    ``timeout`` bounds a call in seconds. It includes the wait for a connection, opening one, and a retry. Connecting
+    alone takes at most ``connect_timeout``. ``clock`` is a monotonic clock in seconds.
     """
 
     def __init__(
@@ -48,13 +48,13 @@ class Client:
     def check_open(self) -> None:
         """Raise ClosedError after :meth:`close`."""
         if self._pool.closed:
-            raise ClosedError(f"the store at {self._at} has been closed")
+            raise ClosedError(f"the store at {self._at} is closed; open it again")
 
     def call(self, method: Method, request: Any, table: bytes, timeout: float | None = None) -> Any:
-        """Make a call and return what it returns; ``table`` is the full name, for messages.
+        """Make a call and return its result; ``table`` is the full name, for messages.
 
-        A kept connection may have been closed by the gateway in the very moment: then, if the call cannot have been
-        applied, it is made once more on another one, within the same deadline. Raises StoreError or ClosedError.
+        The gateway may have just closed a pooled connection. If the call cannot have been applied, the client then
+        retries it once on another connection, within the same deadline. Raises StoreError or ClosedError.
         """
         begun = self.clock()
         deadline = begun + (self._timeout if timeout is None else timeout)
@@ -64,7 +64,7 @@ class Client:
             try:
                 answered, reply = self._call_once(method, request, table, deadline, begun, use, repeatable)
             finally:
-                # Only what was interrupted has not been handed back.
+                # Only an interrupted call still holds its connection here.
                 self._pool.end(use)
             if answered:
                 return self._result(method, reply, table)
@@ -73,26 +73,26 @@ class Client:
     def _call_once(
         self, method: Method, request: Any, table: bytes, deadline: float, begun: float, use: Use, repeatable: bool
     ) -> tuple[bool, Any]:
-        """Whether there was an answer, and the answer; without one the call can be made once more."""
+        """Return whether the gateway answered, and the answer; without an answer the call can be retried."""
         connection = self._pool.take(deadline, use)
-        # Apart from the greeting, nothing has been asked on a new connection yet.
-        kept = connection.calls > 1
+        # The first call on a connection is the handshake; a pooled connection has made more.
+        pooled = connection.calls > 1
         try:
             reply = connection.call(method, request, deadline)
-        except Refused as error:
+        except Rejected as error:
             self._pool.give(connection, use)
-            raise errors.by_gateway(str(error), self._where(method, table), method.effect) from None
+            raise errors.from_gateway(str(error), self._where(method, table), method.effect) from None
         except Exception as error:
             self._pool.end(use)
             harmless = not (connection.sent and method.effect)
             if self._pool.closed:
                 raise self._closed(method, table, harmless) from error
             broken = isinstance(error, (OSError, EOFError)) and not isinstance(error, TimeoutError)
-            if broken and harmless and kept and repeatable:
+            if broken and harmless and pooled and repeatable:
                 return False, None
-            if _is_ours(error, connection):
+            if _is_callers_error(error, connection):
                 raise
-            raise errors.by_connection(
+            raise errors.from_connection(
                 error,
                 self._where(method, table),
                 effect=method.effect,
@@ -104,30 +104,31 @@ class Client:
 
     def _result(self, method: Method, reply: Any, table: bytes) -> Any:
         if reply.error is not None:
-            raise errors.by_hbase(
+            raise errors.from_hbase(
                 text_of(reply.error.message), self._where(method, table), table.decode(), method.effect
             )
         if not method.returns:
             return None
         if reply.success is None:
-            raise errors.by_gateway("an answer without a result", self._where(method, table), method.effect)
+            raise errors.from_gateway("an answer without a result", self._where(method, table), method.effect)
         return reply.success
 
     def _closed(self, method: Method, table: bytes, harmless: bool) -> ClosedError | StoreError:
         if harmless:
-            return ClosedError(f"{self._where(method, table)}: the store has been closed")
+            return ClosedError(f"{self._where(method, table)}: the store is closed; open it again")
         return StoreUnknownError(
-            f"{self._where(method, table)}: the store was closed before the answer came; it may have been applied or not"
+            f"{self._where(method, table)}: the store was closed before the gateway answered; the call may or may not "
+            "have been applied"
         )
 
     def _where(self, method: Method, table: bytes) -> str:
         return f"{self._at}, {method.name} on table {table.decode()!r}"
 
     def close(self) -> None:
-        """End everything, calls under way included. Idempotent."""
+        """Close all connections, including those with running calls. Idempotent."""
         self._pool.close()
 
 
-def _is_ours(error: Exception, connection: Connection) -> bool:
-    """Whether a value that cannot be sent is to blame rather than the connection."""
+def _is_callers_error(error: Exception, connection: Connection) -> bool:
+    """Return whether the caller passed a value that cannot be sent; the connection is not to blame."""
     return not connection.sent and not isinstance(error, (OSError, EOFError))

@@ -1,7 +1,7 @@
-"""One connection to a gateway: a socket with a deadline, and calls on it one after the other.
+"""One connection to a gateway: a socket with a deadline, and calls in sequence.
 
-A connection is used by one thread at a time. Whoever gets an exception from :meth:`Connection.call` other than
-``Refused`` must drop the connection: an answer may still be on its way, and the next call would take it for its own.
+One thread uses a connection at a time. If :meth:`Connection.call` raises an exception other than ``Rejected``, the
+caller must drop the connection: an answer may still arrive, and the next call would mistake it for its own.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ _MAX_NUMBER: Final = 2**31 - 1
 
 
 def text_of(message: Any) -> str:
-    """A text that came in a message: bytes, as nothing is decoded on the way, or None."""
+    """Return the text of a message field, which holds undecoded bytes or None."""
     return bytes(message).decode(errors="replace") if message else ""
 
 
-class Refused(Exception):
-    """The gateway answered that it could not process the call; the connection stays in step."""
+class Rejected(Exception):
+    """The gateway answered that it could not process the call; the connection remains usable."""
 
 
-class OutOfStep(Exception):
-    """What came back is not the answer to what was asked."""
+class UnexpectedAnswer(Exception):
+    """The answer does not belong to the call."""
 
 
 class Wire:
-    """The bytes' way: a socket whose every operation ends by ``deadline`` (on ``clock``, in seconds).
+    """A transport for thriftpy2: a socket whose every operation ends by ``deadline`` (on ``clock``, in seconds).
 
-    It is what thriftpy2 calls a transport. ``head`` are the first bytes that ever came, to name who is speaking.
+    ``head`` holds the first bytes received, to identify the server.
     """
 
-    __slots__ = ("_armed", "_clock", "_fresh", "_poll", "deadline", "head", "moved", "sock")
+    __slots__ = ("_armed", "_clock", "_first_read", "_poll", "deadline", "head", "moved", "sock")
 
     def __init__(self, sock: socket.socket, clock: Callable[[], float]) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -55,7 +55,7 @@ class Wire:
         self.moved = 0
         self._clock = clock
         self._armed = -1.0
-        self._fresh = True
+        self._first_read = True
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
 
@@ -63,29 +63,29 @@ class Wire:
         """Begin a call that must end by ``deadline``."""
         self.deadline = deadline
         self.moved = 0
-        self._fresh = True
+        self._first_read = True
 
     def _arm(self) -> None:
         left = self.deadline - self._clock()
         if left <= 0:
-            raise TimeoutError("the time is up")
-        # Setting the timeout costs more than reading the clock, and most calls have the same one.
+            raise TimeoutError("the deadline has passed")
+        # Setting the timeout costs more than reading the clock, and most calls have the same timeout.
         if not -_SLACK < left - self._armed < _SLACK:
             self.sock.settimeout(left)
             self._armed = left
 
     def write(self, data: bytes) -> None:
-        """Send everything."""
+        """Send all bytes."""
         self._arm()
         self.sock.sendall(data)
         self.moved += len(data)
 
     def read(self, size: int) -> bytes:
-        """Up to ``size`` bytes, at least one; EOFError when the other end has closed."""
+        """Read 1 to ``size`` bytes; raises EOFError when the other end has closed."""
         self._arm()
-        # Python allocates what may come: after a large answer the buffer asks for megabytes where little follows.
-        data = self.sock.recv(min(size, BUFFER if self._fresh else _STEP))
-        self._fresh = False
+        # recv() allocates the whole size: after a large answer the buffer requests megabytes where little follows.
+        data = self.sock.recv(min(size, BUFFER if self._first_read else _STEP))
+        self._first_read = False
         if not data:
             raise EOFError("the gateway closed the connection")
         if not self.head:
@@ -94,24 +94,24 @@ class Wire:
         return data
 
     def flush(self) -> None:
-        """Nothing is kept back here."""
+        """Do nothing; this transport does not buffer."""
 
-    def quiet(self) -> bool:
-        """Whether nothing has come unasked; bytes or an end of stream make a connection useless."""
+    def is_quiet(self) -> bool:
+        """Return whether nothing arrived unrequested; bytes or an end of stream make a connection useless."""
         return not self._poll.poll(0)
 
-    def cut(self) -> None:
-        """End the conversation from any thread; who waits for an answer gets EOFError."""
+    def shut_down(self) -> None:
+        """Shut down the socket, from any thread; a thread that waits for an answer gets EOFError."""
         with contextlib.suppress(OSError):
             self.sock.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Give the descriptor back. Says nothing to the other end if another process holds the socket, too."""
+        """Close the descriptor; does not notify the other end if another process also holds the socket."""
         self.sock.close()
 
 
 class Connection:
-    """Calls on one wire. ``used`` is when the last call ended, ``calls`` their number, the greeting included."""
+    """Calls on one wire; ``used`` is the time when the last call ended, ``calls`` their number with the handshake."""
 
     __slots__ = ("_number", "_protocol", "_transport", "calls", "sent", "used", "wire")
 
@@ -126,15 +126,15 @@ class Connection:
 
     @property
     def bloated(self) -> bool:
-        """Whether the last call was so large that its buffers are better given back."""
+        """Whether the last call was so large that its buffers should be released."""
         return self.wire.moved > LARGE
 
     def call(self, method: Method, request: Any, deadline: float) -> Any:
         """Send a request and return the reply.
 
-        ``sent`` tells afterwards whether the whole request was handed to the system: if not, the gateway cannot have
-        acted on it. Raises OSError (TimeoutError, too), EOFError, Refused, OutOfStep, and what thriftpy2 raises for
-        values and answers that do not fit.
+        Afterwards ``sent`` is whether the whole request was handed to the system: if not, the gateway cannot have acted
+        on it. Raises OSError (including TimeoutError), EOFError, Rejected, UnexpectedAnswer, and thriftpy2's exceptions
+        for invalid values and answers.
         """
         protocol = self._protocol
         number = self._number = self._number + 1 if self._number < _MAX_NUMBER else 1
@@ -151,10 +151,10 @@ class Connection:
             text = text_of(failure.message) or f"type {failure.type}"
             if failure.type == TApplicationException.INTERNAL_ERROR and answered == number:
                 self.calls += 1
-                raise Refused(text)
-            raise OutOfStep(text)
+                raise Rejected(text)
+            raise UnexpectedAnswer(text)
         if answered != number or name != method.name:
-            raise OutOfStep(f"the answer to {name} number {answered} came for {method.name} number {number}")
+            raise UnexpectedAnswer(f"the answer to {name} number {answered} came for {method.name} number {number}")
         reply = method.reply()
         protocol.read_struct(reply)
         self.calls += 1

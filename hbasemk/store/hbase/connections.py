@@ -1,7 +1,7 @@
-"""Connections that are kept for the next call: bounded, opened when needed, one thread on each at a time.
+"""A pool of connections: bounded, opened on demand, one thread on each at a time.
 
-The gateway closes what idles for a minute, so what idled nearly as long is not used again. A forked child shares its
-parent's sockets: it gives back the descriptors, says nothing on them, and begins with a pool of its own.
+The gateway closes a connection that idles for a minute, so the pool does not reuse one that idled nearly as long. A
+forked child shares its parent's sockets: it closes the descriptors, sends nothing on them, and starts its own pool.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ IDLE_SECONDS: Final = 50.0
 Opener = Callable[[float, Callable[[Wire], None]], Connection]
 
 
-class _Side:
-    """The pool of one process."""
+class _ProcessPool:
+    """The pool's state in one process."""
 
     def __init__(self, pid: int, closed: bool) -> None:
         self.pid = pid
@@ -34,162 +34,164 @@ class _Side:
 
 
 class Use:
-    """One caller's share of a pool. Its holder calls :meth:`Connections.end` whatever happens, also an interruption."""
+    """One caller's use of a pool; the caller must always call :meth:`Connections.end`, even when interrupted."""
 
-    __slots__ = ("connection", "side")
+    __slots__ = ("connection", "pool")
 
     def __init__(self) -> None:
-        self.side: _Side | None = None
-        """The pool that counts it, if one does."""
+        self.pool: _ProcessPool | None = None
+        """The pool that counts this use, if one does."""
         self.connection: Connection | None = None
 
 
 class Connections:
-    """At most ``size`` connections made by ``opener(deadline, register)``, each until it fails or is idle too long."""
+    """A pool of at most ``size`` connections made by ``opener(deadline, register)``; failed and idle ones are closed."""
 
     def __init__(self, opener: Opener, size: int, clock: Callable[[], float], about: str) -> None:
         self._opener = opener
         self._size = size
         self._clock = clock
         self._about = about
-        first = _Side(os.getpid(), closed=False)
-        self._side = first
-        self._sides = {first.pid: first}
+        first = _ProcessPool(os.getpid(), closed=False)
+        self._pool = first
+        self._pools = {first.pid: first}
 
     @property
     def closed(self) -> bool:
         """Whether the pool has been closed in this process, or in its parent before the fork."""
         return self._mine().closed
 
-    def _mine(self) -> _Side:
-        side = self._side
+    def _mine(self) -> _ProcessPool:
+        pool = self._pool
         pid = os.getpid()
-        return side if side.pid == pid else self._forked(side, pid)
+        return pool if pool.pid == pid else self._forked(pool, pid)
 
-    def _forked(self, parents: _Side, pid: int) -> _Side:
-        # No lock can be used: it may have been held in the parent while it forked. Of threads that come here at once
-        # the dictionary picks one.
-        made = _Side(pid, parents.closed)
-        side = self._sides.setdefault(pid, made)
-        if side is made:
+    def _forked(self, parents: _ProcessPool, pid: int) -> _ProcessPool:
+        # A lock is unusable here: another thread may have held it in the parent during the fork. If several threads
+        # arrive at once, the dictionary picks one.
+        created = _ProcessPool(pid, parents.closed)
+        pool = self._pools.setdefault(pid, created)
+        if pool is created:
             for wire in list(parents.wires):
                 wire.close()
-        self._side = side
-        self._sides = {pid: side}
-        return side
+        self._pool = pool
+        self._pools = {pid: pool}
+        return pool
 
     def take(self, deadline: float, use: Use | None = None) -> Connection:
-        """A connection for one thread, to be handed back with :meth:`give` or :meth:`drop`; ``use`` then says so.
+        """Take a connection for one thread and record it in ``use``; return it with :meth:`give` or :meth:`drop`.
 
-        Raises ClosedError, StoreNotAppliedError when none gets free in time, and what the opener raises.
+        Raises ClosedError, StoreNotAppliedError if none becomes free in time, and the opener's errors.
         """
         use = use or Use()
-        side = self._mine()
+        pool = self._mine()
         with Deferred() as interrupts:
-            connection = self._idle_or_counted(side, deadline, use, interrupts)
+            connection = self._idle_or_counted(pool, deadline, use, interrupts)
         if connection is not None:
             return connection
         try:
-            use.connection = self._opener(deadline, lambda wire: self._register(side, wire))
+            use.connection = self._opener(deadline, lambda wire: self._register(pool, wire))
             return use.connection
         except BaseException as error:
             self.end(use)
             if self.closed and isinstance(error, StoreError):
-                raise ClosedError(f"the store at {self._about} has been closed") from error
+                raise ClosedError(f"the store at {self._about} is closed; open it again") from error
             raise
 
-    def _idle_or_counted(self, side: _Side, deadline: float, use: Use, interrupts: Deferred) -> Connection | None:
-        """A connection that idles, or None: one may be opened. Either is counted."""
+    def _idle_or_counted(
+        self, pool: _ProcessPool, deadline: float, use: Use, interrupts: Deferred
+    ) -> Connection | None:
+        """Return an idle connection, or None if the caller may open one; count either as taken."""
         now = self._clock()
-        with side.changed:
+        with pool.changed:
             while True:
-                if side.closed:
-                    raise ClosedError(f"the store at {self._about} has been closed")
-                while side.idle:
-                    connection = side.idle.pop()
-                    if now - connection.used <= IDLE_SECONDS and connection.wire.quiet():
-                        side.taken += 1
-                        use.side, use.connection = side, connection
+                if pool.closed:
+                    raise ClosedError(f"the store at {self._about} is closed; open it again")
+                while pool.idle:
+                    connection = pool.idle.pop()
+                    if now - connection.used <= IDLE_SECONDS and connection.wire.is_quiet():
+                        pool.taken += 1
+                        use.pool, use.connection = pool, connection
                         return connection
-                    self._retire(side, connection)
-                if side.taken < self._size:
-                    side.taken += 1
-                    use.side = side
+                    self._retire(pool, connection)
+                if pool.taken < self._size:
+                    pool.taken += 1
+                    use.pool = pool
                     return None
                 if now >= deadline:
                     raise StoreNotAppliedError(
-                        f"{self._about}: all {self._size} connections were in use for the whole time of the call; "
-                        "nothing was sent"
+                        f"{self._about}: all {self._size} connections were in use until the call's deadline; "
+                        "nothing was sent. Retry, or use a larger pool_size"
                     )
-                # Any clock may be given: what matters is that this ends soon after the deadline.
-                side.changed.wait(min(deadline - now, SLICE))
+                # The clock may be any clock; the wait only has to end soon after the deadline.
+                pool.changed.wait(min(deadline - now, SLICE))
                 interrupts.deliver()
                 now = self._clock()
 
     def end(self, use: Use) -> None:
-        """Count a use as over if that has not been done: end its connection, which may be in the middle of a call."""
+        """End a use unless it has ended: drop its connection, which may be in the middle of a call."""
         with Deferred():
-            if use.side is None:
+            if use.pool is None:
                 return
             if use.connection is None:
-                self._not_opened(use.side)
+                self._not_opened(use.pool)
             else:
                 self.drop(use.connection)
-            use.side = None
+            use.pool = None
 
-    def _not_opened(self, side: _Side) -> None:
-        with Deferred(), side.changed:
-            side.taken -= 1
-            # The opener closes what it opened and could not use.
-            side.wires = {wire for wire in side.wires if wire.sock.fileno() >= 0}
-            side.changed.notify()
+    def _not_opened(self, pool: _ProcessPool) -> None:
+        with Deferred(), pool.changed:
+            pool.taken -= 1
+            # The opener closes a wire that it opened and could not use.
+            pool.wires = {wire for wire in pool.wires if wire.sock.fileno() >= 0}
+            pool.changed.notify()
 
-    def _register(self, side: _Side, wire: Wire) -> None:
-        with Deferred(), side.changed:
-            if side.closed:
-                raise ClosedError(f"the store at {self._about} has been closed")
-            side.wires.add(wire)
+    def _register(self, pool: _ProcessPool, wire: Wire) -> None:
+        with Deferred(), pool.changed:
+            if pool.closed:
+                raise ClosedError(f"the store at {self._about} is closed; open it again")
+            pool.wires.add(wire)
 
     def give(self, connection: Connection, use: Use | None = None) -> None:
-        """Keep a connection on which the last call ended well."""
-        side = self._mine()
+        """Return a connection whose last call succeeded to the pool."""
+        pool = self._mine()
         now = connection.used = self._clock()
-        with Deferred(), side.changed:
-            if connection.wire not in side.wires:
+        with Deferred(), pool.changed:
+            if connection.wire not in pool.wires:
                 return
-            side.taken -= 1
+            pool.taken -= 1
             if use is not None:
-                use.side = None
-            if side.closed or connection.bloated:
-                self._retire(side, connection)
+                use.pool = None
+            if pool.closed or connection.bloated:
+                self._retire(pool, connection)
             else:
-                side.idle.append(connection)
-                while now - side.idle[0].used > IDLE_SECONDS:
-                    self._retire(side, side.idle.pop(0))
-            side.changed.notify()
+                pool.idle.append(connection)
+                while now - pool.idle[0].used > IDLE_SECONDS:
+                    self._retire(pool, pool.idle.pop(0))
+            pool.changed.notify()
 
     def drop(self, connection: Connection) -> None:
-        """End a connection on which a call failed."""
-        side = self._mine()
-        with Deferred(), side.changed:
-            if connection.wire not in side.wires:
+        """Close a connection on which a call failed."""
+        pool = self._mine()
+        with Deferred(), pool.changed:
+            if connection.wire not in pool.wires:
                 return
-            side.taken -= 1
-            self._retire(side, connection)
-            side.changed.notify()
+            pool.taken -= 1
+            self._retire(pool, connection)
+            pool.changed.notify()
 
-    def _retire(self, side: _Side, connection: Connection) -> None:
-        side.wires.discard(connection.wire)
-        connection.wire.cut()
+    def _retire(self, pool: _ProcessPool, connection: Connection) -> None:
+        pool.wires.discard(connection.wire)
+        connection.wire.shut_down()
         connection.wire.close()
 
     def close(self) -> None:
-        """End all connections, also those on which an answer is awaited, and wake who waits for one. Idempotent."""
-        side = self._mine()
-        with Deferred(), side.changed:
-            side.closed = True
-            while side.idle:
-                self._retire(side, side.idle.pop())
-            for wire in side.wires:
-                wire.cut()
-            side.changed.notify_all()
+        """Close all connections, including busy ones, and wake waiting threads. Idempotent."""
+        pool = self._mine()
+        with Deferred(), pool.changed:
+            pool.closed = True
+            while pool.idle:
+                self._retire(pool, pool.idle.pop())
+            for wire in pool.wires:
+                wire.shut_down()
+            pool.changed.notify_all()

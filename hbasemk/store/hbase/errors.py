@@ -1,7 +1,8 @@
-"""What a failed call means: HBase's and the connection's failures as the three kinds of store errors.
+"""Translate failures of HBase and of the connection into the three kinds of store errors.
 
-Not applied is claimed only where the gateway cannot have acted: the call changes nothing, or the request never left
-whole. Unusable is claimed only for what stays so until somebody changes the tables, the rights or the address.
+"Not applied" is claimed only if the gateway cannot have acted: the call changes nothing, or the request was not sent
+completely. "Unusable" is claimed only for a state that lasts until somebody changes the tables, the rights or the
+address.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ _CLASS: Final = re.compile(r"[.$](\w+(?:Exception|Error))\b")
 _NO_TABLE_IN_BATCH: Final = re.compile(r"Failed \d+ actions?: ([^\s,]+): \d+ times?,")
 _SHOWN: Final = 300
 
-_NO_TABLE: Final = "create the tables first (hbasemk init), or look at the prefix"
+_NO_TABLE: Final = "create the tables first (hbasemk init), or check the prefix"
 _UNUSABLE: Final = {
     "TableNotFoundException": _NO_TABLE,
     "TableNotEnabledException": "enable the table in HBase's shell",
-    "NoSuchColumnFamilyException": "these tables were not made by this version of hbasemk; use another prefix",
+    "NoSuchColumnFamilyException": "this version of hbasemk did not create these tables; use another prefix",
     "NamespaceNotFoundException": "create the namespace in HBase's shell, or use a prefix without one",
-    "AccessDeniedException": "let HBase's administrator give the gateway's user the right to do this",
-    "FailedSanityCheckException": f"HBase refuses revision ids as timestamps if {SLOP_SETTING} is set; remove the setting",
+    "AccessDeniedException": "ask HBase's administrator to grant the gateway's user this right",
+    "FailedSanityCheckException": f"HBase rejects revision ids as timestamps if {SLOP_SETTING} is set; remove the setting",
 }
 _STARTING: Final = frozenset(
     {"PleaseHoldException", "MasterNotRunningException", "ServerNotRunningYetException", "MasterNotFoundException"}
@@ -32,21 +33,21 @@ _STARTING: Final = frozenset(
 
 
 def _short(text: str) -> str:
-    """The first line of what HBase says, which sends whole stack traces."""
+    """Return the first line of HBase's message, which may hold a whole stack trace."""
     line = text.strip().split("\n", 1)[0].strip()
     return line if len(line) <= _SHOWN else line[:_SHOWN] + "…"
 
 
 def class_names(text: str) -> list[str]:
-    """The simple names of the exceptions that a message of HBase mentions, in their order."""
+    """Return the simple names of the exceptions that a message of HBase mentions, in order."""
     return _CLASS.findall(text)
 
 
-def by_hbase(text: str, where: str, table: str, effect: bool) -> StoreError:
-    """What HBase itself answered: its message begins with the name of an exception, or is just a table's name."""
+def from_hbase(text: str, where: str, table: str, effect: bool) -> StoreError:
+    """Translate HBase's answer: its message begins with the name of an exception, or is just a table's name."""
     missing = _NO_TABLE_IN_BATCH.match(text)
     if table and (missing[1] if missing else text.strip()) in {table, table.removeprefix("default:")}:
-        return StoreUnusableError(f"{where}: there is no such table; {_NO_TABLE}")
+        return StoreUnusableError(f"{where}: the table does not exist; {_NO_TABLE}")
     if table and text.strip().startswith(f"{table.removeprefix('default:')} is disabled"):
         return StoreUnusableError(f"{where}: the table is disabled; {_UNUSABLE['TableNotEnabledException']}")
     names = class_names(text)
@@ -54,36 +55,36 @@ def by_hbase(text: str, where: str, table: str, effect: bool) -> StoreError:
         if name in _UNUSABLE:
             return StoreUnusableError(f"{where}: {_short(text)}; {_UNUSABLE[name]}")
     if not _STARTING.isdisjoint(names):
-        said = f"{where}: HBase is starting, or has no master at the moment: {_short(text)}"
+        failure = f"{where}: HBase is starting, or currently has no master: {_short(text)}"
     else:
-        said = f"{where}: HBase could not do it: {_short(text)}"
-    return _by_effect(said, effect)
+        failure = f"{where}: HBase failed: {_short(text)}"
+    return _by_effect(failure, effect)
 
 
-def by_gateway(text: str, where: str, effect: bool) -> StoreError:
-    """The gateway failed on the call by itself and says no more than that."""
-    return _by_effect(f"{where}: the gateway failed ({_short(text)}); its log says why", effect)
+def from_gateway(text: str, where: str, effect: bool) -> StoreError:
+    """Translate a failure of the gateway itself, which gives no further information."""
+    return _by_effect(f"{where}: the gateway failed ({_short(text)}); see its log", effect)
 
 
-def by_connection(error: Exception, where: str, *, effect: bool, sent: bool, seconds: float) -> StoreError:
-    """The connection failed, or time was up, after so many seconds."""
+def from_connection(error: Exception, where: str, *, effect: bool, sent: bool, seconds: float) -> StoreError:
+    """Translate a failed connection, or a timeout after ``seconds``."""
     if isinstance(error, TimeoutError):
-        said = (
-            f"{where}: no answer within {seconds:.3g} s; is HBase behind the gateway up and not just starting, the table "
-            "enabled, the timeout long enough?"
+        failure = (
+            f"{where}: no answer within {seconds:.3g} s; check that HBase is up and not just starting, that the table is "
+            "enabled, and that the timeout is long enough"
         )
     elif isinstance(error, EOFError):
-        said = f"{where}: the gateway closed the connection before it answered; was it stopped?"
+        failure = f"{where}: the gateway closed the connection before it answered; check whether it was stopped"
     else:
-        said = f"{where}: the connection failed ({error or type(error).__name__})"
+        failure = f"{where}: the connection failed ({error or type(error).__name__})"
     if not sent:
-        return StoreNotAppliedError(said + "; the request was not sent, so nothing happened", cause=said)
-    return _by_effect(said, effect)
+        return StoreNotAppliedError(failure + "; the request was not sent, so nothing was changed", cause=failure)
+    return _by_effect(failure, effect)
 
 
-def _by_effect(said: str, effect: bool) -> StoreError:
+def _by_effect(failure: str, effect: bool) -> StoreError:
     if effect:
         return StoreUnknownError(
-            said + "; it may have been applied or not, so repeat only what does no harm twice", cause=said
+            failure + "; the call may have been applied or not, so repeat only idempotent calls", cause=failure
         )
-    return StoreNotAppliedError(said + "; nothing was changed, the call can be repeated", cause=said)
+    return StoreNotAppliedError(failure + "; nothing was changed; retry the call", cause=failure)

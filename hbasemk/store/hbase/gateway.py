@@ -1,6 +1,6 @@
-"""The gateway's interface: what thriftpy2 makes of ``gateway.thrift``, and the methods that are called.
+"""The gateway's interface: the classes that thriftpy2 generates from ``gateway.thrift``, and the methods that we call.
 
-Enumerations travel as numbers; those that are used have names here.
+Enumerations are sent as numbers; this module names the numbers that we use.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any, ClassVar, Final, NamedTuple
 import thriftpy2
 from thriftpy2.thrift import TType
 
-# Loaded while this module is imported, which Python does once and under a lock: thriftpy2's parser is not thread-safe.
+# Load at import, which Python does once and under a lock: thriftpy2's parser is not thread-safe.
 idl: Final[Any] = thriftpy2.load(
     str(Path(__file__).with_name("gateway.thrift")), module_name="hbasemk.store.hbase.gateway_thrift"
 )
 
 
 class ResultCell:
-    """A cell of an answer, cheaper than thriftpy2's own: HBase always sends all four, so nothing need be preset."""
+    """A cell of an answer, cheaper than thriftpy2's class: HBase always sends all four fields, so there are no defaults."""
 
     __slots__ = ("family", "qualifier", "timestamp", "value")
     thrift_spec: ClassVar[dict[int, Any]] = idl.ColumnValue.thrift_spec
@@ -30,7 +30,7 @@ class ResultCell:
 
 
 class Result:
-    """A row of an answer; a row that does not exist has no key and no cells."""
+    """A row of an answer; a missing row has no key and no cells."""
 
     __slots__ = ("cells", "row")
     thrift_spec: ClassVar[dict[int, Any]] = {
@@ -53,7 +53,7 @@ THRIFT2: Final = 2
 
 
 class Method(NamedTuple):
-    """A call of the gateway; ``effect`` says whether it changes anything, so that making it twice may do harm."""
+    """A method of the gateway; ``effect`` is whether it changes anything, so that a second call may do harm."""
 
     name: str
     request: Callable[..., Any]
@@ -86,7 +86,7 @@ DISABLE_TABLE: Final = _method("disableTable", effect=True)
 DELETE_TABLE: Final = _method("deleteTable", effect=True)
 SERVER_TYPE: Final = _method("getThriftServerType", effect=False)
 
-# Results are most of what is read: they are read into the classes above, not into those that thriftpy2 makes.
+# Most of the received data are results, so they use the classes above instead of thriftpy2's.
 GET.reply.thrift_spec[0] = (TType.STRUCT, "success", Result, False)
 for _many in (GET_MULTIPLE, SCAN):
     _many.reply.thrift_spec[0] = (TType.LIST, "success", (TType.STRUCT, Result), False)

@@ -1,7 +1,7 @@
-"""The way from the store contract's values to the gateway's messages and back.
+"""Convert the store contract's values to the gateway's messages and back.
 
-Nothing here talks to anybody. What HBase would take for something else than the contract says (an empty list of
-columns, for instance, means all of them) is kept from it by :mod:`hbasemk.store.hbase.store`.
+This module sends nothing. :mod:`hbasemk.store.hbase.store` filters out the values that HBase would interpret in
+another way than the contract; for example, HBase reads all columns for an empty list of columns.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ _column_value = idl.ColumnValue
 _time_range = idl.TimeRange
 
 
-def gets(wanted: Iterable[Get]) -> list[Any]:
-    """The gateway's form of gets; neighbours that share their columns share the message's parts, too."""
-    made: list[Any] = []
+def gets(request: Iterable[Get]) -> list[Any]:
+    """Convert gets; consecutive gets with the same columns share that part of the message."""
+    converted: list[Any] = []
     message = idl.Get
     shared: object = None
     columns: list[Any] | None = None
-    for row, exact, families, page, since, before, versions in wanted:
-        what: object = exact if exact is not None else families
-        if what is not shared or what is None:
-            columns, shared = columns_of(exact, families), what
-        made.append(
+    for row, exact, families, page, since, before, versions in request:
+        selection: object = exact if exact is not None else families
+        if selection is not shared or selection is None:
+            columns, shared = columns_of(exact, families), selection
+        converted.append(
             message(
                 row,
                 columns,
@@ -36,16 +36,16 @@ def gets(wanted: Iterable[Get]) -> list[Any]:
             )
         )
         if page is not None:
-            get = made[-1]
+            get = converted[-1]
             get.columns = [_column(page.family)]
             get.cells_per_family = page.limit
             if page.after is not None:
                 get.filter = column_range_filter(page.after)
-    return made
+    return converted
 
 
 def columns_of(exact: Sequence[Column] | None, families: Sequence[bytes] | None) -> list[Any] | None:
-    """The gateway's form of what to read of a row; None is everything."""
+    """Convert a selection of columns or families; None selects everything."""
     if exact is not None:
         return [_column(family, qualifier) for family, qualifier in exact]
     if families is not None:
@@ -54,42 +54,42 @@ def columns_of(exact: Sequence[Column] | None, families: Sequence[bytes] | None)
 
 
 def column_range_filter(after: bytes) -> bytes:
-    """The filter for the columns after a qualifier, in HBase's filter language: quotes are doubled inside quotes."""
+    """Return the filter for the columns after a qualifier, in HBase's filter language; it doubles quotes inside quotes."""
     return b"ColumnRangeFilter('" + after.replace(b"'", b"''") + b"',false,'',true)"
 
 
-def scan(wanted: Scan, start: bytes | None, stop: bytes | None) -> Any:
-    """The gateway's form of a scan with these ends.
+def scan(request: Scan, start: bytes | None, stop: bytes | None) -> Any:
+    """Convert a scan between ``start`` and ``stop``.
 
-    The limit goes along twice: it lets the region close its scanner in the call that opened it, and as the number of
-    rows that travel between gateway and region at once.
+    The message contains the limit twice: as the limit of the scan, which lets the region close its scanner in the call
+    that opened it, and as the number of rows that the region sends to the gateway at once.
     """
-    timed = wanted.since or wanted.before != MAX_TIMESTAMP
+    timed = request.since or request.before != MAX_TIMESTAMP
     return idl.Scan(
         start,
         stop,
-        columns_of(wanted.columns, wanted.families),
-        wanted.limit,
-        wanted.versions if wanted.versions != 1 else None,
-        _time_range(wanted.since, wanted.before) if timed else None,
-        True if wanted.reverse else None,
-        wanted.limit,
+        columns_of(request.columns, request.families),
+        request.limit,
+        request.versions if request.versions != 1 else None,
+        _time_range(request.since, request.before) if timed else None,
+        True if request.reverse else None,
+        request.limit,
     )
 
 
-def put(wanted: Put) -> Any:
-    """The gateway's form of a put."""
+def put(request: Put) -> Any:
+    """Convert a put."""
     return idl.Put(
-        wanted.row,
-        [_column_value(family, qualifier, value, timestamp) for family, qualifier, value, timestamp in wanted.cells],
+        request.row,
+        [_column_value(family, qualifier, value, timestamp) for family, qualifier, value, timestamp in request.cells],
     )
 
 
-def delete(wanted: Delete) -> Any:
-    """The gateway's form of a delete of exact versions; it must name at least one, or it deletes the row."""
+def delete(request: Delete) -> Any:
+    """Convert a delete of exact versions; it must name at least one, or HBase deletes the row."""
     return idl.Delete(
-        wanted.row,
-        [_column(family, qualifier, timestamp) for family, qualifier, timestamp in wanted.cells],
+        request.row,
+        [_column(family, qualifier, timestamp) for family, qualifier, timestamp in request.cells],
         None,
         ONE_VERSION,
     )
@@ -99,11 +99,11 @@ _new = tuple.__new__
 
 
 def cells(result: Result) -> list[Cell]:
-    """The cells of a result; HBase sends them in the contract's order."""
-    # As Cell(…) does, without a call of Python code for each.
+    """Return the cells of a result; HBase sends them in the contract's order."""
+    # tuple.__new__ creates the same Cell without a call of Python code for each.
     return [_new(Cell, (one.family, one.qualifier, one.timestamp, one.value)) for one in result.cells]
 
 
 def rows(results: Iterable[Result]) -> list[Row]:
-    """The rows of results that have keys."""
+    """Return the rows of results that have keys."""
     return [_new(Row, (result.row, cells(result))) for result in results]

@@ -1,7 +1,8 @@
 """The store contract on HBase: every call is one call of the Thrift2 gateway.
 
-What HBase takes for something else than the contract says is answered here without asking: an empty list of columns
-(HBase: all of them), an empty delete (the whole row), ends of a range that meet (that row), keys too long to exist.
+The store answers some requests without a call, because HBase would interpret them differently: an empty list of
+columns (HBase: all columns), an empty delete (the whole row), a range with equal ends (that row), and keys that are
+too long to exist.
 """
 
 from __future__ import annotations
@@ -23,21 +24,21 @@ DEFAULT_POOL: Final = 64
 
 LIMITS: Final = Limits()
 MAX_CELL: Final = 10 * 1024 * 1024
-"""hbase.client.keyvalue.maxsize: key and value together."""
+"""HBase's setting hbase.client.keyvalue.maxsize: key and value together."""
 MAX_SCAN: Final = 1_000_000
-"""The gateway makes room for all rows that it is asked for before it looks for them."""
+"""The largest limit of a scan; the gateway allocates space for all requested rows before it reads them."""
 _KEY_OVERHEAD: Final = 64
 
 
 class HBaseStore(Store):
-    """Tables of HBase behind its Thrift2 gateway at ``host:port``.
+    """A store in HBase tables behind the Thrift2 gateway at ``host:port``.
 
     ``prefix`` begins the tables' names and may contain a namespace (``content:cms_``). ``timeout`` bounds every call in
-    seconds, connecting included, which alone may take ``connect_timeout``. At most ``pool_size`` connections are open at a time;
-    they are opened when needed, so making a store talks to nobody. ``clock`` is a monotonic clock in seconds.
+    seconds, including connecting, which alone may take ``connect_timeout``. The store opens at most ``pool_size``
+    connections, on demand; creating a store opens none. ``clock`` is a monotonic clock in seconds.
 
-    ``durable=False`` changes nothing here: two tables may live on two servers whose logs know no common order.
-    Raises InvalidValueError for a prefix that HBase does not allow, and for a timeout that is none.
+    ``durable=False`` has no effect here: two tables may be on two servers whose logs have no common order.
+    Raises InvalidValueError for a prefix that HBase does not allow, and for an invalid timeout.
     """
 
     limits = LIMITS
@@ -56,7 +57,7 @@ class HBaseStore(Store):
         options.seconds("timeout", timeout, above_zero=True)
         options.seconds("connect_timeout", connect_timeout, above_zero=True)
         if pool_size < 1:
-            raise InvalidValueError(f"a store needs at least 1 connection, not {pool_size}")
+            raise InvalidValueError(f"pool_size must be at least 1, got {pool_size}")
         self._names = TableNames(prefix)
         shown = f"[{host}]" if ":" in host else host
         self._location = f"hbase://{shown}:{port}/" + (f"?prefix={prefix}" if prefix else "")
@@ -72,11 +73,11 @@ class HBaseStore(Store):
 
     @property
     def supports_parallel_calls(self) -> bool:
-        """Each thread's call has a connection of its own."""
+        """True: concurrent calls use separate connections."""
         return True
 
     def create_tables(self, tables: Sequence[Table]) -> None:
-        """Create what is missing, wait until it can be used, verify it, and try a timestamp of the size of ids."""
+        """Create missing tables, wait until they are available, verify them, and test a timestamp as large as a revision id."""
         self._client.check_open()
         self._tables.create(tables)
 
@@ -91,33 +92,33 @@ class HBaseStore(Store):
         self._tables.drop(tables)
 
     def probe_timestamp(self, table: Table, timestamp: int) -> None:
-        """Raise StoreUnusableError if HBase is set to refuse cells with this timestamp; leaves nothing behind."""
+        """Raise StoreUnusableError if HBase is configured to reject cells with this timestamp; writes nothing visible."""
         self._tables.probe_timestamp(table, timestamp)
 
     def read(self, table: str, gets: Sequence[Get]) -> list[Row]:
-        """One row per get, by one call for a single row, which is cheaper, or for many."""
+        """Return one row per get; a single row uses another method of the gateway, which is cheaper."""
         name = self._names.data(table)
-        if len(gets) == 1 and not _empty(gets[0]):
+        if len(gets) == 1 and not _is_empty(gets[0]):
             method = gateway.GET
             result = self._client.call(method, method.request(name, messages.gets(gets)[0]), name)
             return [Row(gets[0].row, messages.cells(result))]
-        asked = [get for get in gets if not _empty(get)]
-        if not asked:
+        nonempty = [get for get in gets if not _is_empty(get)]
+        if not nonempty:
             self._client.check_open()
             return [Row(get.row, []) for get in gets]
         method = gateway.GET_MULTIPLE
-        results = self._client.call(method, method.request(name, messages.gets(asked)), name)
-        if len(asked) == len(gets):
+        results = self._client.call(method, method.request(name, messages.gets(nonempty)), name)
+        if len(nonempty) == len(gets):
             return [Row(get.row, messages.cells(result)) for get, result in zip(gets, results, strict=True)]
-        rest = iter(results)
-        return [Row(get.row, [] if _empty(get) else messages.cells(next(rest))) for get in gets]
+        remaining = iter(results)
+        return [Row(get.row, [] if _is_empty(get) else messages.cells(next(remaining))) for get in gets]
 
     def scan(self, table: str, scan: Scan) -> list[Row]:
-        """The first rows of a range."""
+        """Return the first rows of a range."""
         if scan.limit > MAX_SCAN:
-            raise LimitError(f"a scan of table {table!r} for {scan.limit} rows; at most {MAX_SCAN} come in one batch")
+            raise LimitError(f"the limit of a scan must be at most {MAX_SCAN} rows, got {scan.limit} (table {table!r})")
         name = self._names.data(table)
-        ends = _ends(scan)
+        ends = _scan_bounds(scan)
         if ends is None or scan.limit < 1 or _selects_nothing(scan):
             self._client.check_open()
             return []
@@ -126,7 +127,7 @@ class HBaseStore(Store):
         return messages.rows(self._client.call(method, request, name))
 
     def write(self, table: str, puts: Sequence[Put], *, durable: bool = True) -> None:  # noqa: ARG002 - see the class
-        """Write cells, by one call for a single row, which is cheaper, or for many."""
+        """Write cells; a single row uses another method of the gateway, which is cheaper."""
         self.check_puts(puts)
         name = self._names.data(table)
         if len(puts) == 1:
@@ -146,7 +147,7 @@ class HBaseStore(Store):
         *,
         durable: bool = True,  # noqa: ARG002 - see the class
     ) -> bool:
-        """Compare-and-set. Raises InvalidValueError for an empty ``expected``, which HBase takes for an absent one."""
+        """Compare and set. Raises InvalidValueError for an empty ``expected``, which HBase treats as absent."""
         if expected is not None and not expected:
             raise InvalidValueError(f"column {column!r} cannot be compared with an empty value; give None for absent")
         self.check_puts([put])
@@ -156,35 +157,35 @@ class HBaseStore(Store):
         return bool(self._client.call(method, request, name))
 
     def delete(self, table: str, deletes: Sequence[Delete]) -> None:
-        """Delete exact versions."""
+        """Delete exactly the given cell versions."""
         name = self._names.data(table)
-        asked = [messages.delete(delete) for delete in deletes if delete.cells and _possible(delete.row)]
-        if len(asked) == 1:
-            self._client.call(gateway.DELETE, gateway.DELETE.request(name, asked[0]), name)
-        elif asked:
-            self._client.call(gateway.DELETE_MULTIPLE, gateway.DELETE_MULTIPLE.request(name, asked), name)
+        requests = [messages.delete(delete) for delete in deletes if delete.cells and _is_valid_key(delete.row)]
+        if len(requests) == 1:
+            self._client.call(gateway.DELETE, gateway.DELETE.request(name, requests[0]), name)
+        elif requests:
+            self._client.call(gateway.DELETE_MULTIPLE, gateway.DELETE_MULTIPLE.request(name, requests), name)
         else:
             self._client.check_open()
 
     def delete_rows(self, table: str, rows: Sequence[bytes], *, before: int = MAX_TIMESTAMP) -> None:
         """Delete all cells of rows whose timestamps are less than ``before``.
 
-        HBase keeps a marker: what is written later into these rows with a timestamp less than ``before`` stays
-        invisible until a major compaction. So give ``before`` for rows that may come back.
+        HBase keeps a marker: it hides later writes to these rows with timestamps less than ``before`` until a major
+        compaction. So pass ``before`` for rows that may be written again.
         """
         name = self._names.data(table)
-        asked = [gateway.idl.Delete(row, None, before - 1, None) for row in rows if _possible(row)]
-        if asked:
-            self._client.call(gateway.DELETE_MULTIPLE, gateway.DELETE_MULTIPLE.request(name, asked), name)
+        requests = [gateway.idl.Delete(row, None, before - 1, None) for row in rows if _is_valid_key(row)]
+        if requests:
+            self._client.call(gateway.DELETE_MULTIPLE, gateway.DELETE_MULTIPLE.request(name, requests), name)
         else:
             self._client.check_open()
 
     def close(self) -> None:
-        """End all connections; calls under way end with an error. Idempotent."""
+        """Close all connections; running calls raise an error. Idempotent."""
         self._client.close()
 
     def check_puts(self, puts: Sequence[Put]) -> None:
-        """As the contract says; besides, HBase counts a cell's whole key as part of its size."""
+        """Apply the contract's limits, and HBase's limit on the size of a cell including its key."""
         super().check_puts(puts)
         for row, cells in puts:
             for family, qualifier, value, _ in cells:
@@ -193,37 +194,38 @@ class HBaseStore(Store):
                     if size > MAX_CELL:
                         raise LimitError(
                             f"a cell of {size} bytes, its key included, at row {row[:60]!r}, column {family!r}:"
-                            f"{qualifier[:60]!r} is over the limit of {MAX_CELL} bytes; nothing was written. Keep "
+                            f"{qualifier[:60]!r} exceeds the limit of {MAX_CELL} bytes; nothing was written. Store "
                             "large content in a blob."
                         )
 
 
-def _possible(row: bytes) -> bool:
-    """Whether a row of this key can exist; HBase fails on others without saying why."""
+def _is_valid_key(row: bytes) -> bool:
+    """Return whether a row with this key can exist; HBase fails on others without giving a reason."""
     return 0 < len(row) <= LIMITS.row_key
 
 
-def _empty(get: Get) -> bool:
-    """Whether a get asks for nothing, in a way that HBase would take for something else or fail on."""
+def _is_empty(get: Get) -> bool:
+    """Return whether a get selects nothing in a way that HBase would misinterpret or fail on."""
     return (
         not 0 < len(get.row) <= LIMITS.row_key or (get.page is not None and get.page.limit < 1) or _selects_nothing(get)
     )
 
 
-def _selects_nothing(what: Get | Scan) -> bool:
-    if what.columns is not None:
-        if not what.columns:
+def _selects_nothing(selection: Get | Scan) -> bool:
+    if selection.columns is not None:
+        if not selection.columns:
             return True
-    elif what.families is not None and not what.families:
+    elif selection.families is not None and not selection.families:
         return True
-    return what.since >= what.before or what.versions < 1 or what.before < 1 or what.since < 0
+    return selection.since >= selection.before or selection.versions < 1 or selection.before < 1 or selection.since < 0
 
 
-def _ends(scan: Scan) -> tuple[bytes | None, bytes | None] | None:
-    """A scan's start and stop as HBase takes them; None if no row can be between.
+def _scan_bounds(scan: Scan) -> tuple[bytes | None, bytes | None] | None:
+    """Return a scan's start and stop as HBase accepts them; None if no row can be between.
 
-    HBase refuses ends longer than a key. Rows before or after such an end are those before or after the longest key
-    that begins it: going up, the end is replaced by the next possible key, going down by the longest one.
+    HBase rejects ends that are longer than a key. Let K be such an end, cut to the longest possible key. The rows on
+    each side of the end are those on each side of K. A forward scan replaces the end by the key after K, a reverse scan
+    by K.
     """
     start, stop = scan.start, scan.stop
     if scan.reverse:
@@ -235,15 +237,15 @@ def _ends(scan: Scan) -> tuple[bytes | None, bytes | None] | None:
             stop = stop[: LIMITS.row_key]
         return None if start is not None and stop is not None and start <= stop else (start, stop or None)
     if stop is not None and len(stop) > LIMITS.row_key:
-        stop = _next(stop[: LIMITS.row_key])
+        stop = _next_key(stop[: LIMITS.row_key])
     if start is not None and len(start) > LIMITS.row_key:
-        start = _next(start[: LIMITS.row_key])
+        start = _next_key(start[: LIMITS.row_key])
         if start is None:
             return None
     return None if stop is not None and (start or b"") >= stop else (start or None, stop)
 
 
-def _next(longest: bytes) -> bytes | None:
-    """The first possible key after one of full length; None after the last."""
+def _next_key(longest: bytes) -> bytes | None:
+    """Return the first possible key after a key of full length; None after the last."""
     kept = longest.rstrip(b"\xff")
     return kept[:-1] + bytes([kept[-1] + 1]) if kept else None

@@ -1,7 +1,7 @@
-"""Tables in HBase: their names, how hbasemk wants them, and whether they are so.
+"""Create, verify and drop tables in HBase.
 
-Only settings that change what a reader sees must be as wanted; all else (compression, block size, replication …) is
-the administrator's, but a block encoding that makes polls slow is warned of.
+Verification checks only the settings that change what a reader sees. All other settings (compression, block size,
+replication …) belong to the administrator. A block encoding that slows down polls causes a warning.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hbasemk.store.hbase.client import Client
 from hbasemk.store.hbase.errors import SLOP_SETTING
 
 ADMIN_SECONDS: Final = 120.0
-"""Creating and dropping moves regions and may take long even where reading and writing do not."""
+"""The timeout of creating and dropping tables, which moves regions and may be slow even if reads and writes are fast."""
 
 _PREFIX: Final = re.compile(r"(?:([A-Za-z0-9_]+):)?((?:[A-Za-z0-9_][A-Za-z0-9_.-]*)?)")
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -30,14 +30,14 @@ _PAUSE: Final = 0.05
 
 
 class TableNames:
-    """The names of tables behind a prefix, which may begin with a namespace (``content:cms_``)."""
+    """The names of the tables with a prefix, which may begin with a namespace (``content:cms_``)."""
 
     def __init__(self, prefix: str) -> None:
         found = _PREFIX.fullmatch(prefix)
         if found is None:
             raise InvalidValueError(
-                f"{prefix!r} cannot begin an HBase table's name: letters of ASCII, digits, '_', '-' and '.' are possible, "
-                "not '-' or '.' first, and a namespace of letters, digits and '_' with a ':' before"
+                f"the prefix {prefix!r} cannot begin the name of an HBase table; expected ASCII letters, digits, '_', '-' and "
+                "'.', not starting with '-' or '.', and optionally a namespace of letters, digits and '_' with ':' in front"
             )
         self.prefix = prefix
         self._namespace: str | None = found[1]
@@ -45,23 +45,25 @@ class TableNames:
         self._known: dict[str, bytes] = {}
 
     def data(self, name: str) -> bytes:
-        """A table's name as calls for rows want it."""
+        """Return a table's name as the gateway's calls for rows expect it."""
         known = self._known.get(name)
         if known is None:
             if not _NAME.fullmatch(self._start + name):
-                raise InvalidValueError(f"{self._start + name!r} cannot be the name of an HBase table")
+                raise InvalidValueError(
+                    f"{self._start + name!r} is not a valid name of an HBase table; use another prefix"
+                )
             known = self._known[name] = (self.prefix + name).encode()
         return known
 
     def admin(self, name: str) -> Any:
-        """A table's name as calls for tables want it."""
+        """Return a table's name as the gateway's calls for tables expect it."""
         self.data(name)
         space = None if self._namespace is None else self._namespace.encode()
         return gateway.idl.TableName(space, (self._start + name).encode())
 
 
 class Tables:
-    """Creating, verifying and dropping tables through a gateway."""
+    """Creates, verifies and drops tables through a gateway."""
 
     def __init__(self, client: Client, names: TableNames, where: str, timeout: float) -> None:
         self._client = client
@@ -70,10 +72,10 @@ class Tables:
         self._admin_timeout = max(timeout, ADMIN_SECONDS)
 
     def create(self, tables: Sequence[Table]) -> None:
-        """Create what is missing, wait until it can be used, verify, and try a timestamp of the size of ids."""
-        there = self._describe(tables)
+        """Create missing tables, wait until they are available, verify them, and test a timestamp as large as a revision id."""
+        existing = self._describe(tables)
         for table in tables:
-            if table.name not in there:
+            if table.name not in existing:
                 self._create(table)
         deadline = self._client.clock() + self._admin_timeout
         for table in tables:
@@ -99,7 +101,7 @@ class Tables:
         try:
             self._admin(gateway.CREATE_TABLE, gateway.CREATE_TABLE.request(wanted, None), table.name)
         except StoreError as error:
-            # Another process was faster; what it made is verified like any other table.
+            # Another process created the table first; verify() checks it like any other table.
             if "TableExistsException" not in error.message:
                 raise
 
@@ -110,24 +112,24 @@ class Tables:
                 raise self._is_disabled(table)
             if self._client.clock() >= deadline:
                 raise StoreNotAppliedError(
-                    f"{self._where}: table {self._shown(table)} exists, but its regions were not opened within "
-                    f"{self._admin_timeout:.3g} s; look at HBase's log"
+                    f"{self._where}: table {self._shown_name(table)} exists, but its regions were not available within "
+                    f"{self._admin_timeout:.3g} s; see HBase's log"
                 )
             time.sleep(_PAUSE)
 
     def verify(self, tables: Sequence[Table]) -> None:
-        """Compare the tables' settings with what is wanted; raises StoreUnusableError naming table and setting."""
-        there = self._describe(tables)
+        """Compare the tables' settings with the expected ones; raises StoreUnusableError naming table and setting."""
+        existing = self._describe(tables)
         for table in tables:
-            found = there.get(table.name)
+            found = existing.get(table.name)
             if found is None:
                 raise StoreUnusableError(
-                    f"{self._where}: there is no table {self._shown(table)}; create the tables first (hbasemk init), or "
-                    "look at the prefix"
+                    f"{self._where}: table {self._shown_name(table)} does not exist; create the tables first (hbasemk init), or "
+                    "check the prefix"
                 )
-            for setting, has, needs in _differences(table, found):
+            for setting, actual, needed in _differences(table, found):
                 raise StoreUnusableError(
-                    f"{self._where}: table {self._shown(table)} has {setting} = {has}, but hbasemk needs {needs}; alter "
+                    f"{self._where}: table {self._shown_name(table)} has {setting} = {actual}, but hbasemk needs {needed}; alter "
                     "it in HBase's shell, or use another prefix"
                 )
             self._warn_of_encoding(table, found)
@@ -136,23 +138,23 @@ class Tables:
                 raise self._is_disabled(table)
 
     def _warn_of_encoding(self, table: Table, found: Any) -> None:
-        """Another block encoding gives the same answers, only later: that is said, but not an error."""
+        """Log a warning about another block encoding, which is slower but not an error."""
         for family in found.families:
             if family.name in table.families and family.block_encoding != gateway.ROW_INDEX_V1:
                 _log.warning(
                     "%s: table %s, family %s: polls and reads are slower with DATA_BLOCK_ENCODING => %s than with "
                     "ROW_INDEX_V1",
                     self._where,
-                    self._shown(table),
+                    self._shown_name(table),
                     family.name.decode(errors="replace"),
                     _ENCODINGS.get(family.block_encoding, family.block_encoding),
                 )
 
     def probe_timestamp(self, table: Table, timestamp: int) -> None:
-        """Find out whether HBase takes a cell with this timestamp; nothing of it is ever visible.
+        """Test whether HBase accepts a cell with this timestamp; nothing ever becomes visible.
 
-        The cell is written and deleted in one atomic mutation of a row below all others. Raises StoreUnusableError
-        naming the setting by which an administrator limits timestamps.
+        One atomic mutation writes and deletes the cell, in a row before all others. Raises StoreUnusableError, which names
+        the setting by which an administrator limits timestamps.
         """
         family = table.families[0]
         put = gateway.idl.Put(_PROBE_ROW, [gateway.idl.ColumnValue(family, b"probe", b"", timestamp)])
@@ -172,12 +174,12 @@ class Tables:
             if SLOP_SETTING not in error.message:
                 raise
             raise StoreUnusableError(
-                f"{self._where}: table {self._shown(table)} refuses cells with timestamp {timestamp} because "
-                f"{SLOP_SETTING} is set; revision ids are such timestamps, so the setting must be removed ({error})"
+                f"{self._where}: table {self._shown_name(table)} rejects cells with timestamp {timestamp} because "
+                f"{SLOP_SETTING} is set; revision ids are such timestamps, so remove the setting ({error})"
             ) from error
 
     def drop(self, tables: Sequence[Table]) -> None:
-        """Disable and delete tables; it is no error if they are missing, or if others drop them, too."""
+        """Disable and delete tables; missing tables, and tables that others drop at the same time, are not an error."""
         for table in tables:
             for method in (gateway.DISABLE_TABLE, gateway.DELETE_TABLE):
                 try:
@@ -187,9 +189,9 @@ class Tables:
                         raise
 
     def _describe(self, tables: Sequence[Table]) -> dict[str, Any]:
-        """What HBase says of those tables that exist, by our name."""
+        """Return HBase's descriptors of the existing tables, by our name."""
         if not tables:
-            # HBase would describe all tables it has.
+            # For an empty list HBase would describe all its tables.
             return {}
         names = {self._names.admin(table.name).qualifier: table.name for table in tables}
         request = gateway.DESCRIBE.request([self._names.admin(table.name) for table in tables])
@@ -201,27 +203,29 @@ class Tables:
         return bool(self._admin(method, method.request(self._names.admin(table.name)), table.name))
 
     def _is_disabled(self, table: Table) -> StoreUnusableError:
-        return StoreUnusableError(f"{self._where}: table {self._shown(table)} is disabled; enable it in HBase's shell")
+        return StoreUnusableError(
+            f"{self._where}: table {self._shown_name(table)} is disabled; enable it in HBase's shell"
+        )
 
     def _admin(self, method: gateway.Method, request: Any, name: str) -> Any:
         timeout = self._admin_timeout if method.effect else None
         return self._client.call(method, request, self._names.data(name), timeout)
 
-    def _shown(self, table: Table) -> str:
+    def _shown_name(self, table: Table) -> str:
         return repr(self._names.prefix + table.name)
 
 
 _EPOCH_MS: Final = 1_356_998_400_000
-"""2013-01-01T00:00Z, from which revision ids count unless a repository says otherwise."""
+"""2013-01-01T00:00Z, the default epoch of revision ids."""
 
 
 def _differences(table: Table, found: Any) -> Iterator[tuple[str, str, str]]:
-    """Settings that differ: name, value, and what it should be."""
-    there = {family.name: family for family in found.families or ()}
-    if not set(table.families) <= set(there):
-        yield "the families", _names(there), _names(table.families)
+    """Yield the settings that differ: name, actual value, expected value."""
+    existing = {family.name: family for family in found.families or ()}
+    if not set(table.families) <= set(existing):
+        yield "the families", _names(existing), _names(table.families)
     for name in table.families:
-        family, of = there[name], f" of family {name.decode(errors='replace')!r}"
+        family, of = existing[name], f" of family {name.decode(errors='replace')!r}"
         if family.versions != table.versions:
             most = " (all)" if table.versions == ALL_VERSIONS else ""
             yield f"VERSIONS{of}", str(family.versions), f"{table.versions}{most}"
