@@ -1,15 +1,15 @@
-"""The conformance suite for stores: subclass :class:`StoreConformance`, give it a fixture, and run pytest.
+"""The conformance suite for stores: subclass :class:`StoreConformance`, provide a fixture, and run pytest.
 
-A new store's test class is its ``open_store`` fixture and nothing else::
+The test class of a new store consists of its ``open_store`` fixture::
 
     class TestMyStore(StoreConformance):
         @pytest.fixture(scope="class")
         @classmethod
         def open_store(cls):
-            yield lambda: MyStore(...)   # each call: one more handle on the same data
+            yield lambda: MyStore(...)   # each call opens one more handle on the same data
 
-It needs the ``testing`` extra. Nothing of the contract in ``hbasemk.store.abc`` is left out, and nothing is tested
-that the contract leaves open.
+The suite needs the ``testing`` extra. It tests the whole contract in ``hbasemk.store.abc``, and nothing that the
+contract leaves open.
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""What no store can keep is refused before anything is written, and a closed store says so."""
+"""Tests of limits and closing: a store rejects invalid puts before it writes, and rejects calls after closing."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hbasemk.testing.store.base import Base, D, OpenStore, Tables, put, read, va
 
 
 class Bounds(Base):
-    """Limits, unknown tables, closing."""
+    """Tests of limits, unknown tables and closing."""
 
-    def _refused(self, store: Store, row: bytes) -> dict[str, Put]:
+    def _invalid_puts(self, store: Store, row: bytes) -> dict[str, Put]:
         limits = store.limits
         return {
             "a cell over the limit": put(row, {b"q": bytes(limits.cell + 1)}, 1),
@@ -28,7 +28,7 @@ class Bounds(Base):
         }
 
     @pytest.mark.parametrize(
-        "what",
+        "problem",
         [
             "a cell over the limit",
             "an empty row key",
@@ -40,10 +40,10 @@ class Bounds(Base):
             "a timestamp of 65 bits",
         ],
     )
-    def test_what_cannot_be_kept_is_refused_before_anything_is_written(
-        self, store: Store, tables: Tables, row: bytes, what: str
+    def test_an_invalid_put_is_rejected_before_anything_is_written(
+        self, store: Store, tables: Tables, row: bytes, problem: str
     ) -> None:
-        bad = self._refused(store, row)[what]
+        bad = self._invalid_puts(store, row)[problem]
         good = put(row, {b"good": b"x"}, 1)
         with pytest.raises(LimitError):
             store.write(tables.many.name, [good, bad])
@@ -53,11 +53,11 @@ class Bounds(Base):
             with pytest.raises(LimitError):
                 store.check_and_write(tables.many.name, (D, b"good"), None, Put(row, [*good.cells, *bad.cells]))
         assert values(store, tables.many, row) == {}
-        # And the handle is as usable as before.
+        # The handle remains usable.
         store.write(tables.many.name, [good])
         assert values(store, tables.many, row) == {b"good": b"x"}
 
-    def test_what_is_just_within_the_limits_is_kept(self, store: Store, tables: Tables, row: bytes) -> None:
+    def test_values_and_keys_at_the_limits_are_accepted(self, store: Store, tables: Tables, row: bytes) -> None:
         value = b"\x00\xff" * (store.limits.cell // 2) + b"x" * (store.limits.cell % 2)
         store.write(tables.many.name, [put(row, {b"q": value, b"r": b"beside it"}, 1)])
         assert values(store, tables.many, row) == {b"q": value, b"r": b"beside it"}
@@ -66,7 +66,7 @@ class Bounds(Base):
         assert values(store, tables.many, long) == {b"q": b"long"}
         assert [found.key for found in store.scan(tables.many.name, Scan(long, None, 1))] == [long]
 
-    def test_a_long_qualifier_is_kept(self, store: Store, tables: Tables, row: bytes) -> None:
+    def test_a_long_qualifier_is_accepted(self, store: Store, tables: Tables, row: bytes) -> None:
         name = b"n" * (store.limits.row_key - len(row))
         store.write(tables.many.name, [Put(row, [NewCell(D, name, b"x", 1)])])
         assert [cell.qualifier for cell in read(store, tables.many, Get(row))] == [name]
@@ -81,7 +81,7 @@ class Bounds(Base):
             "delete_rows": lambda: store.delete_rows(table, [b"r"]),
         }
 
-    def test_a_table_that_does_not_exist_is_an_error_that_names_it(
+    def test_a_call_on_a_missing_table_raises_an_error_that_names_it(
         self, store: Store, tables: Tables, prefix: str
     ) -> None:
         name = prefix + "nowhere"
@@ -90,7 +90,7 @@ class Bounds(Base):
                 make()
         assert values(store, tables.many, b"nowhere") == {}
 
-    def test_a_closed_store_refuses_every_call(self, open_store: OpenStore, tables: Tables, store: Store) -> None:
+    def test_a_closed_store_rejects_every_call(self, open_store: OpenStore, tables: Tables, store: Store) -> None:
         closed = open_store()
         closed.read(tables.many.name, [Get(b"r")])
         closed.close()
@@ -103,16 +103,16 @@ class Bounds(Base):
         for make in calls.values():
             with pytest.raises(ClosedError):
                 make()
-        # Other handles on the same data go on.
+        # Other handles on the same data remain usable.
         store.verify(tables)
 
-    def test_a_store_that_was_never_used_can_be_closed(self, open_store: OpenStore, tables: Tables) -> None:
+    def test_an_unused_store_can_be_closed(self, open_store: OpenStore, tables: Tables) -> None:
         closed = open_store()
         closed.close()
         with pytest.raises(ClosedError):
             closed.read(tables.many.name, [Get(b"r")])
 
-    def test_a_store_tells_where_it_is_and_how_much_it_takes(self, store: Store) -> None:
+    def test_a_store_reports_its_location_and_limits(self, store: Store) -> None:
         assert store.location
         assert store.batch_rows >= 1
         assert isinstance(store.supports_parallel_calls, bool)

@@ -1,4 +1,4 @@
-"""Cells are read back as they were written: versions, time ranges, selections, exact deletion."""
+"""Tests of single rows: reads return cells as written; versions, time ranges, selections, exact deletion."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from hbasemk.testing.store.base import Base, C, D, Tables, plain, put, read, val
 
 
 class Cells(Base):
-    """Reading and writing single rows."""
+    """Tests that read and write single rows."""
 
-    # --- what was written ----------------------------------------------------------------------------------
+    # --- values ----------------------------------------------------------------------------------------------
 
     def test_a_row_that_was_never_written_has_no_cells(self, store: Store, tables: Tables, row: bytes) -> None:
         assert plain(store.read(tables.many.name, [Get(row)])) == [(row, [])]
@@ -41,15 +41,15 @@ class Cells(Base):
         assert isinstance(found[0], Row)
         assert isinstance(found[0].cells[0], Cell)
 
-    def test_no_gets_give_no_rows(self, store: Store, tables: Tables) -> None:
+    def test_a_read_without_gets_returns_no_rows(self, store: Store, tables: Tables) -> None:
         assert store.read(tables.many.name, []) == []
 
-    def test_no_puts_and_no_deletes_are_no_error(self, store: Store, tables: Tables) -> None:
+    def test_empty_batches_of_puts_and_deletes_are_not_an_error(self, store: Store, tables: Tables) -> None:
         store.write(tables.many.name, [])
         store.delete(tables.many.name, [])
         store.delete_rows(tables.many.name, [])
 
-    def test_rows_come_in_the_order_of_the_gets_with_duplicates_and_missing_ones(
+    def test_rows_are_returned_in_the_order_of_the_gets_with_duplicates_and_missing_ones(
         self, store: Store, tables: Tables, row: bytes
     ) -> None:
         store.write(tables.many.name, [put(row + name, {b"q": name}, 1) for name in (b"a", b"b", b"c")])
@@ -88,7 +88,7 @@ class Cells(Base):
         found = store.read(tables.many.name, [Get(key, families=[D]) for key in reversed(keys)])
         assert plain(found) == [(key, [Cell(D, b"q", 7, key)]) for key in reversed(keys)]
 
-    def test_cells_come_by_family_then_qualifier_then_newest_first(
+    def test_cells_are_ordered_by_family_then_qualifier_then_newest_first(
         self, store: Store, tables: Tables, row: bytes
     ) -> None:
         qualifiers = [b"a", b"aa", b"a\x00", b"a\xff", b"B", b"\x00", b"\xff", b"\x7f", b"\x80", b"b"]
@@ -99,7 +99,7 @@ class Cells(Base):
             (family, qualifier, at) for family in (C, D) for qualifier in sorted(qualifiers) for at in (3, 2, 1)
         ]
 
-    def test_every_byte_may_stand_in_keys_qualifiers_and_values(self, store: Store, tables: Tables, row: bytes) -> None:
+    def test_keys_qualifiers_and_values_may_contain_every_byte(self, store: Store, tables: Tables, row: bytes) -> None:
         singles = [bytes([byte]) for byte in range(256)]
         store.write(tables.many.name, [put(row + byte, {byte: byte + row}, 5) for byte in singles])
         found = store.read(tables.many.name, [Get(row + byte, columns=[(D, byte)]) for byte in singles])
@@ -118,14 +118,14 @@ class Cells(Base):
         store.write(tables.many.name, [put(row, {b"empty": b"", b"full": b"x"}, 1)])
         assert read(store, tables.many, Get(row)) == [Cell(D, b"empty", 1, b""), Cell(D, b"full", 1, b"x")]
 
-    def test_a_value_of_a_megabyte(self, store: Store, tables: Tables, row: bytes) -> None:
+    def test_a_value_may_have_a_megabyte(self, store: Store, tables: Tables, row: bytes) -> None:
         value = bytes(range(256)) * 4096
         store.write(tables.many.name, [put(row, {b"q": value, b"r": b"small"}, 1)])
         assert values(store, tables.many, row) == {b"q": value, b"r": b"small"}
 
     # --- versions and time -----------------------------------------------------------------------------------
 
-    def test_the_newest_versions_come_first_and_only_as_many_as_asked_for(
+    def test_a_read_returns_the_requested_number_of_versions_newest_first(
         self, store: Store, tables: Tables, row: bytes
     ) -> None:
         order = [5, 1, 9, 3, 7, 2, 8, 4, 6, 10]
@@ -198,7 +198,7 @@ class Cells(Base):
         found = read(store, tables.many, Get(row, versions=ALL_VERSIONS))
         assert found == [Cell(D, b"q", 5, b"new"), Cell(D, b"q", 3, b"first")]
 
-    def test_a_put_made_twice_is_as_if_made_once(self, store: Store, tables: Tables, row: bytes) -> None:
+    def test_a_repeated_put_has_no_further_effect(self, store: Store, tables: Tables, row: bytes) -> None:
         batch = [put(row + b"1", {b"p": b"1", b"q": b"2"}, 5), put(row + b"2", {b"q": b"3"}, 6)]
         gets = [Get(row + b"1", versions=ALL_VERSIONS), Get(row + b"2", versions=ALL_VERSIONS)]
         store.write(tables.many.name, batch)
@@ -230,14 +230,14 @@ class Cells(Base):
         stamp = read(store, tables.one, Get(row))[0].timestamp
         assert before - 1000 <= stamp <= after + 1000
 
-    def test_given_and_servers_timestamps_may_travel_in_one_put(self, store: Store, tables: Tables, row: bytes) -> None:
+    def test_one_put_may_mix_given_and_servers_timestamps(self, store: Store, tables: Tables, row: bytes) -> None:
         store.write(tables.many.name, [Put(row, [NewCell(D, b"given", b"1", 77), NewCell(D, b"now", b"2")])])
         given, now = read(store, tables.many, Get(row))
         assert given == Cell(D, b"given", 77, b"1")
         assert now.value == b"2"
         assert now.timestamp > 1_500_000_000_000
 
-    def test_a_value_that_is_overwritten_at_once_is_gone(self, store: Store, tables: Tables, row: bytes) -> None:
+    def test_an_immediate_overwrite_hides_the_first_value(self, store: Store, tables: Tables, row: bytes) -> None:
         for number in range(20):
             store.write(tables.one.name, [put(row, {b"q": b"%d" % number})])
             assert values(store, tables.one, row) == {b"q": b"%d" % number}
@@ -267,7 +267,7 @@ class Cells(Base):
         assert [cell.qualifier for cell in read(store, tables.many, Get(row, families=[D, C]))] == [b"k", b"p", b"q"]
         assert [cell.qualifier for cell in read(store, tables.many, Get(row))] == [b"k", b"p", b"q"]
 
-    def test_a_family_that_the_table_has_not_is_refused(self, store: Store, tables: Tables, row: bytes) -> None:
+    def test_an_unknown_family_is_rejected(self, store: Store, tables: Tables, row: bytes) -> None:
         name = tables.many.name
         with pytest.raises(StoreUnusableError):
             store.write(name, [put(row, {b"q": b"1"}, 1, b"x")])
@@ -289,7 +289,7 @@ class Cells(Base):
         assert [cell.timestamp for cell in found if cell.qualifier == b"q"] == [4, 3, 1]
         assert [cell.timestamp for cell in found if cell.qualifier == b"p"] == [4, 3, 2, 1]
 
-    def test_deleting_the_newest_version_uncovers_the_one_before(
+    def test_deleting_the_newest_version_uncovers_the_previous_one(
         self, store: Store, tables: Tables, row: bytes
     ) -> None:
         for at in (1, 2, 3):
@@ -299,7 +299,7 @@ class Cells(Base):
         store.delete(tables.many.name, [Delete(row, [CellVersion(D, b"q", 2), CellVersion(D, b"q", 1)])])
         assert values(store, tables.many, row) == {}
 
-    def test_deleting_what_is_not_there_is_no_error(self, store: Store, tables: Tables, row: bytes) -> None:
+    def test_deleting_missing_versions_is_not_an_error(self, store: Store, tables: Tables, row: bytes) -> None:
         store.write(tables.many.name, [put(row, {b"q": b"1"}, 1)])
         store.delete(
             tables.many.name,
@@ -323,7 +323,9 @@ class Cells(Base):
         left = [Cell(C, b"k", 1, b"x"), Cell(D, b"p", 1, b"x"), Cell(D, b"q", 2, b"x")]
         assert plain(found) == [(key, left) for key in keys]
 
-    def test_deleting_rows_takes_all_their_cells_and_no_others(self, store: Store, tables: Tables, row: bytes) -> None:
+    def test_deleting_rows_removes_all_their_cells_and_no_others(
+        self, store: Store, tables: Tables, row: bytes
+    ) -> None:
         future = 7_350_000_000_000_000_001
         names = (b"a", b"b", b"b\x00", b"c")
         for at in (1, future):

@@ -1,4 +1,4 @@
-"""Compare-and-set decides on the newest value of one column, and of many that try, exactly one wins."""
+"""Tests of compare-and-set: it checks the newest value of one column, and exactly one of several racing calls wins."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ FLAG = (D, b"flag")
 
 
 class CompareAndSet(Base):
-    """``check_and_write``, alone and in races."""
+    """Tests of ``check_and_write``, alone and in races."""
 
     RACERS = 8
-    """Threads of a race; they share the handles."""
+    """The number of threads in a race; they share the handles."""
     ROUNDS = 20
 
     def test_an_absent_column_is_set_once(self, store: Store, tables: Tables, row: bytes) -> None:
@@ -23,7 +23,7 @@ class CompareAndSet(Base):
             assert not store.check_and_write(table.name, FLAG, None, put(row, {b"flag": b"2"}))
             assert values(store, table, row) == {b"flag": b"1"}
 
-    def test_an_absent_column_of_a_row_that_exists(self, store: Store, tables: Tables, row: bytes) -> None:
+    def test_an_absent_column_of_an_existing_row_is_set(self, store: Store, tables: Tables, row: bytes) -> None:
         store.write(tables.one.name, [put(row, {b"other": b"x"})])
         assert store.check_and_write(tables.one.name, FLAG, None, put(row, {b"flag": b"1"}))
         assert values(store, tables.one, row) == {b"flag": b"1", b"other": b"x"}
@@ -75,7 +75,7 @@ class CompareAndSet(Base):
             current = value
         assert values(store, tables.one, row) == {b"flag": b"\x80"}
 
-    def test_a_set_with_the_servers_time_is_never_older_than_what_it_checked(
+    def test_a_set_with_the_servers_time_is_never_older_than_the_checked_cell(
         self, store: Store, tables: Tables, row: bytes
     ) -> None:
         ahead = int(time.time() * 1000) + 3_600_000
@@ -93,7 +93,7 @@ class CompareAndSet(Base):
         after = time.time() * 1000
         assert before - 1000 <= read(store, tables.one, Get(row))[0].timestamp <= after + 1000
 
-    def test_values_that_follow_each_other_at_once_are_each_seen(
+    def test_each_of_several_immediate_sets_sees_the_previous_value(
         self, store: Store, handles: list[Store], tables: Tables, row: bytes
     ) -> None:
         current: bytes | None = None
@@ -106,7 +106,7 @@ class CompareAndSet(Base):
 
     # --- races -----------------------------------------------------------------------------------------------
 
-    def test_of_many_that_set_an_absent_column_exactly_one_wins(
+    def test_exactly_one_of_many_threads_sets_an_absent_column(
         self, handles: list[Store], tables: Tables, row: bytes
     ) -> None:
         keys = [row + b"%d" % number for number in range(self.ROUNDS)]
@@ -124,7 +124,7 @@ class CompareAndSet(Base):
             assert len(winners) == 1
             assert values(handles[0], tables.one, key) == {b"flag": b"%d" % winners[0], b"x": b"y"}
 
-    def test_of_many_that_replace_the_same_value_exactly_one_wins(
+    def test_exactly_one_of_many_threads_replaces_the_same_value(
         self, handles: list[Store], tables: Tables, row: bytes
     ) -> None:
         keys = [row + b"%d" % number for number in range(self.ROUNDS)]
@@ -132,10 +132,8 @@ class CompareAndSet(Base):
 
         def racer(number: int) -> list[bool]:
             handle = handles[number % len(handles)]
-            wanted = b"won by %d" % number
-            return [
-                handle.check_and_write(tables.one.name, FLAG, b"start", put(key, {b"flag": wanted})) for key in keys
-            ]
+            value = b"won by %d" % number
+            return [handle.check_and_write(tables.one.name, FLAG, b"start", put(key, {b"flag": value})) for key in keys]
 
         won = together([lambda number=number: racer(number) for number in range(self.RACERS)])  # type: ignore[misc]
         for number, key in enumerate(keys):

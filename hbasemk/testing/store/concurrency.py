@@ -1,4 +1,4 @@
-"""A row is read as some write left it, never half of one, whoever reads and writes at the same time."""
+"""Tests of concurrent calls: a reader sees all cells of a write to a row, or none."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _whole(row: bytes, value: bytes, timestamp: int | None) -> Put:
 
 
 class Concurrency(Base):
-    """Threads and handles that read and write the same rows."""
+    """Tests with threads and handles that read and write the same rows."""
 
     WRITES = 60
 
@@ -46,8 +46,8 @@ class Concurrency(Base):
                     if by == "write":
                         handles[0].write(name, puts)
                     else:
-                        for wanted in puts:
-                            assert handles[0].check_and_write(name, (D, b"07"), b"%d" % (number - 1), wanted)
+                        for one in puts:
+                            assert handles[0].check_and_write(name, (D, b"07"), b"%d" % (number - 1), one)
             finally:
                 finished.set()
             return 0
@@ -84,9 +84,7 @@ class Concurrency(Base):
 
         together([lambda number=number: work(number) for number in range(8)])  # type: ignore[misc]
 
-    def test_what_one_handle_wrote_the_others_see_at_once(
-        self, handles: list[Store], tables: Tables, row: bytes
-    ) -> None:
+    def test_other_handles_see_a_write_immediately(self, handles: list[Store], tables: Tables, row: bytes) -> None:
         for turn in range(30):
             writer = handles[turn % len(handles)]
             writer.write(tables.many.name, [put(row, {b"q": b"%d" % turn}, turn)], durable=turn % 2 == 0)

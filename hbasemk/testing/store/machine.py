@@ -1,8 +1,8 @@
-"""A random test: the same calls on a store and on a :class:`MemoryStore`, and every answer compared.
+"""A random test: make the same calls on a store and on a :class:`MemoryStore`, and compare all answers.
 
-Its runs are the same each time; ``HBASEMK_TEST_SEED=number`` makes others, ``HBASEMK_TEST_EXAMPLES`` more. It keeps to
-what the contract promises: no deleted version and no deleted row is written again, a table of one version is not
-asked for the past, and all timestamps are given.
+The runs are reproducible; ``HBASEMK_TEST_SEED=number`` selects others, ``HBASEMK_TEST_EXAMPLES`` runs more. The test
+respects the contract's limits: it never rewrites a deleted version or row, never reads past versions from a table of
+one version, and sets all timestamps.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _selections(draw: strategies.DrawFn, page: bool) -> dict[str, Any]:
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """One random history, on stores and tables that the test gives to a subclass of it."""
+    """One random history, on stores and tables that a subclass receives from the test."""
 
     others: list[Store]
     tables: Tables
@@ -70,18 +70,18 @@ class StoreMachine(RuleBasedStateMachine):
         super().__init__()
         self.model = self.new_model()
         self.model.create_tables(self.tables)
-        self.gone: set[tuple[bytes, Column, int]] = set()
-        self.dead: set[bytes] = set()
+        self.deleted_cells: set[tuple[bytes, Column, int]] = set()
+        self.deleted_rows: set[bytes] = set()
         self.turn = 0
 
     @initialize()
     def begin(self) -> None:
-        """Each history has row keys of its own, since deleted ones must not be used again."""
+        """Choose row keys for this history: no history reuses the deleted keys of another."""
         type(self).histories += 1
         self.prefix = self.start + b"%05d/" % self.histories
 
     def handle(self) -> Store:
-        """The handles take turns."""
+        """Return the handles in turn."""
         self.turn += 1
         return self.others[self.turn % len(self.others)]
 
@@ -96,7 +96,7 @@ class StoreMachine(RuleBasedStateMachine):
             cells = [
                 NewCell(*column, value, at)
                 for (column, at), value in chosen.items()
-                if row not in self.dead and (row, column, at) not in self.gone
+                if row not in self.deleted_rows and (row, column, at) not in self.deleted_cells
             ]
             if cells:
                 puts.append(Put(row, cells))
@@ -106,9 +106,9 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(key=_keys, chosen=strategies.dictionaries(_qualifiers, _values, min_size=1, max_size=3), at=_stamps)
     def write_newest(self, key: bytes, chosen: dict[bytes, bytes], at: int) -> None:
         """Put cells into the table that keeps one version."""
-        wanted = [Put(self.prefix + key, [NewCell(D, name, value, at) for name, value in chosen.items()])]
+        puts = [Put(self.prefix + key, [NewCell(D, name, value, at) for name, value in chosen.items()])]
         for store in (self.model, self.handle()):
-            store.write(self.tables.one.name, wanted)
+            store.write(self.tables.one.name, puts)
 
     @rule(
         key=_keys,
@@ -127,13 +127,15 @@ class StoreMachine(RuleBasedStateMachine):
         more: dict[Column, bytes],
         many: bool,
     ) -> None:
-        """Set a flag, and other columns with it, if the flag is what is expected."""
+        """Set a flag and other columns if the flag has the expected value."""
         row = self.prefix + key
         table = self.tables.many if many else self.tables.one
         cells = [NewCell(*FLAG, value, at)]
         cells += [NewCell(*column, content, at) for column, content in more.items() if many or column[0] == D]
         if many:
-            cells = [cell for cell in cells if (row, cell[:2], at) not in self.gone and row not in self.dead]
+            cells = [
+                cell for cell in cells if (row, cell[:2], at) not in self.deleted_cells and row not in self.deleted_rows
+            ]
         if cells:
             answers = [
                 store.check_and_write(table.name, FLAG, expected, Put(row, cells))
@@ -143,7 +145,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(batch=strategies.dictionaries(_keys, strategies.sets(strategies.tuples(_columns, _stamps), max_size=4)))
     def delete(self, batch: dict[bytes, set[tuple[Column, int]]]) -> None:
-        """Delete exact versions, most of which are not there."""
+        """Delete exact versions, most of which do not exist."""
         self._delete(
             [
                 Delete(self.prefix + key, [CellVersion(*column, at) for column, at in sorted(exact)])
@@ -154,7 +156,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(key=_keys, pick=strategies.integers(0, 20))
     def delete_existing(self, key: bytes, pick: int) -> None:
-        """Delete a version that is there."""
+        """Delete an existing version."""
         row = self.prefix + key
         cells = self.model.read(self.tables.many.name, [Get(row, versions=ALL_VERSIONS)])[0].cells
         if cells:
@@ -162,29 +164,29 @@ class StoreMachine(RuleBasedStateMachine):
             self._delete([Delete(row, [CellVersion(cell.family, cell.qualifier, cell.timestamp)])])
 
     def _delete(self, deletes: list[Delete]) -> None:
-        self.gone |= {(row, (family, name), at) for row, cells in deletes for family, name, at in cells}
+        self.deleted_cells |= {(row, (family, name), at) for row, cells in deletes for family, name, at in cells}
         for store in (self.model, self.handle()):
             store.delete(self.tables.many.name, deletes)
 
     @rule(keys=strategies.lists(_keys, min_size=1, max_size=2))
     def delete_rows(self, keys: list[bytes]) -> None:
-        """Delete rows, which are not written again."""
+        """Delete rows; later calls do not write them again."""
         rows = [self.prefix + key for key in keys]
-        self.dead |= set(rows)
+        self.deleted_rows |= set(rows)
         for store in (self.model, self.handle()):
             store.delete_rows(self.tables.many.name, rows)
 
     # --- reading -----------------------------------------------------------------------------------------
 
-    @rule(wanted=strategies.lists(strategies.tuples(_keys, _selections(page=True)), min_size=1, max_size=5))
-    def read(self, wanted: list[tuple[bytes, dict[str, Any]]]) -> None:
-        """Several gets, each with a selection of its own."""
-        gets = [Get(self.prefix + key, **selection) for key, selection in wanted]
+    @rule(selections=strategies.lists(strategies.tuples(_keys, _selections(page=True)), min_size=1, max_size=5))
+    def read(self, selections: list[tuple[bytes, dict[str, Any]]]) -> None:
+        """Read several rows, each with its own selection."""
+        gets = [Get(self.prefix + key, **selection) for key, selection in selections]
         self._same([plain(store.read(self.tables.many.name, gets)) for store in (self.model, self.handle())])
 
     @rule(key=_keys, versions=_versions)
     def read_newest(self, key: bytes, versions: int) -> None:
-        """A row of the table that keeps one version."""
+        """Read a row of the table that keeps one version."""
         gets = [Get(self.prefix + key, versions=versions)]
         self._same([plain(store.read(self.tables.one.name, gets)) for store in (self.model, self.handle())])
 
@@ -203,7 +205,7 @@ class StoreMachine(RuleBasedStateMachine):
         reverse: bool,
         whole: bool,
     ) -> None:
-        """A batch of a range, or all its batches."""
+        """Scan one batch of a range, or the whole range."""
         low = self.prefix if edges[0] is None else self.prefix + edges[0]
         high = self.prefix[:-1] + b"0" if edges[1] is None else self.prefix + edges[1]
         low, high = min(low, high), max(low, high)
@@ -220,7 +222,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert answers[1] == answers[0]
 
     def teardown(self) -> None:
-        """At its end, everything is compared."""
+        """Compare the complete contents at the end."""
         if not hasattr(self, "prefix"):
             return
         scan = Scan(self.prefix, self.prefix[:-1] + b"0", 1000, versions=ALL_VERSIONS)
@@ -229,16 +231,16 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 class Model(Base):
-    """Comparison with the reference implementation."""
+    """Tests that compare a store with the reference implementation."""
 
     EXAMPLES = 150
-    """Histories of the random test."""
+    """The number of histories."""
     STEPS = 40
-    """Calls of each."""
+    """The number of calls in each history."""
     MODEL: Callable[[], Store] = MemoryStore
-    """Makes the store that answers are compared with."""
+    """Creates the reference store."""
 
-    def test_random_calls_give_the_answers_of_the_memory_store(
+    def test_random_calls_return_the_answers_of_the_memory_store(
         self, handles: list[Store], tables: Tables, row: bytes
     ) -> None:
         seed = os.environ.get("HBASEMK_TEST_SEED")

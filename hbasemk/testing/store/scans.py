@@ -1,4 +1,4 @@
-"""Scans go through the rows in the order of their keys, either way, from edge to edge, batch by batch."""
+"""Tests of scans: rows in key order, in both directions, over whole ranges, batch by batch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TAILS = sorted(
 
 
 class _Counting:
-    """Counts the scans that a store is asked for."""
+    """A wrapper that counts the scans of a store."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -26,7 +26,7 @@ class _Counting:
 
 
 class Scans(Base):
-    """Ranges of rows."""
+    """Tests of ranges of rows."""
 
     def _fill(self, store: Store, tables: Tables, row: bytes) -> list[bytes]:
         keys = [row + tail for tail in TAILS]
@@ -58,13 +58,15 @@ class Scans(Base):
                 backward = store.scan(tables.many.name, Scan(high, low, 1000, reverse=True))
                 assert [found.key for found in backward] == [key for key in keys[::-1] if low < key <= high]
 
-    def test_a_range_of_no_length_holds_nothing(self, store: Store, tables: Tables, row: bytes) -> None:
+    def test_an_empty_range_returns_no_rows(self, store: Store, tables: Tables, row: bytes) -> None:
         keys = self._fill(store, tables, row)
         for key in (keys[0], keys[7], keys[-1], row + b"missing"):
             assert store.scan(tables.many.name, Scan(key, key, 10)) == []
             assert store.scan(tables.many.name, Scan(key, key, 10, reverse=True)) == []
 
-    def test_at_most_limit_rows_come_those_next_to_the_start(self, store: Store, tables: Tables, row: bytes) -> None:
+    def test_a_scan_returns_at_most_limit_rows_next_to_the_start(
+        self, store: Store, tables: Tables, row: bytes
+    ) -> None:
         keys = self._fill(store, tables, row)
         end = row + b"\xff" * 4
         for limit in (1, 2, len(keys) - 1, len(keys), len(keys) + 1):
@@ -74,7 +76,7 @@ class Scans(Base):
             assert [found.key for found in backward] == keys[::-1][:limit]
 
     def test_open_ends_reach_the_first_and_the_last_row(self, store: Store, tables: Tables) -> None:
-        # The only test that uses this table.
+        # No other test uses this table.
         keys = [tail for tail in TAILS if tail]
         store.write(tables.ends.name, [put(key, {b"q": key}, 1) for key in keys])
 
@@ -108,7 +110,7 @@ class Scans(Base):
             assert plain(list(rows)) == whole
             assert counting.scans == len(keys) // size + 1
 
-    def test_rows_without_a_matching_cell_neither_come_nor_count(
+    def test_rows_without_a_matching_cell_are_not_returned_and_do_not_count(
         self, store: Store, tables: Tables, row: bytes
     ) -> None:
         keys = [row + b"%02d" % number for number in range(30)]
@@ -171,7 +173,7 @@ class Scans(Base):
                 )
                 assert [(got.key, {cell.qualifier: cell.timestamp for cell in got.cells}) for got in found] == wanted
 
-    def test_deleted_rows_and_cells_do_not_come(self, store: Store, tables: Tables, row: bytes) -> None:
+    def test_deleted_rows_and_cells_are_not_returned(self, store: Store, tables: Tables, row: bytes) -> None:
         keys = [row + b"%d" % number for number in range(6)]
         store.write(tables.many.name, [put(key, {b"q": b"x"}, 3) for key in keys])
         store.delete_rows(tables.many.name, [keys[0], keys[3]])
@@ -180,7 +182,9 @@ class Scans(Base):
             keys[number] for number in (1, 2, 4)
         ]
 
-    def test_a_thousand_rows_in_one_batch_either_way(self, store: Store, tables: Tables, row: bytes) -> None:
+    def test_one_batch_may_have_a_thousand_rows_in_both_directions(
+        self, store: Store, tables: Tables, row: bytes
+    ) -> None:
         keys = [row + number.to_bytes(8, "big") for number in range(1000)]
         store.write(tables.one.name, [put(key, {b"committed": b"\x00", b"abort": b"\x00", b"m": key}) for key in keys])
         columns = [(D, b"committed"), (D, b"abort")]

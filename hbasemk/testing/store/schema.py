@@ -1,4 +1,4 @@
-"""Tables are created once however many try, verified by name and setting, and dropped whole."""
+"""Tests of tables: concurrent creation, verification by name and setting, and dropping."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from hbasemk.testing.store.base import Base, C, D, Tables, put, together, values
 
 
 class Schema(Base):
-    """The only tests that make tables of their own."""
+    """Tests that create their own tables; no other tests do."""
 
     @pytest.fixture
-    def fresh(self, store: Store, prefix: str, numbers: Iterator[int]) -> Iterator[Table]:
-        """A table that does not exist yet, dropped afterwards."""
-        table = Table(f"{prefix}fresh{next(numbers)}", (C, D), ALL_VERSIONS)
+    def new_table(self, store: Store, prefix: str, numbers: Iterator[int]) -> Iterator[Table]:
+        """Yield the definition of a table that does not exist yet; drop the table afterwards."""
+        table = Table(f"{prefix}new_table{next(numbers)}", (C, D), ALL_VERSIONS)
         yield table
         store.drop_tables([table])
 
-    def test_creating_tables_again_keeps_what_they_hold(self, store: Store, tables: Tables, row: bytes) -> None:
+    def test_creating_tables_again_keeps_their_contents(self, store: Store, tables: Tables, row: bytes) -> None:
         store.write(tables.many.name, [put(row, {b"q": b"x"}, 1)])
         store.create_tables(tables)
         assert values(store, tables.many, row) == {b"q": b"x"}
         store.verify(tables)
 
-    def test_tables_created_by_many_at_once_are_there_for_all(
-        self, store: Store, handles: list[Store], tables: Tables, fresh: Table
+    def test_tables_created_concurrently_are_visible_to_all_handles(
+        self, store: Store, handles: list[Store], tables: Tables, new_table: Table
     ) -> None:
         def create(number: int) -> None:
             handle = handles[number % len(handles)]
-            handle.create_tables([fresh, tables.many])
-            handle.write(fresh.name, [put(b"row%d" % number, {b"q": b"%d" % number}, 1)])
+            handle.create_tables([new_table, tables.many])
+            handle.write(new_table.name, [put(b"row%d" % number, {b"q": b"%d" % number}, 1)])
 
         together([lambda number=number: create(number) for number in range(8)])  # type: ignore[misc]
-        found = store.read(fresh.name, [Get(b"row%d" % number) for number in range(8)])
+        found = store.read(new_table.name, [Get(b"row%d" % number) for number in range(8)])
         assert [[cell.value for cell in got.cells] for got in found] == [[b"%d" % number] for number in range(8)]
 
-    def test_a_missing_table_is_named(self, store: Store, tables: Tables, fresh: Table) -> None:
-        with pytest.raises(StoreUnusableError, match=fresh.name):
-            store.verify([*tables, fresh])
+    def test_a_missing_table_is_named(self, store: Store, tables: Tables, new_table: Table) -> None:
+        with pytest.raises(StoreUnusableError, match=new_table.name):
+            store.verify([*tables, new_table])
 
     def test_too_few_versions_are_named(self, store: Store, tables: Tables) -> None:
         for check in (store.verify, store.create_tables):
@@ -58,27 +58,27 @@ class Schema(Base):
             assert "extra" in str(raised.value)
         store.verify(tables)
 
-    def test_a_dropped_table_is_gone_and_can_be_made_anew_with_other_settings(
-        self, store: Store, handles: list[Store], fresh: Table
+    def test_a_dropped_table_is_gone_and_can_be_created_with_other_settings(
+        self, store: Store, handles: list[Store], new_table: Table
     ) -> None:
-        store.drop_tables([fresh])
-        store.create_tables([fresh])
+        store.drop_tables([new_table])
+        store.create_tables([new_table])
         for handle in handles:
-            handle.write(fresh.name, [Put(b"r", [NewCell(D, b"q", b"old", 5), NewCell(C, b"k", b"old", 5)])])
-        store.drop_tables([fresh])
+            handle.write(new_table.name, [Put(b"r", [NewCell(D, b"q", b"old", 5), NewCell(C, b"k", b"old", 5)])])
+        store.drop_tables([new_table])
         for handle in handles:
-            with pytest.raises(StoreUnusableError, match=fresh.name):
-                handle.verify([fresh])
-            with pytest.raises(StoreUnusableError, match=fresh.name):
-                handle.read(fresh.name, [Get(b"r")])
-        other = Table(fresh.name, (D,), 1)
+            with pytest.raises(StoreUnusableError, match=new_table.name):
+                handle.verify([new_table])
+            with pytest.raises(StoreUnusableError, match=new_table.name):
+                handle.read(new_table.name, [Get(b"r")])
+        other = Table(new_table.name, (D,), 1)
         store.create_tables([other])
         for handle in handles:
             assert values(handle, other, b"r") == {}
         for at in (1, 2):
-            handles[-1].write(fresh.name, [put(b"r", {b"q": b"%d" % at}, at)])
+            handles[-1].write(new_table.name, [put(b"r", {b"q": b"%d" % at}, at)])
         for handle in handles:
-            found = handle.read(fresh.name, [Get(b"r", versions=ALL_VERSIONS)])
+            found = handle.read(new_table.name, [Get(b"r", versions=ALL_VERSIONS)])
             assert [cell.timestamp for cell in found[0].cells] == [2]
             with pytest.raises(StoreUnusableError):
-                handle.write(fresh.name, [Put(b"r", [NewCell(C, b"k", b"x", 3)])])
+                handle.write(new_table.name, [Put(b"r", [NewCell(C, b"k", b"x", 3)])])

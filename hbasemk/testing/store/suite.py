@@ -1,4 +1,4 @@
-"""The whole suite, put together from its parts."""
+"""The complete suite, assembled from its parts."""
 
 from __future__ import annotations
 
@@ -14,4 +14,4 @@ from hbasemk.testing.store.wide import Wide
 
 
 class StoreConformance(Cells, CompareAndSet, Transactions, Scans, Wide, Bounds, Schema, Concurrency, Model):
-    """All that every store must do. A subclass gives the fixture ``open_store``; see the package's docstring."""
+    """Tests that every store must pass. A subclass provides the fixture ``open_store``; see the package's docstring."""

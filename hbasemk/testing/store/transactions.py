@@ -1,4 +1,4 @@
-"""Several calls at one moment, where a store says that it can: all or nothing, and nobody in between."""
+"""Tests of transactions, for stores that support them: all or nothing, isolated from other calls."""
 
 from __future__ import annotations
 
@@ -11,41 +11,41 @@ from hbasemk.testing.store.base import Base, D, Tables, put, together, values
 FLAG = (D, b"flag")
 
 
-def yes(_: list[Row]) -> bool:
-    """Whatever was read is good."""
+def accept(_: list[Row]) -> bool:
+    """Accept any rows."""
     return True
 
 
 class Transactions(Base):
-    """``write_if``; skipped for a store without it, but for the error that it then raises."""
+    """Tests of ``write_if``; a store without transactions runs only the test of the error that it raises."""
 
     @pytest.fixture(autouse=True)
-    def _able(self, request: pytest.FixtureRequest, store: Store) -> None:
+    def _supported(self, request: pytest.FixtureRequest, store: Store) -> None:
         if "transaction" in request.node.name and not store.supports_transactions:
-            pytest.skip("this store does not do several calls at one moment")
+            pytest.skip("this store does not support transactions")
 
     def decision(self, tables: Tables, row: bytes, expected: bytes = b"no") -> Decision:
-        """If the flag of a row is ``expected``, it becomes yes."""
+        """Return a decision that sets the flag of a row to "yes" if it is ``expected``."""
         return Decision(tables.one.name, FLAG, expected, put(row, {b"flag": b"yes"}))
 
-    def test_where_it_is_not_supported_it_says_so(self, store: Store, tables: Tables, row: bytes) -> None:
+    def test_write_if_raises_where_it_is_not_supported(self, store: Store, tables: Tables, row: bytes) -> None:
         if not store.supports_transactions:
             with pytest.raises(NotImplementedError):
-                store.write_if(tables.many.name, [put(row, {b"a": b"1"}, 5)], [], yes, self.decision(tables, row))
+                store.write_if(tables.many.name, [put(row, {b"a": b"1"}, 5)], [], accept, self.decision(tables, row))
 
-    def test_a_transaction_writes_all(self, store: Store, tables: Tables, row: bytes) -> None:
+    def test_a_transaction_writes_all_puts(self, store: Store, tables: Tables, row: bytes) -> None:
         store.write(tables.one.name, [put(row, {b"flag": b"no"})])
         puts = [put(row, {b"a": b"1"}, 5), put(row + b"2", {b"b": b"2"}, 5)]
-        assert store.write_if(tables.many.name, puts, [], yes, self.decision(tables, row)) is True
+        assert store.write_if(tables.many.name, puts, [], accept, self.decision(tables, row)) is True
         assert values(store, tables.one, row) == {b"flag": b"yes"}
         assert values(store, tables.many, row) == {b"a": b"1"}
         assert values(store, tables.many, row + b"2") == {b"b": b"2"}
 
-    def test_a_transaction_may_be_made_again(self, store: Store, tables: Tables, row: bytes) -> None:
+    def test_a_transaction_may_be_repeated(self, store: Store, tables: Tables, row: bytes) -> None:
         store.write(tables.one.name, [put(row, {b"flag": b"no", b"other": b"no"})])
         decision = Decision(tables.one.name, (D, b"other"), b"no", put(row, {b"flag": b"yes"}))
         for _ in range(2):
-            assert store.write_if(tables.many.name, [put(row, {b"a": b"1"}, 5)], [], yes, decision) is True
+            assert store.write_if(tables.many.name, [put(row, {b"a": b"1"}, 5)], [], accept, decision) is True
         assert values(store, tables.one, row) == {b"flag": b"yes", b"other": b"no"}
         assert values(store, tables.many, row) == {b"a": b"1"}
 
@@ -54,12 +54,12 @@ class Transactions(Base):
     ) -> None:
         store.write(tables.one.name, [put(row, {b"flag": b"gone"})])
         puts = [put(row, {b"a": b"1"}, 5)]
-        assert store.write_if(tables.many.name, puts, [], yes, self.decision(tables, row)) is False
-        assert store.write_if(tables.many.name, puts, [], yes, self.decision(tables, row + b"absent")) is False
+        assert store.write_if(tables.many.name, puts, [], accept, self.decision(tables, row)) is False
+        assert store.write_if(tables.many.name, puts, [], accept, self.decision(tables, row + b"absent")) is False
         assert values(store, tables.one, row) == {b"flag": b"gone"}
         assert values(store, tables.many, row) == {}
 
-    def test_a_transaction_is_judged_by_what_was_there_before(self, store: Store, tables: Tables, row: bytes) -> None:
+    def test_a_transaction_passes_the_previous_state_to_judge(self, store: Store, tables: Tables, row: bytes) -> None:
         store.write(tables.one.name, [put(row, {b"flag": b"no"})])
         store.write(tables.many.name, [put(row, {b"a": b"old"}, 3)])
         gets = [Get(row, columns=[(D, b"a")], since=2), Get(row + b"absent")]
@@ -75,7 +75,7 @@ class Transactions(Base):
         assert values(store, tables.many, row) == {b"a": b"old"}
         assert values(store, tables.one, row) == {b"flag": b"no"}
 
-    def test_an_error_while_a_transaction_is_judged_writes_nothing(
+    def test_an_error_in_the_judge_of_a_transaction_writes_nothing(
         self, store: Store, tables: Tables, row: bytes
     ) -> None:
         store.write(tables.one.name, [put(row, {b"flag": b"no"})])
@@ -89,17 +89,19 @@ class Transactions(Base):
         store.write(tables.many.name, [put(row, {b"a": b"2"}, 5)])
         assert values(store, tables.many, row) == {b"a": b"2"}
 
-    def test_what_a_transaction_cannot_keep_is_refused_before(self, store: Store, tables: Tables, row: bytes) -> None:
+    def test_a_transaction_rejects_invalid_puts_before_it_writes(
+        self, store: Store, tables: Tables, row: bytes
+    ) -> None:
         store.write(tables.one.name, [put(row, {b"flag": b"no"})])
         large = put(row, {b"a": bytes(store.limits.cell + 1)}, 5)
         with pytest.raises(LimitError):
-            store.write_if(tables.many.name, [large], [], yes, self.decision(tables, row))
+            store.write_if(tables.many.name, [large], [], accept, self.decision(tables, row))
         unknown = put(row, {b"a": b"1"}, 5, family=b"x")
         with pytest.raises(StoreUnusableError):
-            store.write_if(tables.many.name, [unknown], [], yes, self.decision(tables, row))
+            store.write_if(tables.many.name, [unknown], [], accept, self.decision(tables, row))
         assert values(store, tables.one, row) == {b"flag": b"no"}
 
-    def test_of_many_transactions_at_once_one_decides(
+    def test_exactly_one_of_many_concurrent_transactions_decides(
         self, handles: list[Store], store: Store, tables: Tables, row: bytes
     ) -> None:
         for turn in range(5):
@@ -109,7 +111,7 @@ class Transactions(Base):
             def race(number: int, key: bytes = key) -> bool | None:
                 puts = [put(key, {b"winner": bytes([number])}, 5)]
                 handle = handles[number % len(handles)]
-                return handle.write_if(tables.many.name, puts, [], yes, self.decision(tables, key))
+                return handle.write_if(tables.many.name, puts, [], accept, self.decision(tables, key))
 
             results = together([lambda number=number: race(number) for number in range(6)])  # type: ignore[misc]
             assert sorted(result is True for result in results) == [False] * 5 + [True]

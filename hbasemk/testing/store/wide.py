@@ -1,4 +1,4 @@
-"""A row with 100,000 columns can be paged through, and read in parts, without reading it whole."""
+"""Tests of wide rows: a row with 100,000 columns can be read by pages and in parts, without reading it whole."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ BATCH = 5_000
 
 
 class Wide(Base):
-    """Wide rows."""
+    """Tests of wide rows."""
 
     WIDTH = 100_000
-    """Columns of the wide row."""
+    """The number of columns of the wide row."""
 
     @pytest.fixture(scope="class")
     @classmethod
     def wide(cls, store: Store, tables: Tables, numbers: Iterator[int]) -> bytes:
-        """The key of a row of ``WIDTH`` columns in one family and two in the other, with a plain row on each side."""
+        """Write a row of ``WIDTH`` columns in one family and two in the other, between two small rows; return its key."""
         key = b"wide%06d/" % next(numbers)
         for first in range(0, cls.WIDTH, BATCH):
             columns = {b"%08d" % number: b"v%d" % number for number in range(first, min(first + BATCH, cls.WIDTH))}
@@ -32,7 +32,7 @@ class Wide(Base):
         )
         return key
 
-    def test_pages_together_give_every_column_once_in_order(self, store: Store, tables: Tables, wide: bytes) -> None:
+    def test_pages_cover_every_column_once_in_order(self, store: Store, tables: Tables, wide: bytes) -> None:
         size = self.WIDTH // 10 - 1
         after: bytes | None = None
         seen = 0
@@ -48,7 +48,7 @@ class Wide(Base):
             after = cells[-1].qualifier
         assert (seen, pages) == (self.WIDTH, 11)
 
-    def test_a_page_starts_anywhere(self, store: Store, tables: Tables, wide: bytes) -> None:
+    def test_a_page_may_start_anywhere(self, store: Store, tables: Tables, wide: bytes) -> None:
         middle = self.WIDTH // 2
         for after, first in [
             (b"%08d" % middle, middle + 1),
@@ -60,13 +60,13 @@ class Wide(Base):
             cells = read(store, tables.many, Get(wide, page=Page(C, after, 100)))
             assert [cell.qualifier for cell in cells] == [b"%08d" % number for number in range(first, first + 100)]
 
-    def test_the_last_page_is_short_and_then_there_is_nothing(self, store: Store, tables: Tables, wide: bytes) -> None:
+    def test_the_last_page_is_short_and_the_next_is_empty(self, store: Store, tables: Tables, wide: bytes) -> None:
         cells = read(store, tables.many, Get(wide, page=Page(C, b"%08d" % (self.WIDTH - 4), 100)))
         assert [cell.value for cell in cells] == [b"v%d" % number for number in range(self.WIDTH - 3, self.WIDTH)]
         assert read(store, tables.many, Get(wide, page=Page(C, b"%08d" % (self.WIDTH - 1), 100))) == []
         assert read(store, tables.many, Get(wide, page=Page(C, b"\xff", 100))) == []
 
-    def test_pages_of_several_rows_travel_in_one_batch(self, store: Store, tables: Tables, wide: bytes) -> None:
+    def test_one_batch_may_read_pages_of_several_rows(self, store: Store, tables: Tables, wide: bytes) -> None:
         found = store.read(
             tables.many.name,
             [
@@ -77,7 +77,7 @@ class Wide(Base):
         )
         assert [[cell.value for cell in got.cells] for got in found] == [[b"v0", b"v1"], [], [b"1"]]
 
-    def test_single_columns_of_a_wide_row(self, store: Store, tables: Tables, wide: bytes) -> None:
+    def test_single_columns_of_a_wide_row_can_be_read(self, store: Store, tables: Tables, wide: bytes) -> None:
         numbers = [0, self.WIDTH // 3, self.WIDTH - 1]
         columns = [(C, b"%08d" % number) for number in numbers]
         assert [cell.value for cell in read(store, tables.many, Get(wide, columns=columns))] == [
@@ -88,7 +88,7 @@ class Wide(Base):
             [*(b"v%d" % number for number in numbers), b"2"]
         ]
 
-    def test_the_other_family_of_a_wide_row(self, store: Store, tables: Tables, wide: bytes) -> None:
+    def test_the_other_family_of_a_wide_row_can_be_read(self, store: Store, tables: Tables, wide: bytes) -> None:
         expected = [Cell(D, b"p", 5, b"1"), Cell(D, b"q", 5, b"2")]
         assert read(store, tables.many, Get(wide, families=[D])) == expected
         found = store.scan(tables.many.name, Scan(wide[:-1], wide + b"\xff", 10, families=[D]))
@@ -109,7 +109,7 @@ class Wide(Base):
         assert len(read(store, tables.many, Get(row, page=Page(C, None, 1000), before=5))) == 100
         assert read(store, tables.many, Get(row, page=Page(C, None, 10), since=2, before=9)) == []
 
-    def test_pages_of_what_was_written_in_a_time_range(self, store: Store, tables: Tables, row: bytes) -> None:
+    def test_pages_respect_a_time_range(self, store: Store, tables: Tables, row: bytes) -> None:
         for at, step in ((1, 1), (5, 7), (6, 14), (9, 2)):
             store.write(tables.many.name, [put(row, {b"%03d" % n: b"%d" % at for n in range(0, 300, step)}, at, C)])
         expected = [Cell(C, b"%03d" % n, 5 + (n % 2 == 0), b"%d" % (5 + (n % 2 == 0))) for n in range(0, 300, 7)]
@@ -119,14 +119,14 @@ class Wide(Base):
             found += read(store, tables.many, Get(row, page=page, since=5, before=9))
         assert found == expected
 
-    def test_a_page_of_columns_with_long_histories(self, store: Store, tables: Tables, row: bytes) -> None:
+    def test_a_page_may_have_columns_with_long_histories(self, store: Store, tables: Tables, row: bytes) -> None:
         for at in range(1, 41):
             store.write(tables.many.name, [put(row, {b"%02d" % number: b"%d" % at for number in range(20)}, at, C)])
         for before, newest in ((1000, 40), (20, 19), (2, 1)):
             cells = read(store, tables.many, Get(row, page=Page(C, b"04", 10), before=before))
             assert cells == [Cell(C, b"%02d" % number, newest, b"%d" % newest) for number in range(5, 15)]
 
-    def test_pages_over_qualifiers_of_every_byte(self, store: Store, tables: Tables, row: bytes) -> None:
+    def test_pages_may_have_qualifiers_of_every_byte(self, store: Store, tables: Tables, row: bytes) -> None:
         names = sorted(
             {bytes([byte]) for byte in range(256)}
             | {b"'", b"''", b"'a", b"a'", b"a'b'", b'"', b"\\", b"\\'", b"%", b",false,'", b"')", b"a\x00", b"\xff\xff"}
@@ -136,7 +136,9 @@ class Wide(Base):
             cells = read(store, tables.many, Get(row, page=Page(C, name, 3)))
             assert [cell.qualifier for cell in cells] == names[number + 1 : number + 4]
 
-    def test_many_rows_of_a_hundred_columns_with_many_versions(self, store: Store, tables: Tables, row: bytes) -> None:
+    def test_many_rows_may_have_a_hundred_columns_with_many_versions(
+        self, store: Store, tables: Tables, row: bytes
+    ) -> None:
         columns = [b"%03d" % number for number in range(100)]
         for at in range(1, 11):
             store.write(
