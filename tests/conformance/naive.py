@@ -1,4 +1,4 @@
-"""A store that is too simple to be wrong, and too slow to be used: one dict of cells, sorted and filtered at each read.
+"""A store that is too simple to be wrong and too slow for use: one dict of cells, sorted and filtered at each read.
 
 The memory store is compared with it, as all others are with the memory store.
 """

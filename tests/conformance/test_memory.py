@@ -1,4 +1,4 @@
-"""The memory store passes the conformance suite, and so does one that is shared by name."""
+"""The memory store and named memory stores pass the conformance suite."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TestMemory(StoreConformance):
     @pytest.fixture(scope="class")
     @classmethod
     def open_store(cls) -> Iterator[OpenStore]:
-        # A shallow copy shares cells and lock, and is closed for itself: one more handle.
+        # A shallow copy shares cells and lock, and is closed separately: one more handle.
         shared = MemoryStore(transactions=True)
         yield lambda: copy.copy(shared)
         shared.close()

@@ -20,7 +20,7 @@ from tests.support.histories import SECONDS, SEED, verify
 def test_killed_and_paused_processes_leave_a_history_without_anomalies(tmp_path: Path) -> None:
     directory = tmp_path / "history"
     directory.mkdir()
-    told = Conductor(f"sqlite:///{tmp_path / 'content.db'}", directory, SEED).run(SECONDS)
-    verify(told)
+    report = Conductor(f"sqlite:///{tmp_path / 'content.db'}", directory, SEED).run(SECONDS)
+    verify(report)
     again = CliRunner().invoke(main, [str(file) for file in directory.glob("*.history")])
-    assert again.output == f"{len(told.history)} transactions, no anomalies\n"
+    assert again.output == f"{len(report.history)} transactions, no anomalies\n"

@@ -1,4 +1,4 @@
-"""Locks that SQLite loses because its process closes a file of the repository, beside processes that come and go.
+"""SQLite loses its locks when its process closes a file of the repository, while other processes come and go.
 
 POSIX drops all locks of a process on a file when the process closes any descriptor of that file.
 """

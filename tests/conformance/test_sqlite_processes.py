@@ -1,4 +1,4 @@
-"""One SQLite file, several processes: concurrent ones, killed ones, forked ones."""
+"""Tests of one SQLite file with several processes: concurrent, killed and forked ones."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ os.write(to_child, b"x")
 sys.exit(os.waitpid(child, 0)[1])
 """
 
-FORK_AMID_CALLS = """
+FORK_DURING_CALLS = """
 store = SqliteStore(path, busy_timeout=5)
 stop = threading.Event()
 def work(number):
@@ -98,7 +98,7 @@ store.write("one", [flag(b"parent", b"1")])
 sys.exit(failed)
 """
 
-FORK_UNTOLD = """
+UNREPORTED_FORK = """
 import ctypes
 store = SqliteStore(path)
 store.write("one", [flag(b"parent", b"1")])
@@ -147,7 +147,7 @@ def is_sound(path: Path) -> bool:
         plain.close()
 
 
-def test_compare_and_sets_of_many_processes_are_all_counted(path: Path) -> None:
+def test_no_compare_and_set_of_many_processes_is_lost(path: Path) -> None:
     store = SqliteStore(str(path))
     store.write("one", [Put(b"counter", [NewCell(*FLAG, b"0")])])
     processes = [start(COUNT, path, 150) for _ in range(4)]
@@ -159,7 +159,7 @@ def test_compare_and_sets_of_many_processes_are_all_counted(path: Path) -> None:
     assert is_sound(path)
 
 
-def test_processes_that_create_the_same_file_at_once_all_succeed(tmp_path: Path) -> None:
+def test_processes_may_create_the_same_file_concurrently(tmp_path: Path) -> None:
     path = tmp_path / "new.db"
     script = """
 store = SqliteStore(path)
@@ -176,7 +176,7 @@ store.close()
     assert rows_of(path) == {b"process%d" % number for number in range(6)}
 
 
-def test_a_writer_killed_at_any_moment_leaves_whole_batches_and_all_that_were_acknowledged(path: Path) -> None:
+def test_a_killed_writer_leaves_whole_batches_and_all_acknowledged_ones(path: Path) -> None:
     seed = int(os.environ.get("HBASEMK_TEST_SEED", "1"))
     print(f"repeat with HBASEMK_TEST_SEED={seed}")
     chance = random.Random(seed)
@@ -190,7 +190,7 @@ def test_a_writer_killed_at_any_moment_leaves_whole_batches_and_all_that_were_ac
         process.kill()
         rest = process.communicate(timeout=60)[0].split()
         assert process.returncode == -signal.SIGKILL
-        # The last line may be cut off.
+        # The last line may be incomplete.
         acknowledged = max([acknowledged, *(int(line) for line in rest[:-1])])
         store = SqliteStore(str(path))
         found = store.read("many", [Get(b"row1", versions=ALL_VERSIONS), Get(b"row2", versions=ALL_VERSIONS)])
@@ -203,7 +203,7 @@ def test_a_writer_killed_at_any_moment_leaves_whole_batches_and_all_that_were_ac
     assert is_sound(path)
 
 
-def test_a_file_that_stays_busy_is_an_error_that_names_it_and_goes_on_when_its_holder_is_killed(path: Path) -> None:
+def test_a_busy_file_raises_an_error_that_names_it_until_its_holder_is_killed(path: Path) -> None:
     script = """
 import sqlite3, time
 sql = sqlite3.connect(path, isolation_level=None)
@@ -233,15 +233,15 @@ time.sleep(600)
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 class TestForks:
-    def test_what_a_child_writes_outlives_the_parents_closing(self, path: Path) -> None:
+    def test_a_childs_writes_survive_the_parents_closing(self, path: Path) -> None:
         process = start(FORK_THEN_CLOSE, path)
         process.communicate(timeout=60)
         assert process.returncode == 0
         assert rows_of(path) == {b"parent", b"child before", b"child after"}
         assert is_sound(path)
 
-    def test_children_forked_in_the_middle_of_other_threads_calls_can_write(self, path: Path) -> None:
-        process = start(FORK_AMID_CALLS, path)
+    def test_children_forked_during_calls_of_other_threads_can_write(self, path: Path) -> None:
+        process = start(FORK_DURING_CALLS, path)
         process.communicate(timeout=120)
         assert process.returncode == 0
         assert rows_of(path) == {
@@ -252,8 +252,8 @@ class TestForks:
         assert is_sound(path)
 
     @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="calls the C library's fork")
-    def test_a_fork_that_python_was_not_told_of_leaves_the_parents_connections_alone(self, path: Path) -> None:
-        process = start(FORK_UNTOLD, path)
+    def test_a_fork_that_python_does_not_report_leaves_the_parents_connections_alone(self, path: Path) -> None:
+        process = start(UNREPORTED_FORK, path)
         process.communicate(timeout=60)
         assert process.returncode == 0
         assert rows_of(path) == {b"parent", b"child", b"parent again"}

@@ -1,4 +1,4 @@
-"""One SQLite file, several users: some may only read, some share it with their group.
+"""Tests of one SQLite file with several users: some may only read, some share it with their group.
 
 The processes take the ids of users that need not exist, which takes root.
 """
@@ -57,7 +57,7 @@ def command(user: User, script: str, path: Path) -> list[str]:
 
 
 def run(user: User, script: str, path: Path) -> list[str]:
-    """The lines that a script prints, run as a user."""
+    """Run a script as a user and return the lines that it prints."""
     ran = subprocess.run(command(user, script, path), capture_output=True, text=True, timeout=60)
     assert ran.returncode == 0, ran.stderr
     assert ran.stderr == ""
@@ -71,7 +71,7 @@ with hbasemk.connect(url, settings=settings) as repo: repo.run(lambda change: ch
 
 
 class Running:
-    """A script that runs as a user; it goes on from each ``wait()`` by :meth:`go`."""
+    """A script that runs as a user; :meth:`go` makes it continue after each ``wait()``."""
 
     def __init__(self, user: User, script: str, path: Path) -> None:
         self.process = subprocess.Popen(
@@ -98,7 +98,7 @@ class Running:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder that everybody may write to, as one for exchange. Nobody else can enter those of pytest."""
+    """Return a folder that every user may write to; other users cannot enter pytest's folders."""
     with tempfile.TemporaryDirectory(prefix="hbasemk-users-") as name:
         folder = Path(name)
         folder.chmod(0o777)
@@ -107,7 +107,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture
 def path(folder: Path) -> Iterator[Path]:
-    """The owner's repository, with ``/a`` of ``x=0``."""
+    """Create the owner's repository, with a node ``/a`` with ``x=0``."""
     path = folder / "content.db"
     run(OWNER, CREATE, path)
     assert [one.name for one in folder.iterdir()] == ["content.db"]
@@ -131,7 +131,7 @@ def owners(folder: Path) -> set[int]:
 
 class TestReaders:
     @pytest.mark.parametrize("mode", [0o777, 0o755])
-    def test_reading_leaves_nothing_behind_and_the_owner_goes_on(self, path: Path, folder: Path, mode: int) -> None:
+    def test_reading_creates_no_files_and_does_not_hinder_the_owner(self, path: Path, folder: Path, mode: int) -> None:
         folder.chmod(mode)
         assert run(READER, READ_ALL, path) == EXPECTED
         assert [one.name for one in folder.iterdir()] == ["content.db"]
@@ -139,12 +139,12 @@ class TestReaders:
         run(OWNER, COMMIT.format(1), path)
         assert owners(folder) == {OWNER.uid}
 
-    def test_writing_says_who_may_not_write_what(self, path: Path) -> None:
+    def test_a_rejected_write_names_user_and_file(self, path: Path) -> None:
         (said,) = run(READER, f"attempt(lambda: exec({COMMIT.format(1)!r}))", path)
         assert said.startswith(f"StoreUnusableError {path} is open for reading only: user {READER.uid} may not write")
         assert f"owner {OWNER.uid}" in said
 
-    def test_reading_beside_a_writer_and_after_it_was_killed(self, path: Path, folder: Path) -> None:
+    def test_reading_beside_a_live_and_a_killed_writer(self, path: Path, folder: Path) -> None:
         script = """
 repo = hbasemk.connect(url, poll_interval=0)
 for number in range(1, 3):
@@ -170,7 +170,7 @@ for number in range(1, 3):
         run(OWNER, COMMIT.format(3), path)
         assert os.listdir(folder) == ["content.db"]
 
-    def test_a_writer_that_starts_while_a_reader_reads(self, path: Path, folder: Path) -> None:
+    def test_a_writer_may_start_during_a_read(self, path: Path, folder: Path) -> None:
         reader = Running(READER, 'repo = hbasemk.connect(url)\nsay(repo.head["/a"]["x"])\n' + WATCH_ONE, path)
         assert reader.line() == "0"
         assert reader.line() == "watching"
@@ -179,7 +179,7 @@ for number in range(1, 3):
         reader.end()
         assert owners(folder) == {OWNER.uid}
 
-    def test_reads_are_right_beside_writers_that_come_and_go(self, path: Path, folder: Path) -> None:
+    def test_reads_are_correct_beside_writers_that_come_and_go(self, path: Path, folder: Path) -> None:
         write = """
 until = time.monotonic() + 4
 number = 0
@@ -211,7 +211,7 @@ say(len(seen))
         assert run(OWNER, 'say(hbasemk.connect(url).head["/a"]["x"])', path) == [str(written)]
         assert owners(folder) == {OWNER.uid}
 
-    def test_the_command_line_reads(self, path: Path, folder: Path) -> None:
+    def test_the_command_line_can_read(self, path: Path, folder: Path) -> None:
         target = folder / "out"
         target.mkdir(mode=0o777)
         target.chmod(0o777)
@@ -245,11 +245,11 @@ say("open")
 
 class TestForeignFiles:
     def leave_foreign(self, path: Path) -> None:
-        """As a reader leaves them that is killed, or an older version."""
+        """Leave the files as a killed reader or an older version leaves them."""
         run(READER, PLAIN_READ + "os._exit(0)", path)
         assert {path.with_name(f"content.db-{one}").stat().st_uid for one in ("wal", "shm")} == {READER.uid}
 
-    def test_the_owner_replaces_files_that_a_reader_left(self, path: Path, folder: Path) -> None:
+    def test_the_owner_replaces_files_of_a_reader(self, path: Path, folder: Path) -> None:
         self.leave_foreign(path)
         run(OWNER, COMMIT.format(1), path)
         assert os.listdir(folder) == ["content.db"]
@@ -266,7 +266,7 @@ class TestForeignFiles:
             assert repo.head["/a"]["x"] == "2"
         assert os.listdir(folder) == ["content.db"]
 
-    def test_while_the_other_user_is_connected_the_error_names_file_owner_and_command(self, path: Path) -> None:
+    def test_the_error_names_file_owner_and_command_while_the_other_user_is_connected(self, path: Path) -> None:
         reader = Running(READER, PLAIN_READ + "wait(); plain.close()", path)
         assert reader.line() == "open"
         script = """
@@ -287,7 +287,7 @@ store.close()
         assert owner.line() == "done None"
         owner.end()
 
-    def test_a_folder_in_which_nobody_deletes_for_others(self, path: Path, folder: Path) -> None:
+    def test_a_folder_with_the_sticky_bit(self, path: Path, folder: Path) -> None:
         self.leave_foreign(path)
         folder.chmod(0o1777)
         (said,) = run(OWNER, f"attempt(lambda: exec({COMMIT.format(1)!r}))", path)
@@ -299,7 +299,7 @@ store.close()
 
 class TestGroups:
     @pytest.mark.parametrize("set_group_id", [True, False])
-    def test_two_users_of_a_group_write(self, path: Path, folder: Path, set_group_id: bool) -> None:
+    def test_two_users_of_a_group_can_write(self, path: Path, folder: Path, set_group_id: bool) -> None:
         group = OWNER.groups[0]
         os.chown(path, OWNER.uid, group)
         path.chmod(0o664)
@@ -324,13 +324,13 @@ repo.close()
         for one in both:
             one.end()
         for user in (COLLEAGUE, OWNER):
-            # One that is killed leaves its files; the other goes on with them.
+            # A killed process leaves its files; the other process continues to use them.
             run(user, COMMIT.format(user.uid) + "os._exit(0)", path)
         with connect(f"sqlite:///{path}", create=False) as repo:
             wanted = {f"{user.uid}-{number}" for user in (OWNER, COLLEAGUE) for number in range(20)}
             assert wanted <= set(repo.head["/a"])
 
-    def test_a_user_outside_the_group_reads(self, path: Path, folder: Path) -> None:
+    def test_a_user_outside_the_group_can_read(self, path: Path, folder: Path) -> None:
         path.chmod(0o664)
         assert run(READER, READ_ALL, path) == EXPECTED
         assert os.listdir(folder) == ["content.db"]

@@ -1,4 +1,4 @@
-"""What happens to a repository while another program keeps its SQLite file locked."""
+"""Tests of a repository while another program keeps its SQLite file locked."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from tests.support.repositories import problems
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    made = tmp_path / "content.db"
-    Repository(SqliteStore(str(made)), poll_interval=0).close()
-    return made
+    path = tmp_path / "content.db"
+    Repository(SqliteStore(str(path)), poll_interval=0).close()
+    return path
 
 
 @pytest.fixture
 def other(path: Path) -> Iterator[sqlite3.Connection]:
-    """Somebody else's connection to the file; at the end of the test the repository is checked."""
+    """Yield another program's connection to the file; check the repository at the end of the test."""
     sql = sqlite3.connect(path, isolation_level=None)
     yield sql
     sql.close()
-    with Repository(SqliteStore(str(path)), poll_interval=0) as fresh:
-        assert problems(fresh) == []
+    with Repository(SqliteStore(str(path)), poll_interval=0) as repo:
+        assert problems(repo) == []
 
 
-def test_a_first_commit_waits_as_long_as_patience_allows(path: Path, other: sqlite3.Connection) -> None:
+def test_a_first_commit_is_retried_until_the_retry_timeout(path: Path, other: sqlite3.Connection) -> None:
     store = CountingStore(SqliteStore(str(path), busy_timeout=0.05))
     with Repository(store, poll_interval=0) as repo:
         other.execute("BEGIN IMMEDIATE")
@@ -41,26 +41,26 @@ def test_a_first_commit_waits_as_long_as_patience_allows(path: Path, other: sqli
         store.take()
         with pytest.raises(StoreNotAppliedError, match=r"locked for 0\.05 s"):
             repo.run(lambda tx: tx.add("/a"), retry_timeout=1.5)
-        # However long the file itself is waited for each time.
+        # The retries are independent of the busy timeout of a single call.
         assert sum(count for (method, _), count in store.take().items() if method not in ("read", "scan")) > 1
         other.execute("ROLLBACK")
         repo.run(lambda tx: tx.add("/a"))
         assert "/a" in repo.head
 
 
-def test_a_call_that_was_refused_otherwise_is_made_again(path: Path, other: sqlite3.Connection) -> None:
+def test_a_call_that_failed_for_another_reason_is_retried(path: Path, other: sqlite3.Connection) -> None:
     store = FaultyStore(SqliteStore(str(path)))
-    refused: list[Call] = []
+    failed: list[Call] = []
 
-    def refuse(call: Call) -> None:
-        if call.method not in ("read", "scan") and len(refused) < 3:
-            refused.append(call)
-            raise StoreNotAppliedError("the store is away for a moment")
+    def fail(call: Call) -> None:
+        if call.method not in ("read", "scan") and len(failed) < 3:
+            failed.append(call)
+            raise StoreNotAppliedError("the store is temporarily unavailable")
 
     with Repository(store, poll_interval=0) as repo:
-        store.before = refuse
+        store.before = fail
         repo.run(lambda tx: tx.add("/a"))
-        assert len(refused) == 3
+        assert len(failed) == 3
 
 
 def test_closing_does_not_wait_for_a_file_that_stays_locked(path: Path, other: sqlite3.Connection) -> None:

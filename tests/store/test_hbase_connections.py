@@ -1,4 +1,4 @@
-"""Connections to a gateway: who uses which, when one is given up, and what is known of a call that went wrong."""
+"""Tests of connections to a gateway: sharing, expiry, and the known outcome of failed calls."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PUT = Put(b"r", [NewCell(b"d", b"q", b"x")])
 
 
 class Clock:
-    """The monotonic clock, set forward at will."""
+    """A monotonic clock that a test can advance."""
 
     def __init__(self) -> None:
         self.ahead = 0.0
@@ -34,8 +34,8 @@ class Clock:
 
 @pytest.fixture
 def gateway() -> Iterator[FakeGateway]:
-    with fake_gateway() as made:
-        yield made
+    with fake_gateway() as gateway:
+        yield gateway
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def store(open_store: Callable[..., HBaseStore]) -> HBaseStore:
 
 
 def read(store: HBaseStore, row: bytes = b"r") -> bytes:
-    """The value of the one cell of a row, which is the row's key."""
+    """Return the value of the only cell of a row, which equals the row's key."""
     return store.read("t", [Get(row)])[0].cells[0].value
 
 
@@ -82,7 +82,7 @@ def closing_on(gateway: FakeGateway, *connections: int) -> None:
     gateway.script = script
 
 
-# --- keeping -------------------------------------------------------------------------------------------------------
+# --- pooling -------------------------------------------------------------------------------------------------------
 
 
 def test_nothing_is_opened_before_the_first_call(gateway: FakeGateway, store: HBaseStore) -> None:
@@ -91,7 +91,7 @@ def test_nothing_is_opened_before_the_first_call(gateway: FakeGateway, store: HB
     assert len(gateway.connections) == 1
 
 
-def test_calls_one_after_the_other_use_one_connection(gateway: FakeGateway, store: HBaseStore) -> None:
+def test_sequential_calls_use_one_connection(gateway: FakeGateway, store: HBaseStore) -> None:
     for number in range(20):
         assert read(store, b"%d" % number) == b"%d" % number
     assert len(gateway.connections) == 1
@@ -120,9 +120,7 @@ def test_threads_never_share_a_connection_and_get_their_own_answers(gateway: Fak
     assert len(gateway.connections) <= 16
 
 
-def test_a_connection_that_idled_too_long_is_not_used_again(
-    gateway: FakeGateway, store: HBaseStore, clock: Clock
-) -> None:
+def test_a_connection_that_idled_too_long_is_not_reused(gateway: FakeGateway, store: HBaseStore, clock: Clock) -> None:
     read(store)
     clock.ahead += IDLE_SECONDS - 1
     read(store)
@@ -133,7 +131,7 @@ def test_a_connection_that_idled_too_long_is_not_used_again(
     gateway.until(lambda: gateway.ended == [0])
 
 
-def test_connections_that_are_no_longer_needed_are_closed_while_others_are_used(
+def test_unneeded_connections_are_closed_while_others_are_used(
     gateway: FakeGateway, store: HBaseStore, clock: Clock
 ) -> None:
     barrier = threading.Barrier(3)
@@ -148,7 +146,7 @@ def test_connections_that_are_no_longer_needed_are_closed_while_others_are_used(
     assert len(gateway.connections) == 3
 
 
-def test_a_connection_that_the_gateway_closed_while_idle_is_replaced_unnoticed(
+def test_a_connection_that_the_gateway_closed_while_idle_is_silently_replaced(
     gateway: FakeGateway, store: HBaseStore
 ) -> None:
     read(store)
@@ -158,7 +156,7 @@ def test_a_connection_that_the_gateway_closed_while_idle_is_replaced_unnoticed(
     assert [asked.connection for asked in gateway.asked] == [0, 1]
 
 
-def test_stray_bytes_on_an_idle_connection_are_never_taken_for_an_answer(
+def test_stray_bytes_on_an_idle_connection_are_never_mistaken_for_an_answer(
     gateway: FakeGateway, store: HBaseStore
 ) -> None:
     read(store)
@@ -167,19 +165,17 @@ def test_stray_bytes_on_an_idle_connection_are_never_taken_for_an_answer(
     assert len(gateway.connections) == 2
 
 
-def test_buffers_of_a_large_answer_are_given_back(gateway: FakeGateway, store: HBaseStore) -> None:
+def test_buffers_of_a_large_answer_are_released(gateway: FakeGateway, store: HBaseStore) -> None:
     row = Put(b"r", [NewCell(b"d", b"q", bytes(6_000_000))])
     store.write("t", [row])
     read(store)
     assert [asked.connection for asked in gateway.asked] == [0, 1]
 
 
-# --- failing -------------------------------------------------------------------------------------------------------
+# --- failures ------------------------------------------------------------------------------------------------------
 
 
-def test_a_call_closed_on_a_kept_connection_is_made_once_more_if_it_only_reads(
-    gateway: FakeGateway, store: HBaseStore
-) -> None:
+def test_a_read_on_a_pooled_connection_that_was_closed_is_retried_once(gateway: FakeGateway, store: HBaseStore) -> None:
     read(store)
     closing_on(gateway, 0)
     assert read(store, b"again") == b"again"
@@ -210,13 +206,13 @@ def test_a_write_whose_answer_is_lost_is_unknown_and_not_repeated(gateway: FakeG
         closing_on(gateway, len(gateway.connections))
 
 
-def test_a_request_that_could_not_be_sent_whole_was_not_applied() -> None:
+def test_a_request_that_was_not_sent_completely_was_not_applied() -> None:
     greeting = b"\x80\1\0\2\0\0\0\x13getThriftServerType\0\0\0\1\x08\0\0\0\0\0\2\0"
 
     def greet_and_go(sock: socket.socket) -> None:
         sock.recv(100)
         sock.sendall(greeting)
-        # What follows is more than the sockets' buffers hold, so it is still on its way when the connection is reset.
+        # The rest exceeds the sockets' buffers, so it is still on its way when the connection is reset.
         sock.recv(10)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
 
@@ -228,7 +224,7 @@ def test_a_request_that_could_not_be_sent_whole_was_not_applied() -> None:
         store.close()
 
 
-def test_silence_ends_reads_as_not_applied_and_writes_as_unknown(
+def test_a_timeout_leaves_reads_not_applied_and_writes_unknown(
     gateway: FakeGateway, open_store: Callable[..., HBaseStore]
 ) -> None:
     store = open_store(timeout=1.5)
@@ -243,7 +239,7 @@ def test_silence_ends_reads_as_not_applied_and_writes_as_unknown(
     assert read(store) == b"r"
 
 
-def test_an_answer_that_comes_too_late_is_never_the_next_calls(
+def test_a_late_answer_is_never_taken_for_the_next_call(
     gateway: FakeGateway, open_store: Callable[..., HBaseStore]
 ) -> None:
     store = open_store(timeout=1.5)
@@ -261,13 +257,13 @@ def test_an_answer_that_comes_too_late_is_never_the_next_calls(
         assert read(store, b"%d" % number) == b"%d" % number
 
 
-def test_the_deadline_is_for_the_whole_answer_not_for_each_byte(
+def test_the_deadline_applies_to_the_whole_answer_not_to_each_byte(
     gateway: FakeGateway, open_store: Callable[..., HBaseStore]
 ) -> None:
     store = open_store(timeout=1.5)
 
     def script(asked: Asked) -> None:
-        # A text of a megabyte, byte by byte.
+        # The answer is a text of a megabyte, sent byte by byte.
         sock = gateway.connections[asked.connection]
         sock.sendall(b"\x80\1\0\2\0\x10\0\0")
         while not gateway.stopping.wait(0.02):
@@ -295,21 +291,21 @@ def test_garbage_in_place_of_an_answer_ends_the_connection(gateway: FakeGateway,
     assert len(gateway.connections) == 2
 
 
-def test_a_gateway_that_failed_on_a_call_keeps_the_connection(gateway: FakeGateway, store: HBaseStore) -> None:
+def test_a_failed_call_on_the_gateway_keeps_the_connection(gateway: FakeGateway, store: HBaseStore) -> None:
     with pytest.raises(StoreNotAppliedError, match="Internal error processing get"):
         read(store, b"fails 6")
     assert read(store) == b"r"
     assert len(gateway.connections) == 1
 
 
-def test_a_gateway_that_could_not_follow_loses_the_connection(gateway: FakeGateway, store: HBaseStore) -> None:
+def test_a_protocol_error_of_the_gateway_ends_the_connection(gateway: FakeGateway, store: HBaseStore) -> None:
     with pytest.raises(StoreNotAppliedError):
         read(store, b"fails 7")
     assert read(store) == b"r"
     assert len(gateway.connections) == 2
 
 
-def test_a_value_that_cannot_be_sent_is_the_callers_error_and_leaves_the_store_usable(
+def test_a_value_that_cannot_be_sent_raises_the_callers_error_and_leaves_the_store_usable(
     gateway: FakeGateway, store: HBaseStore
 ) -> None:
     with pytest.raises(Exception, match="versions") as raised:
@@ -330,7 +326,7 @@ def test_an_interrupted_call_ends_its_connection(gateway: FakeGateway, store: HB
 
     def script(asked: Asked) -> None:
         if asked.connection == 0:
-            # Not before: an interrupt while the socket is made leaves it to Python's garbage collection.
+            # Not earlier: an interrupt during the creation of the socket leaves it to Python's garbage collection.
             signal.pthread_kill(main, signal.SIGALRM)
             silent.wait(30)
 
@@ -346,7 +342,7 @@ def test_an_interrupted_call_ends_its_connection(gateway: FakeGateway, store: HB
     assert len(gateway.connections) == 2
 
 
-# --- bounds and the end ---------------------------------------------------------------------------------------------
+# --- bounds and closing --------------------------------------------------------------------------------------------
 
 
 def test_when_all_connections_are_in_use_a_call_waits_for_one(
@@ -380,9 +376,7 @@ def test_a_call_that_gets_no_connection_in_time_was_not_applied(
     assert not holder.is_alive()
 
 
-def test_closing_ends_calls_under_way_and_those_that_wait(
-    gateway: FakeGateway, open_store: Callable[..., HBaseStore]
-) -> None:
+def test_closing_ends_running_and_waiting_calls(gateway: FakeGateway, open_store: Callable[..., HBaseStore]) -> None:
     store = open_store(pool_size=2)
     silent_for(gateway, "get", "put")
     raised: dict[str, BaseException] = {}
@@ -408,7 +402,7 @@ def test_closing_ends_calls_under_way_and_those_that_wait(
         assert not thread.is_alive()
     assert isinstance(raised["read"], ClosedError)
     assert isinstance(raised["waits"], ClosedError)
-    # It was sent, so nobody knows what became of it.
+    # The request was sent, so its outcome is unknown.
     assert isinstance(raised["write"], StoreUnknownError)
     store.close()
     with pytest.raises(ClosedError):
@@ -425,7 +419,7 @@ def test_closing_ends_the_connections(gateway: FakeGateway, store: HBaseStore) -
 
 
 def in_child(work: Callable[[], object]) -> None:
-    """Run something in a forked child; what fails there fails here."""
+    """Run a function in a forked child; its failure fails the test."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -438,13 +432,13 @@ def in_child(work: Callable[[], object]) -> None:
         finally:
             os._exit(0)
     os.close(writer)
-    with os.fdopen(reader, "rb") as said:
-        assert said.read() == b"done"
+    with os.fdopen(reader, "rb") as output:
+        assert output.read() == b"done"
     os.waitpid(child, 0)
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_forked_child_has_connections_of_its_own_and_leaves_its_parents_alone(
+def test_a_forked_child_uses_its_own_connections_and_leaves_its_parents_alone(
     gateway: FakeGateway, store: HBaseStore
 ) -> None:
     read(store)
@@ -463,7 +457,7 @@ def test_a_forked_child_has_connections_of_its_own_and_leaves_its_parents_alone(
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_child_gives_back_the_descriptors_of_its_parents_connections(gateway: FakeGateway, store: HBaseStore) -> None:
+def test_a_child_closes_the_descriptors_of_its_parents_connections(gateway: FakeGateway, store: HBaseStore) -> None:
     read(store)
     ours = next(iter(store._client._pool._pool.wires)).sock.fileno()
 
@@ -477,7 +471,7 @@ def test_a_child_gives_back_the_descriptors_of_its_parents_connections(gateway: 
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_fork_while_other_threads_call_leaves_the_child_usable(gateway: FakeGateway, store: HBaseStore) -> None:
+def test_a_fork_during_calls_of_other_threads_leaves_the_child_usable(gateway: FakeGateway, store: HBaseStore) -> None:
     stop = threading.Event()
 
     def work() -> None:

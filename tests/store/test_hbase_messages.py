@@ -1,4 +1,4 @@
-"""What HBase would take for something else than the contract says never reaches it."""
+"""Requests that HBase would interpret differently from the contract never reach it."""
 
 from __future__ import annotations
 
@@ -47,18 +47,16 @@ def store(gateway: FakeGateway) -> Iterator[HBaseStore]:
         Get(bytes(LONGEST + 1)),
     ],
 )
-def test_a_get_that_selects_nothing_is_answered_without_asking(
-    gateway: FakeGateway, store: HBaseStore, get: Get
-) -> None:
+def test_a_get_that_selects_nothing_makes_no_call(gateway: FakeGateway, store: HBaseStore, get: Get) -> None:
     assert store.read("t", [get]) == [Row(get.row, [])]
     assert gateway.asked == []
-    # Among others it is left out, and the others' answers stay with their gets.
+    # In a batch it is left out, and the other answers stay with their gets.
     rows = store.read("t", [get, Get(b"a"), get, Get(b"b"), get])
     assert [row.key for row in rows] == [get.row, b"a", get.row, b"b", get.row]
     assert [[one.row for one in asked.request.what] for asked in gateway.asked] == [[b"a", b"b"]]
 
 
-def test_gets_that_share_their_columns_are_sent_with_the_right_ones(gateway: FakeGateway, store: HBaseStore) -> None:
+def test_gets_with_shared_columns_are_sent_with_the_right_ones(gateway: FakeGateway, store: HBaseStore) -> None:
     shared, families = [(b"d", b"q")], [b"c"]
     gets = [
         Get(b"1", columns=shared),
@@ -109,11 +107,11 @@ def test_gets_that_share_their_columns_are_sent_with_the_right_ones(gateway: Fak
         Scan(None, None, 5, families=[]),
         Scan(None, None, 5, since=7, before=7),
         Scan(b"\xff" * (LONGEST + 1), None, 5),
-        # Both ends are too long for a key and begin with the same one.
+        # Both ends are too long for a key and begin with the same key.
         Scan(b"a" * LONGEST + b"c", b"a" * LONGEST + b"b", 5, reverse=True),
     ],
 )
-def test_a_range_without_room_is_answered_without_asking(gateway: FakeGateway, store: HBaseStore, scan: Scan) -> None:
+def test_an_empty_range_makes_no_call(gateway: FakeGateway, store: HBaseStore, scan: Scan) -> None:
     assert store.scan("t", scan) == []
     assert gateway.asked == []
 
@@ -126,7 +124,7 @@ def test_a_range_without_room_is_answered_without_asking(gateway: FakeGateway, s
         (Scan(b"a", b"b", 5), b"a", b"b"),
         (Scan(b"b", b"", 5, reverse=True), b"b", None),
         (Scan(None, b"a", 5, reverse=True), None, b"a"),
-        # Ends that are longer than a key can be: the same rows are between.
+        # Ends that are longer than a key: the same rows are between them.
         (Scan(b"a" * LONGEST + b"\0", None, 5), b"a" * (LONGEST - 1) + b"b", None),
         (Scan(None, b"a" * LONGEST + b"\0", 5), None, b"a" * (LONGEST - 1) + b"b"),
         (Scan(b"a" + b"\xff" * LONGEST, None, 5), b"b", None),
@@ -143,7 +141,7 @@ def test_the_ends_of_a_range_as_they_are_sent(
     assert (sent.limit, sent.caching, gateway.asked[0].request.rows) == (scan.limit,) * 3
 
 
-def test_a_scan_for_more_rows_than_a_gateway_can_hold_is_refused(gateway: FakeGateway, store: HBaseStore) -> None:
+def test_a_scan_with_too_large_a_limit_is_rejected(gateway: FakeGateway, store: HBaseStore) -> None:
     with pytest.raises(LimitError, match=str(MAX_SCAN)):
         store.scan("t", Scan(None, None, 2**31 - 1))
     assert gateway.asked == []
@@ -176,7 +174,7 @@ def test_rows_are_deleted_up_to_the_highest_timestamp_or_the_given_one(gateway: 
 
 
 @pytest.mark.parametrize("key", [10, LONGEST])
-def test_a_cells_key_counts_for_its_size(gateway: FakeGateway, store: HBaseStore, key: int) -> None:
+def test_the_size_of_a_cell_includes_its_key(gateway: FakeGateway, store: HBaseStore, key: int) -> None:
     value = bytes(store.limits.cell)
     fits = len(value) + 2 * key + 200 < MAX_CELL
     put = Put(b"r" * key, [NewCell(b"d", b"q" * key, value)])
@@ -188,7 +186,7 @@ def test_a_cells_key_counts_for_its_size(gateway: FakeGateway, store: HBaseStore
     assert len(gateway.asked) == fits
 
 
-def test_comparing_with_an_empty_value_is_refused(gateway: FakeGateway, store: HBaseStore) -> None:
+def test_comparing_with_an_empty_value_is_rejected(gateway: FakeGateway, store: HBaseStore) -> None:
     with pytest.raises(InvalidValueError, match="empty"):
         store.check_and_write("t", (b"d", b"q"), b"", Put(b"r", [NewCell(b"d", b"q", b"x")]))
     assert gateway.asked == []
@@ -235,7 +233,7 @@ def test_the_location_is_the_url_of_the_repository() -> None:
 
 
 @pytest.mark.parametrize("options", [{"timeout": 0}, {"timeout": -1}, {"connect_timeout": 0}, {"pool_size": 0}])
-def test_options_that_make_no_sense_are_refused(options: dict[str, float]) -> None:
+def test_invalid_options_are_rejected(options: dict[str, float]) -> None:
     with pytest.raises(InvalidValueError):
         HBaseStore("127.0.0.1", **options)  # type: ignore[arg-type]
 
@@ -258,7 +256,7 @@ JAVA = "org.apache.hadoop.hbase."
     ],
 )
 @pytest.mark.parametrize("effect", [False, True])
-def test_what_stays_wrong_until_somebody_changes_it_is_unusable(text: str, advice: str, effect: bool) -> None:
+def test_a_failure_that_lasts_until_somebody_fixes_it_is_unusable(text: str, advice: str, effect: bool) -> None:
     error = from_hbase(text, "here", "p_t", effect)
     assert isinstance(error, StoreUnusableError)
     assert advice in error.message
@@ -276,7 +274,7 @@ def test_what_stays_wrong_until_somebody_changes_it_is_unusable(text: str, advic
         "",
     ],
 )
-def test_what_may_pass_leaves_reads_not_applied_and_writes_unknown(text: str) -> None:
+def test_a_transient_failure_leaves_reads_not_applied_and_writes_unknown(text: str) -> None:
     assert isinstance(from_hbase(text, "here", "p_t", effect=False), StoreNotAppliedError)
     assert isinstance(from_hbase(text, "here", "p_t", effect=True), StoreUnknownError)
 

@@ -1,4 +1,4 @@
-"""What the memory store and the SQLite store share beyond the conformance suite: clocks, and other bounds of versions."""
+"""Tests of the memory store and the SQLite store beyond the conformance suite: clocks and bounds of versions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def now() -> list[int]:
     return [1000]
 
 
-def test_the_clock_that_was_given_stamps_cells(store: Store, now: list[int]) -> None:
+def test_the_given_clock_stamps_cells(store: Store, now: list[int]) -> None:
     store.create_tables([Table("t", (b"d",), ALL_VERSIONS)])
     store.write("t", [Put(b"r", [NewCell(*FLAG, b"1")])])
     now[0] = 2000
@@ -54,7 +54,7 @@ def test_a_plain_put_with_an_earlier_time_stays_hidden(store: Store, now: list[i
 
 
 @pytest.mark.parametrize("bound", [2, 3, 10])
-def test_a_table_keeps_as_many_versions_as_it_says(store: Store, bound: int) -> None:
+def test_a_table_keeps_its_number_of_versions(store: Store, bound: int) -> None:
     store.create_tables([Table("t", (b"d",), bound)])
     stamps = list(range(1, 31))
     random.Random(bound).shuffle(stamps)
@@ -66,12 +66,12 @@ def test_a_table_keeps_as_many_versions_as_it_says(store: Store, bound: int) -> 
         assert [cell.value for cell in found] == [b"%d" % at for at in newest] * 2
 
 
-@pytest.mark.parametrize("wanted", [Table("t", (b"d",), 1), Table("t", (b"d",), 4), Table("t", (b"c", b"d"), 3)])
-def test_tables_with_other_settings_are_refused(store: Store, wanted: Table) -> None:
+@pytest.mark.parametrize("table", [Table("t", (b"d",), 1), Table("t", (b"d",), 4), Table("t", (b"c", b"d"), 3)])
+def test_tables_with_other_settings_are_rejected(store: Store, table: Table) -> None:
     store.create_tables([Table("t", (b"d",), 3)])
     for check in (store.verify, store.create_tables):
         with pytest.raises(StoreUnusableError, match=r"'t'.*(versions|families|family)"):
-            check([wanted])
+            check([table])
 
 
 def test_an_empty_value_counts_as_absent_in_a_compare_and_set(store: Store) -> None:
@@ -81,7 +81,7 @@ def test_an_empty_value_counts_as_absent_in_a_compare_and_set(store: Store) -> N
     assert store.read("t", [Get(b"r")])[0].cells[0].value == b"1"
 
 
-def test_a_closed_memory_store_is_gone() -> None:
+def test_closing_a_memory_store_removes_its_contents() -> None:
     store = MemoryStore()
     store.create_tables([Table("t", (b"d",), 1)])
     store.close()

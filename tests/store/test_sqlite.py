@@ -1,4 +1,4 @@
-"""The SQLite store on files that are not as they should be, and on disks that fail."""
+"""Tests of the SQLite store on invalid files and failing disks."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def store(path: Path):
 
 
 def every_first_call(path: Path):
-    """What may be the first call on a file."""
+    """Return each call that may be the first one on a file."""
     for call in (
         lambda store: store.create_tables(TABLES),
         lambda store: store.verify(TABLES),
@@ -52,11 +52,11 @@ def every_first_call(path: Path):
 
 
 class TestFiles:
-    def test_making_a_store_touches_nothing(self, path: Path) -> None:
+    def test_creating_a_store_object_touches_nothing(self, path: Path) -> None:
         SqliteStore(str(path)).close()
         assert not path.exists()
 
-    def test_only_create_tables_makes_the_file(self, path: Path) -> None:
+    def test_only_create_tables_creates_the_file(self, path: Path) -> None:
         store = SqliteStore(str(path))
         for call in (lambda: store.verify(TABLES), lambda: store.write("one", [flag(b"r")])):
             with pytest.raises(StoreUnusableError, match=r"the file .*content\.db does not exist"):
@@ -67,7 +67,7 @@ class TestFiles:
         store.close()
         assert path.exists()
 
-    def test_an_empty_file_is_used(self, path: Path) -> None:
+    def test_an_empty_file_is_accepted(self, path: Path) -> None:
         path.touch()
         store = SqliteStore(str(path))
         with pytest.raises(StoreUnusableError, match=r"content\.db is empty"):
@@ -76,14 +76,14 @@ class TestFiles:
         store.write("one", [flag(b"r")])
         store.close()
 
-    def test_a_journal_that_needs_no_roll_back_is_no_obstacle(self, store: SqliteStore, path: Path) -> None:
+    def test_a_journal_without_a_roll_back_does_not_prevent_opening(self, store: SqliteStore, path: Path) -> None:
         store.close()
         path.with_name("content.db-journal").write_bytes(b"")
         again = SqliteStore(str(path))
         again.write("one", [flag(b"r")])
         again.close()
 
-    def test_a_path_with_characters_that_mean_something_in_a_url(self, tmp_path: Path) -> None:
+    def test_a_path_may_contain_characters_that_are_special_in_a_url(self, tmp_path: Path) -> None:
         path = tmp_path / "a b%20?mode=ro#x&y ü.db"
         store = SqliteStore(str(path))
         store.create_tables(TABLES)
@@ -93,7 +93,7 @@ class TestFiles:
         assert path.exists()
 
     @pytest.mark.parametrize("size", [1, 10, 99, 100, 600, 5000, 100_000])
-    def test_a_file_that_is_not_sqlite_is_refused_by_name_and_left_alone(self, path: Path, size: int) -> None:
+    def test_a_file_that_is_not_sqlite_is_rejected_by_name_and_unchanged(self, path: Path, size: int) -> None:
         content = (b"This is somebody's important text. " * 3000)[:size]
         path.write_bytes(content)
         for call in every_first_call(path):
@@ -109,7 +109,7 @@ class TestFiles:
             "PRAGMA user_version=3",
         ],
     )
-    def test_a_database_of_another_program_is_refused_by_name_and_left_alone(self, path: Path, script: str) -> None:
+    def test_a_database_of_another_program_is_rejected_by_name_and_unchanged(self, path: Path, script: str) -> None:
         theirs = sqlite3.connect(path)
         theirs.executescript(script)
         theirs.close()
@@ -120,7 +120,7 @@ class TestFiles:
         assert path.read_bytes() == content
         assert [entry.name for entry in path.parent.iterdir()] == ["content.db"]
 
-    def test_a_newer_format_is_refused_by_name_and_number(self, store: SqliteStore, path: Path) -> None:
+    def test_a_newer_format_is_rejected_by_name_and_number(self, store: SqliteStore, path: Path) -> None:
         store.close()
         newer = sqlite3.connect(path)
         newer.execute(f"PRAGMA user_version={connections.FORMAT + 1}")
@@ -129,7 +129,7 @@ class TestFiles:
             with pytest.raises(FormatError, match=rf"content\.db has file format {connections.FORMAT + 1}"):
                 call()
 
-    def test_a_damaged_file_is_refused_by_name(self, store: SqliteStore, path: Path) -> None:
+    def test_a_damaged_file_is_rejected_by_name(self, store: SqliteStore, path: Path) -> None:
         store.write("many", [Put(b"%d" % n, [NewCell(b"d", b"q", b"x" * 500, 1)]) for n in range(500)])
         store.close()
         content = bytearray(path.read_bytes())
@@ -140,7 +140,7 @@ class TestFiles:
             damaged.scan("many", Scan(None, None, 1000))
         damaged.close()
 
-    def test_a_file_whose_header_is_damaged_is_refused_by_name(self, store: SqliteStore, path: Path) -> None:
+    def test_a_file_with_a_damaged_header_is_rejected_by_name(self, store: SqliteStore, path: Path) -> None:
         store.close()
         content = bytearray(path.read_bytes())
         content[:16] = bytes(16)
@@ -149,7 +149,7 @@ class TestFiles:
             with pytest.raises(FormatError, match=r"content\.db .*damaged"):
                 call()
 
-    def test_a_part_of_a_table_that_is_missing_is_damage(self, store: SqliteStore, path: Path) -> None:
+    def test_a_missing_part_of_a_table_is_reported_as_damage(self, store: SqliteStore, path: Path) -> None:
         store.close()
         plain = sqlite3.connect(path)
         for (name,) in plain.execute("SELECT name FROM sqlite_master WHERE name LIKE 'one%'").fetchall():
@@ -191,7 +191,7 @@ if os.geteuid() == 0:
 
 
 def run(script: str, path: Path) -> str:
-    """What a script prints, in a process of its own."""
+    """Run a script in its own process and return its output."""
     ran = subprocess.run([sys.executable, "-c", HEAD + script, str(path)], capture_output=True, text=True, timeout=60)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout
@@ -209,7 +209,7 @@ class TestPermissions:
         folder.chmod(0o777)
         return folder
 
-    def test_a_file_that_may_not_be_written_is_unusable_for_writing(self, open_folder: Path) -> None:
+    def test_a_write_protected_file_is_unusable_for_writing(self, open_folder: Path) -> None:
         path = open_folder / "content.db"
         store = SqliteStore(str(path))
         store.create_tables(TABLES)
@@ -237,7 +237,7 @@ store.close()
         assert write.startswith(f"StoreUnusableError {path} is open for reading only")
         assert os.listdir(open_folder) == ["content.db"]
 
-    def test_a_folder_that_may_not_be_written_is_unusable(self, open_folder: Path) -> None:
+    def test_a_write_protected_folder_is_unusable(self, open_folder: Path) -> None:
         open_folder.chmod(0o555)
         path = open_folder / "content.db"
         said = run(WITHOUT_RIGHTS + 'attempt(lambda: store.create_tables([Table("one", (b"d",), 1)]))', path)
@@ -247,11 +247,11 @@ store.close()
 
 
 class TestFailingDisks:
-    def test_a_full_disk_is_not_applied_and_the_store_goes_on(self, store: SqliteStore) -> None:
+    def test_a_write_to_a_full_disk_is_not_applied_and_the_store_remains_usable(self, store: SqliteStore) -> None:
         store.write("one", [flag(b"before")])
 
         def limit(pages: int) -> None:
-            # The pool has one connection, since one thread uses it.
+            # One thread uses the pool, so it has one connection.
             store._connections.reading(lambda found: found.sql.execute(f"PRAGMA max_page_count={pages}").fetchall())
 
         limit(1)  # which SQLite raises to what the file has
@@ -266,7 +266,7 @@ class TestFailingDisks:
         assert [row.key for row in store.scan("one", Scan(None, None, 10))] == [b"after", b"before"]
 
     @pytest.mark.skipif(sys.platform == "win32", reason="needs resource limits")
-    def test_a_commit_that_the_disk_fails_is_unknown_and_the_file_stays_whole(
+    def test_a_commit_that_fails_on_the_disk_is_unknown_and_the_file_stays_intact(
         self, store: SqliteStore, path: Path
     ) -> None:
         store.write("one", [flag(b"before")])
@@ -291,10 +291,10 @@ store.close()
 
 class TestDurability:
     def synchronous(self, store: SqliteStore) -> int:
-        """2: every commit syncs the log; 1: only what moves the log into the file does."""
+        """Return 2 if every commit syncs the log, 1 if only a checkpoint does."""
         return store._connections.reading(lambda found: found.sql.execute("PRAGMA synchronous").fetchone()[0])
 
-    def test_calls_sync_the_log_unless_told_that_they_need_not(self, store: SqliteStore) -> None:
+    def test_calls_sync_the_log_unless_they_are_not_durable(self, store: SqliteStore) -> None:
         store.write("one", [flag(b"r")])
         assert self.synchronous(store) == 2
         store.write("one", [flag(b"r")], durable=False)
@@ -320,7 +320,7 @@ class TestDurability:
 
 
 class TestCalls:
-    def test_an_interrupt_in_the_middle_of_a_write_leaves_nothing_and_the_store_usable(self, path: Path) -> None:
+    def test_an_interrupted_write_leaves_nothing_and_the_store_usable(self, path: Path) -> None:
         interrupted = [True]
 
         def clock() -> int:
@@ -342,7 +342,7 @@ class TestCalls:
         assert store.read("one", [Get(b"r")])[0].cells[0].timestamp == 5
         store.close()
 
-    def test_a_write_that_waits_is_stamped_when_it_is_made(self, path: Path) -> None:
+    def test_a_write_is_stamped_when_it_happens_not_when_it_begins_to_wait(self, path: Path) -> None:
         now = [1000]
         store = SqliteStore(str(path), clock=lambda: now[0])
         store.create_tables(TABLES)
@@ -368,7 +368,7 @@ class TestCalls:
         finished = threading.Event()
 
         def read() -> None:
-            # Each begins before the other ends, so that somebody always reads, and what is not the newest.
+            # Each read begins before the other ends, so there is always a reader of an old state.
             while True:
                 for reader, other in (readers, readers[::-1]):
                     reader.execute("BEGIN")
@@ -390,7 +390,7 @@ class TestCalls:
             reader.close()
         assert bound < largest < 6 * bound
 
-    def test_a_reader_that_is_stuck_does_not_stop_the_writers(
+    def test_a_stuck_reader_does_not_stop_the_writers(
         self, store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(connections, "LOG_TIMEOUT_MS", 1)
@@ -403,14 +403,14 @@ class TestCalls:
         stuck.close()
         assert store.read("one", [Get(b"r")])[0].cells[0].value == b"299" * 200
 
-    def test_connections_of_threads_that_are_gone_are_used_again(self, store: SqliteStore) -> None:
+    def test_connections_of_ended_threads_are_reused(self, store: SqliteStore) -> None:
         for _ in range(50):
             thread = threading.Thread(target=lambda: store.read("one", [Get(b"r")]))
             thread.start()
             thread.join()
         assert len(store._connections._idle) == 1
 
-    def test_a_call_that_runs_while_the_store_is_closed_ends_well_and_leaves_nothing_open(self, path: Path) -> None:
+    def test_a_call_during_closing_succeeds_and_leaves_nothing_open(self, path: Path) -> None:
         running, closed = threading.Event(), threading.Event()
 
         def clock() -> int:
@@ -429,5 +429,5 @@ class TestCalls:
         again = SqliteStore(str(path))
         assert again.read("one", [Get(b"r")])[0].cells[0].timestamp == 7
         again.close()
-        # The last connection to a file takes the log away.
+        # The last connection to a file removes the log.
         assert sorted(entry.name for entry in path.parent.iterdir()) == ["content.db"]

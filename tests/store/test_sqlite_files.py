@@ -1,4 +1,4 @@
-"""The files of a SQLite store: which they are, what keeps them in place, and what happens when others replace them."""
+"""Tests of the files of a SQLite store: their identities, their locks, and their replacement by others."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class TestIdentities:
     def test_a_store_without_files_has_none(self) -> None:
         assert MemoryStore().files() == {}
 
-    def test_before_and_after_the_file_exists(self, tmp_path: Path) -> None:
+    def test_files_exist_only_after_creation(self, tmp_path: Path) -> None:
         path = tmp_path / "content.db"
         store = SqliteStore(str(path))
         assert store.files() == {}
@@ -129,7 +129,7 @@ class TestLocks:
         met = []
 
         def clock() -> int:
-            # Amid a write; the process loses all locks that SQLite has on the index.
+            # During a write the process loses all locks that SQLite has on the index.
             path.with_name("content.db-shm").open("rb").close()
             ran = subprocess.run(
                 [sys.executable, "-c", OTHER.replace("argv[1])", "argv[1], busy_timeout=0.05)"), str(path)],
@@ -148,7 +148,7 @@ class TestLocks:
         other.close()
         assert has(store, b"mine", b"other", b"later") == [True, False, True]
 
-    def test_the_last_to_close_leaves_the_database_only(self, store: SqliteStore, path: Path) -> None:
+    def test_the_last_close_leaves_only_the_database(self, store: SqliteStore, path: Path) -> None:
         second = SqliteStore(str(path))
         store.write("one", [flag(b"r")])
         second.write("one", [flag(b"s")])
@@ -158,7 +158,7 @@ class TestLocks:
         assert os.listdir(path.parent) == ["content.db"]
 
     @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
-    def test_no_descriptor_is_left(self, path: Path) -> None:
+    def test_closing_leaves_no_descriptor(self, path: Path) -> None:
         before = len(os.listdir("/proc/self/fd"))
         for _ in range(5):
             store = SqliteStore(str(path))
@@ -167,7 +167,7 @@ class TestLocks:
         assert len(os.listdir("/proc/self/fd")) == before
 
     @needs_locks
-    def test_closing_a_store_leaves_the_locks_of_other_connections_of_the_process(self, path: Path) -> None:
+    def test_closing_a_store_keeps_the_locks_of_other_connections_of_the_process(self, path: Path) -> None:
         first = SqliteStore(str(path))
         first.create_tables(TABLES)
         own = sqlite3.connect(path)
@@ -186,14 +186,14 @@ class TestLocks:
         assert os.listdir(path.parent) == ["content.db"]
 
     @needs_locks
-    def test_a_store_that_is_garbage_holds_no_lock(self, path: Path) -> None:
+    def test_a_garbage_collected_store_holds_no_lock(self, path: Path) -> None:
         store = SqliteStore(str(path))
         store.create_tables(TABLES)
         del store
         another_process_writes_and_closes(path)
         assert os.listdir(path.parent) == ["content.db"]
 
-    def test_garbage_collection_waits_for_no_lock_that_its_thread_holds(self, path: Path) -> None:
+    def test_garbage_collection_does_not_wait_for_a_lock_of_its_own_thread(self, path: Path) -> None:
         script = """
 import os, sys
 from hbasemk.store.abc import Get, Table
@@ -236,9 +236,9 @@ class TestReadsThatLoseTheirLock:
         rows = [b"%d" % number for number in range(10)]
         store.write("one", [flag(row, b"old" * 3000) for row in rows])
         if how == "move":
-            # So that a read uses no frame of the log.
+            # A read then uses no frame of the log.
             store._connections.writing(lambda found: found.sql.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall())
-        # One without pages in its cache.
+        # This connection has no pages in its cache.
         reader = SqliteStore(str(path))
         read = cells.read
         pending = [OVERWRITE]
@@ -256,13 +256,13 @@ class TestReadsThatLoseTheirLock:
         assert not pending
         assert [row.cells[0].value[:6] for row in found] == [b"newest"] * 10
 
-    def test_a_checkpoint_between_reads_repeats_none_of_the_next(self, store: SqliteStore, path: Path) -> None:
+    def test_a_checkpoint_between_reads_does_not_repeat_the_next_reads(self, store: SqliteStore, path: Path) -> None:
         store.write("one", [flag(b"a")])
         asked = []
         for _ in range(3):
             subprocess.run([sys.executable, "-c", OVERWRITE, str(path), "restart"], check=True, timeout=60)
             store._connections.reading(asked.append)
-            # Once more at most, for what has changed since the last read.
+            # At most one repetition, because of the change since the last read.
             assert 1 <= len(asked) <= 2
             asked.clear()
             store._connections.reading(asked.append)
@@ -282,7 +282,7 @@ def replace(path: Path) -> None:
 @pytest.mark.parametrize("change", [remove, replace])
 @pytest.mark.parametrize("name", NAMES)
 class TestReplacedFiles:
-    def test_the_next_write_and_all_that_follow_are_refused(
+    def test_the_next_write_and_all_later_calls_are_rejected(
         self, store: SqliteStore, path: Path, name: str, change: Callable[[Path], None]
     ) -> None:
         store.write("one", [flag(b"before")])
@@ -294,7 +294,7 @@ class TestReplacedFiles:
             with pytest.raises(StoreUnusableError, match="deleted or replaced"):
                 call()
 
-    def test_a_write_in_which_it_happens_is_not_acknowledged(
+    def test_a_write_during_the_replacement_is_not_acknowledged(
         self, store: SqliteStore, path: Path, name: str, change: Callable[[Path], None]
     ) -> None:
         def clock() -> int:
@@ -307,7 +307,7 @@ class TestReplacedFiles:
         with pytest.raises(StoreUnusableError, match="deleted or replaced"):
             store.read("one", [Get(b"r")])
 
-    def test_reads_notice_it_too(
+    def test_reads_detect_the_replacement(
         self,
         store: SqliteStore,
         path: Path,
@@ -323,7 +323,7 @@ class TestReplacedFiles:
 
 
 @needs_locks
-def test_a_log_that_was_replaced_never_reaches_the_database(store: SqliteStore, path: Path) -> None:
+def test_a_replaced_log_never_reaches_the_database(store: SqliteStore, path: Path) -> None:
     store.close()  # which moves the tables into the file
     store = SqliteStore(str(path))
     second = SqliteStore(str(path))
@@ -348,7 +348,7 @@ def test_a_log_that_was_replaced_never_reaches_the_database(store: SqliteStore, 
     plain.close()
 
 
-def test_without_locks_of_open_file_descriptions_the_loss_is_noticed(
+def test_the_loss_is_detected_without_locks_of_open_file_descriptions(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.close()

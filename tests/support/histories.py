@@ -12,11 +12,11 @@ SEED = int(os.environ.get("HBASEMK_HISTORY_SEED", "1"))
 """Of what is done to them and of their choices; how they interleave is the machine's."""
 
 
-def verify(told: Told) -> None:
+def verify(report: Told) -> None:
     """No anomaly, no problem, and enough was done for that to mean something."""
-    print(told)
-    assert told.anomalies == [], told.explain()
-    assert [str(problem) for problem in told.problems] == []
+    print(report)
+    assert report.anomalies == [], report.explain()
+    assert [str(problem) for problem in report.problems] == []
     for kind in ("killed", "paused", "paused past the lease"):
-        assert told.harm.get(kind), f"no worker was {kind}"
-    assert sum(one.outcome == "committed" and one.writes for one in told.history) > 20
+        assert report.harm.get(kind), f"no worker was {kind}"
+    assert sum(one.outcome == "committed" and one.writes for one in report.history) > 20
