@@ -89,12 +89,13 @@ SELF_COUNTED: Final = {
 def assert_within_budgets(entry: Entry, place: str) -> None:
     """Run the scenarios and compare the traffic. Each operation must have a budget, and each budget an operation."""
     run = Run("budgets", entry.store, {})
-    with CountingHarness(run, [entry], place, TINY) as harness:
+    counting = CountingHarness(run, [entry], place, TINY)
+    with counting as harness:
         for name in COUNTED:
-            harness.scenario = name
+            counting.scenario = name
             SCENARIOS[name](harness)
     assert all(result.median is not None for result in run.results), run.results
-    used = {operation: found for (_, operation), found in harness.used.items()}
+    used = {operation: found for (_, operation), found in counting.used.items()}
     budgets = BUDGETS[entry.store]
     assert set(used) == set(budgets), set(used) ^ set(budgets)
     over = [

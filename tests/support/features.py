@@ -9,7 +9,7 @@ import pytest
 from hbasemk import ConflictError
 from hbasemk.format import paths, schema
 from hbasemk.format.changes import RowChange
-from hbasemk.format.values import BlobRef, Json
+from hbasemk.format.values import BlobRef, Json, PropertyValue
 from hbasemk.kernel import checkpoints
 from hbasemk.kernel.blobs import CHUNK
 from hbasemk.kernel.branches import rebase
@@ -34,7 +34,12 @@ def use_everything(tables: Tables) -> None:
 
 def _tree(tables: Tables) -> None:
     blobs = [tables.instance.blobs.write(io.BytesIO(b"x" * size)) for size in (0, 1, CHUNK, CHUNK + 1, 3 * CHUNK - 1)]
-    values = {"b": BlobRef(blobs[1]), "many": [BlobRef(one) for one in blobs], "json": Json("1.10"), "\ud800": b"\x00"}
+    values: dict[str, PropertyValue] = {
+        "b": BlobRef(blobs[1]),
+        "many": [BlobRef(one) for one in blobs],
+        "json": Json("1.10"),
+        "\ud800": b"\x00",
+    }
     tables.commit(AddNode("/a", {"n": 0}), AddNode("/a/b", values), AddNode("/a/b/\udfff", {"x": ["a", 1, 1.5, True]}))
     for number in range(30):
         tables.commit(Increment("/a", "n", 1), SetProperty("/a", "p", None if number % 3 else number))

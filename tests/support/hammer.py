@@ -7,6 +7,7 @@ import multiprocessing
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -56,7 +57,7 @@ def hammer(url: str, number: int, commits: int, pipe: Connection) -> None:
             except CommitUnknownError as error:
                 unknown += 1
                 errors.append(type(error).__name__)
-                if run_with_retries(lambda made=error.revision: repository.outcome(made)) is Outcome.COMMITTED:
+                if run_with_retries(partial(repository.outcome, error.revision)) is Outcome.COMMITTED:
                     return None
             except (StoreNotAppliedError, StoreUnknownError) as error:
                 errors.append(type(error).__name__)
@@ -77,7 +78,7 @@ def hammer(url: str, number: int, commits: int, pipe: Connection) -> None:
             if counts:
                 tx.increment("/shared", "count", 1)
 
-        run_with_retries(lambda change=change: repository.run(change))
+        run_with_retries(partial(repository.run, change))
         acknowledged += 1
         shared += counts
     seconds = time.monotonic() - began

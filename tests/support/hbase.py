@@ -148,7 +148,8 @@ def running() -> Iterator[HBase]:
     built = subprocess.run(["sh", str(BUILD)], stdout=subprocess.PIPE, text=True, check=True)
     container = DockerContainer(built.stdout.strip())
     # Published on loopback only, on ports that are free.
-    container.ports = {"9090/tcp": ("127.0.0.1", None), "9091/tcp": ("127.0.0.1", None)}
+    addresses: dict[str, Any] = {"9090/tcp": ("127.0.0.1", None), "9091/tcp": ("127.0.0.1", None)}
+    container.ports = addresses
     try:
         container.start()
         wrapped = container.get_wrapped_container()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from hbasemk.check import IntegrityCheck, Problem, Repair
 from hbasemk.format import changes, paths, revisions, schema
@@ -153,12 +154,12 @@ class Tables:
 
     # --- the check ---------------------------------------------------------------------------------------
 
-    def problems(self, instance: Instance | None = None, **options: bool) -> list[Problem]:
+    def problems(self, instance: Instance | None = None, **options: Any) -> list[Problem]:
         """What an instance (None: a new one) finds, notes included."""
         looking = instance or self.open_instance(next(self._machines))
         return list(IntegrityCheck(looking, notes=True, **options).run())
 
-    def found(self, instance: Instance | None = None, **options: bool) -> list[Found]:
+    def found(self, instance: Instance | None = None, **options: Any) -> list[Found]:
         """Kinds, paths and revisions of it."""
         return [(one.kind, one.path, one.revision) for one in self.problems(instance, **options)]
 
