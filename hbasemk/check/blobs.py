@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from hbasemk.check import problem as kinds
-from hbasemk.check.context import Look
+from hbasemk.check.context import CheckContext
 from hbasemk.check.problem import Problem
 from hbasemk.format import schema
 from hbasemk.kernel.blobs import CHUNK, DATA, LENGTH
@@ -38,10 +38,10 @@ class _Blob:
 class BlobsCheck:
     """One run over the table. ``now_ms`` asks for the store's time, at least, in ms since 1970."""
 
-    def __init__(self, look: Look, now_ms: Callable[[], float], tell: Callable[[int], None]) -> None:
-        self._look = look
+    def __init__(self, context: CheckContext, now_ms: Callable[[], float], progress: Callable[[int], None]) -> None:
+        self._context = context
         self._now_ms = now_ms
-        self._tell = tell
+        self._progress = progress
 
     def run(self) -> Iterator[Problem]:
         """Everything that is wrong with any blob."""
@@ -62,9 +62,9 @@ class BlobsCheck:
     def _rows(self) -> Iterator[Row]:
         scan = Scan(None, None, FEWEST, families=(schema.DATA,))
         while True:
-            rows = self._look.page(schema.BLOBS, scan)
+            rows = self._context.page(schema.BLOBS, scan)
             yield from rows
-            self._tell(len(rows))
+            self._progress(len(rows))
             if len(rows) < scan.limit:
                 return
             size = sum(len(cell.value) for row in rows for cell in row.cells)

@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 
 from hbasemk.check import problem as kinds
-from hbasemk.check.context import AT_ONCE, Look, told_by
+from hbasemk.check.context import AT_ONCE, CheckContext, declared_by
 from hbasemk.check.declared_cells import compare
 from hbasemk.check.problem import Problem
 from hbasemk.format import schema
@@ -18,19 +18,19 @@ from hbasemk.store.abc import Column, Get, Row
 class BranchesCheck:
     """Checks the rows of branch revisions, as they come by."""
 
-    def __init__(self, look: Look) -> None:
-        self._look = look
+    def __init__(self, context: CheckContext) -> None:
+        self._context = context
 
     def check(self, rows: Sequence[Row]) -> Iterator[Problem]:
         """What is wrong with these rows, which carry the branch bit."""
-        told = {row.key: _values(row) for row in rows}
-        roots = {found[schema.BRANCH][:8] for found in told.values() if len(found.get(schema.BRANCH, b"")) >= 16}
-        others = sorted(root for root in roots if root not in told and root[0] < 0x80)
+        rows_by_key = {row.key: _values(row) for row in rows}
+        roots = {found[schema.BRANCH][:8] for found in rows_by_key.values() if len(found.get(schema.BRANCH, b"")) >= 16}
+        others = sorted(root for root in roots if root not in rows_by_key and root[0] < 0x80)
         columns = (schema.BRANCH, schema.BRANCH_VIEW, schema.BRANCH_HEAD, schema.ABORT)
-        for row in self._look.read(schema.JOURNAL, [Get(root, columns=columns) for root in others]):
-            told[row.key] = _values(row)
+        for row in self._context.read(schema.JOURNAL, [Get(root, columns=columns) for root in others]):
+            rows_by_key[row.key] = _values(row)
         for row in rows:
-            found = told[row.key]
+            found = rows_by_key[row.key]
             line = found.get(schema.BRANCH)
             if line is None:
                 # Buried, or without what every branch's row has, which the journal's check tells.
@@ -40,7 +40,7 @@ class BranchesCheck:
                 yield Problem(kinds.BRANCH, "", at, "its list of the branch's revisions is damaged")
             elif line[:8] == row.key:
                 yield from self._check_root(row.key, found)
-            elif schema.BRANCH_VIEW not in told.get(line[:8], {}):
+            elif schema.BRANCH_VIEW not in rows_by_key.get(line[:8], {}):
                 yield Problem(kinds.BRANCH, "", at, f"its branch {line[:8].hex()} does not exist")
 
     def _check_root(self, key: bytes, found: dict[Column, bytes]) -> Iterator[Problem]:
@@ -56,7 +56,7 @@ class BranchesCheck:
         if head is None:
             yield Problem(kinds.BRANCH_HEAD, "", at, f"its head {data[:20].hex()!r} cannot be read")
         elif head.how == heads.MERGED and head.into is not None:
-            outcome = self._look.fate(head.into).outcome
+            outcome = self._context.status(head.into).outcome
             if outcome is not Outcome.COMMITTED and outcome is not Outcome.ABORTED:
                 into = schema.revision_key(head.into).hex()
                 yield Problem(kinds.BRANCH_HEAD, "", at, f"it was merged as {into}, which is {outcome.value}")
@@ -67,7 +67,7 @@ class BranchesCheck:
     def _check_head(self, key: bytes, root: dict[Column, bytes], how: bytes, target: bytes) -> Iterator[Problem]:
         at, name = key.hex(), target.hex()
         columns = (schema.BRANCH, schema.ABORT)
-        head = _values(self._look.read(schema.JOURNAL, [Get(target, columns=columns)])[0])
+        head = _values(self._context.read(schema.JOURNAL, [Get(target, columns=columns)])[0])
         if schema.BRANCH not in head:
             yield Problem(kinds.BRANCH_HEAD, "", at, f"its head {name} does not exist")
         elif how == heads.REBASED:
@@ -87,13 +87,13 @@ class BranchesCheck:
                     yield from problems
 
     def _is_head(self, key: bytes, target: bytes) -> bool:
-        row = self._look.read(schema.JOURNAL, [Get(key, columns=(schema.BRANCH_HEAD,))])[0]
+        row = self._context.read(schema.JOURNAL, [Get(key, columns=(schema.BRANCH_HEAD,))])[0]
         return _values(row).get(schema.BRANCH_HEAD) == target
 
     def _compare(self, own: Sequence[bytes]) -> Iterator[Problem]:
-        for row in self._look.read(schema.JOURNAL, [Get(one) for one in own]):
-            told = [(int.from_bytes(row.key, "big"), change) for change in told_by(row) or ()]
-            yield from compare(self._look, told, exact=True)
+        for row in self._context.read(schema.JOURNAL, [Get(one) for one in own]):
+            rows_by_key = [(int.from_bytes(row.key, "big"), change) for change in declared_by(row) or ()]
+            yield from compare(self._context, rows_by_key, exact=True)
 
 
 def _values(row: Row) -> dict[Column, bytes]:

@@ -8,7 +8,7 @@ from hbasemk.check import problem as kinds
 from hbasemk.check.blobs import BlobsCheck
 from hbasemk.check.child_counts import CountsCheck
 from hbasemk.check.cluster import ClusterCheck, Leases
-from hbasemk.check.context import Look
+from hbasemk.check.context import CheckContext
 from hbasemk.check.journal import JournalCheck
 from hbasemk.check.links import Links
 from hbasemk.check.nodes import NodesCheck
@@ -22,7 +22,7 @@ from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.settings import Settings
 from hbasemk.store.abc import Get, Store
 
-Tell = Callable[[str, int], None]
+Progress = Callable[[str, int], None]
 """Called with the table and how many of its rows have been looked at, batch by batch."""
 
 
@@ -43,14 +43,14 @@ class IntegrityCheck:
         blobs: bool = True,
         notes: bool = False,
         live: bool = False,
-        tell: Tell | None = None,
+        progress: Progress | None = None,
     ) -> None:
         self._instance = instance
         self._path = None if path is None or path == paths.ROOT else paths.check_path(path)
         self._blobs = blobs
         self._notes = notes
         self._live = live
-        self._tell = tell
+        self._progress = progress
         self.counted = dict.fromkeys((schema.CLUSTER, schema.NODES, schema.JOURNAL, schema.BLOBS), 0)
 
     @property
@@ -72,7 +72,7 @@ class IntegrityCheck:
         instance = self._instance
         instance.poll()
         snapshot = instance.head()
-        look = Look(
+        context = CheckContext(
             instance.store,
             instance.runtime,
             instance.settings,
@@ -81,45 +81,47 @@ class IntegrityCheck:
             lambda: instance.outcomes.deferred,
             live=self._live,
         )
-        links = Links(look, lambda gets: instance.reader.cells(snapshot, gets))
-        nodes = NodesCheck(look, links, self._teller(schema.NODES))
+        links = Links(context, lambda gets: instance.reader.cells(snapshot, gets))
+        nodes = NodesCheck(context, links, self._progress_for(schema.NODES))
         if self._path is not None:
             yield from nodes.run(self._path)
             return
-        yield from _tables(look, instance.lease, self._teller, nodes, CountsCheck(look, instance), blobs=self._blobs)
+        yield from _tables(
+            context, instance.lease, self._progress_for, nodes, CountsCheck(context, instance), blobs=self._blobs
+        )
 
-    def _teller(self, table: str) -> Callable[[int], None]:
-        def tell(rows: int) -> None:
+    def _progress_for(self, table: str) -> Callable[[int], None]:
+        def progress(rows: int) -> None:
             self.counted[table] += rows
-            if self._tell is not None:
-                self._tell(table, self.counted[table])
+            if self._progress is not None:
+                self._progress(table, self.counted[table])
 
-        return tell
+        return progress
 
 
 def _tables(
-    look: Look,
+    context: CheckContext,
     lease: Lease,
-    teller: Callable[[str], Callable[[int], None]],
+    progress_for: Callable[[str], Callable[[int], None]],
     nodes: NodesCheck | None,
     counts: CountsCheck | None,
     *,
     blobs: bool,
 ) -> Iterator[Problem]:
-    leases = Leases(look)
-    yield from ClusterCheck(look, leases, teller(schema.CLUSTER)).run()
+    leases = Leases(context)
+    yield from ClusterCheck(context, leases, progress_for(schema.CLUSTER)).run()
     if counts is not None:
         yield from counts.run()
     if nodes is not None:
         yield from nodes.run(None)
-    yield from JournalCheck(look, leases, teller(schema.JOURNAL)).run()
+    yield from JournalCheck(context, leases, progress_for(schema.JOURNAL)).run()
     if blobs:
 
         def now_ms() -> float:
             lease.measure()
-            return lease.server.at_least(look.runtime.monotonic())
+            return lease.server.at_least(context.runtime.monotonic())
 
-        yield from BlobsCheck(look, now_ms, teller(schema.BLOBS)).run()
+        yield from BlobsCheck(context, now_ms, progress_for(schema.BLOBS)).run()
 
 
 def check_unopened(store: Store, runtime: Runtime, why: FormatError) -> Iterator[Problem]:
@@ -135,9 +137,9 @@ def check_unopened(store: Store, runtime: Runtime, why: FormatError) -> Iterator
         yield Problem(kinds.SETTINGS, schema.SETTINGS_ROW.decode(), "", str(why))
         return
     lease = Lease(store, runtime, settings)
-    look = Look(store, runtime, settings, lease, lambda _: False, tuple, live=True)
+    context = CheckContext(store, runtime, settings, lease, lambda _: False, tuple, live=True)
     seen = False
-    for problem in _tables(look, lease, lambda _: lambda _: None, None, None, blobs=False):
+    for problem in _tables(context, lease, lambda _: lambda _: None, None, None, blobs=False):
         seen = seen or problem.severity == kinds.DAMAGE
         yield problem
     if not seen:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from hbasemk.check import problem as kinds
-from hbasemk.check.context import Look, text
+from hbasemk.check.context import CheckContext, text
 from hbasemk.check.problem import Problem
 from hbasemk.errors import FormatError, InvalidPathError
 from hbasemk.format import paths, schema
@@ -23,15 +23,15 @@ CHILDREN: Final = 5000
 class CountsCheck:
     """Counts what each memo says again; an instance that reads a wrong one would go on with it."""
 
-    def __init__(self, look: Look, instance: Instance) -> None:
-        self._look = look
+    def __init__(self, context: CheckContext, instance: Instance) -> None:
+        self._context = context
         self._instance = instance
 
     def run(self) -> Iterator[Problem]:
         """Every memo that cannot be read or is wrong. One of an earlier life of its node harms nobody."""
         end = PREFIX[:-1] + bytes([PREFIX[-1] + 1])
         scan = Scan(PREFIX, end, ROWS, columns=(schema.CHILD_COUNT,))
-        for rows in self._look.pages(schema.CLUSTER, scan):
+        for rows in self._context.pages(schema.CLUSTER, scan):
             # Whoever left a memo knew all that is decided up to there, and whoever polls after that sees it.
             self._instance.poll()
             for row in rows:
@@ -64,7 +64,7 @@ class CountsCheck:
         after: bytes | None = None
         while True:
             get = Get(paths.key(path), page=Page(schema.CHILDREN, after, CHILDREN))
-            columns = [cell.qualifier for cell in self._look.read(schema.NODES, [get])[0].cells]
+            columns = [cell.qualifier for cell in self._context.read(schema.NODES, [get])[0].cells]
             if columns:
                 count += reader.count_present((view,), path, memo.created, columns)[0]
                 after = columns[-1]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from hbasemk.check import problem as kinds
-from hbasemk.check.context import Look, text
+from hbasemk.check.context import CheckContext, text
 from hbasemk.check.problem import Problem
 from hbasemk.errors import FormatError
 from hbasemk.format import revisions, schema
@@ -22,8 +22,8 @@ ROWS: Final = 1000
 class Leases:
     """Until when each machine id has been leased so far, to judge ids by."""
 
-    def __init__(self, look: Look) -> None:
-        self._look = look
+    def __init__(self, context: CheckContext) -> None:
+        self._context = context
         self._ends: dict[int, int] = {}
         self._starts: dict[int, int] = {}
 
@@ -32,16 +32,16 @@ class Leases:
         self._ends[machine] = record.end
         self._starts[machine] = record.start
 
-    def since_start(self, made: int) -> int:
+    def since_start(self, revision: int) -> int:
         """By how many ms the id is after the start of the last lease of its machine id; after 1970 where that is unknown."""
-        return revisions.ms_of(made) - self._starts.get(revisions.machine_of(made), 0)
+        return revisions.ms_of(revision) - self._starts.get(revisions.machine_of(revision), 0)
 
-    def cover(self, made: int) -> bool:
+    def cover(self, revision: int) -> bool:
         """Whether the id lies in the time that its machine id has been leased: nobody issues one beyond the last lease."""
-        machine, ms = revisions.machine_of(made), revisions.ms_of(made)
+        machine, ms = revisions.machine_of(revision), revisions.ms_of(revision)
         if ms < self._ends.get(machine, 0):
             return True
-        row = self._look.read(schema.CLUSTER, [Get(schema.machine_key(machine), columns=(schema.LEASE,))])[0]
+        row = self._context.read(schema.CLUSTER, [Get(schema.machine_key(machine), columns=(schema.LEASE,))])[0]
         try:
             for cell in row.cells:
                 self.learn(machine, LeaseRecord.decode(cell.value))
@@ -54,28 +54,28 @@ class Leases:
 class ClusterCheck:
     """One run over the table. ``tell`` is called with the rows of each batch."""
 
-    def __init__(self, look: Look, leases: Leases, tell: Callable[[int], None]) -> None:
-        self._look = look
+    def __init__(self, context: CheckContext, leases: Leases, progress: Callable[[int], None]) -> None:
+        self._context = context
         self._leases = leases
-        self._tell = tell
+        self._progress = progress
 
     def run(self) -> Iterator[Problem]:
         """Everything that is wrong in it."""
-        for rows in self._look.pages(schema.CLUSTER, Scan(None, None, ROWS, families=(schema.DATA,))):
+        for rows in self._context.pages(schema.CLUSTER, Scan(None, None, ROWS, families=(schema.DATA,))):
             for row in rows:
                 if row.key == schema.SETTINGS_ROW:
                     yield from self._check_settings(row)
                 elif len(row.key) == 2:
                     yield from self._check_machine(row)
-            self._tell(len(rows))
+            self._progress(len(rows))
 
     def _check_settings(self, row: Row) -> Iterator[Problem]:
         where = schema.SETTINGS_ROW.decode()
         found = {(cell.family, cell.qualifier): cell.value for cell in row.cells}
         try:
-            told = Settings.decode(found.get(schema.SETTINGS, b""), self._look.store.location)
-            if told != self._look.settings:
-                yield Problem(kinds.SETTINGS, where, "", f"they have been changed since they were read: {told}")
+            current = Settings.decode(found.get(schema.SETTINGS, b""), self._context.store.location)
+            if current != self._context.settings:
+                yield Problem(kinds.SETTINGS, where, "", f"they have been changed since they were read: {current}")
         except FormatError as error:
             yield Problem(kinds.SETTINGS, where, "", str(error))
         try:
@@ -84,12 +84,12 @@ class ClusterCheck:
             yield Problem(kinds.WATERMARK, where, "", str(error))
         for cell in row.cells:
             if cell.qualifier.startswith(checkpoints.PREFIX):
-                which = cell.qualifier[len(checkpoints.PREFIX) :]
-                if len(which) != 8 or which[0] >= 0x80:
-                    yield Problem(kinds.CHECKPOINT, where, "", f"{which[:40].hex()!r} is no revision")
+                revision = cell.qualifier[len(checkpoints.PREFIX) :]
+                if len(revision) != 8 or revision[0] >= 0x80:
+                    yield Problem(kinds.CHECKPOINT, where, "", f"{revision[:40].hex()!r} is no revision")
                 elif len(cell.value) != 8:
                     detail = f"until when it is kept, {cell.value[:40].hex()!r}, cannot be read"
-                    yield Problem(kinds.CHECKPOINT, where, text(int.from_bytes(which, "big")), detail)
+                    yield Problem(kinds.CHECKPOINT, where, text(int.from_bytes(revision, "big")), detail)
 
     def _check_machine(self, row: Row) -> Iterator[Problem]:
         machine = int.from_bytes(row.key, "big")
@@ -106,7 +106,7 @@ class ClusterCheck:
         yield from self._check_lease(where, record, lease)
 
     def _check_lease(self, where: str, record: LeaseRecord, lease: Cell) -> Iterator[Problem]:
-        settings = self._look.settings
+        settings = self._context.settings
         if record.end < record.start:
             yield Problem(kinds.LEASE, where, "", f"it ends {record.start - record.end} ms before it begins")
         # It is written for one lease time from the server's time on; an id ahead by the skew may need some more.
@@ -123,6 +123,7 @@ class ClusterCheck:
 
     def _highest_ms(self) -> int:
         rows = next(
-            iter(self._look.pages(schema.JOURNAL, Scan(None, None, 1, reverse=True, columns=(schema.COMMITTED,)))), []
+            iter(self._context.pages(schema.JOURNAL, Scan(None, None, 1, reverse=True, columns=(schema.COMMITTED,)))),
+            [],
         )
         return revisions.ms_of(int.from_bytes(rows[0].key, "big")) if rows and len(rows[0].key) == 8 else 0

@@ -28,7 +28,7 @@ REMEMBERED_CELLS: Final = 250_000
 """Cells that these revisions told, 8 bytes each."""
 
 
-class Fate(NamedTuple):
+class RevisionStatus(NamedTuple):
     """How a revision turned out: its outcome, its swept mark, and hashes of the cells it told, sorted (None: unknown).
 
     ``base`` names the snapshot that it was built on (None: there is none, or it cannot be read).
@@ -36,19 +36,19 @@ class Fate(NamedTuple):
 
     outcome: Outcome
     swept: bytes | None
-    told: array[int] | None
+    declared: array[int] | None
     base: int | None
 
-    def tells(self, path: str, column: Column) -> bool:
+    def declares(self, path: str, column: Column) -> bool:
         """Whether the revision told that it writes this cell; True as well when what it told cannot be read."""
-        if self.told is None:
+        if self.declared is None:
             return True
         wanted = hash((path, column))
-        at = bisect_left(self.told, wanted)
-        return at < len(self.told) and self.told[at] == wanted
+        at = bisect_left(self.declared, wanted)
+        return at < len(self.declared) and self.declared[at] == wanted
 
 
-class Look:
+class CheckContext:
     """Reads for one run of the check.
 
     ``sees`` says whether a revision belongs to the snapshot that is looked at; ``mark`` is the watermark when the run began
@@ -63,7 +63,7 @@ class Look:
         settings: Settings,
         lease: Lease,
         sees: Callable[[int], bool],
-        left: Callable[[], Sequence[int]],
+        deferred: Callable[[], Sequence[int]],
         *,
         live: bool,
     ) -> None:
@@ -71,14 +71,14 @@ class Look:
         self.runtime = runtime
         self.settings = settings
         self.sees = sees
-        self.left = left
+        self.deferred = deferred
         self.live = live
         self._lease = lease
         try:
-            self.mark = self.watermark()
+            self.initial_watermark = self.read_watermark()
         except FormatError:
-            self.mark = None
-        self._fates: OrderedDict[int, Fate] = OrderedDict()
+            self.initial_watermark = None
+        self._statuses: OrderedDict[int, RevisionStatus] = OrderedDict()
         self._cells = 0
 
     # --- the store ---------------------------------------------------------------------------------------
@@ -105,47 +105,50 @@ class Look:
                 return
             scan = scan._replace(start=rows[-1].key + b"\0")
 
-    def watermark(self) -> Watermark | None:
+    def read_watermark(self) -> Watermark | None:
         """The watermark as it is now; raises FormatError if it is damaged."""
         cells = self.read(schema.CLUSTER, [Get(schema.SETTINGS_ROW, columns=(schema.WATERMARK,))])[0].cells
         return Watermark.decode(cells[0].value) if cells else None
 
     # --- revisions ---------------------------------------------------------------------------------------
 
-    def over(self, which: int) -> bool:
+    def is_lease_over(self, revision: int) -> bool:
         """Whether the lease of a revision's writer has ended; False if that cannot be read, which is told elsewhere."""
         try:
-            return again(self.runtime, lambda: self._lease.is_over(which))
+            return again(self.runtime, lambda: self._lease.is_over(revision))
         except FormatError:
             return False
 
-    def fate(self, which: int) -> Fate:
+    def status(self, revision: int) -> RevisionStatus:
         """How a revision turned out; remembered, so something may have happened since it was looked up."""
-        found = self._fates.get(which)
+        found = self._statuses.get(revision)
         if found is None:
-            self.look_up((which,))
-            found = self._fates[which]
+            self.load((revision,))
+            found = self._statuses[revision]
         return found
 
-    def now(self, which: int) -> Fate:
+    def current_status(self, revision: int) -> RevisionStatus:
         """How a revision has turned out by now."""
-        found = self._fates.pop(which, None)
+        found = self._statuses.pop(revision, None)
         self._cells -= _weight(found)
-        return self.fate(which)
+        return self.status(revision)
 
-    def shows(self, which: int) -> bool:
+    def is_visible(self, revision: int) -> bool:
         """Whether some instance shows the cells of a revision: the one that looks, or one that begins now."""
-        mark = self.mark
-        return self.sees(which) or (
-            mark is not None and which <= mark.revision and which not in mark.hidden and not revisions.is_branch(which)
+        mark = self.initial_watermark
+        return self.sees(revision) or (
+            mark is not None
+            and revision <= mark.revision
+            and revision not in mark.hidden
+            and not revisions.is_branch(revision)
         )
 
-    def look_up(self, wanted: Iterable[int]) -> None:
+    def load(self, wanted: Iterable[int]) -> None:
         """Learn the fates of many revisions in few calls; the most recent ones stay known."""
         unknown: list[int] = []
         for one in wanted:
-            if one in self._fates:
-                self._fates.move_to_end(one)
+            if one in self._statuses:
+                self._statuses.move_to_end(one)
             else:
                 unknown.append(one)
         self._forget(len(unknown))
@@ -154,21 +157,21 @@ class Look:
             for row in self.read(schema.JOURNAL, [Get(schema.revision_key(one)) for one in part]):
                 self.learn(row)
 
-    def learn(self, row: Row) -> Fate:
+    def learn(self, row: Row) -> RevisionStatus:
         """The fate that a whole journal row tells; remembered."""
-        which = int.from_bytes(row.key, "big")
+        revision = int.from_bytes(row.key, "big")
         swept = next((cell.value for cell in row.cells if (cell.family, cell.qualifier) == schema.SWEPT), None)
         outcome = outcome_of(row)
-        told = None if outcome in {Outcome.ABORTED, Outcome.ABSENT} else self._told(which, row)
-        found = Fate(outcome, swept, told, base_of(row))
-        self._cells += _weight(found) - _weight(self._fates.get(which))
-        self._fates[which] = found
+        declared = None if outcome in {Outcome.ABORTED, Outcome.ABSENT} else self._declared_hashes(revision, row)
+        found = RevisionStatus(outcome, swept, declared, base_of(row))
+        self._cells += _weight(found) - _weight(self._statuses.get(revision))
+        self._statuses[revision] = found
         return found
 
-    def _told(self, which: int, row: Row) -> array[int] | None:
-        if which == self.settings.root_revision:
+    def _declared_hashes(self, revision: int, row: Row) -> array[int] | None:
+        if revision == self.settings.root_revision:
             return array("q", sorted(hash((paths.ROOT, one)) for one in (schema.DELETED, schema.LAST_REVISION)))
-        touched = told_by(row)
+        touched = declared_by(row)
         if not touched:
             return None
         try:
@@ -178,13 +181,13 @@ class Look:
 
     def _forget(self, room: int) -> None:
         # Only before a look-up: what a caller has just looked up stays until it looks up the next.
-        while self._fates and (len(self._fates) + room > REMEMBERED or self._cells > REMEMBERED_CELLS):
-            _, old = self._fates.popitem(last=False)
+        while self._statuses and (len(self._statuses) + room > REMEMBERED or self._cells > REMEMBERED_CELLS):
+            _, old = self._statuses.popitem(last=False)
             self._cells -= _weight(old)
 
 
-def _weight(fate: Fate | None) -> int:
-    return 0 if fate is None or fate.told is None else len(fate.told)
+def _weight(status: RevisionStatus | None) -> int:
+    return 0 if status is None or status.declared is None else len(status.declared)
 
 
 def base_of(row: Row) -> int | None:
@@ -193,7 +196,7 @@ def base_of(row: Row) -> int | None:
     return None if data is None or len(data) != 8 or data[0] >= 0x80 else int.from_bytes(data, "big")
 
 
-def told_by(row: Row) -> list[RowChange] | None:
+def declared_by(row: Row) -> list[RowChange] | None:
     """What a journal row tells that its revision touches, empty for none; None when that cannot be read."""
     chunks = [cell for cell in row.cells if changes.is_chunk(cell.qualifier)]
     if not any(cell.qualifier == schema.CHANGES for cell in chunks):
@@ -216,6 +219,6 @@ def _is_change(change: RowChange) -> bool:
     )
 
 
-def text(which: int) -> str:
+def text(revision: int) -> str:
     """A revision in text form."""
-    return revisions.to_text(which)
+    return revisions.to_text(revision)

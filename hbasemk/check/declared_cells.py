@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hbasemk.check import problem as kinds
-from hbasemk.check.context import Look, text
+from hbasemk.check.context import CheckContext, text
 from hbasemk.check.problem import Problem
 from hbasemk.format import changes, paths, schema
 from hbasemk.format.changes import RowChange
 from hbasemk.store.abc import Column, Get
 
 
-def compare(look: Look, told: Sequence[tuple[int, RowChange]], *, exact: bool) -> Iterator[Problem]:
+def compare(context: CheckContext, declared: Sequence[tuple[int, RowChange]], *, exact: bool) -> Iterator[Problem]:
     """Compare rows with what revisions told of them; not ``exact``: a property that is told may be written or not."""
-    usable = [(made, change) for made, change in told if _key_of(change.path) is not None]
+    usable = [(revision, change) for revision, change in declared if _key_of(change.path) is not None]
     gets = [
-        Get(_key_of(change.path) or b"", columns=list(change.columns()), since=made, before=made + 1)
-        for made, change in usable
+        Get(_key_of(change.path) or b"", columns=list(change.columns()), since=revision, before=revision + 1)
+        for revision, change in usable
     ]
-    for (made, change), row in zip(usable, look.read(schema.NODES, gets), strict=True):
+    for (revision, change), row in zip(usable, context.read(schema.NODES, gets), strict=True):
         found = {(cell.family, cell.qualifier): cell.value for cell in row.cells}
         properties = {schema.property_column(name) for name in change.properties}
         if change.kind != changes.CHANGED or exact:
@@ -32,7 +32,7 @@ def compare(look: Look, told: Sequence[tuple[int, RowChange]], *, exact: bool) -
         expected.update(dict.fromkeys(map(schema.child_column, change.gone), schema.GONE))
         if change.kind != changes.CHANGED:
             expected[schema.DELETED] = schema.ALIVE if change.kind == changes.ADDED else schema.DEAD
-        at = text(made)
+        at = text(revision)
         missing = [one for one in change.columns() if one not in found and one not in optional]
         if missing == [schema.LAST_REVISION] and found:
             detail = "the revision wrote other columns of this row, and not this one"
@@ -45,7 +45,7 @@ def compare(look: Look, told: Sequence[tuple[int, RowChange]], *, exact: bool) -
         for column, value in expected.items():
             if column in found and found[column] != value and found[column] in (schema.NO, schema.YES):
                 detail = f"{schema.describe(column)} is {found[column].hex()}, and the revision tells {value.hex()}"
-                yield Problem(kinds.UNTOLD, change.path, at, detail)
+                yield Problem(kinds.UNDECLARED, change.path, at, detail)
 
 
 def _key_of(path: str) -> bytes | None:

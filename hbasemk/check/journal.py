@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from hbasemk.check import problem as kinds
 from hbasemk.check.branches import BranchesCheck
 from hbasemk.check.cluster import Leases
-from hbasemk.check.context import Fate, Look, text, told_by
+from hbasemk.check.context import CheckContext, RevisionStatus, declared_by, text
 from hbasemk.check.declared_cells import compare
 from hbasemk.check.problem import Problem
 from hbasemk.errors import FormatError
@@ -27,10 +27,10 @@ NONCE_BYTES: Final = 16
 class _Entry(NamedTuple):
     """One journal row, taken apart."""
 
-    made: int
+    revision: int
     row: Row
     cells: dict[Column, Cell]
-    fate: Fate
+    status: RevisionStatus
 
     def value(self, column: Column) -> bytes | None:
         cell = self.cells.get(column)
@@ -40,50 +40,50 @@ class _Entry(NamedTuple):
 class JournalCheck:
     """One run over the journal; ``tell`` is called with the rows of each batch."""
 
-    def __init__(self, look: Look, leases: Leases, tell: Callable[[int], None]) -> None:
-        self._look = look
+    def __init__(self, context: CheckContext, leases: Leases, progress: Callable[[int], None]) -> None:
+        self._context = context
         self._leases = leases
-        self._watermark = look.mark
-        self._tell = tell
-        self._branches = BranchesCheck(look)
+        self._watermark = context.initial_watermark
+        self._progress = progress
+        self._branches = BranchesCheck(context)
         # On such a store a row tells what its operations touch at most; setting what is there already writes nothing.
-        self._exact = not look.store.supports_parallel_calls
-        self._before = look.settings.root_revision
+        self._exact = not context.store.supports_parallel_calls
+        self._before = context.settings.root_revision
 
     def run(self) -> Iterator[Problem]:
         """Everything that is wrong in the journal, or differs between it and the nodes."""
-        for rows in self._look.pages(schema.JOURNAL, Scan(None, None, ROWS, families=(schema.DATA,))):
+        for rows in self._context.pages(schema.JOURNAL, Scan(None, None, ROWS, families=(schema.DATA,))):
             entries: list[_Entry] = []
             for row in rows:
                 if len(row.key) == 8 and row.key[0] < 0x80:
                     cells = {(cell.family, cell.qualifier): cell for cell in row.cells}
-                    entries.append(_Entry(int.from_bytes(row.key, "big"), row, cells, self._look.learn(row)))
+                    entries.append(_Entry(int.from_bytes(row.key, "big"), row, cells, self._context.learn(row)))
                 else:
                     yield Problem(kinds.JOURNAL_KEY, "", row.key[:40].hex(), "no revision has this row key")
-            self._look.look_up([entry.fate.base for entry in entries if entry.fate.base is not None])
+            self._context.load([entry.status.base for entry in entries if entry.status.base is not None])
             for entry in entries:
                 yield from self._check(entry)
-                if self._leases.cover(entry.made):
-                    self._before = entry.made
+                if self._leases.cover(entry.revision):
+                    self._before = entry.revision
             yield from self._compare(entries)
-            yield from self._branches.check([entry.row for entry in entries if revisions.is_branch(entry.made)])
-            self._tell(len(rows))
+            yield from self._branches.check([entry.row for entry in entries if revisions.is_branch(entry.revision)])
+            self._progress(len(rows))
         yield from self._check_hidden()
 
     # --- one row -----------------------------------------------------------------------------------------
 
     def _check(self, entry: _Entry) -> Iterator[Problem]:
-        at = text(entry.made)
-        yield from _check_shape(entry, root=entry.made == self._look.settings.root_revision)
+        at = text(entry.revision)
+        yield from _check_shape(entry, root=entry.revision == self._context.settings.root_revision)
         committed, abort = entry.value(schema.COMMITTED), entry.value(schema.ABORT)
         if committed == schema.YES and abort == schema.YES:
             yield Problem(kinds.BOTH, "", at, "both flags are set")
-        elif entry.fate.swept is not None and abort != schema.YES:
+        elif entry.status.swept is not None and abort != schema.YES:
             yield Problem(kinds.SWEPT_WRONGLY, "", at, "it says that its cells are deleted, and it is not aborted")
         yield from self._check_id(entry)
         if entry.value(schema.BASE) is not None:
             yield from self._check_base(entry)
-        if not revisions.is_branch(entry.made):
+        if not revisions.is_branch(entry.revision):
             yield from self._check_end(entry)
 
     def _check_id(self, entry: _Entry) -> Iterator[Problem]:
@@ -91,109 +91,111 @@ class JournalCheck:
         if nonce is None:
             # The first revision, or one that was buried by whoever met its cells: not made by a writer.
             return
-        at = text(entry.made)
-        if not self._leases.cover(entry.made):
+        at = text(entry.revision)
+        if not self._leases.cover(entry.revision):
             yield Problem(
                 kinds.OUTSIDE_LEASE,
                 "",
                 at,
-                f"machine id {revisions.machine_of(entry.made):04x} has never been leased for the time of this id",
+                f"machine id {revisions.machine_of(entry.revision):04x} has never been leased for the time of this id",
             )
-        settings = self._look.settings
+        settings = self._context.settings
         # An id may be ahead of the store's clock only as far as ids before it, or its writer's lease, already were.
-        step = min(revisions.ms_of(entry.made) - revisions.ms_of(self._before), self._leases.since_start(entry.made))
-        ahead = min(step, revisions.ms_of(entry.made) + settings.epoch_ms - nonce.timestamp)
-        trunk = entry.fate.outcome is Outcome.COMMITTED and not revisions.is_branch(entry.made)
+        step = min(
+            revisions.ms_of(entry.revision) - revisions.ms_of(self._before), self._leases.since_start(entry.revision)
+        )
+        ahead = min(step, revisions.ms_of(entry.revision) + settings.epoch_ms - nonce.timestamp)
+        trunk = entry.status.outcome is Outcome.COMMITTED and not revisions.is_branch(entry.revision)
         if ahead > settings.max_clock_skew_ms:
             detail = f"it is {ahead} ms ahead of the server's time when its row was made"
             yield Problem(kinds.OFF_CLOCK, "", at, f"{detail}; {settings.max_clock_skew_ms} are allowed")
-        behind = nonce.timestamp - revisions.ms_of(entry.made) - settings.epoch_ms
+        behind = nonce.timestamp - revisions.ms_of(entry.revision) - settings.epoch_ms
         if trunk and behind > settings.lag_ms:
             # A writer aborts a revision that comes too late; polls never meet a branch's revisions.
             detail = f"it is {behind} ms behind the server's time when its row was made"
             yield Problem(kinds.OFF_CLOCK, "", at, f"{detail}; {settings.lag_ms} are allowed")
 
     def _check_base(self, entry: _Entry) -> Iterator[Problem]:
-        base = entry.fate.base
+        base = entry.status.base
         if base is None:
             return
-        at, name = text(entry.made), text(base)
-        if base >= entry.made:
+        at, name = text(entry.revision), text(base)
+        if base >= entry.revision:
             yield Problem(kinds.BASE, "", at, f"its base {name} is not lower than itself")
             return
         if revisions.is_branch(base):
             yield Problem(kinds.BASE, "", at, f"its base {name} is a branch's")
             return
-        outcome = self._look.fate(base).outcome
+        outcome = self._context.status(base).outcome
         if outcome is not Outcome.COMMITTED:
-            outcome = self._look.now(base).outcome
+            outcome = self._context.current_status(base).outcome
         if outcome is Outcome.ABSENT:
             yield Problem(kinds.BASE, "", at, f"its base {name} does not exist")
         elif outcome is Outcome.PENDING or (outcome is Outcome.ABORTED and not self._is_settled(base)):
             # A watermark may stand at an aborted revision, and then names a snapshot like any other.
             yield Problem(kinds.BASE, "", at, f"its base {name} is {outcome.value}")
 
-    def _is_settled(self, which: int) -> bool:
-        if self._watermark is not None and which <= self._watermark.revision:
+    def _is_settled(self, revision: int) -> bool:
+        if self._watermark is not None and revision <= self._watermark.revision:
             return True
         try:
-            moved = self._look.watermark()
+            moved = self._context.read_watermark()
         except FormatError:
             return False
-        return moved is not None and which <= moved.revision
+        return moved is not None and revision <= moved.revision
 
     # --- how it ended ------------------------------------------------------------------------------------
 
     def _check_end(self, entry: _Entry) -> Iterator[Problem]:
         """A trunk revision that nobody has decided, or swept, although its writer is gone or the watermark above it."""
-        outcome, swept = entry.fate.outcome, entry.fate.swept
-        if outcome is Outcome.COMMITTED or entry.made in self._look.left():
+        outcome, swept = entry.status.outcome, entry.status.swept
+        if outcome is Outcome.COMMITTED or entry.revision in self._context.deferred():
             return
         if len(entry.cells) == 0 or outcome is Outcome.ABSENT:
             return
         if outcome is Outcome.ABORTED and swept == schema.SWEPT_CLEAN:
             return
         mark = self._watermark
-        below = mark is not None and entry.made <= mark.revision and entry.made not in mark.hidden
-        at = text(entry.made)
+        below = mark is not None and entry.revision <= mark.revision and entry.revision not in mark.hidden
+        at = text(entry.revision)
         if outcome is Outcome.ABORTED and swept is not None:
-            if below and self._still_unhidden(entry.made):
+            if below and self._still_unhidden(entry.revision):
                 detail = "it was swept in doubt below the watermark: what a late request brings of it would be visible"
                 yield Problem(kinds.NOT_HIDDEN, "", at, detail, repairable=True)
             return
-        over = self._look.over(entry.made)
+        lease_over = self._context.is_lease_over(entry.revision)
         # Its writer, or whoever recovers it, may just have seen to it.
-        now = self._look.now(entry.made)
-        if now.outcome is not outcome or now.swept is not None:
+        current = self._context.current_status(entry.revision)
+        if current.outcome is not outcome or current.swept is not None:
             return
-        if below and over:
+        if below and lease_over:
             detail = f"it is {outcome.value}, not swept, and instances that begin now would show its cells"
             yield Problem(kinds.BELOW_WATERMARK, "", at, detail, kinds.LEFTOVER, repairable=True)
-        elif over and outcome is Outcome.PENDING:
+        elif lease_over and outcome is Outcome.PENDING:
             detail = "its writer's lease has ended, and nobody has decided it yet"
             yield Problem(kinds.DEAD, "", at, detail, kinds.LEFTOVER, repairable=True)
-        elif over:
+        elif lease_over:
             detail = "its writer's lease has ended, and nobody has deleted its cells yet"
             yield Problem(kinds.UNSWEPT, "", at, detail, kinds.LEFTOVER, repairable=True)
 
-    def _still_unhidden(self, which: int) -> bool:
-        now = self._look.watermark()
-        return now is not None and which <= now.revision and which not in now.hidden
+    def _still_unhidden(self, revision: int) -> bool:
+        current = self._context.read_watermark()
+        return current is not None and revision <= current.revision and revision not in current.hidden
 
     def _check_hidden(self) -> Iterator[Problem]:
         if self._watermark is None:
             return
         mark, hidden = self._watermark.revision, sorted(self._watermark.hidden)
-        self._look.look_up((mark,))
-        if self._look.fate(mark).outcome is Outcome.ABSENT:
+        self._context.load((mark,))
+        if self._context.status(mark).outcome is Outcome.ABSENT:
             yield Problem(kinds.WATERMARK, "", text(mark), "the watermark stands at a revision that does not exist")
         for at in range(0, len(hidden), ROWS):
             part = hidden[at : at + ROWS]
-            self._look.look_up(part)
-            for which in part:
-                if self._look.fate(which).outcome is Outcome.COMMITTED:
+            self._context.load(part)
+            for revision in part:
+                if self._context.status(revision).outcome is Outcome.COMMITTED:
                     detail = "it is committed, and instances that began above it do not see it"
-                    yield Problem(kinds.HIDDEN, "", text(which), detail, repairable=True)
+                    yield Problem(kinds.HIDDEN, "", text(revision), detail, repairable=True)
 
     # --- the nodes ---------------------------------------------------------------------------------------
 
@@ -201,28 +203,28 @@ class JournalCheck:
         """That every cell which a visible revision tells is there, with the value that it must have."""
         part: list[tuple[int, RowChange]] = []
         for entry in entries:
-            if not self._look.sees(entry.made) or entry.fate.outcome is not Outcome.COMMITTED:
+            if not self._context.sees(entry.revision) or entry.status.outcome is not Outcome.COMMITTED:
                 continue
-            for change in told_by(entry.row) or ():
-                part.append((entry.made, change))
+            for change in declared_by(entry.row) or ():
+                part.append((entry.revision, change))
                 if len(part) == GETS:
-                    yield from compare(self._look, part, exact=self._exact)
+                    yield from compare(self._context, part, exact=self._exact)
                     part = []
-        yield from compare(self._look, part, exact=self._exact)
+        yield from compare(self._context, part, exact=self._exact)
 
 
 def _check_shape(entry: _Entry, *, root: bool) -> Iterator[Problem]:
     """That a row has the columns of its kind, and that they can be read."""
-    at = text(entry.made)
-    aborted = entry.fate.outcome is Outcome.ABORTED
+    at = text(entry.revision)
+    aborted = entry.status.outcome is Outcome.ABORTED
     needed = [schema.COMMITTED, schema.ABORT]
     if not root and not (aborted and schema.NONCE not in entry.cells):
         needed += [schema.NONCE, schema.BASE, schema.MESSAGE]
         branch = entry.value(schema.BRANCH)
-        if revisions.is_branch(entry.made):
+        if revisions.is_branch(entry.revision):
             needed.append(schema.BRANCH)
         # Large changes are added to a row after it was created, and its writer may die, or lose it, before that.
-        begun = aborted or (entry.fate.outcome is Outcome.PENDING and not revisions.is_branch(entry.made))
+        begun = aborted or (entry.status.outcome is Outcome.PENDING and not revisions.is_branch(entry.revision))
         if not begun and (branch is None or len(branch) != 16):
             needed.append((schema.DATA, schema.CHANGES))
     missing = [column[1].decode() for column in needed if column not in entry.cells]
@@ -239,7 +241,7 @@ def _check_shape(entry: _Entry, *, root: bool) -> Iterator[Problem]:
         for column, length in lengths
         if column in entry.cells and len(entry.value(column) or b"") != length
     ]
-    if entry.fate.swept not in (None, schema.SWEPT_CLEAN, schema.SWEPT_IN_DOUBT) and "swept" not in wrong:
+    if entry.status.swept not in (None, schema.SWEPT_CLEAN, schema.SWEPT_IN_DOUBT) and "swept" not in wrong:
         wrong.append("swept")
     try:
         paths.decode(entry.value(schema.MESSAGE) or b"")
@@ -248,10 +250,10 @@ def _check_shape(entry: _Entry, *, root: bool) -> Iterator[Problem]:
     if wrong:
         yield Problem(kinds.JOURNAL_VALUE, "", at, f"{', '.join(wrong)} cannot be read")
     chunks = [column[1] for column in entry.cells if changes.is_chunk(column[1])]
-    if chunks and chunks[0] != schema.CHANGES and entry.fate.outcome is not Outcome.COMMITTED:
+    if chunks and chunks[0] != schema.CHANGES and entry.status.outcome is not Outcome.COMMITTED:
         # Its writer died before all of them were there, and so before it wrote any cell.
         return
     if chunks and (chunks != [changes.chunk_qualifier(number) for number in range(len(chunks))]):
         yield Problem(kinds.CHANGES, "", at, f"parts of them are missing: only {len(chunks)} are there")
-    elif told_by(entry.row) is None:
+    elif declared_by(entry.row) is None:
         yield Problem(kinds.CHANGES, "", at, "they cannot be read: who polls fails, and nobody can roll it back")

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from hbasemk.check import problem as kinds
 from hbasemk.check.cell_values import blobs_of
-from hbasemk.check.context import Look, text
+from hbasemk.check.context import CheckContext, text
 from hbasemk.check.problem import Problem
 from hbasemk.errors import InvalidPathError
 from hbasemk.format import paths, schema, values
@@ -30,8 +30,8 @@ class Listed(NamedTuple):
 class Links:
     """Checks links at one snapshot; ``cells`` reads the visible cells of gets there (one per column)."""
 
-    def __init__(self, look: Look, cells: Callable[[Sequence[Get]], list[list[Cell]]]) -> None:
-        self._look = look
+    def __init__(self, context: CheckContext, cells: Callable[[Sequence[Get]], list[list[Cell]]]) -> None:
+        self._context = context
         self._cells = cells
         self._blobs: OrderedDict[str, None] = OrderedDict()
         self._referred: list[tuple[str, bytes, Cell]] = []
@@ -68,16 +68,16 @@ class Links:
                 yield self._unlisted(path, life, parent.timestamp)
         yield from self._check_blobs()
 
-    def _unlisted(self, path: str, life: int, born: int) -> Problem:
+    def _unlisted(self, path: str, life: int, parent_life: int) -> Problem:
         """A node that its parent, which is there since ``born``, does not list; it cannot where it has a property so named."""
         column = schema.property_column(paths.name(path))
         cells = self._cells([Get(paths.key(paths.parent(path)), columns=(column,))])[0]
-        taken = any(cell.value != values.TOMBSTONE and cell.timestamp >= born for cell in cells)
+        taken = any(cell.value != values.TOMBSTONE and cell.timestamp >= parent_life for cell in cells)
         detail = "it exists, but its parent does not list it" + (", and has a property of its name" if taken else "")
         return Problem(kinds.UNLISTED, path, text(life), detail, repairable=not taken)
 
     def _read(self, gets: Sequence[Get]) -> list[list[Cell]]:
-        size = self._look.store.batch_rows
+        size = self._context.store.batch_rows
         found: list[list[Cell]] = []
         for at in range(0, len(gets), size):
             found += self._cells(gets[at : at + size])
@@ -93,16 +93,16 @@ class Links:
         referred, self._referred = self._referred, []
         ids = {one for _, _, cell in referred for one in blobs_of(cell.value)}
         unknown = sorted(one for one in ids if one not in self._blobs and _key_of(one) is not None)
-        rows = self._look.read(schema.BLOBS, [Get(_key_of(one) or b"", columns=(LENGTH,)) for one in unknown])
-        there = {one for one, row in zip(unknown, rows, strict=True) if row.cells} | (ids & self._blobs.keys())
+        rows = self._context.read(schema.BLOBS, [Get(_key_of(one) or b"", columns=(LENGTH,)) for one in unknown])
+        existing = {one for one, row in zip(unknown, rows, strict=True) if row.cells} | (ids & self._blobs.keys())
         for path, qualifier, cell in referred:
             for one in blobs_of(cell.value):
-                if one not in there:
+                if one not in existing:
                     detail = (
                         f"{schema.describe((cell.family, qualifier))} refers to blob {one[:80]!r}, which is not there"
                     )
                     yield Problem(kinds.BLOB_REFERENCE, path, text(cell.timestamp), detail)
-        for one in there:
+        for one in existing:
             self._blobs[one] = None
         while len(self._blobs) > REMEMBERED:
             self._blobs.popitem(last=False)

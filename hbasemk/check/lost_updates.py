@@ -13,7 +13,7 @@ from typing import Final
 
 from hbasemk.check import problem as kinds
 from hbasemk.check.cell_values import describe
-from hbasemk.check.context import Look, text
+from hbasemk.check.context import CheckContext, text
 from hbasemk.check.problem import Problem
 from hbasemk.format import schema
 from hbasemk.kernel.journal.outcomes import Outcome
@@ -30,8 +30,8 @@ Later = dict[Column, tuple[int, int | None]]
 class LostUpdates:
     """Looks at each two versions of a column that committed trunk revisions wrote one after the other."""
 
-    def __init__(self, look: Look) -> None:
-        self._look = look
+    def __init__(self, context: CheckContext) -> None:
+        self._context = context
 
     def check(self, path: str, cells: Sequence[Cell], later: Later) -> Iterator[Problem]:
         """What is wrong in a window of a row, newest first; ``later`` is kept from one window to the next.
@@ -39,23 +39,23 @@ class LostUpdates:
         Nobody relies on ``lastRevision`` when he writes it.
         """
         for cell in cells:
-            fate = self._look.fate(cell.timestamp)
+            status = self._context.status(cell.timestamp)
             column = (cell.family, cell.qualifier)
-            if fate.outcome is not Outcome.COMMITTED or column == schema.LAST_REVISION:
+            if status.outcome is not Outcome.COMMITTED or column == schema.LAST_REVISION:
                 continue
-            made, base = later.get(column, (0, None))
-            later[column] = (cell.timestamp, fate.base)
+            later_revision, base = later.get(column, (0, None))
+            later[column] = (cell.timestamp, status.base)
             if base is not None and base < cell.timestamp and self._is_built_on(cell.timestamp, base):
                 lost = f"what {text(cell.timestamp)} wrote, which its base {text(base)} does not have"
-                yield Problem(kinds.LOST_UPDATE, path, text(made), f"{describe(cell)}: it replaced {lost}")
+                yield Problem(kinds.LOST_UPDATE, path, text(later_revision), f"{describe(cell)}: it replaced {lost}")
 
-    def _is_built_on(self, which: int, base: int) -> bool:
+    def _is_built_on(self, revision: int, base: int) -> bool:
         """Whether a revision is certainly built on another, itself or through its bases."""
         for _ in range(STEPS):
-            below = self._look.fate(which).base
-            if below is None or below >= which or below < base:
+            below = self._context.status(revision).base
+            if below is None or below >= revision or below < base:
                 return False
             if below == base:
                 return True
-            which = below
+            revision = below
         return False

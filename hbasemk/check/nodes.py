@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from hbasemk.check import problem as kinds
 from hbasemk.check.cell_values import blobs_of, describe, is_name, wrong_value
-from hbasemk.check.context import Fate, Look, text
+from hbasemk.check.context import CheckContext, RevisionStatus, text
 from hbasemk.check.links import Links, Listed
 from hbasemk.check.lost_updates import Later, LostUpdates
 from hbasemk.check.problem import Problem
@@ -53,17 +53,17 @@ class _Batch(NamedTuple):
 class NodesCheck:
     """One run over the table, or over one subtree. ``tell`` is called with the rows of each batch."""
 
-    def __init__(self, look: Look, links: Links, tell: Callable[[int], None]) -> None:
-        self._look = look
+    def __init__(self, context: CheckContext, links: Links, progress: Callable[[int], None]) -> None:
+        self._context = context
         self._links = links
-        self._lost = LostUpdates(look)
-        self._tell = tell
+        self._lost = LostUpdates(context)
+        self._progress = progress
 
     def run(self, top: str | None) -> Iterator[Problem]:
         """Everything that is wrong, at or below ``top`` (None: anywhere)."""
         for batch in self._batches(top):
             yield from self._check(batch)
-            self._tell(sum(bool(row.cells) for row in batch.rows))
+            self._progress(sum(bool(row.cells) for row in batch.rows))
 
     def _batches(self, top: str | None) -> Iterator[_Batch]:
         if top is None:
@@ -71,7 +71,7 @@ class NodesCheck:
             return
         key = paths.key(top)
         get = Get(key, families=(schema.DATA,), versions=VERSIONS)
-        yield _Batch(key, key, self._look.read(schema.NODES, [get]))
+        yield _Batch(key, key, self._context.read(schema.NODES, [get]))
         level, deeper = 0, True
         while deeper:
             level += 1
@@ -83,7 +83,7 @@ class NodesCheck:
     def _range(self, start: bytes | None, stop: bytes | None) -> Iterator[_Batch]:
         scan = Scan(start, stop, ROWS, families=(schema.DATA,), versions=VERSIONS)
         while True:
-            rows = self._look.page(schema.NODES, scan)
+            rows = self._context.page(schema.NODES, scan)
             if len(rows) < ROWS:
                 yield _Batch(scan.start, stop, rows)
                 return
@@ -94,7 +94,7 @@ class NodesCheck:
     # --- one batch of rows -------------------------------------------------------------------------------
 
     def _check(self, batch: _Batch) -> Iterator[Problem]:
-        self._look.look_up({cell.timestamp for row in batch.rows for cell in row.cells})
+        self._context.load({cell.timestamp for row in batch.rows for cell in row.cells})
         nodes: list[_Node] = []
         for row in batch.rows:
             path, wrong = _path_of(row.key)
@@ -129,7 +129,7 @@ class NodesCheck:
     def _check_bare(self, start: bytes | None, stop: bytes | None, known: AbstractSet[bytes]) -> Iterator[Problem]:
         if start is not None and stop is not None and start >= stop:
             return
-        for rows in self._look.pages(schema.NODES, Scan(start, stop, ROWS, families=(schema.CHILDREN,))):
+        for rows in self._context.pages(schema.NODES, Scan(start, stop, ROWS, families=(schema.CHILDREN,))):
             # One that a commit has made meanwhile is looked at in the same way, which does no harm.
             bare = [row.key for row in rows if row.key not in known]
             nodes: list[_Node] = []
@@ -151,7 +151,7 @@ class NodesCheck:
             yield from self._judge(path, row.key, window, known=known)
             if several:
                 yield from self._lost.check(path, window, later)
-            seen = [cell for cell in window if self._look.sees(cell.timestamp)]
+            seen = [cell for cell in window if self._context.sees(cell.timestamp)]
             deleted = {cell.timestamp: cell.value for cell in seen if cell.qualifier == schema.DELETED[1]}
             for version in sorted({cell.timestamp for cell in seen}, reverse=True):
                 begins = deleted.get(version) == schema.ALIVE
@@ -183,15 +183,15 @@ class NodesCheck:
             pages = [Get(node.key, page=Page(schema.CHILDREN, after, share)) for node, after in pending]
             wide: list[tuple[_Node, bytes | None]] = []
             full: list[tuple[_Node, Get]] = []
-            for (node, _), row in zip(pending, self._look.read(schema.NODES, pages), strict=True):
+            for (node, _), row in zip(pending, self._context.read(schema.NODES, pages), strict=True):
                 if row.cells:
                     widths[node.key] += len(row.cells)
                     columns = [(cell.family, cell.qualifier) for cell in row.cells]
                     full.append((node, Get(node.key, columns=columns, versions=VERSIONS)))
                 if len(row.cells) == share:
                     wide.append((node, row.cells[-1].qualifier))
-            rows = self._look.read(schema.NODES, [get for _, get in full])
-            self._look.look_up({cell.timestamp for row in rows for cell in row.cells})
+            rows = self._context.read(schema.NODES, [get for _, get in full])
+            self._context.load({cell.timestamp for row in rows for cell in row.cells})
             listed: list[Listed] = []
             for (node, get), row in zip(full, rows, strict=True):
                 newest: dict[bytes, Cell] = {}
@@ -201,7 +201,7 @@ class NodesCheck:
                     if several:
                         yield from self._lost.check(node.path, window, later)
                     for cell in window:
-                        if cell.qualifier not in newest and self._look.sees(cell.timestamp):
+                        if cell.qualifier not in newest and self._context.sees(cell.timestamp):
                             newest[cell.qualifier] = cell
                 for cell in newest.values():
                     if not node.life or cell.value != schema.PRESENT or cell.timestamp < node.life:
@@ -241,60 +241,67 @@ class NodesCheck:
             yield [cell for cell in cells if cell.timestamp >= cut], True
             size = sum(len(cell.value) for cell in cells)
             depth = min(depth * 4, DEEPEST) if size * 4 < LARGE else max(depth // 4, 2) if size > LARGE else depth
-            cells = self._look.read(schema.NODES, [get._replace(before=cut, versions=depth)])[0].cells
-            self._look.look_up({cell.timestamp for cell in cells})
+            cells = self._context.read(schema.NODES, [get._replace(before=cut, versions=depth)])[0].cells
+            self._context.load({cell.timestamp for cell in cells})
 
     def _judge(self, path: str, key: bytes, cells: Sequence[Cell], *, known: bool) -> Iterator[Problem]:
         """Check cells one by one: their columns and values, and against what is known of their revisions."""
         wrong: dict[int, list[Cell]] = {}
         for cell in cells:
-            fate = self._look.fate(cell.timestamp)
+            status = self._context.status(cell.timestamp)
             column = (cell.family, cell.qualifier)
-            if fate.outcome in {Outcome.ABORTED, Outcome.ABSENT}:
+            if status.outcome in {Outcome.ABORTED, Outcome.ABSENT}:
                 wrong.setdefault(cell.timestamp, []).append(cell)
                 continue
-            if fate.outcome is Outcome.PENDING and self._look.shows(cell.timestamp):
+            if status.outcome is Outcome.PENDING and self._context.is_visible(cell.timestamp):
                 wrong.setdefault(cell.timestamp, []).append(cell)
-            if known and not fate.tells(path, column):
+            if known and not status.declares(path, column):
                 yield Problem(
-                    kinds.UNTOLD, path, text(cell.timestamp), f"{describe(cell)}: the revision's changes do not tell it"
+                    kinds.UNDECLARED,
+                    path,
+                    text(cell.timestamp),
+                    f"{describe(cell)}: the revision's changes do not tell it",
                 )
             reason = wrong_value(cell)
             if reason is not None:
                 yield Problem(reason[0], path, text(cell.timestamp), f"{describe(cell)}: {reason[1]}")
-        for version, left in wrong.items():
-            yield from self._left(path, key, version, self._look.fate(version), left)
+        for version, uncommitted in wrong.items():
+            yield from self._check_uncommitted(path, key, version, self._context.status(version), uncommitted)
 
-    def _left(self, path: str, key: bytes, version: int, fate: Fate, cells: Sequence[Cell]) -> Iterator[Problem]:
+    def _check_uncommitted(
+        self, path: str, key: bytes, version: int, status: RevisionStatus, cells: Sequence[Cell]
+    ) -> Iterator[Problem]:
         """Cells of a revision that is not committed: told unless they are gone by now, or their writer may yet see to it."""
-        absent = fate.outcome is Outcome.ABSENT
-        if version in self._look.left():
+        absent = status.outcome is Outcome.ABSENT
+        if version in self._context.deferred():
             return
-        if fate.outcome is Outcome.PENDING:
-            if self._look.now(version).outcome is Outcome.PENDING:
+        if status.outcome is Outcome.PENDING:
+            if self._context.current_status(version).outcome is Outcome.PENDING:
                 detail = f"{describe(cells[0])}: instances that begin now show it, and its revision is not decided"
-                yield Problem(kinds.BELOW_WATERMARK, path, text(version), detail, repairable=self._look.over(version))
+                yield Problem(
+                    kinds.BELOW_WATERMARK, path, text(version), detail, repairable=self._context.is_lease_over(version)
+                )
             return
-        if not absent and fate.swept is None and self._look.live and not self._look.over(version):
+        if not absent and status.swept is None and self._context.live and not self._context.is_lease_over(version):
             return
         columns = [(cell.family, cell.qualifier) for cell in cells]
         get = Get(key, columns=columns, since=version, before=version + 1)
-        still = self._look.read(schema.NODES, [get])[0].cells
+        still = self._context.read(schema.NODES, [get])[0].cells
         if not still:
             return
         delete = (Delete(key, [CellVersion(cell.family, cell.qualifier, version) for cell in still]),)
-        visible = self._look.shows(version)
+        visible = self._context.is_visible(version)
         severity = kinds.DAMAGE if visible else kinds.LEFTOVER
         what = ", ".join(describe(cell) for cell in still[:5]) + (", …" if len(still) > 5 else "")
         seen = "; instances that began after it take it for committed" if visible else ""
         if absent:
             detail = f"{what}: written by a revision that does not exist{seen}"
-            mend = not visible and self._look.over(version)
-            yield Problem(kinds.NO_ROW, path, text(version), detail, severity, mend, delete)
-        elif fate.swept is None:
+            repairable = not visible and self._context.is_lease_over(version)
+            yield Problem(kinds.NO_ROW, path, text(version), detail, severity, repairable, delete)
+        elif status.swept is None:
             detail = f"{what}: not rolled back{seen}"
             yield Problem(kinds.ABORTED, path, text(version), detail, severity, True, delete)
-        elif fate.swept != schema.SWEPT_IN_DOUBT:
+        elif status.swept != schema.SWEPT_IN_DOUBT:
             detail = f"{what}: there although the journal says that they are deleted{seen}"
             yield Problem(kinds.SWEPT, path, text(version), detail, severity, True, delete)
         elif visible:

@@ -50,12 +50,12 @@ def recover(instance: Instance, branches_ms: int | None = None) -> Iterator[Ende
     """
     instance.poll()
     damaged = False
-    for which, what in _looked_after(instance):
+    for revision, what in _recover_all(instance):
         damaged = damaged or what == DAMAGED
-        yield Ended(revisions.to_text(which), what, _holder(instance, which))
+        yield Ended(revisions.to_text(revision), what, _holder(instance, revision))
     try:
-        for which in instance.recovery.recover_late():
-            yield Ended(revisions.to_text(which), ENDED, _holder(instance, which))
+        for revision in instance.recovery.recover_late():
+            yield Ended(revisions.to_text(revision), ENDED, _holder(instance, revision))
         instance.poll()
         instance.recovery.advance()
     except FormatError:
@@ -66,35 +66,35 @@ def recover(instance: Instance, branches_ms: int | None = None) -> Iterator[Ende
         yield Ended(revisions.to_text(root), BRANCH, _holder(instance, root))
 
 
-def _looked_after(instance: Instance) -> Iterator[tuple[int, str]]:
+def _recover_all(instance: Instance) -> Iterator[tuple[int, str]]:
     outcomes, journal = instance.outcomes, instance.journal
-    for which in sorted(journal.pending - set(outcomes.deferred)):
-        over = _end(instance, which)
-        found = outcomes.of(which)
-        if over is not False or found is not Outcome.ABORTED:
+    for revision in sorted(journal.pending - set(outcomes.deferred)):
+        ended = _recover(instance, revision)
+        found = outcomes.of(revision)
+        if ended is not False or found is not Outcome.ABORTED:
             # Whoever was faster has told it, or will.
             what = {Outcome.COMMITTED: COMMITTED, Outcome.ABORTED: ENDED}.get(found, WAITING)
-            yield which, DAMAGED if over is None else what
-    for which in journal.unswept(0.0):
+            yield revision, DAMAGED if ended is None else what
+    for revision in journal.unswept(0.0):
         # Whose writer lives it rolls back itself; without a lease nobody is about to.
-        if outcomes.is_swept(which):
+        if outcomes.is_swept(revision):
             continue
-        over = _end(instance, which)
-        if over:
-            journal.mark_swept(which)
-        yield which, DAMAGED if over is None else SWEPT if over else WAITING
+        ended = _recover(instance, revision)
+        if ended:
+            journal.mark_swept(revision)
+        yield revision, DAMAGED if ended is None else SWEPT if ended else WAITING
 
 
-def _end(instance: Instance, which: int) -> bool | None:
+def _recover(instance: Instance, revision: int) -> bool | None:
     """Recover one whose writer's lease is over; whether it is, None where what has to be known is damaged."""
     try:
-        return again(instance.runtime, lambda: instance.outcomes.recover_if_over(which))
+        return again(instance.runtime, lambda: instance.outcomes.recover_if_over(revision))
     except FormatError:
         return None
 
 
-def _holder(instance: Instance, which: int) -> str:
-    get = Get(schema.machine_key(revisions.machine_of(which)), columns=(schema.LEASE,))
+def _holder(instance: Instance, revision: int) -> str:
+    get = Get(schema.machine_key(revisions.machine_of(revision)), columns=(schema.LEASE,))
     row = again(instance.runtime, lambda: instance.store.read(schema.CLUSTER, [get]))[0]
     try:
         record = record_of(row)

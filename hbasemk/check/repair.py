@@ -38,8 +38,8 @@ class Repair:
 
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
-        self._do: dict[str, Callable[[Problem], str | None]] = {
-            kinds.NO_ROW: self._bury,
+        self._actions: dict[str, Callable[[Problem], str | None]] = {
+            kinds.NO_ROW: self._abort_missing,
             kinds.ABORTED: self._roll_back,
             kinds.SWEPT: self._roll_back,
             kinds.LATE: self._roll_back,
@@ -48,14 +48,14 @@ class Repair:
             kinds.UNLISTED: self._link,
             kinds.DEAD: self._recover,
             kinds.UNSWEPT: self._recover,
-            kinds.BELOW_WATERMARK: self._settle,
-            kinds.NOT_HIDDEN: self._settle,
+            kinds.BELOW_WATERMARK: self._abort_below_watermark,
+            kinds.NOT_HIDDEN: self._abort_below_watermark,
             kinds.HIDDEN: self._show,
             kinds.UPLOAD: self._delete_upload,
             kinds.COUNT: self._delete_memo,
         }
 
-    def mend(self, problem: Problem) -> str | None:
+    def repair(self, problem: Problem) -> str | None:
         """Mend a problem; returns what was done, in words, or None when there was nothing that may be done.
 
         Raises StoreError (but for damaged data) and what commits raise (but ConflictError); a second check shows what is left.
@@ -63,7 +63,7 @@ class Repair:
         if not problem.repairable:
             return None
         try:
-            return self._do[problem.kind](problem)
+            return self._actions[problem.kind](problem)
         except (ConflictError, FormatError):
             # Somebody changes the same all the time; or what would have to be known is damaged itself, which is told.
             return None
@@ -76,15 +76,15 @@ class Repair:
             return None
         return self._delete(problem)
 
-    def _bury(self, problem: Problem) -> str | None:
+    def _abort_missing(self, problem: Problem) -> str | None:
         """A row that says "aborted" first, so that it can never commit; then as any aborted one."""
-        which = _id(problem)
+        revision = _id(problem)
         outcomes = self._instance.outcomes
-        if outcomes.of(which) is Outcome.ABSENT:
-            again(self._instance.runtime, lambda: outcomes.abort_missing(which))
+        if outcomes.of(revision) is Outcome.ABSENT:
+            again(self._instance.runtime, lambda: outcomes.abort_missing(revision))
         done = self._roll_back(problem)
         # Late cells of it stay invisible as those of any that somebody else aborted.
-        if done is not None and outcomes.recover_if_over(which):
+        if done is not None and outcomes.recover_if_over(revision):
             return f"aborted it; {done}"
         return done
 
@@ -112,38 +112,38 @@ class Repair:
     # --- revisions ---------------------------------------------------------------------------------------
 
     def _recover(self, problem: Problem) -> str | None:
-        which = _id(problem)
-        if not self._instance.outcomes.recover_if_over(which):
+        revision = _id(problem)
+        if not self._instance.outcomes.recover_if_over(revision):
             return None
-        found = self._instance.outcomes.of(which)
+        found = self._instance.outcomes.of(revision)
         return "aborted it and deleted its cells" if found is Outcome.ABORTED else None
 
-    def _settle(self, problem: Problem) -> str | None:
+    def _abort_below_watermark(self, problem: Problem) -> str | None:
         """What must not be visible and lies below the watermark is hidden before anything else."""
-        which = _id(problem)
+        revision = _id(problem)
         outcomes = self._instance.outcomes
-        if outcomes.of(which) is not Outcome.ABORTED and not outcomes.recover_if_over(which):
+        if outcomes.of(revision) is not Outcome.ABORTED and not outcomes.recover_if_over(revision):
             return None
-        if outcomes.of(which) is not Outcome.ABORTED:
+        if outcomes.of(revision) is not Outcome.ABORTED:
             return None
-        hidden = self._hide(which, hide=True)
-        outcomes.sweep_again(which)
+        hidden = self._hide(revision, hide=True)
+        outcomes.sweep_again(revision)
         return f"{'hid it, and ' if hidden else ''}deleted its cells"
 
     def _show(self, problem: Problem) -> str | None:
-        which = _id(problem)
-        if self._instance.outcomes.of(which) is not Outcome.COMMITTED:
+        revision = _id(problem)
+        if self._instance.outcomes.of(revision) is not Outcome.COMMITTED:
             return None
-        return "took it off the list of hidden revisions" if self._hide(which, hide=False) else None
+        return "took it off the list of hidden revisions" if self._hide(revision, hide=False) else None
 
-    def _hide(self, which: int, *, hide: bool) -> bool:
+    def _hide(self, revision: int, *, hide: bool) -> bool:
         """Put a revision on the watermark's list of hidden ones, or take it off; False when that has been done already."""
         instance = self._instance
         while True:
             _, current = again(instance.runtime, lambda: kernel_settings.read(instance.store))
-            if current is None or (which in current.hidden) is hide or (hide and which > current.revision):
+            if current is None or (revision in current.hidden) is hide or (hide and revision > current.revision):
                 return False
-            hidden = current.hidden | {which} if hide else current.hidden - {which}
+            hidden = current.hidden | {revision} if hide else current.hidden - {revision}
             expected = current.encode()
             put = Put(schema.SETTINGS_ROW, [NewCell(*schema.WATERMARK, Watermark(current.revision, hidden).encode())])
             if again(
@@ -177,8 +177,8 @@ class Repair:
             node.child_writes[name] = False
             return lambda: change_set.of_nodes([node])
 
-        made = self._commit(make)
-        return f"{done} (revision {revisions.to_text(made)})" if done else RIGHT
+        revision = self._commit(make)
+        return f"{done} (revision {revisions.to_text(revision)})" if done else RIGHT
 
     def _link(self, problem: Problem) -> str | None:
         """A node that is there and hangs nowhere: it is listed, below ancestors that are brought back if need be."""
@@ -201,10 +201,10 @@ class Repair:
                 done = f"brought back {', '.join(sorted(back))}, without properties" if back else "its parent lists it"
             return lambda: change_set.of_nodes(nodes)
 
-        made = self._commit(make)
+        revision = self._commit(make)
         if refused:
             return None
-        return f"{done} (revision {revisions.to_text(made)})" if done else RIGHT
+        return f"{done} (revision {revisions.to_text(revision)})" if done else RIGHT
 
     def _ancestors(self, snapshot: View, path: str, *, itself: bool) -> list[StagedNode]:
         """What has to change so that a node hangs in the tree: parents that list what they do not, or live again."""

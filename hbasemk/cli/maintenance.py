@@ -25,14 +25,14 @@ FIELDS = ("severity", "kind", "path", "revision", "detail")
     "--path", metavar="PATH", help="Only the nodes at and below PATH; not the journal and what else there is."
 )
 @click.option("--blobs", is_flag=True, help="Read the contents of all blobs as well.")
-@click.option("--repair", is_flag=True, help="Mend what can be mended without losing anything that was committed.")
+@click.option("--repair", is_flag=True, help="Repair what can be repaired without losing committed data.")
 @NULL
 @click.pass_obj
 def check(session: Session, path: str | None, blobs: bool, repair: bool, null: bool) -> int:
     """Look for everything in the repository's tables that must not be, while others may go on writing.
 
-    One line tells each problem: how bad it is, its kind, the path, the revision, the details, and whether --repair can mend it
-    (with --repair: what was done). The exit code is 0 if the repository is whole or everything found was mended (notes do not
+    One line tells each problem: how bad it is, its kind, the path, the revision, the details, and whether --repair can repair it
+    (with --repair: what was done). The exit code is 0 if the repository is whole or everything found was repaired (notes do not
     count), else 1. It is 1 as well if there never was a node at PATH.
     """
     from hbasemk.check import DAMAGE, LEFTOVER, NOTE, IntegrityCheck, Repair, check_unopened
@@ -41,10 +41,10 @@ def check(session: Session, path: str | None, blobs: bool, repair: bool, null: b
     if null:
         session.end_with_null()
     found: Counter[str] = Counter()
-    mended = left = 0
+    repaired = left = 0
     counted: dict[str, int] = {}
-    with _progress("check") as tell, contextlib.ExitStack() as stack:
-        mend: Callable[[Problem], str | None] | None = None
+    with _progress("check") as progress, contextlib.ExitStack() as stack:
+        repair_problem: Callable[[Problem], str | None] | None = None
         try:
             repository = stack.enter_context(session.open())
         except FormatError as error:
@@ -55,22 +55,22 @@ def check(session: Session, path: str | None, blobs: bool, repair: bool, null: b
                 stack.callback(store.close)
             problems = check_unopened(store, SystemRuntime(), error)
         else:
-            run = IntegrityCheck(repository.instance, path=path, blobs=blobs, notes=True, live=True, tell=tell)
+            run = IntegrityCheck(repository.instance, path=path, blobs=blobs, notes=True, live=True, progress=progress)
             problems, counted = run.run(), run.counted
             if repair:
-                mend = Repair(repository.instance).mend
+                repair_problem = Repair(repository.instance).repair
         for problem in problems:
             found[problem.severity] += 1
-            done = None if mend is None else mend(problem)
-            mended += done is not None
+            done = None if repair_problem is None else repair_problem(problem)
+            repaired += done is not None
             left += done is None and problem.severity != NOTE
-            _show(session, problem, done, repair=mend is not None)
+            _show(session, problem, done, repair=repair_problem is not None)
         if path is not None and not found and counted and not counted["nodes"]:
             raise NodeNotFoundError(f"there is no node at {path}, and there never was one", path=path, revision=None)
     facts = {f"{table} looked at": rows for table, rows in counted.items() if rows}
     facts.update({"damage": found[DAMAGE], "leftovers": found[LEFTOVER], "notes": found[NOTE]})
     if repair:
-        facts.update({"mended": mended, "left": left})
+        facts.update({"repaired": repaired, "left": left})
     if session.json:
         output.print_json(json.dumps({"summary": {name.replace(" ", "_"): value for name, value in facts.items()}}))
     else:
@@ -85,7 +85,7 @@ def _show(session: Session, problem: Problem, done: str | None, *, repair: bool)
     elif session.json:
         session.rows([[*row, problem.repairable]], [*FIELDS, "repairable"])
     else:
-        session.rows([[*row, "can be mended" if problem.repairable else ""]], [*FIELDS, "repairable"])
+        session.rows([[*row, "can be repaired" if problem.repairable else ""]], [*FIELDS, "repairable"])
     output.flush()
 
 
@@ -124,13 +124,13 @@ def _progress(what: str) -> Iterator[Callable[[str, int], None]]:
     """Shows on a terminal how many rows of which table have been looked at; nothing when piped."""
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 
-    with output.progress_bar(BarColumn(), TextColumn("{task.completed} rows"), TimeElapsedColumn()) as progress:
-        task = progress.add_task(what, total=None)
+    with output.progress_bar(BarColumn(), TextColumn("{task.completed} rows"), TimeElapsedColumn()) as bar:
+        task = bar.add_task(what, total=None)
 
-        def tell(table: str, rows: int) -> None:
-            progress.update(task, description=f"{what} {table}", completed=rows)
+        def progress(table: str, rows: int) -> None:
+            bar.update(task, description=f"{what} {table}", completed=rows)
 
-        yield tell
+        yield progress
 
 
 COMMANDS = (check, recover)

@@ -1,4 +1,4 @@
-"""The integrity check names every kind of damage, with its path and revision, and repair mends what may be mended."""
+"""The integrity check names every kind of damage, with its path and revision, and repair repairs what may be repaired."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def test_damage_is_named(tables: Tables, name: str) -> None:
     assert (case.kind, *where) in tables.found(looking)
 
 
-MENDED = [name for name, case in CASES.items() if case.mended]
+REPAIRED = [name for name, case in CASES.items() if case.repaired]
 
 
-@pytest.mark.parametrize("name", MENDED)
+@pytest.mark.parametrize("name", REPAIRED)
 def test_what_may_be_mended_is_mended(tables: Tables, name: str) -> None:
     kind, *where = CASES[name].kind, *CASES[name].damage(tables, "/damaged")
     tables.wait(60)
@@ -60,7 +60,7 @@ def test_what_may_be_mended_is_mended(tables: Tables, name: str) -> None:
     assert tables.problems() == []
 
 
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if not case.mended and not case.alone])
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if not case.repaired and not case.alone])
 def test_what_may_not_be_mended_stays_as_it_is(tables: Tables, name: str) -> None:
     case = CASES[name]
     where = case.damage(tables, "/damaged")

@@ -111,7 +111,7 @@ def test_commits_go_on_while_it_looks(tmp_path: Path) -> None:
                     writing.run(lambda tx, number=number: tx.remove(f"/a/{number}"))
                 loser = writing.transaction(base=base)
                 loser.set("/a", "n", -1)
-                with pytest.raises(Exception, match="lost to"):
+                with pytest.raises(Exception, match="conflicts with"):
                     loser.commit()
 
         thread = threading.Thread(target=write)
@@ -143,7 +143,7 @@ def test_what_lies_deep_in_a_history_and_in_a_wide_node_is_met(tables: Tables) -
         [
             ("undecodable value", "/a", revisions.to_text(first)),
             ("cell without journal row", "/a", revisions.to_text(ghost)),
-            ("untold cell", "/wide", revisions.to_text(lost)),
+            ("undeclared cell", "/wide", revisions.to_text(lost)),
             ("unlisted node", "/wide/05000x", revisions.to_text(lost)),
         ]
     )

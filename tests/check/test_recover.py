@@ -156,11 +156,11 @@ def test_repair_by_two_at_once_mends_once() -> None:
     problems = place.tables.problems()
     one, other = (Repair(place.tables.open_instance(mac)) for mac in (44, 45))
     for problem in problems:
-        one.mend(problem)
+        one.repair(problem)
     assert place.tables.problems() == []
     before = place.tables.open_instance(46).head()
     for problem in problems:
-        other.mend(problem)
+        other.repair(problem)
     assert place.tables.problems() == []
     assert place.tables.open_instance(46).head().revision == before.revision
 
@@ -172,7 +172,7 @@ def test_repair_of_what_was_mended_by_hand_meanwhile_changes_nothing() -> None:
     (dangling,) = [one for one in place.tables.problems() if one.kind == "dangling child"]
     place.tables.commit(AddNode("/a/ghost", {"by": "hand"}))
     repair = Repair(place.tables.open_instance(47))
-    assert repair.mend(dangling) == "right by now"
+    assert repair.repair(dangling) == "right by now"
     instance = place.tables.open_instance(48)
     assert instance.reader.require(instance.head(), "/a/ghost").properties == {"by": "hand"}
 

@@ -91,7 +91,7 @@ def test_what_is_found_is_told_and_mended_and_gone(tool: Tool, tables: Tables) -
     made = tables.forge(RowChange("/a", "changed", (), ["ghost"]))
     first = tool("check", code=1).splitlines()[0].split("\t")
     assert first[:4] == ["damage", "dangling child", "/a/ghost", revisions.to_text(made)]
-    assert first[-1] == "can be mended"
+    assert first[-1] == "can be repaired"
     found, summary = tool.lines("check", code=1)
     assert found == {
         "severity": "damage",
@@ -104,7 +104,7 @@ def test_what_is_found_is_told_and_mended_and_gone(tool: Tool, tables: Tables) -
     assert summary["summary"]["damage"] == 1
     found, summary = tool.lines("check", "--repair")
     assert "its parent lists it no more" in found["done"]
-    assert summary["summary"]["mended"] == 1
+    assert summary["summary"]["repaired"] == 1
     assert summary["summary"]["left"] == 0
     assert len(tool.lines("check")) == 1
     assert tool("ls", "/a").split() == ["b"]
@@ -116,7 +116,7 @@ def test_what_cannot_be_mended_is_told_again(tool: Tool, tables: Tables) -> None
     tables.put(schema.NODES, paths.key("/a"), (schema.property_column("n"), b"\x77", made))
     found, summary = tool.lines("check", "--repair", code=1)
     assert (found["kind"], found["done"]) == ("undecodable value", None)
-    assert summary["summary"] | {"left": 1, "mended": 0} == summary["summary"]
+    assert summary["summary"] | {"left": 1, "repaired": 0} == summary["summary"]
     assert len(tool.lines("check", code=1)) == 2
 
 

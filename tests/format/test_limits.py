@@ -137,7 +137,7 @@ def test_neither_can_copies_to_a_long_path(repo: Repository, monkeypatch: pytest
     repo.run(lambda tx: tx.add(FAR))
     monkeypatch.setattr(limits, "MAX_PATHS", 1_000_000)
     before = repo.head.revision
-    with pytest.raises(LimitError, match=r"more than 1000000 bytes together .*Make several commits"):
+    with pytest.raises(LimitError, match=r"more than 1000000 bytes in total .*Split the change into several commits"):
         repo.run(lambda tx: tx.copy("/many", FAR + "/copy"))
     assert repo.refresh().revision == before
 

@@ -63,5 +63,5 @@ def test_all_kinds_of_damage_at_once_are_named_and_those_that_may_be_are_mended(
     tables.repair()
     tables.repair()
     found = tables.found()
-    assert {name: where for name, where in wanted.items() if together[name].mended and where in found} == {}
-    assert {name: where for name, where in wanted.items() if not together[name].mended and where not in found} == {}
+    assert {name: where for name, where in wanted.items() if together[name].repaired and where in found} == {}
+    assert {name: where for name, where in wanted.items() if not together[name].repaired and where not in found} == {}

@@ -279,7 +279,7 @@ def test_a_lost_conflict_is_rolled_back_in_four_more_calls(counted: Counted) -> 
     counted.store.take()
     transaction = other.transaction(base=base)
     transaction.set("/a", "p", 2)
-    with pytest.raises(Exception, match="lost to"):
+    with pytest.raises(Exception, match="conflicts with"):
         transaction.commit()
     assert counted.store.take() == {
         CREATE: 2,

@@ -115,7 +115,7 @@ def mend_with(acting: Instance, looking: Instance) -> None:
     acting.poll()
     repairing = Repair(acting)
     for problem in list(IntegrityCheck(looking, notes=True).run()):
-        repairing.mend(problem)
+        repairing.repair(problem)
 
 
 def not_damaged(_: Site, instance: Instance) -> dict[str, dict[str, object]]:

@@ -28,14 +28,14 @@ text = revisions.to_text
 
 @dataclass(frozen=True)
 class Case:
-    """One way to damage a repository: the kind as which it is told, and whether it can be mended so that nothing is left.
+    """One way to damage a repository: the kind as which it is told, and whether it can be repaired so that nothing is left.
 
     ``alone``: nothing else can be seen well beside it. ``settles``: it moves the watermark, below which much is of another kind.
     """
 
     kind: str
     damage: Damage
-    mended: bool
+    repaired: bool
     alone: bool
     settles: bool
 
@@ -43,9 +43,11 @@ class Case:
 CASES: Final[dict[str, Case]] = {}
 
 
-def case(kind: str, *, mended: bool = False, alone: bool = False, settles: bool = False) -> Callable[[Damage], Damage]:
+def case(
+    kind: str, *, repaired: bool = False, alone: bool = False, settles: bool = False
+) -> Callable[[Damage], Damage]:
     def add(damage: Damage) -> Damage:
-        CASES[damage.__name__] = Case(kind, damage, mended, alone, settles)
+        CASES[damage.__name__] = Case(kind, damage, repaired, alone, settles)
         return damage
 
     return add
@@ -169,14 +171,14 @@ def a_lost_cell_of_a_branch(tables: Tables, path: str) -> Where:
     return f"{path}/x", text(on)
 
 
-@case(kinds.UNTOLD)
+@case(kinds.UNDECLARED)
 def a_property_that_its_revision_does_not_tell(tables: Tables, path: str) -> Where:
     made = tables.commit(AddNode(path, {"p": 1}))
     tables.node(path, made, (schema.property_column("q"), b"\x04"))
     return path, text(made)
 
 
-@case(kinds.UNTOLD)
+@case(kinds.UNDECLARED)
 def a_row_that_its_revision_does_not_tell(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {}))
     made = tables.commit(AddNode(f"{path}/x", {}))
@@ -184,7 +186,7 @@ def a_row_that_its_revision_does_not_tell(tables: Tables, path: str) -> Where:
     return f"{path}/y", text(made)
 
 
-@case(kinds.UNTOLD)
+@case(kinds.UNDECLARED)
 def a_child_that_its_revision_tells_otherwise(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {}))
     made = tables.commit(AddNode(f"{path}/x", {}))
@@ -192,7 +194,7 @@ def a_child_that_its_revision_tells_otherwise(tables: Tables, path: str) -> Wher
     return path, text(made)
 
 
-@case(kinds.NO_ROW, mended=True)
+@case(kinds.NO_ROW, repaired=True)
 def cells_without_a_journal_row(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {"p": 1}))
     made = tables.stranger()
@@ -200,7 +202,7 @@ def cells_without_a_journal_row(tables: Tables, path: str) -> Where:
     return path, text(made)
 
 
-@case(kinds.NO_ROW, mended=True)
+@case(kinds.NO_ROW, repaired=True)
 def a_row_of_child_cells_only(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {}))
     made = tables.stranger()
@@ -208,7 +210,7 @@ def a_row_of_child_cells_only(tables: Tables, path: str) -> Where:
     return f"{path}/x/y", text(made)
 
 
-@case(kinds.ABORTED, mended=True)
+@case(kinds.ABORTED, repaired=True)
 def a_row_of_child_cells_only_of_an_aborted_revision(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {}))
     made = tables.dead_writer(aborted=True)
@@ -234,28 +236,28 @@ def cells_without_a_journal_row_below_the_watermark(tables: Tables, path: str) -
     return path, text(made)
 
 
-@case(kinds.ABORTED, mended=True)
+@case(kinds.ABORTED, repaired=True)
 def cells_of_an_aborted_revision(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {"p": 1}))
     made = tables.dead_writer(RowChange(path, "changed", ["p"], ["x"]), aborted=True)
     return path, text(made)
 
 
-@case(kinds.SWEPT, mended=True)
+@case(kinds.SWEPT, repaired=True)
 def cells_of_a_revision_that_says_they_are_deleted(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {"p": 1}))
     made = tables.dead_writer(RowChange(path, "changed", ["p"]), aborted=True, swept=schema.SWEPT_CLEAN)
     return path, text(made)
 
 
-@case(kinds.LATE, mended=True)
+@case(kinds.LATE, repaired=True)
 def cells_that_a_paused_writer_brought_late(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {"p": 1}))
     made = tables.dead_writer(RowChange(path, "changed", ["p"]), aborted=True, swept=schema.SWEPT_IN_DOUBT)
     return path, text(made)
 
 
-@case(kinds.ABORTED, mended=True, settles=True)
+@case(kinds.ABORTED, repaired=True, settles=True)
 def visible_cells_of_an_aborted_revision(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {"p": 1}))
     made = tables.dead_writer(RowChange(path, "changed", ["p"]), aborted=True, swept=schema.SWEPT_IN_DOUBT)
@@ -265,21 +267,21 @@ def visible_cells_of_an_aborted_revision(tables: Tables, path: str) -> Where:
     return path, text(made)
 
 
-@case(kinds.DANGLING, mended=True)
+@case(kinds.DANGLING, repaired=True)
 def a_child_that_is_not_there(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {}))
     made = tables.forge(RowChange(path, "changed", (), ["x"]))
     return f"{path}/x", text(made)
 
 
-@case(kinds.ORPHAN, mended=True)
+@case(kinds.ORPHAN, repaired=True)
 def a_node_whose_parent_is_not_there(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {}))
     made = tables.forge(RowChange(f"{path}/none/below/x", "added", ["p"]))
     return f"{path}/none/below/x", text(made)
 
 
-@case(kinds.ORPHAN, mended=True)
+@case(kinds.ORPHAN, repaired=True)
 def a_node_whose_parent_was_removed(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {}), AddNode(f"{path}/gone", {}), AddNode(f"{path}/gone/x", {}))
     made = tables.commit(AddNode(f"{path}/gone/y", {"p": 1}))
@@ -291,7 +293,7 @@ def a_node_whose_parent_was_removed(tables: Tables, path: str) -> Where:
     return f"{path}/gone/y", text(made)
 
 
-@case(kinds.UNLISTED, mended=True)
+@case(kinds.UNLISTED, repaired=True)
 def a_node_that_its_parent_does_not_list(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {}))
     made = tables.forge(RowChange(f"{path}/x", "added", ["p"]))
@@ -514,13 +516,13 @@ def an_id_ahead_of_the_server(tables: Tables, path: str) -> Where:
     return "", text(made)
 
 
-@case(kinds.DEAD, mended=True)
+@case(kinds.DEAD, repaired=True)
 def a_revision_that_its_writer_left_pending(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {}))
     return "", text(tables.dead_writer(RowChange(path, "changed", ["p"])))
 
 
-@case(kinds.UNSWEPT, mended=True)
+@case(kinds.UNSWEPT, repaired=True)
 def a_revision_that_its_writer_left_unswept(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {}))
     return "", text(tables.dead_writer(aborted=True))
@@ -533,7 +535,7 @@ def a_committed_revision_that_says_that_it_is_swept(tables: Tables, path: str) -
     return "", text(made)
 
 
-@case(kinds.BELOW_WATERMARK, mended=True, settles=True)
+@case(kinds.BELOW_WATERMARK, repaired=True, settles=True)
 def a_pending_revision_below_the_watermark(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {"p": 1}))
     made = tables.dead_writer(RowChange(path, "changed", ["p"]))
@@ -543,12 +545,12 @@ def a_pending_revision_below_the_watermark(tables: Tables, path: str) -> Where:
     return "", text(made)
 
 
-@case(kinds.BELOW_WATERMARK, mended=True, settles=True)
+@case(kinds.BELOW_WATERMARK, repaired=True, settles=True)
 def a_cell_of_a_pending_revision_below_the_watermark(tables: Tables, path: str) -> Where:
     return path, a_pending_revision_below_the_watermark(tables, path)[1]
 
 
-@case(kinds.BELOW_WATERMARK, mended=True, settles=True)
+@case(kinds.BELOW_WATERMARK, repaired=True, settles=True)
 def an_unswept_revision_below_the_watermark(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {"p": 1}))
     made = tables.dead_writer(RowChange(path, "changed", ["p"]), aborted=True)
@@ -558,7 +560,7 @@ def an_unswept_revision_below_the_watermark(tables: Tables, path: str) -> Where:
     return "", text(made)
 
 
-@case(kinds.NOT_HIDDEN, mended=True, settles=True)
+@case(kinds.NOT_HIDDEN, repaired=True, settles=True)
 def a_revision_in_doubt_that_is_not_hidden(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {"p": 1}))
     made = tables.dead_writer(aborted=True, swept=schema.SWEPT_IN_DOUBT)
@@ -568,7 +570,7 @@ def a_revision_in_doubt_that_is_not_hidden(tables: Tables, path: str) -> Where:
     return "", text(made)
 
 
-@case(kinds.HIDDEN, mended=True, settles=True)
+@case(kinds.HIDDEN, repaired=True, settles=True)
 def a_committed_revision_that_is_hidden(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {"p": 1}))
     made = tables.commit(SetProperty(path, "p", 2))
@@ -609,7 +611,7 @@ def a_branch_head_that_cannot_be_read(tables: Tables, path: str) -> Where:
     return "", text(root)
 
 
-@case(kinds.ABORTED, mended=True)
+@case(kinds.ABORTED, repaired=True)
 def cells_of_a_swept_branch(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {}))
     on = tables.branch()
@@ -678,7 +680,7 @@ def a_lease_until_the_far_future(tables: Tables, path: str) -> Where:
     return "machine f003", ""
 
 
-@case(kinds.COUNT, mended=True)
+@case(kinds.COUNT, repaired=True)
 def a_memo_of_another_number_of_children(tables: Tables, path: str) -> Where:
     made = tables.commit(AddNode(path, {}), AddNode(f"{path}/x", {}), AddNode(f"{path}/y", {}))
     memo = Memo(made, 3, made, ())
@@ -686,7 +688,7 @@ def a_memo_of_another_number_of_children(tables: Tables, path: str) -> Where:
     return path, text(made)
 
 
-@case(kinds.COUNT, mended=True)
+@case(kinds.COUNT, repaired=True)
 def a_memo_that_cannot_be_read(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {}))
     tables.put(schema.CLUSTER, schema.child_count_key(paths.key(path)), (schema.CHILD_COUNT, b"many", None))
@@ -742,7 +744,7 @@ def a_blob_with_another_content(tables: Tables, path: str) -> Where:
     return key.hex(), ""
 
 
-@case(kinds.UPLOAD, mended=True)
+@case(kinds.UPLOAD, repaired=True)
 def an_upload_that_ended_days_ago(tables: Tables, path: str) -> Where:
     key = hashlib.sha256(path.encode()).digest()
     days_ago = tables.now_ms() - 3 * 24 * 3600 * 1000

@@ -164,7 +164,7 @@ class Tables:
         return [(one.kind, one.path, one.revision) for one in self.problems(instance, **options)]
 
     def repair(self) -> list[str | None]:
-        """Check and mend what can be mended, in one go; what was done for each problem."""
+        """Check and repair what can be repaired, in one go; what was done for each problem."""
         looking = self.open_instance(next(self._machines))
         repair = Repair(looking)
-        return [repair.mend(problem) for problem in IntegrityCheck(looking, notes=True).run()]
+        return [repair.repair(problem) for problem in IntegrityCheck(looking, notes=True).run()]
