@@ -1,7 +1,7 @@
-"""What a revision touches: enough to roll it back, to invalidate caches, and to tell observers.
+"""The changes of a revision: what is needed to roll it back, to invalidate caches, and to inform watchers.
 
-Stored with the revision's journal row before any of its cells is written, so that whoever finds a dead writer's
-revision knows every cell it can have left (I9).
+The journal row contains them before any cell of the revision is written. So an instance that finds the revision of a
+dead writer knows every cell that the writer may have written (I9).
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ _KINDS: Final = {letter: kind for kind, letter in _LETTERS.items()}
 _PLAIN, _DEFLATED = b"\x01", b"\x02"
 _DEFLATE_FROM: Final = 1024
 _AT_ONCE: Final = 5000
-"""So many nodes are turned into text at once."""
+"""The number of nodes that are encoded as text at once."""
 FIRST_CHUNK: Final = 64 * 1024
-"""The first chunk's length if there are more: polls read it of many rows at once, so it is short."""
+"""The length of the first of several chunks. It is short because polls read the first chunks of many rows at once."""
 CHUNK: Final = 1024 * 1024
 INLINE: Final = 1024 * 1024
-"""A revision's row is created with its changes up to this size; larger ones are added to it after that."""
+"""Changes up to this size are part of the row when it is created; larger ones are added afterwards."""
 LARGEST: Final = limits.MAX_CHANGES
 
 
 class RowChange(NamedTuple):
-    """What one revision does to one node.
+    """The change of one revision to one node.
 
-    ``kind`` is ADDED (also when it was removed and added again), REMOVED or CHANGED; ``properties`` are the names of
-    properties written, ``present`` and ``gone`` the names of children that came and went.
+    ``kind`` is ADDED (also if the node was removed and added again), REMOVED or CHANGED. ``properties`` are the names of
+    the properties written, ``present`` and ``gone`` the names of the children added and removed.
     """
 
     path: str
@@ -48,7 +48,7 @@ class RowChange(NamedTuple):
     gone: Sequence[str] = ()
 
     def columns(self) -> Iterator[Column]:
-        """The columns that the revision writes in this node's row."""
+        """Yield the columns that the revision writes in this node's row."""
         if self.kind != CHANGED:
             yield schema.DELETED
         yield schema.LAST_REVISION
@@ -61,15 +61,15 @@ class RowChange(NamedTuple):
 
 
 def deletes(changes: Iterable[RowChange], revision: int) -> Iterator[Delete]:
-    """The exact cell versions that a roll-back of ``revision`` removes, row by row."""
+    """Yield, row by row, the exact cell versions that a roll-back of ``revision`` deletes."""
     for change in changes:
         yield Delete(paths.key(change.path), [CellVersion(*column, revision) for column in change.columns()])
 
 
 def encode(changes: Iterable[RowChange]) -> list[NewCell]:
-    """The journal cells that hold the changes: a chunk of at most 64 KiB, and further ones of at most 1 MiB.
+    """Encode changes as journal cells: a chunk of at most 64 KiB, and further chunks of at most 1 MiB.
 
-    Raises LimitError when they are larger than :data:`LARGEST`.
+    Raises LimitError if they are larger than :data:`LARGEST`.
     """
     texts = _texts(changes)
     head = next(texts)
@@ -85,14 +85,14 @@ def encode(changes: Iterable[RowChange]) -> list[NewCell]:
     data += deflate.flush()
     if len(data) > LARGEST:
         raise LimitError(
-            f"the commit touches too many nodes: what the journal has to keep of it takes more than {LARGEST} bytes, "
-            "deflated. Nothing was committed. Divide the change into several commits."
+            f"the commit touches too many nodes: its list of changes has more than {LARGEST} bytes after compression. "
+            "Nothing was committed. Divide the change into several commits."
         )
     return _chunks(bytes(data))
 
 
 def _texts(changes: Iterable[RowChange]) -> Iterator[bytes]:
-    """The JSON of the changes, in parts of some thousand nodes each."""
+    """Yield the JSON of the changes, in parts of a few thousand nodes each."""
     rows: list[list[object]] = []
     before = "["
     for path, kind, *names in changes:
@@ -106,7 +106,7 @@ def _texts(changes: Iterable[RowChange]) -> Iterator[bytes]:
 
 
 def _text(before: str, rows: list[list[object]], after: str) -> bytes:
-    # Without escapes: reading would join two that make a pair, where row keys keep the two surrogates apart.
+    # Do not escape: a JSON reader would join two escaped surrogates that form a pair, but row keys keep them separate.
     text = json.dumps(rows, separators=(",", ":"), ensure_ascii=False)
     return f"{before}{text[1:-1]}{after}".encode("utf-8", "surrogatepass")
 
@@ -120,15 +120,15 @@ def _chunks(data: bytes) -> list[NewCell]:
     ]
 
 
-def size_of(told: Iterable[NewCell]) -> int:
-    """How many bytes encoded changes take."""
-    return sum(len(cell.value) for cell in told)
+def size_of(chunks: Iterable[NewCell]) -> int:
+    """Return the size of encoded changes in bytes."""
+    return sum(len(cell.value) for cell in chunks)
 
 
 def decode(cells: Iterable[Cell], row: bytes = b"") -> list[RowChange]:
-    """The changes in the cells of a journal row; cells of other columns are skipped.
+    """Decode the changes in the cells of a journal row; skip cells of other columns.
 
-    Raises FormatError when they are missing or damaged; it names the row by its key ``row``.
+    Raises FormatError if they are missing or damaged; the error names the row key ``row``.
     """
     data = b"".join(cell.value for cell in cells if is_chunk(cell.qualifier))
     try:
@@ -144,11 +144,11 @@ def decode(cells: Iterable[Cell], row: bytes = b"") -> list[RowChange]:
 
 
 def _row_change(path: str, kind: str, *names: Sequence[str]) -> RowChange:
-    """One change as the journal has it; raises TypeError and ValueError where it is of another form."""
+    """Parse one change of a journal row; raise TypeError or ValueError if its form is wrong."""
     if not isinstance(path, str) or not path.startswith("/"):
-        raise ValueError("the path is not one")
+        raise ValueError("the path is not a path")
     for part in names:
-        # Whatever is not a text in a list ends this; nothing else looks at all of them so quickly.
+        # This raises TypeError if a name is not a str; it is the fastest check of all names.
         "".join(part)
         if not isinstance(part, list):
             raise TypeError("the names are not a list")
@@ -158,19 +158,20 @@ def _row_change(path: str, kind: str, *names: Sequence[str]) -> RowChange:
 
 
 def of_row(row: Row) -> list[RowChange]:
-    """The changes that a journal row tells. Raises FormatError when they are damaged.
+    """Return the changes in a journal row; raise FormatError if they are damaged.
 
-    None where it has none, nor where the first chunk is absent: that is written last, and before any cell.
+    The list is empty if the row has no changes or lacks the first chunk. The writer writes the first chunk last, and
+    before any cell of a node.
     """
-    told = [cell for cell in row.cells if is_chunk(cell.qualifier)]
-    return decode(told, row.key) if any(cell.qualifier == schema.CHANGES for cell in told) else []
+    chunks = [cell for cell in row.cells if is_chunk(cell.qualifier)]
+    return decode(chunks, row.key) if any(cell.qualifier == schema.CHANGES for cell in chunks) else []
 
 
 def chunk_qualifier(number: int) -> bytes:
-    """The qualifier of a chunk; they sort in the order of the chunks."""
+    """Return the qualifier of a chunk; qualifiers sort in the order of the chunks."""
     return schema.CHANGES + (number.to_bytes(2, "big") if number else b"")
 
 
 def is_chunk(qualifier: bytes) -> bool:
-    """Whether a journal column holds a part of the changes."""
+    """Return whether a journal column holds a part of the changes."""
     return qualifier.startswith(schema.CHANGES)

@@ -1,6 +1,6 @@
-"""How a journal row begins: undecided, with a nonce that tells whose it is, what it is built on, and its message.
+"""The first cells of a journal row: two flags that say "no", the writer's nonce, the base and the message.
 
-A cell cannot be empty, so a message that is nothing but NULs gets one more.
+A cell cannot be empty, so a message that is empty or consists only of NULs is stored with one more NUL.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _NUL: Final = b"\x00"
 
 
 def begin(nonce: bytes, base: int, message: str) -> list[NewCell]:
-    """The cells that the row of every new revision has, on trunk and on branches."""
+    """Return the cells of the row of every new revision, on trunk and on branches."""
     return [
         NewCell(*schema.COMMITTED, schema.NO),
         NewCell(*schema.ABORT, schema.NO),
@@ -25,11 +25,11 @@ def begin(nonce: bytes, base: int, message: str) -> list[NewCell]:
 
 
 def encode_message(message: str) -> bytes:
-    """The stored bytes of a message."""
+    """Return the stored bytes of a message."""
     data = paths.encode(limits.check_message(message))
     return data if data.strip(_NUL) else data + _NUL
 
 
 def decode_message(data: bytes) -> str:
-    """The inverse of :func:`encode_message`; of no bytes, none."""
+    """Decode the bytes of :func:`encode_message`; no bytes give an empty message."""
     return paths.decode(data if data.strip(_NUL) else data[1:])

@@ -16,23 +16,23 @@ NUMBER: Final = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?"
 
 _is_number: Final = re.compile(NUMBER).fullmatch
 _ALWAYS: Final = 640
-"""Python converts texts of so many digits to ``int`` whatever ``sys.set_int_max_str_digits`` says."""
+"""Python converts texts of up to this many digits to ``int``, whatever the value of ``sys.set_int_max_str_digits``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A JSON number as it was spelled: ``Number("1.10")`` and ``Number("1.1")`` are different.
+    """A JSON number with its spelling: ``Number("1.10")`` and ``Number("1.1")`` are different.
 
-    ``int()`` and ``float()`` work on it as they do on the number: ``int`` cuts off a fraction, and raises OverflowError
-    beyond the range of a float unless the spelling has digits only; ``float`` rounds, and is infinite beyond its range.
-    Raises InvalidValueError for a text that is no JSON number, and LimitError for one of more than 4300 characters.
+    ``int()`` and ``float()`` convert it. ``int`` drops a fraction, and raises OverflowError beyond the range of a float
+    unless the spelling has only digits. ``float`` rounds, and is infinite beyond its range. Raises InvalidValueError for
+    a text that is not a JSON number, and LimitError for a number with more than 4300 characters.
     """
 
     text: str
 
     def __post_init__(self) -> None:
         if not isinstance(self.text, str) or _is_number(self.text) is None:
-            raise InvalidValueError(f"{limits.shown(self.text)} is no JSON number")
+            raise InvalidValueError(f"{limits.shown(self.text)} is not a JSON number; expected text such as '-1.5e3'")
         if limits.is_long_number(self.text):
             raise LimitError(long_number(self.text))
 
@@ -44,9 +44,9 @@ class Number:
 
     @property
     def exact(self) -> int | float | None:
-        """The ``int`` or ``float`` that is written with exactly this spelling; None if none is (``1.10``, ``1e3``)."""
+        """The ``int`` or ``float`` whose text has exactly this spelling; None if there is none (``1.10``, ``1e3``)."""
         if self.text.lstrip("-").isdigit():
-            # Of the spellings that the grammar has for an integer, only this one is not how Python writes it.
+            # This is the only integer in the JSON grammar that Python spells differently.
             return None if self.text == "-0" else _to_int(self.text)
         real = float(self.text)
         return real if math.isfinite(real) and repr(real) == self.text else None
@@ -57,8 +57,8 @@ def _to_int(text: str) -> int:
 
 
 def long_number(text: str) -> str:
-    """What is wrong with the text of a number beyond the limit."""
+    """Return the error message for a number whose text exceeds the limit."""
     return (
-        f"the number {text[:20]}… has {len(text)} characters; at most {limits.MAX_DIGITS} are possible. Keep longer ones as "
-        "strings."
+        f"the number {text[:20]}… has {len(text)} characters; at most {limits.MAX_DIGITS} are possible. Store longer "
+        "numbers as strings."
     )

@@ -1,4 +1,4 @@
-"""One node as a snapshot shows it: its properties, and the revisions that made it so."""
+"""One node in a view: its properties, and the revisions that created it and last touched it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from hbasemk.store.abc import Cell, Column
 
 
 class NodeState:
-    """An immutable node state. ``created`` and ``revision`` are the ids that began its life and touched it last.
+    """An immutable node state. Revision ``created`` began the node's life, and ``revision`` touched it last.
 
-    ``encoded`` maps property names to stored bytes; values are decoded when they are first asked for.
+    ``encoded`` maps property names to stored bytes; values are decoded on first access.
     """
 
     __slots__ = ("_decoded", "created", "encoded", "path", "revision")
@@ -34,7 +34,7 @@ class NodeState:
 
 
 def decode_property(path: str, name: str, data: bytes) -> Value:
-    """The value of a node's property; raises FormatError naming its place when it is damaged."""
+    """Decode one property of a node; if it is damaged, raise FormatError with its location."""
     try:
         return values.decode(data)
     except FormatError as error:
@@ -42,12 +42,12 @@ def decode_property(path: str, name: str, data: bytes) -> Value:
 
 
 def decode_properties(path: str, encoded: Mapping[str, bytes]) -> dict[str, Value]:
-    """The values of a node's properties; raises FormatError naming the place of one that is damaged."""
+    """Decode the properties of a node; if one is damaged, raise FormatError with its location."""
     return {name: decode_property(path, name, data) for name, data in encoded.items()}
 
 
 def name_of(path: str, column: Column) -> str:
-    """The name of a property or child column of a node; raises FormatError naming its place when it is damaged."""
+    """Return the name in a property or child column; if it is damaged, raise FormatError with its location."""
     try:
         return schema.name_of(column)
     except FormatError as error:
@@ -55,10 +55,10 @@ def name_of(path: str, column: Column) -> str:
 
 
 def from_cells(path: str, cells: Iterable[Cell]) -> tuple[NodeState | None, int]:
-    """The node that the visible cells of a row's data family make, one per column.
+    """Build a node state from the visible cells of a row's data family, one per column.
 
-    Returns (state, 0), or (None, d) when there is no node; d is the revision that deleted it, 0 if it never was.
-    Columns older than the newest ``deleted`` cell belong to an earlier life and are masked.
+    Returns (state, 0), or (None, d) if there is no node; d is the revision that deleted it, or 0 if it never existed.
+    Columns older than the newest ``deleted`` cell belong to an earlier life and are ignored.
     """
     life = 0
     last = 0

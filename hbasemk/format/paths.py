@@ -1,6 +1,6 @@
 """Paths and names of nodes, and their row keys.
 
-A row key is the depth as two bytes, then the path: the direct children of a node are one range of keys, and so is
+A row key is the depth as two bytes, then the path. So the direct children of a node form one range of keys, and so does
 every level of a subtree.
 """
 
@@ -16,10 +16,10 @@ MAX_KEY: Final = 32_767
 
 
 def check_name(name: str) -> str:
-    """The name itself; raises InvalidPathError if no node or property can have it."""
+    """Return a name if a node or property can have it; otherwise raise InvalidPathError."""
     if not isinstance(name, str) or not name or "/" in name or name in {".", ".."}:
         raise InvalidPathError(
-            f"{limits.shown(name)} is no name; a name is any text without '/', not empty, not '.' or '..'"
+            f"{limits.shown(name)} is not a valid name; expected non-empty text without '/', other than '.' and '..'"
         )
     if len(name) * 4 > limits.MAX_NAME and limits.size(name) > limits.MAX_NAME:
         raise InvalidPathError(
@@ -30,13 +30,13 @@ def check_name(name: str) -> str:
 
 
 def check_path(path: str) -> str:
-    """The path itself; raises InvalidPathError if no node can have it."""
+    """Return a path if a node can have it; otherwise raise InvalidPathError."""
     if path == ROOT:
         return path
     if not isinstance(path, str) or not path.startswith("/"):
-        raise InvalidPathError(f"{limits.shown(path)} is no path; paths are absolute, such as '/a/b'")
+        raise InvalidPathError(f"{limits.shown(path)} is not a valid path; expected an absolute path such as '/a/b'")
     if path.endswith("/") or "//" in path:
-        raise InvalidPathError(f"{limits.shown(path)} is no path; it has an empty name or a slash at its end")
+        raise InvalidPathError(f"{limits.shown(path)} is not a valid path; it has an empty name or ends with a slash")
     if "/." in path:
         for name in path[1:].split("/"):
             check_name(name)
@@ -45,7 +45,7 @@ def check_path(path: str) -> str:
 
 
 def is_path(path: object) -> TypeGuard[str]:
-    """Whether a node can have this path."""
+    """Return whether a node can have this path."""
     try:
         return isinstance(path, str) and bool(check_path(path))
     except InvalidPathError:
@@ -53,45 +53,45 @@ def is_path(path: object) -> TypeGuard[str]:
 
 
 def check_new(path: str) -> str:
-    """The path itself; raises InvalidPathError if no node can be added at it: see :data:`limits.MAX_DEPTH`."""
+    """Return a path if a node can be added there; otherwise raise InvalidPathError (see :data:`limits.MAX_DEPTH`)."""
     check_path(path)
     if depth(path) > limits.MAX_DEPTH:
         raise InvalidPathError(
             f"the path {path[:60]!r}… has {depth(path)} levels; a new node can be at most {limits.MAX_DEPTH} levels below the "
-            "root. Nest less deeply."
+            "root. Use fewer levels."
         )
     return path
 
 
 def depth(path: str) -> int:
-    """How many names the path has; 0 for the root."""
+    """Return the number of names in a path; 0 for the root."""
     return 0 if path == ROOT else path.count("/")
 
 
 def parent(path: str) -> str:
-    """The path of the parent; raises InvalidPathError for the root."""
+    """Return the path of the parent; raise InvalidPathError for the root."""
     if path == ROOT:
         raise InvalidPathError("the root has no parent")
     return path[: path.rindex("/")] or ROOT
 
 
 def name(path: str) -> str:
-    """The last name; empty for the root."""
+    """Return the last name of a path; empty for the root."""
     return path[path.rindex("/") + 1 :]
 
 
 def join(path: str, child: str) -> str:
-    """The path of the child."""
+    """Return the path of a child."""
     return f"/{child}" if path == ROOT else f"{path}/{child}"
 
 
 def is_at_or_below(path: str, ancestor: str) -> bool:
-    """Whether ``path`` is ``ancestor`` or in its subtree."""
+    """Return whether ``path`` is ``ancestor`` or in its subtree."""
     return ancestor == ROOT or path == ancestor or path.startswith(ancestor + "/")
 
 
 def rebase(path: str, source: str, target: str) -> str:
-    """What ``path``, at or below ``source``, is called when ``source`` becomes ``target``."""
+    """Return the new path of ``path``, which is at or below ``source``, after ``source`` is moved to ``target``."""
     tail = path[len(source) :] if source != ROOT else path
     if not tail or tail == ROOT:
         return target
@@ -99,12 +99,12 @@ def rebase(path: str, source: str, target: str) -> str:
 
 
 def encode(text: str) -> bytes:
-    """A name or path as bytes; lone surrogates, which JSON text may carry, are kept."""
+    """Encode a name or path as bytes; lone surrogates, which JSON text may contain, are kept."""
     return text.encode("utf-8", "surrogatepass")
 
 
 def decode(data: bytes) -> str:
-    """The inverse of :func:`encode`; raises FormatError for bytes that it does not write."""
+    """Decode bytes of :func:`encode`; raise FormatError for other bytes."""
     try:
         return data.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError as error:
@@ -114,7 +114,7 @@ def decode(data: bytes) -> str:
 
 
 def key(path: str) -> bytes:
-    """The row key of a node; raises InvalidPathError when it would be too long."""
+    """Return the row key of a node; raise InvalidPathError if it would be too long."""
     if len(path) > MAX_KEY:
         raise _too_long(path, f"{len(path)} characters")
     levels = 0 if path == ROOT else path.count("/")
@@ -131,7 +131,7 @@ def _too_long(path: str, length: str) -> InvalidPathError:
 
 
 def path_of(row_key: bytes) -> str:
-    """The path of a row key; raises FormatError for one that is not UTF-8."""
+    """Return the path of a row key; raise FormatError if it is not UTF-8."""
     try:
         return row_key[2:].decode("utf-8", "surrogatepass")
     except UnicodeDecodeError as error:
@@ -143,7 +143,7 @@ def path_of(row_key: bytes) -> str:
 
 
 def level_range(path: str, level: int) -> tuple[bytes, bytes]:
-    """The row keys from (inclusive) and to (exclusive) of everything ``level`` ≥ 1 levels below ``path``."""
+    """Return the row key range (end exclusive) of all nodes ``level`` ≥ 1 levels below ``path``."""
     head = (depth(path) + level).to_bytes(2, "big")
     prefix = head + (b"/" if path == ROOT else encode(path) + b"/")
     return prefix, prefix[:-1] + b"0"

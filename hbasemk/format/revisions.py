@@ -1,8 +1,8 @@
-"""The 64-bit revision id: its parts, its text form, its limits.
+"""Revision ids: their parts, text form and limits.
 
 ``id = ms << 24 | machine << 8 | counter``: 40 bits of ms since the repository's epoch, 16 bits of machine id, 8 bits
 of counter. Ids are cell timestamps, and those are signed, so 39 bits of ms are usable. The counter's highest bit
-tells a branch's private revisions from those of trunk (``docs/decisions/0002-branch-bit.md``).
+marks a branch's private revisions (``docs/decisions/0002-branch-bit.md``).
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ TEXT_LENGTH: Final = 16
 
 
 def pack(ms: int, machine: int, counter: int) -> int:
-    """The id of these parts.
+    """Return the id with these parts.
 
-    Raises RevisionOverflowError when ``ms`` (since the repository's epoch) needs more than 39 bits.
+    Raises RevisionOverflowError if ``ms`` (since the repository's epoch) needs more than 39 bits.
     """
     if not 0 <= ms <= MAX_MS:
         raise RevisionOverflowError(
             f"{ms} ms since the repository's epoch do not fit a revision id (at most {MAX_MS}). The ids of this "
-            "repository are used up, or a clock is wrong. `hbasemk export -f json` and `hbasemk import -f json` bring the tree "
-            "into a repository made with a later epoch (`hbasemk init --epoch`)."
+            "repository are used up, or a clock is wrong. Use `hbasemk export -f json` and `hbasemk import -f json` to copy "
+            "the tree to a repository with a later epoch (`hbasemk init --epoch`)."
         )
     if not 0 <= machine <= MAX_MACHINE or not 0 <= counter <= 0xFF:
         raise InvalidRevisionError(f"machine {machine} or counter {counter} is out of range")
@@ -41,50 +41,52 @@ def pack(ms: int, machine: int, counter: int) -> int:
 
 
 def ms_of(revision: int) -> int:
-    """The ms since the repository's epoch."""
+    """Return the ms since the repository's epoch."""
     return revision >> 24
 
 
 def earlier(revision: int, ms: int) -> int:
-    """The lowest id that lies ``ms`` before a revision; 0 at the earliest."""
+    """Return the lowest id at the time ``ms`` before a revision, at least 0."""
     return max(ms_of(revision) - ms, 0) << 24
 
 
 def machine_of(revision: int) -> int:
-    """The machine id of the writer."""
+    """Return the machine id of the writer."""
     return revision >> 8 & 0xFFFF
 
 
 def counter_of(revision: int) -> int:
-    """The counter, the branch bit included."""
+    """Return the counter, including the branch bit."""
     return revision & 0xFF
 
 
 def is_branch(revision: int) -> bool:
-    """Whether this is a branch's private revision, which no trunk snapshot ever shows."""
+    """Return whether this is a branch's private revision, which no view of trunk contains."""
     return revision & BRANCH_BIT != 0
 
 
 def to_text(revision: int) -> str:
-    """Sixteen hexadecimal digits, which sort like the number."""
+    """Return the id as sixteen hexadecimal digits, which sort like the number."""
     return f"{revision:016x}"
 
 
 def from_text(text: str) -> int:
-    """The id written as ``text``; raises InvalidRevisionError if it is not one."""
+    """Parse a revision id; raise InvalidRevisionError if ``text`` is not one."""
     try:
         if len(text) != TEXT_LENGTH or text != text.lower():
             raise ValueError
         revision = int.from_bytes(bytes.fromhex(text), "big")
     except (ValueError, TypeError, AttributeError):
         raise InvalidRevisionError(
-            f"{shown(text)} is not a revision id; ids are {TEXT_LENGTH} hexadecimal digits"
+            f"{shown(text)} is not a revision id; expected {TEXT_LENGTH} lower-case hexadecimal digits"
         ) from None
     if revision > MAX_REVISION:
-        raise InvalidRevisionError(f"{text!r} is greater than any revision id")
+        raise InvalidRevisionError(
+            f"{text!r} is greater than any revision id; expected at most {to_text(MAX_REVISION)}"
+        )
     return revision
 
 
 def last_moment_ms(epoch_ms: int) -> int:
-    """The last ms (since 1970) at which a repository with this epoch can issue ids."""
+    """Return the last ms since 1970 at which a repository with this epoch can issue ids."""
     return epoch_ms + MAX_MS

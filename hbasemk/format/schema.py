@@ -32,7 +32,7 @@ ALIVE: Final = b"\x00"
 DEAD: Final = b"\x01"
 TOUCHED: Final = b"\x01"
 PROPERTY: Final = 0x01
-"""First byte of the qualifier of a user's property."""
+"""The first byte of a property's qualifier."""
 PRESENT: Final = b"\x01"
 GONE: Final = b"\x00"
 
@@ -45,12 +45,12 @@ MESSAGE: Final[Column] = (DATA, b"message")
 NONCE: Final[Column] = (DATA, b"nonce")
 BASE: Final[Column] = (DATA, b"base")
 CHANGES: Final = b"changes"
-"""Qualifier of the first chunk; the others append their number as two bytes."""
+"""The qualifier of the first chunk; further chunks append their number as two bytes."""
 SWEPT: Final[Column] = (DATA, b"swept")
 SWEPT_CLEAN: Final = b"\x01"
-"""By its own live writer, with every reply received: no cell of it can come back."""
+"""Swept by its own writer, which received every reply: no cell of the revision can arrive later."""
 SWEPT_IN_DOUBT: Final = b"\x02"
-"""By somebody else, or after a lost reply: a paused writer or gateway may still bring cells of it."""
+"""Swept by another instance, or after a lost reply: a paused writer or gateway may still write cells of the revision."""
 BRANCH: Final[Column] = (DATA, b"branch")
 BRANCH_VIEW: Final[Column] = (DATA, b"branchView")
 BRANCH_HEAD: Final[Column] = (DATA, b"branchHead")
@@ -66,23 +66,23 @@ CHILD_COUNT: Final[Column] = (DATA, b"childCount")
 
 @lru_cache(maxsize=1024)
 def property_column(name: str) -> Column:
-    """The column of a user's property."""
+    """Return the column of a property."""
     return DATA, b"\x01" + paths.encode(name)
 
 
 def child_column(name: str) -> Column:
-    """The column of a child, in its parent's row."""
+    """Return the column of a child in its parent's row."""
     return CHILDREN, paths.encode(name)
 
 
 def name_of(column: Column) -> str:
-    """The name of a property or child column."""
+    """Return the name in a property or child column."""
     family, qualifier = column
     return paths.decode(qualifier if family == CHILDREN else qualifier[1:])
 
 
 def describe(column: Column) -> str:
-    """A column in words, for messages."""
+    """Describe a column in words, for error messages."""
     family, qualifier = column
     if family == CHILDREN:
         return f"child {paths.decode(qualifier)!r}"
@@ -92,7 +92,7 @@ def describe(column: Column) -> str:
 
 
 def damaged(problem: str, table: str, row: bytes, column: Column | None = None) -> FormatError:
-    """The error for stored bytes that cannot be read; it names the place in the tables."""
+    """Return the error for unreadable stored bytes; it names their location in the tables."""
     where = f"table {table!r}, row {shown(row)}"
     if column is not None:
         where += f", column {column[0].decode('ascii', 'backslashreplace')}:{shown(column[1])}"
@@ -102,15 +102,15 @@ def damaged(problem: str, table: str, row: bytes, column: Column | None = None) 
 
 
 def revision_key(revision: int) -> bytes:
-    """The row key of a revision in the journal."""
+    """Return the row key of a revision in the journal table."""
     return revision.to_bytes(8, "big")
 
 
 def machine_key(machine: int) -> bytes:
-    """The row key of a machine id in the cluster table."""
+    """Return the row key of a machine id in the cluster table."""
     return machine.to_bytes(2, "big")
 
 
 def child_count_key(node: bytes) -> bytes:
-    """The row key of the memo of a node's number of children in the cluster table; ``node`` is the node's row key."""
+    """Return the row key of a node's child count in the cluster table; ``node`` is the node's row key."""
     return b"childCount:" + node

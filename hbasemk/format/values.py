@@ -1,7 +1,7 @@
 """Typed property values and their bytes: one type byte, then the value.
 
-The round trip is exact: ``42``, ``42.0``, ``"42"``, ``True`` and ``[42]`` stay what they were. The type byte 0 alone is
-the tombstone of a property that was removed.
+The round trip is exact: ``42``, ``42.0``, ``"42"``, ``True`` and ``[42]`` keep their types. The type byte 0 alone is the
+tombstone of a removed property.
 """
 
 from __future__ import annotations
@@ -27,25 +27,24 @@ class BlobRef:
 
 @dataclass(frozen=True, slots=True)
 class Json:
-    """A JSON number whose spelling is kept letter by letter, such as ``1.10`` or ``1e3``; ``value`` reads it.
+    """A JSON number that keeps its exact spelling, such as ``1.10`` or ``1e3``; ``value`` converts it.
 
-    Only numbers can be stored (RFC 8259, without space around them), because that is what the MicroKernel interface
-    needs it for: it tells them as they came. Other texts are refused with InvalidValueError when they are to be
-    committed; keep those as strings, and large ones as blobs.
+    Only numbers can be stored (RFC 8259, without surrounding space). The MicroKernel interface returns them as they were
+    written. A commit rejects other texts with InvalidValueError; store those as strings, and large ones as blobs.
     """
 
     text: str
 
     @property
     def value(self) -> object:
-        """The ``int`` or ``float`` that the text says, as Python's ``json`` reads it."""
+        """The text as ``int`` or ``float``, as Python's ``json`` reads it."""
         return json.loads(self.text)
 
 
 Scalar: TypeAlias = Union[str, int, float, bool, bytes, BlobRef, Json]  # noqa: UP007 - evaluated at run time on 3.10
 Value: TypeAlias = Union[Scalar, list[Scalar]]  # noqa: UP007
 PropertyValue: TypeAlias = Union[Scalar, Sequence[Scalar]]  # noqa: UP007
-"""What callers may pass: scalars, and lists or tuples of them."""
+"""The values that callers may pass: scalars, and lists or tuples of them."""
 
 TOMBSTONE: Final = b"\x00"
 _STRING, _INTEGER, _FLOAT, _FALSE, _TRUE, _BLOB, _JSON, _BYTES, _ARRAY = range(1, 10)
@@ -55,7 +54,7 @@ _LENGTH: Final = struct.Struct(">I")
 
 
 def encode(value: PropertyValue) -> bytes:
-    """The stored bytes of a value; raises InvalidValueError if there is no type for it, LimitError if it is too large."""
+    """Encode a value; raise InvalidValueError if its type is not supported, LimitError if it is too large."""
     if isinstance(value, (list, tuple)):
         parts = [bytes([_ARRAY])]
         size = 1
@@ -82,8 +81,7 @@ def _encode_scalar(value: Scalar) -> bytes:
         if limits.is_long_int(value):
             raise LimitError(
                 f"an int of {value.bit_length()} bits has more than {limits.MAX_DIGITS} digits, which is the limit: "
-                "Python does not "
-                "convert longer ones to text by itself. Keep it as bytes, or its digits as a string."
+                "Python does not convert longer ones to text by default. Store it as bytes, or its digits as a string."
             )
         return b"\x02" + value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True)
     if isinstance(value, float):
@@ -99,8 +97,8 @@ def _encode_scalar(value: Scalar) -> bytes:
             raise LimitError(long_number(value.text))
         if not isinstance(value.text, str) or not _is_number(value.text):
             raise InvalidValueError(
-                f"{limits.shown(value)} is no JSON number, and Json keeps the spelling of numbers only. Store other "
-                "JSON as a string."
+                f"{limits.shown(value)} is not a JSON number; Json keeps the spelling of numbers only. Store other JSON as "
+                "a string."
             )
         return b"\x07" + value.text.encode()
     if isinstance(value, (bytes, bytearray, memoryview)):
@@ -115,11 +113,11 @@ def _encode_scalar(value: Scalar) -> bytes:
 
 
 def _too_large(problem: str) -> LimitError:
-    return LimitError(f"{problem}, which is the limit of a property. Keep large content in a blob.")
+    return LimitError(f"{problem}, which is the limit of a property. Store large content as a blob.")
 
 
 def decode(data: bytes) -> Value:
-    """The value of stored bytes; raises FormatError when they are damaged or of an unknown type."""
+    """Decode a stored value; raise FormatError if it is damaged or of an unknown type."""
     try:
         if data[0] == _ARRAY:
             result: list[Scalar] = []

@@ -1,8 +1,8 @@
-"""The watermark: up to which revision the journal is settled for good.
+"""The watermark: the revision up to which every outcome in the journal is final.
 
-Every trunk revision at or below it is decided, and what aborted is swept from ``nodes``; so a cell at or below it is
-visible, but for the ids in ``hidden``: revisions that somebody else than their writer aborted, whose cells a paused
-writer may still bring (``docs/protocol.md``, sections 3 and 6).
+Every trunk revision at or below it is decided, and the cells of aborted revisions are deleted from ``nodes``. So a cell
+at or below it is visible, unless its id is in ``hidden``. Those are revisions swept in doubt, whose cells a paused writer
+may still write (``docs/protocol.md``, sections 3 and 6).
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from hbasemk.format import revisions, schema
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """``revision``: the highest settled id; ``hidden``: aborted ids at or below it that must stay invisible."""
+    """The watermark's revision, and the aborted ids at or below it (``hidden``) that must stay invisible."""
 
     revision: int
     hidden: frozenset[int]
 
     def encode(self) -> bytes:
-        """The bytes of the watermark cell: the revision, then the hidden ids, 8 bytes each."""
+        """Return the bytes of the watermark cell: the revision, then the hidden ids, 8 bytes each."""
         return b"".join(number.to_bytes(8, "big") for number in (self.revision, *sorted(self.hidden)))
 
     @staticmethod
     def revision_of(data: bytes) -> int:
-        """Only the revision of a watermark cell."""
+        """Return only the revision of a watermark cell."""
         return int.from_bytes(data[:8], "big")
 
     @classmethod
     def decode(cls, data: bytes) -> Watermark:
-        """Read a watermark cell; raises FormatError if it is damaged."""
+        """Parse a watermark cell; raise FormatError if it is damaged."""
         numbers = [int.from_bytes(data[at : at + 8], "big") for at in range(0, len(data), 8)]
         if not data or len(data) % 8:
-            problem = f"it has {len(data)} bytes, which is no multiple of 8"
+            problem = f"it has {len(data)} bytes, which is not a multiple of 8"
         elif max(numbers) > revisions.MAX_REVISION:
             problem = "it has numbers that are not revision ids"
         else:

@@ -1,0 +1,38 @@
+"""The kernel: the protocol of ``docs/protocol.md``, without threads, clocks or randomness of its own.
+
+This is the table of contents. Sections and invariants (I1 to I12) are those of ``docs/protocol.md``.
+
+======= ========================= ============================================== =============
+section topic                     module                                         invariant
+======= ========================= ============================================== =============
+1       tables, columns, values   ``hbasemk.format``
+1       settings, creation        ``settings``
+1       blobs, checkpoints        ``blobs``, ``checkpoints``
+2       machine id, lease         ``ids.lease``                                  I1
+2       revision ids              ``ids.clock``                                  I1
+3       views, sequence           ``journal.view``, ``journal.sequence``         I5
+3       extents                   ``journal.extent``                             I5
+3       reads in a view           ``reading.reader``                             I6, I11
+3       node cache                ``reading.cache``                              I5
+3       child counts              ``reading.child_count``                        I11
+3       differences, log, feeds   ``diff``, ``log``, ``feed``                    I3
+4       operations, change sets   ``commit.operations``, ``commit.staging``,     I12
+                                  ``commit.change_set``
+4       conflicts                 ``commit.read_set``, ``commit.read_back``      I4
+4       the commit                ``commit.committer``                           I4, I7
+4       turns under contention    ``commit.turns``, ``journal.contention``       I10
+4       outcomes                  ``journal.outcomes``                           I6, I7
+4       outages                   ``retry``, ``batches``                         I7
+5       polls                     ``journal.journal``                            I2, I3, I8
+6       recovery, watermark       ``journal.recovery``                           I8, I9
+7       branches                  ``branches.branches``, ``branches.heads``,     I6, I9
+                                  ``branches.cache``
+7       rebase                    ``branches.rebase``                            I12
+8       the invariants            ``hbasemk.check`` checks stored data for them
+======= ========================= ============================================== =============
+
+``instance`` combines these modules into one opened repository. ``runtime`` is the interface for time, randomness, waiting
+and locks; ``hbasemk.system`` implements it for real machines, and the simulator implements it for tests.
+
+The order of imports is ``format``, ``ids``, ``journal``, ``reading``, ``commit``, ``branches``: no module imports a later one.
+"""

@@ -1,7 +1,7 @@
-"""Blobs: large contents, kept once each under the SHA-256 of their bytes, in chunks of at most 1 MiB.
+"""Blobs: large contents, each stored once under the SHA-256 of its bytes, in chunks of at most 1 MiB.
 
-The row that tells the length is written after all chunks: a broken upload leaves chunks that nothing refers to, never a
-blob that cannot be read. Memory stays bounded both ways: what is written is spooled to a file while it is hashed.
+The row with the length is written after all chunks. So an interrupted upload leaves unreferenced chunks, never an
+unreadable blob. Memory stays bounded for reads and writes: an upload is spooled to a file while it is hashed.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from hbasemk.store.abc import Column, Get, NewCell, Put, Store
 
 CHUNK: Final = 1024 * 1024
 SPOOL: Final = 8 * CHUNK
-"""Up to so many bytes an upload is kept in memory instead of in a file."""
+"""Up to this many bytes, an upload is kept in memory instead of in a file."""
 AT_ONCE: Final = 4
-"""Chunks that are written or read in one call."""
+"""The number of chunks written or read in one call."""
 DATA: Final[Column] = (schema.DATA, b"data")
 LENGTH: Final[Column] = (schema.DATA, b"length")
 
@@ -34,11 +34,11 @@ class Blobs:
         self._runtime = runtime
 
     def write(self, stream: BinaryIO, *, durable: bool = True) -> str:
-        """Keep what a stream yields; returns the blob's id, which the same bytes always get.
+        """Store the content of a stream and return the blob's id; equal bytes have the same id.
 
-        With ``durable`` False it may become durable only together with the next durable commit, such as the one that refers
-        to it. Whatever the stream raises is passed on, and nothing that is referred to remains. The stream is not closed. Raises
-        InvalidValueError for what is no stream, or yields something else than bytes.
+        If ``durable`` is False, the blob may become durable only with the next durable commit, such as the one that refers
+        to it. Errors of the stream propagate, and no blob is stored then. The stream is not closed. Raises
+        InvalidValueError if ``stream`` is not a binary stream or yields anything but bytes.
         """
         digest = hashlib.sha256()
         length = 0
@@ -70,23 +70,23 @@ class Blobs:
             again(self._runtime, lambda: self._store.write(schema.BLOBS, puts, durable=durable))
 
     def length(self, blob: str) -> int:
-        """How many bytes a blob has. One round trip. Raises BlobNotFoundError."""
+        """Return the length of a blob in bytes. One round trip. Raises BlobNotFoundError."""
         found = self._length(_key(blob))
         if found is None:
             raise _missing(blob)
         return found
 
     def read(self, blob: str, position: int = 0, length: int | None = None) -> bytes:
-        """Bytes of a blob from ``position`` on, at most ``length`` (None: all); fewer at its end, none past it.
+        """Return at most ``length`` (None: all) bytes of a blob from ``position``; fewer at its end, none past it.
 
         Raises BlobNotFoundError, and ValueError for a negative position or length.
         """
         return b"".join(self.stream(blob, position, length))
 
     def stream(self, blob: str, position: int = 0, length: int | None = None) -> Iterator[bytes]:
-        """The same piece by piece, each at most 1 MiB; one round trip for each four chunks."""
+        """Yield what :meth:`read` returns, in pieces of at most 1 MiB. One round trip for each four chunks."""
         if position < 0 or (length is not None and length < 0):
-            raise ValueError(f"position {position} and length {length} of a blob must not be negative")
+            raise ValueError(f"position and length of a blob must not be negative, got {position} and {length}")
         total = self.length(blob)
         end = total if length is None else min(total, position + length)
         return self._pieces(blob, position, end)
@@ -115,7 +115,7 @@ class Blobs:
 
 
 def _read(stream: BinaryIO) -> bytes:
-    """The next bytes of what should be a binary stream, none at its end."""
+    """Read the next bytes of a binary stream; no bytes at its end."""
     if not hasattr(stream, "read"):
         raise InvalidValueError(
             "a blob is written from a binary stream, such as open(path, 'rb') or io.BytesIO(data), not from "
@@ -123,7 +123,7 @@ def _read(stream: BinaryIO) -> bytes:
         )
     block = stream.read(CHUNK)
     if not isinstance(block, (bytes, bytearray)):
-        # Text has no bytes of its own, and None (a stream that has none at the moment) is not the end.
+        # Text has no defined bytes, and None, from a stream without data at the moment, is not the end.
         raise InvalidValueError(
             f"{stream!r} yields {type(block).__name__} instead of bytes; a blob is written from a binary stream that waits "
             "for its content, such as open(path, 'rb')"

@@ -1,7 +1,7 @@
-"""What differs between two snapshots, found from the journal's changes.
+"""The difference between two views, computed from the journal's changes.
 
-The cost goes with what changed between the two, not with the tree: the revisions that one has and the other has not tell
-which nodes can differ, and only those are read. Where the journal no longer reaches, the trees are walked.
+The cost depends on what changed between the two views, not on the size of the tree. The journal rows of the revisions in
+only one of the views name the nodes that can differ, and only those are read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BATCH: Final = 200
 
 
 class NodeChange(NamedTuple):
-    """One node that differs: its states on either side, None where there is no such node."""
+    """One node that differs, with its state in either view; None if it does not exist there."""
 
     path: str
     before: NodeState | None
@@ -29,7 +29,7 @@ class NodeChange(NamedTuple):
 
 
 def diff(instance: Instance, before: View, after: View, path: str = paths.ROOT) -> Iterator[NodeChange]:
-    """Every node at or below ``path`` whose existence or properties differ, in the order of depth and path.
+    """Yield every node at or below ``path`` whose existence or properties differ, ordered by depth and path.
 
     A node that was removed and added again with the same properties does not differ.
     """
@@ -38,7 +38,7 @@ def diff(instance: Instance, before: View, after: View, path: str = paths.ROOT) 
 
 
 def of_paths(instance: Instance, before: View, after: View, touched: Iterable[str]) -> Iterator[NodeChange]:
-    """Those of the given nodes that differ."""
+    """Yield those of the given nodes that differ."""
     ordered = sorted(set(touched), key=paths.key)
     size = instance.store.batch_rows
     for at in range(0, len(ordered), size):
@@ -50,7 +50,7 @@ def of_paths(instance: Instance, before: View, after: View, touched: Iterable[st
 
 
 def walk(instance: Instance, before: View, after: View, path: str = paths.ROOT) -> Iterator[NodeChange]:
-    """The same as :func:`diff` by comparing the trees level by level: the fallback, and the proof of the other."""
+    """Compute the same as :func:`diff` by comparing the trees level by level. Tests use it to verify :func:`diff`."""
 
     def levels(snapshot: View) -> Iterator[dict[str, NodeState]]:
         top = instance.reader.node(snapshot, path)
@@ -82,9 +82,9 @@ def _differ(old: NodeState | None, new: NodeState | None) -> bool:
 
 
 def _touched(instance: Instance, before: View, after: View) -> set[str]:
-    """The paths that the revisions in only one of the snapshots touch."""
+    """Return the paths that the revisions in only one of the views touch."""
     ids = instance.journal.between(before, after)
-    ids += sorted({made for made in before.own ^ after.own if revisions.is_branch(made)})
+    ids += sorted({revision for revision in before.own ^ after.own if revisions.is_branch(revision)})
     touched: set[str] = set()
     for row in journal_rows(instance.store, instance.runtime, ids):
         touched.update(_paths(row))
@@ -93,13 +93,13 @@ def _touched(instance: Instance, before: View, after: View) -> set[str]:
         start, stop = schema.revision_key(low), schema.revision_key(high)
         scan = Scan(start, stop, BATCH, columns=WHOLE)
         for row in scan_all(instance.store, schema.JOURNAL, scan):
-            made = int.from_bytes(row.key, "big")
-            if not revisions.is_branch(made) and outcome_of(row) is Outcome.COMMITTED:
+            revision = int.from_bytes(row.key, "big")
+            if not revisions.is_branch(revision) and outcome_of(row) is Outcome.COMMITTED:
                 (whole,) = whole_rows(instance.store, instance.runtime, [row])
                 touched.update(_paths(whole))
     return touched
 
 
 def _paths(row: Row) -> set[str]:
-    told = [cell for cell in row.cells if changes.is_chunk(cell.qualifier)]
-    return {change.path for change in changes.decode(told, row.key)} if told else set()
+    chunks = [cell for cell in row.cells if changes.is_chunk(cell.qualifier)]
+    return {change.path for change in changes.decode(chunks, row.key)} if chunks else set()

@@ -1,8 +1,8 @@
-"""What a watcher has been given, and what comes next: each committed revision once, causes before effects.
+"""A feed delivers each committed revision to a watcher once, causes before effects.
 
-A feed counts by :class:`~hbasemk.kernel.journal.extent.Extent`, so it goes on exactly where another feed ended, in any instance.
-It reads the instance's in-memory sequence by position. Where the sequence no longer reaches back far enough, it reads
-the journal's table in the order of ids.
+A feed records its progress as an :class:`~hbasemk.kernel.journal.extent.Extent`. So it continues exactly where another
+feed ended, in any instance. It reads the instance's in-memory sequence by position. If the sequence no longer reaches
+back far enough, it reads the journal table in the order of ids.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BATCH: Final = 200
 
 
 class Batch:
-    """Revisions that come next, of which ``given`` have been given out; and what is true when all of them are."""
+    """The next revisions, of which the first ``given`` have been delivered, and the feed's state after all of them."""
 
     __slots__ = ("floor", "given", "position", "revisions")
 
@@ -30,9 +30,9 @@ class Batch:
 
 
 class Feed:
-    """Gives out what does not belong to an extent, and extends it. One thread at a time; :attr:`extent` is for any.
+    """Delivers the revisions outside an extent and extends it. Only one thread may use it; any may read :attr:`extent`.
 
-    Nothing is lost or repeated when an exception, KeyboardInterrupt for example, ends a method at any point.
+    No revision is lost or repeated if an exception, such as KeyboardInterrupt, interrupts a method at any point.
     """
 
     def __init__(self, extent: Extent) -> None:
@@ -41,25 +41,26 @@ class Feed:
         self._position: int | None = None
         self._instance: Instance | None = None
         self.batch = Batch(())
-        """Whoever gives out one of its revisions counts it in ``given``."""
+        """A caller that delivers one of its revisions increments ``given``."""
 
     @property
     def extent(self) -> Extent:
-        """What has been given out, and what was left out from the beginning."""
-        # In this order: another thread may extend it meanwhile, and a newer floor covers what it removes from the rest.
+        """The revisions delivered so far, and those that the feed skipped from the beginning."""
+        # Read in this order: another thread may extend the feed meanwhile, and a newer floor covers what it removes
+        # from the rest.
         batch = self.batch
         given = batch.revisions[: batch.given]
         above = frozenset(self._above)
         return Extent.of(self._floor, above.union(given))
 
     def advance(self, instance: Instance) -> Batch:
-        """Choose the next batch of what is visible in ``instance``, once the last one has been given out; empty if none.
+        """Return the next batch of revisions visible in ``instance``, after the last batch was delivered; may be empty.
 
-        No round trip, except to read the table: one for each 1000 rows. Raises StoreError.
+        No round trip, except to read the journal table: one for each 1000 rows. Raises StoreError.
         """
         journal = instance.journal
         if instance is not self._instance:
-            # A forked child's instance has a sequence of its own.
+            # The instance of a forked child has its own sequence.
             self._position = None
             self._instance = instance
         while True:
@@ -70,7 +71,7 @@ class Feed:
                 return batch
 
     def _finish(self) -> None:
-        """Count the last batch as given out. Repeating this does no harm."""
+        """Record the last batch as delivered. The call is idempotent."""
         batch = self.batch
         self._above.update(batch.revisions)
         if batch.position is not None:
@@ -102,6 +103,6 @@ class Feed:
         return self._new(known, position)
 
     def _new(self, visible: Sequence[int], position: int) -> Batch:
-        """What has not been given out of the revisions that are visible up to a position, or the beginning of it."""
+        """Return the undelivered revisions among those visible up to a position, or the first of them."""
         new = [one for one in visible if one > self._floor and one not in self._above]
         return Batch(new[:BATCH], position if len(new) <= BATCH else None)

@@ -1,4 +1,4 @@
-"""The revisions of trunk, newest first, as the journal's rows tell them."""
+"""The log: the committed revisions of trunk, newest first, read from the journal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BATCH: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """One committed revision: id and base in text form, time in ms since 1970, message, and what it touched."""
+    """One committed revision: its id and base as text, time in ms since 1970, message and changes."""
 
     revision: str
     base: str | None
@@ -29,13 +29,13 @@ class LogEntry:
     changes: Sequence[RowChange]
 
     def touches(self, path: str) -> bool:
-        """Whether anything in the subtree of ``path`` was changed."""
+        """Return whether the revision changed anything in the subtree of ``path``."""
         return any(paths.is_at_or_below(change.path, path) for change in self.changes)
 
 
 def entry_of(row: Row, epoch_ms: int) -> LogEntry:
-    """The entry of one journal row, read with all its columns."""
-    made = int.from_bytes(row.key, "big")
+    """Return the entry of one journal row that was read with all its columns."""
+    revision = int.from_bytes(row.key, "big")
     found = {cell.qualifier: cell.value for cell in row.cells}
     base = found.get(schema.BASE[1])
     if base is not None and (len(base) != 8 or int.from_bytes(base, "big") > revisions.MAX_REVISION):
@@ -45,34 +45,34 @@ def entry_of(row: Row, epoch_ms: int) -> LogEntry:
     except FormatError as error:
         raise schema.damaged("the message is not UTF-8", schema.JOURNAL, row.key, schema.MESSAGE) from error
     return LogEntry(
-        revisions.to_text(made),
+        revisions.to_text(revision),
         None if base is None else revisions.to_text(int.from_bytes(base, "big")),
-        revisions.ms_of(made) + epoch_ms,
+        revisions.ms_of(revision) + epoch_ms,
         message,
         changes.of_row(row),
     )
 
 
-def entries(instance: Instance, made: Sequence[int]) -> Iterator[LogEntry]:
-    """The entries of given revisions, in their order; one round trip for each 200."""
-    for row in journal_rows(instance.store, instance.runtime, made):
+def entries(instance: Instance, ids: Sequence[int]) -> Iterator[LogEntry]:
+    """Yield the entries of the given revisions, in the given order. One round trip for each 200."""
+    for row in journal_rows(instance.store, instance.runtime, ids):
         yield entry_of(row, instance.settings.epoch_ms)
 
 
 def log(instance: Instance, path: str = paths.ROOT, upto: int | None = None) -> Iterator[LogEntry]:
-    """Committed trunk revisions that touched the subtree of ``path``, newest first, from ``upto`` (None: the newest).
+    """Yield committed trunk revisions that touched the subtree of ``path``, newest first, from ``upto`` (None: the head).
 
-    Bounded memory; one round trip for each 200 journal rows. Only revisions that this instance can see are told.
+    Memory is bounded; one round trip for each 200 journal rows. Revisions not visible in this instance are left out.
     """
     instance.poll()
     head = instance.head() if upto is None else instance.at(upto)
     scan = Scan(schema.revision_key(head.upper), None, BATCH, reverse=True, columns=WHOLE)
     for row in scan_all(instance.store, schema.JOURNAL, scan):
-        made = int.from_bytes(row.key, "big")
+        revision = int.from_bytes(row.key, "big")
         if (
-            revisions.is_branch(made)
+            revisions.is_branch(revision)
             or outcome_of(row) is not Outcome.COMMITTED
-            or not instance.journal.sees(head, made)
+            or not instance.journal.sees(head, revision)
         ):
             continue
         (whole,) = whole_rows(instance.store, instance.runtime, [row])

@@ -1,7 +1,7 @@
-"""What the kernel needs from the world besides a store: time, chance, waiting, locks.
+"""The interface through which the kernel gets time, randomness, waiting and locks.
 
-The kernel takes all of them from here, so that the same code runs on a real machine
-(``hbasemk.system``) and under a simulator that owns time and decides every interleaving.
+The kernel uses no other source of them. So the same code runs on a real machine (``hbasemk.system``) and under a
+simulator that controls time and every interleaving.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ B = TypeVar("B")
 
 
 class Runtime(Protocol):
-    """Time, chance, waiting and locks for one instance."""
+    """Time, randomness, waiting and locks for one instance."""
 
     @property
     def random(self) -> random.Random:
-        """The instance's source of chance (jitter, nonces)."""
+        """The instance's random number generator, for jitter and nonces."""
 
     def now_ms(self) -> int:
-        """The wall clock in ms since 1970; may jump."""
+        """Return the wall clock in ms since 1970; it may jump."""
 
     def monotonic(self) -> float:
-        """Seconds that only go forward, from an arbitrary start."""
+        """Return seconds since an arbitrary start; the value never decreases."""
 
     def sleep(self, seconds: float) -> None:
-        """Wait; returns early when the instance is closed."""
+        """Wait; return early if the instance is closed."""
 
     @property
     def retry_timeout(self) -> float:
-        """For how many seconds a call that the store refused is made again, where no operation sets a limit."""
+        """The number of seconds for which a failed store call is retried, if no operation sets a limit."""
 
     @property
     def closed(self) -> bool:
-        """Whether the instance is closed: what waits then gives up."""
+        """Whether the instance is closed; waiting operations then give up."""
 
     def lock(self) -> AbstractContextManager[object]:
-        """A new lock that may be held across store calls; the same thread may enter it again."""
+        """Return a new reentrant lock that may be held across store calls."""
 
     def run_parallel(self, first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
-        """Run two calls, at the same time where that pays; raises after both ended if one raised."""
+        """Run two calls, in parallel if that is faster; if one raises, raise after both have ended."""
 
     def identity(self) -> tuple[int, str]:
-        """The preferred machine id (16 bits, from the MAC) and a text that names this process."""
+        """Return the preferred machine id (16 bits, from the MAC) and a text that names this process."""

@@ -1,7 +1,7 @@
-"""A repository's settings row: made once by whoever comes first, then read by everyone.
+"""A repository's settings: written once when it is created, then read by every instance.
 
-Two that create the same repository at once end with one settings row (compare-and-set), and whoever finds the
-creation unfinished completes it: each of its steps may be made twice.
+If two processes create the same repository at once, compare-and-set leaves one settings row. A process that finds an
+unfinished creation completes it; every step is idempotent.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from hbasemk.store.abc import Get, NewCell, Put, Store
 
 FORMAT: Final = 1
 SHORTEST_SKEW_MS: Final = 100
-"""Less than a slow round trip would let no commit through: ids could not be near enough to the store's clock."""
+"""A skew shorter than a slow round trip would reject every commit: ids could not be close enough to the store's clock."""
 SHORTEST_LAG_MS: Final = 100
 SHORTEST_LEASE_MS: Final = 1_000
-"""Instances look after their lease a few times a second; a shorter one would run out in between."""
+"""Instances check their lease a few times a second; a shorter one would expire in between."""
 LONGEST_MS: Final = revisions.MAX_MS
 LEAST_IDS_MS: Final = 365 * 24 * 3600 * 1000
-"""A new repository has revision ids for at least this long."""
+"""A new repository must have revision ids for at least this long."""
 FARTHEST_MS: Final = 10**18
 _YEARS: Final = revisions.MAX_MS / (365.25 * 24 * 3600 * 1000)
 _DAY_MS: Final = 24 * 3600 * 1000
@@ -35,10 +35,10 @@ _BEGIN: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What all instances of one repository must agree on. Times in ms.
+    """The settings that all instances of one repository share. Times are in ms.
 
-    ``max_clock_skew_ms``: how far clocks may differ. ``max_lag_ms``: how far an id may be behind the store's clock when its
-    journal row is created; polls look back so far, and a commit whose row takes longer tries again.
+    ``max_clock_skew_ms``: how far clocks may differ. ``max_lag_ms``: how far an id may be behind the store's clock when
+    its journal row is created. Polls look back this far, and a commit whose row takes longer is retried.
     """
 
     epoch_ms: int = revisions.DEFAULT_EPOCH_MS
@@ -49,7 +49,7 @@ class Settings:
     format: int = FORMAT
 
     def check(self) -> None:
-        """Raise InvalidValueError for what no repository can be created with; ``create`` checks the epoch further."""
+        """Raise InvalidValueError for settings no repository can have; :func:`create` also checks the epoch."""
         for name, value, least in (
             ("max_clock_skew_ms", self.max_clock_skew_ms, SHORTEST_SKEW_MS),
             ("max_lag_ms", self.max_lag_ms, SHORTEST_LAG_MS),
@@ -57,8 +57,8 @@ class Settings:
         ):
             if type(value) is not int or not least <= value <= LONGEST_MS:
                 raise InvalidValueError(
-                    f"{name} must be an int, in ms, from {least} to {LONGEST_MS}; got {limits.shown(value)}. It holds for the "
-                    "repository's whole life. Nothing was written."
+                    f"{name} must be an int, in ms, from {least} to {LONGEST_MS}; got {limits.shown(value)}. It cannot be "
+                    "changed later. Nothing was written."
                 )
         if type(self.epoch_ms) is not int or abs(self.epoch_ms) > FARTHEST_MS:
             raise InvalidValueError(
@@ -67,16 +67,16 @@ class Settings:
 
     @property
     def ids_end_ms(self) -> int:
-        """The last ms (since 1970) at which a repository with this epoch can issue revision ids."""
+        """The last ms since 1970 at which a repository with this epoch can issue revision ids."""
         return revisions.last_moment_ms(self.epoch_ms)
 
     @property
     def lag_ms(self) -> int:
-        """The lag that holds: never more than the skew."""
+        """The effective lag, which never exceeds the skew."""
         return min(self.max_lag_ms, self.max_clock_skew_ms)
 
     def encode(self) -> bytes:
-        """The bytes of the settings cell."""
+        """Return the bytes of the settings cell."""
         return json.dumps(
             {
                 "format": self.format,
@@ -90,7 +90,7 @@ class Settings:
 
     @classmethod
     def decode(cls, data: bytes, location: str) -> Settings:
-        """Read a settings cell; raises FormatError for a newer format or damaged data."""
+        """Parse a settings cell; raise FormatError for a newer format or damaged data."""
         try:
             fields = json.loads(data)
             found = int(fields["format"])
@@ -103,7 +103,7 @@ class Settings:
                 epoch_ms=int(fields["epochMs"]),
                 max_clock_skew_ms=int(fields["maxClockSkewMs"]),
                 lease_ms=int(fields["leaseMs"]),
-                # Repositories made before there was such a thing allow as much as the skew.
+                # Older repositories have no maxLagMs; their lag equals the skew.
                 max_lag_ms=int(fields.get("maxLagMs", fields["maxClockSkewMs"])),
                 root_revision=revisions.from_text(fields["rootRevision"]),
                 format=found,
@@ -122,7 +122,7 @@ class Settings:
 
 
 def read(store: Store) -> tuple[Settings | None, Watermark | None]:
-    """The settings and the watermark; None for what is not there yet. One round trip."""
+    """Return the settings and the watermark; None for each one that does not exist yet. One round trip."""
     row = store.read(schema.CLUSTER, [Get(schema.SETTINGS_ROW, columns=(schema.SETTINGS, schema.WATERMARK))])[0]
     settings: Settings | None = None
     watermark: Watermark | None = None
@@ -135,25 +135,25 @@ def read(store: Store) -> tuple[Settings | None, Watermark | None]:
 
 
 def create(store: Store, runtime: Runtime, wanted: Settings) -> tuple[Settings, Watermark]:
-    """Make the repository unless it exists, completing a creation that was interrupted.
+    """Create the repository unless it exists, or complete an interrupted creation; return its settings and watermark.
 
-    ``wanted.root_revision`` is chosen here. Returns the settings that hold, which are not the wanted ones when the
-    repository was there before. Raises InvalidValueError for settings with which no repository could be used, since they
-    hold for its whole life: see :meth:`Settings.check`; and the epoch must lie in the past and leave at least a year of
-    revision ids, by the store's clock: see :func:`possible_epochs_ms`.
+    If the repository already exists, its settings may differ from ``wanted``. The function chooses ``root_revision``
+    itself. Raises InvalidValueError for settings that no repository can have, because they cannot be changed later: see
+    :meth:`Settings.check`. By the store's clock, the epoch must also lie in the past and leave at least a year of
+    revision ids: see :func:`possible_epochs_ms`.
     """
     wanted.check()
     again(runtime, lambda: store.create_tables(schema.TABLES))
     settings, watermark = again(runtime, lambda: read(store))
     if settings is None:
-        made = Settings(
+        new = Settings(
             epoch_ms=wanted.epoch_ms,
             max_clock_skew_ms=wanted.max_clock_skew_ms,
             lease_ms=wanted.lease_ms,
             max_lag_ms=wanted.max_lag_ms,
             root_revision=_root(wanted.epoch_ms, _store_ms(store, runtime), store.location),
         )
-        put = Put(schema.SETTINGS_ROW, [NewCell(*schema.SETTINGS, made.encode())])
+        put = Put(schema.SETTINGS_ROW, [NewCell(*schema.SETTINGS, new.encode())])
         again(runtime, lambda: store.check_and_write(schema.CLUSTER, schema.SETTINGS, None, put))
         settings, watermark = again(runtime, lambda: read(store))
     if settings is None:
@@ -164,7 +164,7 @@ def create(store: Store, runtime: Runtime, wanted: Settings) -> tuple[Settings, 
 
 
 def _root(epoch_ms: int, now_ms: int, location: str) -> int:
-    """The id of the first revision."""
+    """Return the id of the first revision."""
     earliest, latest = possible_epochs_ms(now_ms)
     if epoch_ms > latest:
         problem = f"lies in the future: by the clock of {location} it is {_day(now_ms)} now"
@@ -182,12 +182,12 @@ def _root(epoch_ms: int, now_ms: int, location: str) -> int:
 
 
 def possible_epochs_ms(now_ms: int) -> tuple[int, int]:
-    """The earliest and the latest epoch (ms since 1970) that a repository created at ``now_ms`` may have."""
+    """Return the earliest and the latest epoch, in ms since 1970, of a repository created at ``now_ms``."""
     return now_ms + LEAST_IDS_MS - revisions.MAX_MS, now_ms
 
 
 def _day(ms: int) -> str:
-    """The date of a time in ms since 1970, in UTC; the number itself where no calendar has it."""
+    """Return the UTC date of a time in ms since 1970, or the number itself if it is outside the calendar."""
     try:
         return (_BEGIN + timedelta(milliseconds=ms)).date().isoformat()
     except OverflowError:
@@ -195,7 +195,7 @@ def _day(ms: int) -> str:
 
 
 def _store_ms(store: Store, runtime: Runtime) -> int:
-    """The store's time in ms since 1970: every later id is greater than the first, so no wrong clock may make that."""
+    """Return the store's time in ms since 1970, for the first id: all later ids are greater, so it must be reliable."""
     put = Put(schema.SETTINGS_ROW, [NewCell(*schema.CLOCK, schema.YES)])
     again(runtime, lambda: store.write(schema.CLUSTER, [put], durable=False))
     get = Get(schema.SETTINGS_ROW, columns=(schema.CLOCK,))

@@ -299,7 +299,7 @@ def test_a_damaged_memo_is_told_with_the_way_out(opened: Instances) -> None:
     one = opened()
     fill(one)
     write_memo(one.store, b"\x01damaged")
-    with pytest.raises(FormatError, match="how many children /p has is damaged .* delete row"):
+    with pytest.raises(FormatError, match="stored child count of /p is damaged .* delete row"):
         one.head.child_count("/p")
     one.store.delete_rows(schema.CLUSTER, [schema.child_count_key(paths.key("/p"))])
     assert counted(one.head) == MANY
