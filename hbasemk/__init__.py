@@ -1,7 +1,36 @@
-"""hbasemk: a distributed microkernel on a wide-column store.
+"""One versioned tree of nodes and properties that many processes share, kept in HBase or in one SQLite file.
 
-Many processes share one versioned tree of nodes and properties, kept in HBase or in one SQLite file. Start with
-:func:`connect`.
+:func:`connect` opens a repository. Four types do the rest:
+
+- :class:`Repository`: this process's connection to the tree. It is safe for threads; close it, or use it in ``with``.
+- :class:`Snapshot`: the tree at one revision. It maps paths to :class:`Node` objects and never changes.
+- :class:`Transaction`: changes that become one revision, all or nothing. :meth:`Repository.run` retries conflicts.
+- :class:`Branch`: a private line of revisions that is merged into the tree as one revision.
+
+::
+
+    process 1                 process 2                  process 3
+    Repository                Repository                 Repository
+     | head -> Snapshot        | transaction()            | branch()
+     |                         |   -> Transaction         |   -> Branch
+     +------------+------------+------------+-------------+
+                  |    commits, polls       |
+              journal (one row per revision), nodes (one row per node)
+                       HBase tables, or one SQLite file
+
+No server and no lock stands between the processes: each reads the journal of the others and decides its own commits.
+
+What to keep in mind:
+
+- A snapshot is as new as the last poll. :meth:`Repository.refresh` polls now; background polling is on by default.
+- Two processes may see unrelated commits in different orders. The isolation level is parallel snapshot isolation, or
+  serializable for transactions that ask for it.
+- A commit that conflicts raises :class:`ConflictError`; one whose outcome is unknown raises :class:`CommitUnknownError`, and
+  :meth:`Repository.outcome` finds out later.
+- Clocks of machines may differ by the repository's ``max_clock_skew_ms``; a process whose clock is further off cannot write.
+- Old revisions are kept: a repository grows with each commit.
+
+The guide in ``docs/`` explains all of it, and ``docs/protocol.md`` how it works.
 """
 
 from __future__ import annotations
