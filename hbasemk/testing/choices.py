@@ -1,10 +1,10 @@
-"""Everything a simulated run leaves to chance, as one list of numbers that can be repeated and made smaller.
+"""The random choices of a simulated run, as one list of numbers that can be replayed and shrunk.
 
-A run asks :class:`Choices` again and again for a number below a bound. From a seed they are drawn at random and noted
-down; from a list they are repeated, and where the list ends, or holds what is not possible, the answer is 0. Zero is
-always the dullest answer: go on with the same process, no delay, no fault. So a run that fails is made short by deleting
-parts of its list and by putting zeros into it, the way the reducers of property testing work on choice sequences
-(MacIver and Donaldson, ECOOP 2020).
+A run requests numbers below a bound from :class:`Choices`. With a seed, it draws and records random numbers. With a
+list, it replays them; where the list ends or holds an impossible number, it returns 0. Zero is always the simplest
+answer: continue the same process, no delay, no fault. So a failing run is shrunk by deleting parts of its list and by
+replacing parts by zeros, as the reducers of property testing do with choice sequences (MacIver and Donaldson, ECOOP
+2020).
 """
 
 from __future__ import annotations
@@ -19,50 +19,50 @@ _SCALE: Final = 1_000_000
 
 
 class Choices:
-    """A source of numbers: drawn from ``seed``, or repeated from ``told``; ``made`` holds those given so far."""
+    """A source of numbers, drawn from ``seed`` or from the list ``replayed``; ``drawn`` holds the numbers so far."""
 
-    def __init__(self, seed: int = 0, told: Sequence[int] | None = None) -> None:
-        self._draw = random.Random(seed).random if told is None else None
-        self._told = () if told is None else told
-        self.made: list[int] = []
+    def __init__(self, seed: int = 0, replayed: Sequence[int] | None = None) -> None:
+        self._draw = random.Random(seed).random if replayed is None else None
+        self._replayed = () if replayed is None else replayed
+        self.drawn: list[int] = []
 
     def below(self, bound: int) -> int:
-        """A number from 0 up to, and without, ``bound``."""
-        made = self.made
+        """Return a number from 0 (inclusive) to ``bound`` (exclusive)."""
+        drawn = self.drawn
         if self._draw is not None:
-            given = int(self._draw() * bound)
+            number = int(self._draw() * bound)
         else:
-            at = len(made)
-            given = self._told[at] if at < len(self._told) else 0
-            if given >= bound:
-                given = 0
-        made.append(given)
-        return given
+            at = len(drawn)
+            number = self._replayed[at] if at < len(self._replayed) else 0
+            if number >= bound:
+                number = 0
+        drawn.append(number)
+        return number
 
     def choice(self, things: Sequence[T]) -> T:
-        """One of the things, the first being the dullest; no number is used up for a single one."""
+        """Return one of the things, the first being the simplest; draws no number for a single thing."""
         return things[self.below(len(things))] if len(things) > 1 else things[0]
 
     def happens(self, probability: float) -> bool:
-        """Whether something of this probability happens; no number is used up where it cannot."""
+        """Return whether an event of this probability happens; draws no number if it cannot."""
         return probability > 0 and self.below(_SCALE) >= _SCALE * (1 - probability)
 
     def random(self) -> float:
-        """A number from 0 up to, and without, 1."""
+        """Return a number from 0 (inclusive) to 1 (exclusive)."""
         return 1 - 1 / _SCALE - self.below(_SCALE) / _SCALE
 
     def shuffle(self, things: list[T]) -> None:
-        """Reorder a list in place; zeros leave it as it is."""
+        """Reorder a list in place; zeros keep its order."""
         for at in range(len(things) - 1):
             other = at + self.below(len(things) - at)
             things[at], things[other] = things[other], things[at]
 
 
 def shrink(choices: Sequence[int], fails: Callable[[list[int]], bool], attempts: int = 2000) -> list[int]:
-    """A shorter and duller list of choices that still fails; ``fails`` runs one.
+    """Return a shorter and simpler list of choices that still fails; ``fails`` runs a list.
 
-    Makes at most ``attempts`` runs. First drops the end, then deletes parts, then puts zeros in place of parts, each with
-    halved sizes, and begins anew as long as that helps.
+    Makes at most ``attempts`` runs. It first drops the end, then deletes parts, then replaces parts by zeros, each with
+    halved sizes. It repeats this as long as the list gets simpler.
     """
     best = _trimmed(choices)
     left = attempts
@@ -103,7 +103,7 @@ def shrink(choices: Sequence[int], fails: Callable[[list[int]], bool], attempts:
 
 
 def _trimmed(choices: Sequence[int]) -> list[int]:
-    """Without the zeros at the end, which are given anyway."""
+    """Return the choices without the zeros at the end, which are the default."""
     end = len(choices)
     while end and not choices[end - 1]:
         end -= 1

@@ -1,4 +1,4 @@
-"""All orders of the steps of a few processes, or all with few preemptions, instead of random ones.
+"""Explore all orders of the steps of a few processes, or all orders with few preemptions, instead of random ones.
 
 A search through the states of a scenario: of all runs that end in the same state, one is made. A state is left where
 everything that can follow was tried before, with at least as many preemptions to spare. Most steps are made by what is known
@@ -31,16 +31,16 @@ class _Point:
 
     @property
     def chosen(self) -> int:
-        """Who goes on."""
+        """The process that continues."""
         return self.ready[self.which]
 
     @property
     def left_after(self) -> float:
-        """How many preemptions are left then."""
+        """The number of preemptions that remain after this choice."""
         return self.left - (self.going_on and self.which > 0)
 
     def choose(self) -> bool:
-        """Choose who was not chosen yet; False if there is nobody."""
+        """Choose the next process; return False if all were chosen."""
         self.which += 1
         return self.which < (len(self.ready) if self.left or not self.going_on else 1)
 
@@ -57,7 +57,7 @@ class _Explored:
         return len(self._known)
 
     def covers(self, state: State, going_on: int | None, left: float) -> bool:
-        """Whether all that can follow was tried before.
+        """Return whether all continuations were tried before.
 
         From the same process, or from nobody, as many to spare are enough; from another it takes one more, since leaving
         that one costs it.
@@ -68,7 +68,7 @@ class _Explored:
         )
 
     def add(self, state: State, going_on: int | None, left: float) -> None:
-        """All that can follow is about to be tried."""
+        """Record that all continuations are about to be tried."""
         self._known.setdefault(state, {})[going_on] = left
 
 
@@ -97,7 +97,7 @@ class Exploration:
 
     @property
     def states(self) -> int:
-        """How many states were come to, ends included."""
+        """The number of states reached, ends included."""
         return len(self._explored) + len(self._ends)
 
     def __iter__(self) -> Iterator[SteppedSimulator]:
@@ -129,7 +129,7 @@ class Exploration:
                 yield from self._run(stack, moment.state)
 
     def _enter(self, stack: list[_Point], moment: Moment, before: int | None, left: float) -> None:
-        """Go on from here, unless that was tried or there is nothing to be tried."""
+        """Continue from here unless that was tried or nothing remains to be tried."""
         ready = moment.ready()
         going_on = before if before in ready else None
         state = moment.state
@@ -140,19 +140,19 @@ class Exploration:
         stack.append(_Point(ready, going_on is not None, left))
 
     def _began(self, simulator: SteppedSimulator) -> LearningRun:
-        """The processes come to their first steps."""
+        """Run the processes up to their first steps."""
         self.runs += 1
         began = [self._model.number((process, "began")) for process in range(len(simulator.actors))]
         return LearningRun(simulator, Moment(self._model, self._rows, began))
 
     def _run(self, stack: Sequence[_Point], expected: State | None) -> Iterator[SteppedSimulator]:
-        """The processes make the steps that were chosen, and go on to their end, which may be known."""
+        """Make the chosen steps and continue to the end, which may be known."""
         return self._finish(self._began(self._start()), [point.chosen for point in stack], expected)
 
     def _finish(
         self, run: LearningRun, chosen: Sequence[int], expected: State | None = None
     ) -> Iterator[SteppedSimulator]:
-        """Make these steps, go on without preemptions, give the simulator if the end is new, and stop it."""
+        """Make these steps, continue without preemptions, yield the simulator if the end is new, and stop it."""
         try:
             current = -1
             for current in chosen:

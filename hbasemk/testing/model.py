@@ -1,8 +1,9 @@
-"""What the processes of a stepped scenario do, learned from its runs, so that most orders of their steps need no run.
+"""A model of the processes of a stepped scenario, learned from its runs, so that most orders of steps need no run.
 
-No time passes in such a run and each process has its own chance, so what a process does next is a function of the answers
-it was given; and an answer is a function of the call and of the rows that it touches. A :class:`Model` remembers both; a
-:class:`Moment` goes from state to state by them alone, some hundred times faster than the processes themselves.
+No time passes in such a run and each process has its own random generator. So the next step of a process is a function
+of the answers that it received, and an answer is a function of the call and of the rows that it touches. A
+:class:`Model` records both. A :class:`Moment` moves from state to state with these records alone, some hundred times
+faster than the processes themselves.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ RowOf = tuple[str, bytes]
 
 
 class Does(Enum):
-    """What a process does after some answers."""
+    """The behavior of a process after some answers."""
 
     STEPS = auto()
     SLEEPS = auto()
@@ -32,9 +33,9 @@ class Does(Enum):
 
 
 class Next(NamedTuple):
-    """What a process does, the table and row (None: any) that its step touches, and whether it may change that row.
+    """The next action of a process, the table and row (None: any) that its step touches, and whether it may change the row.
 
-    ``step`` is the whole call, so that a process that asks for something else after the same answers is found out.
+    ``step`` is the whole call, so that the model detects a process that makes another call after the same answers.
     """
 
     does: Does
@@ -45,7 +46,7 @@ class Next(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What comes of a step: the number of the answers that its process was given by then, and of the row it wrote."""
+    """The result of a step: the number of the answers that its process has received, and of the row that it wrote."""
 
     answers: int
     row: int
@@ -62,7 +63,7 @@ class State(NamedTuple):
 
 
 class Undo(NamedTuple):
-    """What a moment was before a step: the answers, the row that the step wrote, and its number."""
+    """The part of a moment before a step: the answers, the row that the step wrote, and its number."""
 
     answers: list[int]
     row: RowOf | None = None
@@ -85,31 +86,31 @@ class Model:
         self._random = random.Random(0)
 
     def number(self, thing: object) -> int:
-        """The number of anything hashable; equal things have the same."""
+        """Return the number of a hashable value; equal values have equal numbers."""
         number = self._numbers.get(thing)
         if number is None:
             number = self._numbers[thing] = self._random.getrandbits(128)
         return number
 
     def row(self, table: str, key: bytes, cells: tuple[object, ...]) -> int:
-        """The number of a row that holds these cells; 0 if it holds none."""
+        """Return the number of a row with these cells; 0 for a row without cells."""
         return self.number((table, key, cells)) if cells else 0
 
     def woken(self, answers: int) -> int:
-        """The number of the answers of a process that slept after these, and was woken."""
+        """Return the number of the answers of a process that slept after these answers and was woken."""
         return self.number((answers, "woken"))
 
     def learn_next(self, answers: int, what: Next) -> None:
-        """A process does this. Raises RuntimeError if it once did something else after the same answers."""
+        """Record a process's action; raises RuntimeError if it did something else after the same answers."""
         _same(self.nexts.setdefault(answers, what), what)
 
     def learn_outcome(self, answers: int, touched: int, outcome: Outcome) -> None:
-        """This came of a step. Raises RuntimeError if something else once came of it."""
+        """Record the result of a step; raises RuntimeError if the same step had another result."""
         _same(self.outcomes.setdefault((answers, touched), outcome), outcome)
 
 
 class Moment:
-    """Where a run is, as far as it can be told without its processes: what it began with, and its steps since."""
+    """The state of a run without its processes: its initial state and its steps since."""
 
     def __init__(self, model: Model, rows: dict[RowOf, int], answers: list[int]) -> None:
         self.model = model
@@ -129,7 +130,7 @@ class Moment:
 
     @property
     def rows(self) -> dict[RowOf, int]:
-        """The rows that hold something."""
+        """The rows with cells."""
         return {row: number for row, number in self._rows.items() if number}
 
     def ready(self) -> list[int]:
@@ -138,16 +139,16 @@ class Moment:
         return [process for process, answers in enumerate(self.answers) if nexts[answers].does is Does.STEPS]
 
     def touched(self, what: Next) -> int:
-        """The number of the rows that a step touches."""
+        """Return the number of the rows that a step touches."""
         return self._tables[what.table] if what.row is None else self._rows.get((what.table, what.row), 0)
 
     def write(self, row: RowOf, number: int) -> None:
-        """A row holds something else from now on."""
+        """Record the new contents of a row."""
         self._tables[row[0]] ^= self._rows.get(row, 0) ^ number
         self._rows[row] = number
 
     def make(self, process: int) -> Undo | None:
-        """Let a process make its step; None if it is not known what comes of it."""
+        """Let a process make its step; return None if the result is unknown."""
         model = self.model
         what = model.nexts[self.answers[process]]
         outcome = model.outcomes.get((self.answers[process], self.touched(what)))
@@ -167,7 +168,7 @@ class Moment:
         return undo
 
     def _wake(self, answers: list[int], made: int, wrote: bool) -> bool:
-        """Wake who sleeps until a step like this, all if nobody is awake; False if it is not known what somebody does then."""
+        """Wake the processes that wait for such a step, or all if none is awake; False if some next action is unknown."""
         model = self.model
         all_do = []
         for one in answers:
@@ -185,7 +186,7 @@ class Moment:
         return True
 
     def take_back(self, undo: Undo) -> None:
-        """Be where it was before a step."""
+        """Return to the state before a step."""
         self.answers = undo.answers
         if undo.row is not None:
             self.write(undo.row, undo.number)
@@ -212,8 +213,8 @@ class LearningRun:
         touched = moment.touched(what)
         simulator.go(simulator.actors[process])
         _, _, step, answer = simulator.steps[-1]
-        told = tuple((row.key, tuple(row.cells)) for row in answer) if isinstance(answer, list) else answer
-        moment.answers[process] = model.number((before, told))
+        content = tuple((row.key, tuple(row.cells)) for row in answer) if isinstance(answer, list) else answer
+        moment.answers[process] = model.number((before, content))
         number = 0
         if what.writes:
             assert what.row is not None
@@ -224,14 +225,14 @@ class LearningRun:
         self.ready = self._settle()
 
     def check_end(self) -> None:
-        """Raises RuntimeError if the run did not come to an end that can be compared with others."""
+        """Raise RuntimeError if the run's end cannot be compared with others."""
         if any(not actor.greenlet.dead for actor in self.simulator.actors):
             raise RuntimeError("a process sleeps twice without a step between, and there is nobody left to wake it")
         if rows_of(self.simulator, self.moment.model) != self.moment.rows:
             raise RuntimeError("a process wrote something past its steps: the store holds what no step has written")
 
     def _settle(self) -> list[int]:
-        """Learn what all do, wake who is to be woken, learn again; returns who can make a step."""
+        """Learn all next actions, wake processes, learn again; return the processes that can make a step."""
         simulator, moment = self.simulator, self.moment
         self._learn()
         ready = [simulator.actors.index(actor) for actor in simulator.enabled()]
@@ -271,7 +272,7 @@ def _touches(step: Step) -> Next:
 
 
 def rows_of(simulator: SteppedSimulator, model: Model) -> dict[RowOf, int]:
-    """The numbers of all rows of a simulator's store."""
+    """Return the numbers of all rows of a simulator's store."""
     return {
         (table.name, row.key): model.row(table.name, row.key, tuple(row.cells))
         for table in TABLES

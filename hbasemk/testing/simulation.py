@@ -1,9 +1,9 @@
-"""A simulator that owns time: the unchanged kernel, several instances, one seed for everything that happens.
+"""A simulator that controls time: it runs the unchanged kernel with several instances, and one seed decides all events.
 
-Each instance is a greenlet over one store in memory. Before every row that a store call touches, the simulator decides
-who goes on, how much time passes, and whether the call fails, is applied without an answer, or ends its process; clocks
-may jump. The same seed gives the same run, call by call, and so does the list of choices it made, which
-:func:`hbasemk.testing.choices.shrink` makes short.
+Each instance is a greenlet on one shared memory store. Before every row that a store call touches, the simulator
+chooses which process continues, how much time passes, and whether the call fails, is applied without an answer, or
+kills its process. Clocks may jump. The same seed produces the same run, call by call, and so does its list of choices,
+which :func:`hbasemk.testing.choices.shrink` shrinks.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ FAULTS: Final[Mapping[str, float]] = {
     "twice": 0.05,
     "jumps": 0.004,
 }
-"""Chances with which much fails, and most still gets through."""
+"""Probabilities with which many calls fail, and most commits still succeed."""
 
 
 class Died(BaseException):
-    """A simulated process ended, in the middle of whatever it did."""
+    """A simulated process died in the middle of its work."""
 
 
 class Thread:
-    """What goes on by itself: a greenlet, when it may go on, and the ``error`` it ended with."""
+    """A simulated thread: a greenlet, the time when it may continue, and the ``error`` with which it ended."""
 
     def __init__(self, simulator: Simulator, work: Callable[[], object]) -> None:
         self.wakes_at = 0.0
         self.waits_for: SimulatedLock | None = None
         self.error: BaseException | None = None
         self._work = work
-        # Whoever begins it, it ends to the simulator.
+        # The greenlet returns to the simulator, whichever greenlet starts it.
         self.greenlet = greenlet(self._run, simulator.main)
 
     def _run(self) -> None:
@@ -72,18 +72,18 @@ class Actor(Thread):
         self.name = name
         self.skew_ms = skew_ms
         self.missed_ms = 0.0
-        """For how long its monotonic clock has stood still."""
+        """The time in ms for which its monotonic clock stood still."""
         self.died = False
         self.runtime = SimulatedRuntime(self, len(simulator.actors))
 
     def spawn(self, work: Callable[[], object]) -> Thread:
-        """One more thread of this process; whoever spawns it looks after its error."""
+        """Start another thread of this process; the caller handles its error."""
         thread = Thread(self.simulator, work)
         self.simulator.threads.append(thread)
         return thread
 
     def open(self, **options: Any) -> Instance:
-        """An instance of the kernel in this process."""
+        """Open an instance of the kernel in this process."""
         return Instance.open(SimulatedStore(self), self.runtime, **options)
 
 
@@ -97,7 +97,7 @@ class SimulatedLock(AbstractContextManager[object]):
 
     @classmethod
     def ended(cls, simulator: Simulator, thread: Thread) -> SimulatedLock:
-        """What is free once a thread has ended."""
+        """Return a lock that is free once a thread has ended."""
         lock = cls(simulator)
         lock.owner = thread.greenlet
         return lock
@@ -128,19 +128,19 @@ class SimulatedRuntime:
 
     @property
     def random(self) -> random.Random:
-        """The actor's own chance: always the same, since the delays it draws are the simulator's to change."""
+        """The actor's own generator; it is fixed because the simulator already varies the delays that it draws."""
         return self._random
 
     def now_ms(self) -> int:
-        """The actor's wall clock."""
+        """Return the actor's wall clock."""
         return int(self._simulator.ms) + self._actor.skew_ms
 
     def monotonic(self) -> float:
-        """True time in seconds, but for what the actor's machine slept through."""
+        """Return true time in seconds, minus the time for which the actor's machine slept."""
         return (self._simulator.ms - self._actor.missed_ms) / 1000
 
     def sleep(self, seconds: float) -> None:
-        """Let others go on for so long."""
+        """Let other processes continue for some time."""
         self._simulator.switch(seconds=seconds)
 
     @property
@@ -150,24 +150,24 @@ class SimulatedRuntime:
 
     @property
     def closed(self) -> bool:
-        """Simulated processes end otherwise."""
+        """Always False: simulated processes end in other ways."""
         return False
 
     def lock(self) -> AbstractContextManager[object]:
-        """A lock of the simulator's."""
+        """Return a lock of the simulator."""
         return SimulatedLock(self._simulator)
 
     def run_parallel(self, first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
-        """At the same time, as threads do."""
+        """Run two calls concurrently, as threads do."""
         return self._simulator.run_parallel(self._actor, first, second)
 
     def identity(self) -> tuple[int, str]:
-        """All simulated processes have the same MAC."""
+        """Return the process's identity; all simulated processes have the same MAC address."""
         return 0x4242, self._actor.name
 
 
 class SimulatedStore(WrappedStore):
-    """The shared store as one actor sees it: every row is a point where anything can happen."""
+    """The shared store as one actor uses it: any event may happen at every row."""
 
     def __init__(self, actor: Actor) -> None:
         super().__init__(actor.simulator.store)
@@ -176,12 +176,12 @@ class SimulatedStore(WrappedStore):
         self._condition: tuple[Column, bytes | None] | None = None
 
     def around(self, call: Call, do: Callable[[], T]) -> T:
-        """One atomic step, with what the simulator makes of it."""
+        """Execute one atomic step with the simulator's faults."""
         condition = self._condition if call.method == "check_and_write" else None
         return self._actor.simulator.step(self._actor, Step(call.method, call.table, self._what, condition), do)
 
     def read(self, table: str, gets: Sequence[Get]) -> list[Row]:
-        """Row by row: a batch is no snapshot."""
+        """Read row by row: a batch is not a snapshot."""
         rows = []
         for get in gets:
             self._what = get
@@ -189,19 +189,19 @@ class SimulatedStore(WrappedStore):
         return rows
 
     def write(self, table: str, puts: Sequence[Put], *, durable: bool = True) -> None:
-        """Row by row, in a random order: a batch may be applied in part."""
+        """Write row by row in a random order: a batch may be applied in part."""
         for put in self._actor.simulator.shuffled(puts):
             self._what = put
             super().write(table, (put,), durable=durable)
 
     def delete(self, table: str, deletes: Sequence[Delete]) -> None:
-        """Row by row, in a random order."""
+        """Delete row by row in a random order."""
         for delete in self._actor.simulator.shuffled(deletes):
             self._what = delete
             super().delete(table, (delete,))
 
     def delete_rows(self, table: str, rows: Sequence[bytes]) -> None:
-        """Row by row, in a random order."""
+        """Delete row by row in a random order."""
         for row in self._actor.simulator.shuffled(rows):
             self._what = row
             super().delete_rows(table, (row,))
@@ -209,7 +209,7 @@ class SimulatedStore(WrappedStore):
     def check_and_write(
         self, table: str, column: Column, expected: bytes | None, put: Put, *, durable: bool = True
     ) -> bool:
-        """Now and then it is sent twice, as HBase's own client does, and the second answer counts."""
+        """Compare and set; sometimes twice, as HBase's own client does, and then the second answer counts."""
         self._what, self._condition = put, (column, expected)
         answer = super().check_and_write(table, column, expected, put, durable=durable)
         simulator = self._actor.simulator
@@ -219,7 +219,7 @@ class SimulatedStore(WrappedStore):
         return answer
 
     def scan(self, table: str, scan: Scan) -> list[Row]:
-        """In batches of a few rows, so that others get in between."""
+        """Scan in batches of a few rows, so that other processes can run in between."""
         rows: list[Row] = []
         size = self._actor.simulator.scan_rows
         while len(rows) < scan.limit:
@@ -228,9 +228,9 @@ class SimulatedStore(WrappedStore):
             if rows:
                 start = rows[-1].key if scan.reverse else rows[-1].key + b"\0"
             again = bool(rows) and scan.reverse
-            asked = scan._replace(start=start, limit=part + again)
-            self._what = asked
-            found = super().scan(table, asked)
+            request = scan._replace(start=start, limit=part + again)
+            self._what = request
+            found = super().scan(table, request)
             if again and found and found[0].key == start:
                 found = found[1:]
             rows += found[:part]
@@ -247,7 +247,7 @@ class SimulatedStore(WrappedStore):
         decision: Decision,
         also: Sequence[tuple[str, Get]] = (),
     ) -> bool | None:
-        """One step."""
+        """Execute the whole transaction as one step."""
         return self._actor.simulator.step(
             self._actor,
             Step("write_if", decision.table, decision.put),
@@ -255,19 +255,21 @@ class SimulatedStore(WrappedStore):
         )
 
     def close(self) -> None:
-        """The shared store stays."""
+        """Do nothing: the shared store stays open."""
 
 
 class Simulator:
-    """One run. The ``chances`` are per store call: ``lost`` replies, ``refused`` calls, ``deaths``, ``pauses``, calls made
-    ``twice``, and ``jumps`` of the calling process's clock by ``jump_ms`` either way (:meth:`fails`).
+    """One simulated run.
 
-    ``choices`` repeats a run, whole or made shorter, instead of drawing from the seed. With ``transactions`` the store
-    can do several calls at one moment, as SQLite; with ``parallel`` it gains by calls at the same time, as HBase.
+    The ``chances`` are probabilities per store call: ``lost`` replies, ``refused`` calls, ``deaths``, ``pauses``, calls
+    made ``twice``, and ``jumps`` of the calling process's clock by ``jump_ms`` in either direction (:meth:`fails`).
+
+    ``choices`` replays a run, complete or shrunk, instead of drawing from the seed. With ``transactions`` the store
+    supports transactions, as SQLite; with ``parallel`` it supports parallel calls, as HBase.
     """
 
     scan_rows = 3
-    """Rows that one step of a scan reads."""
+    """The number of rows that one step of a scan reads."""
 
     def __init__(
         self,
@@ -284,7 +286,7 @@ class Simulator:
         self.main = getcurrent()
         self.actors: list[Actor] = []
         self.threads: list[Thread] = []
-        """Those of the processes besides their main ones."""
+        """The threads of all processes except their main threads."""
         self.steps: list[tuple[float, str, Step, object]] = []
         self.jump_ms = 200
         self._current: Thread | None = None
@@ -299,25 +301,25 @@ class Simulator:
         twice: float = 0.0,
         jumps: float = 0.0,
     ) -> None:
-        """From now on calls fail with these chances, and with no others."""
+        """Set the probabilities of faults from now on."""
         self.lost, self.refused, self.deaths, self.pauses = lost, refused, deaths, pauses
         self.twice, self.jumps = twice, jumps
 
     def calm(self) -> None:
-        """From now on nothing fails."""
+        """Disable all faults from now on."""
         self.fails()
 
     @property
     def trace(self) -> list[str]:
-        """What happened, one line a step, revisions named by the order in which they are met."""
+        """The run, one line per step, with revisions named in order of appearance."""
         return describe(self.steps)
 
     def happens(self, probability: float) -> bool:
-        """Whether something of this probability happens now."""
+        """Return whether an event of this probability happens now."""
         return self.chance.happens(probability)
 
     def shuffled(self, things: Sequence[T]) -> Sequence[T]:
-        """The things in a random order."""
+        """Return the things in a random order."""
         if len(things) < 2:
             return things
         result = list(things)
@@ -325,13 +327,13 @@ class Simulator:
         return result
 
     def add(self, name: str, work: Callable[[Actor], Any], *, skew_ms: int = 0) -> Actor:
-        """One more process."""
+        """Add a process."""
         actor = Actor(self, name, work, skew_ms)
         self.actors.append(actor)
         return actor
 
     def run(self) -> None:
-        """Until every process has ended."""
+        """Run until every process has ended."""
         while True:
             ready: list[Thread] = []
             waking: list[float] = []
@@ -354,7 +356,7 @@ class Simulator:
             actor.greenlet.switch()
 
     def decide(self, ready: list[Thread]) -> Thread:
-        """Who goes on; the one that went on last comes first among those that can."""
+        """Choose the thread that continues; the one that ran last comes first among those that are ready."""
         if len(ready) == 1:
             return ready[0]
         if self._current in ready:
@@ -363,7 +365,7 @@ class Simulator:
         return self.chance.choice(ready)
 
     def switch(self, seconds: float = 0.0, lock: SimulatedLock | None = None) -> None:
-        """Give the turn back; called by whoever has it."""
+        """Return control to the simulator; the running thread calls this."""
         if getcurrent() is self.main:
             self.ms += seconds * 1000
             return
@@ -374,7 +376,7 @@ class Simulator:
         self.main.switch()
 
     def run_parallel(self, actor: Actor, first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
-        """Two calls of one process at the same time; if either raises, that is raised after both ended, the first one's first."""
+        """Run two calls of one process concurrently; after both ended, raise the error of the first or of the second."""
         if getcurrent() is self.main:
             return first(), second()
         results: list[A] = []
@@ -396,7 +398,7 @@ class Simulator:
         return results[0], result
 
     def step(self, actor: Actor, what: Step, do: Callable[[], T]) -> T:
-        """One store call on one row; none of a process that has died."""
+        """Execute one store call on one row; a dead process executes none."""
         if getcurrent() is self.main:
             return do()
         self._check_alive(actor)
@@ -409,14 +411,14 @@ class Simulator:
         note = self._note
         if self.happens(self.refused):
             note(actor, what, "refused")
-            raise StoreNotAppliedError(f"{what.method} was refused by the simulator")
+            raise StoreNotAppliedError(f"the simulator rejected {what.method}")
         if self.happens(self.deaths):
             note(actor, what, "died before")
             actor.died = True
             raise Died
         if self.happens(self.lost / 4):
             note(actor, what, "lost on its way")
-            raise StoreUnknownError(f"{what.method} was lost by the simulator before it was applied")
+            raise StoreUnknownError(f"the simulator lost {what.method} before it was applied")
         result = do()
         if self.happens(self.deaths):
             note(actor, what, "died after")
@@ -424,7 +426,7 @@ class Simulator:
             raise Died
         if self.happens(self.lost):
             note(actor, what, "reply lost")
-            raise StoreUnknownError(f"the reply to {what.method} was lost by the simulator")
+            raise StoreUnknownError(f"the simulator lost the reply to {what.method}")
         note(actor, what, result)
         return result
 

@@ -1,8 +1,8 @@
-"""A simulator in which nothing fails and no time passes, and each step is somebody's decision.
+"""A simulator without failures and without time, in which a caller chooses each step.
 
-So all that differs between two runs of a scenario is the order of steps, and :mod:`hbasemk.testing.exploration` can go through
-all of them. A process that sleeps goes on after some other process has made a step (a write, if it has only looked
-since it slept last: so two that wait for a third do not wake each other for ever).
+So runs of a scenario differ only in the order of steps, and :mod:`hbasemk.testing.exploration` can enumerate all orders.
+A sleeping process continues after a step of another process. If it has only read since it last slept, it continues
+after a write: so two processes that wait for a third do not wake each other forever.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class _Sleep(NamedTuple):
-    """How many steps (``till_written``: writes) had been made when a process fell asleep; one more wakes it."""
+    """The number of steps (``till_written``: writes) when a process fell asleep; the next one wakes it."""
 
     since: int
     till_written: bool
@@ -55,7 +55,7 @@ class SteppedSimulator(Simulator):
     # --- what the processes do -----------------------------------------------------------------------------
 
     def switch(self, seconds: float = 0.0, lock: SimulatedLock | None = None) -> None:
-        """Sleep until somebody else has made a step; one that has only read since it slept last, until one has written."""
+        """Sleep until another process makes a step, or a write if this one has only read since it last slept."""
         if getcurrent() is self.main:
             self.ms += seconds * 1000
             return
@@ -77,7 +77,7 @@ class SteppedSimulator(Simulator):
         self.wakings[actor] = self.wakings.get(actor, 0) + 1
 
     def step(self, actor: Actor, what: Step, do: Callable[[], T]) -> T:
-        """Say what comes next, wait for the turn, do it."""
+        """Announce the next step, wait for the turn, execute the step."""
         if getcurrent() is self.main:
             return do()
         if self.over:
@@ -93,53 +93,53 @@ class SteppedSimulator(Simulator):
         try:
             result = do()
         except HbasemkError as error:
-            # The store refuses what was asked: an answer like any other.
+            # A rejection by the store is an ordinary answer.
             self._note(actor, what, repr(error))
             raise
         self._note(actor, what, result)
         return result
 
     def shuffled(self, things: Sequence[T]) -> Sequence[T]:
-        """The rows of a batch in the one order that this simulator has."""
+        """Return the rows of a batch in this simulator's fixed order."""
         return things[::-1] if self._backwards else things
 
     def run_parallel(self, _: Actor, first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
-        """One after the other: a process is one sequence of steps here."""
+        """Run the calls in sequence: here a process is one sequence of steps."""
         return first(), second()
 
-    # --- who goes on ----------------------------------------------------------------------------------------
+    # --- scheduling -----------------------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Let every process come to its first step."""
+        """Run every process up to its first step."""
         for actor in self.actors:
             self.go(actor)
 
     def enabled(self) -> list[Actor]:
-        """Wake those that sleep and whose turn has come, or all if there is nobody else; returns who can make a step."""
+        """Wake the processes that may continue, or all if every process sleeps; return those that can make a step."""
         living = [actor for actor in self.actors if not actor.greenlet.dead]
         nobody = all(actor in self._asleep for actor in living)
         for actor, sleep in list(self._asleep.items()):
             if nobody or (self._written if sleep.till_written else self._made) > sleep.since:
-                # Up to its next step it touches nothing that others see.
+                # Up to its next step the process touches nothing that others can read.
                 self.go(actor)
         return [actor for actor in living if not actor.greenlet.dead and actor not in self._asleep]
 
     def sleeps(self, actor: Actor) -> bool:
-        """Whether a process waits for somebody else's step."""
+        """Return whether a process waits for a step of another process."""
         return actor in self._asleep
 
     def sleeps_till_written(self, actor: Actor) -> bool:
-        """Whether a process waits for somebody else's write."""
+        """Return whether a process waits for a write of another process."""
         return actor in self._asleep and self._asleep[actor].till_written
 
     def go(self, actor: Actor) -> None:
-        """Let one process make its step and come to the next."""
+        """Let one process make its step and run up to the next."""
         self._current = actor
         self.pending.pop(actor, None)
         actor.greenlet.switch()
 
     def end(self) -> None:
-        """Stop what still runs."""
+        """Stop all running processes."""
         self.over = True
         for actor in self.actors:
             if actor.greenlet and not actor.greenlet.dead:

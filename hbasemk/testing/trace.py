@@ -1,4 +1,4 @@
-"""The steps of a simulated run in words: who did what to which row, and what came of it."""
+"""Describe the steps of a simulated run: which process made which call on which row, and its result."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from hbasemk.store.abc import Column, Delete, Get, Put, Row, Scan
 
 
 class Step(NamedTuple):
-    """One call on one row: the store's method, the table, what was asked (a Get, Scan, Put, Delete or row key), and for a
-    compare-and-set the column and the value that it expects there.
+    """One call on one row.
+
+    ``what`` is the argument: a Get, Scan, Put, Delete or row key. ``condition`` is the column and expected value of a
+    compare-and-set.
     """
 
     method: str
@@ -21,12 +23,12 @@ class Step(NamedTuple):
 
     @property
     def writes(self) -> bool:
-        """Whether it may change something."""
+        """Whether the call may change something."""
         return self.method not in ("read", "scan")
 
 
 class _Names:
-    """Short names of revisions, in the order in which they are met."""
+    """Short names of revisions, numbered in order of appearance."""
 
     def __init__(self) -> None:
         self._known: dict[int, str] = {}
@@ -36,13 +38,13 @@ class _Names:
 
 
 def describe(steps: Iterable[tuple[float, str, Step, object]]) -> list[str]:
-    """A line for each step: ms since the start, the process, the call, its result or what befell it.
+    """Return a line for each step: ms since the start, the process, the call, and its result or fault.
 
-    Looks at leases that are not there are left out.
+    Omits reads of missing leases.
     """
     names = _Names()
     return [
-        f"{ms:9.1f} {who}: {step.method} {step.table} {_asked(step, names)}{_result(step, result, names)}"
+        f"{ms:9.1f} {who}: {step.method} {step.table} {_request(step, names)}{_result(step, result, names)}"
         for ms, who, step, result in steps
         if not _is_empty_probe(step, result)
     ]
@@ -57,10 +59,10 @@ def _is_empty_probe(step: Step, result: object) -> bool:
     )
 
 
-def _asked(step: Step, names: _Names) -> str:
+def _request(step: Step, names: _Names) -> str:
     what = step.what
     if step.method == "write_if":
-        # What it decides is told, and that is in the journal.
+        # The trace shows the decision, which is in the journal.
         step = step._replace(table=schema.JOURNAL)
     if isinstance(what, Scan):
         return "downwards" if what.reverse else "upwards"

@@ -1,4 +1,4 @@
-"""Stores that stand in front of another one: to count its calls, and to make them fail on purpose."""
+"""Stores that wrap another store, to count its calls or to make them fail on purpose."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class Call(NamedTuple):
 
 
 class WrappedStore(Store):
-    """Passes every data call to ``inner`` through :meth:`around`, which a subclass overrides."""
+    """A store that passes every data call to ``inner`` through :meth:`around`, which a subclass overrides."""
 
     def __init__(self, inner: Store) -> None:
         self.inner = inner
 
     def around(self, call: Call, do: Callable[[], T]) -> T:
-        """Make the call; the place to count, to delay and to fail."""
+        """Make the call; subclasses count, delay or fail it here."""
         raise NotImplementedError(f"{type(self).__name__} does not say what to do around {call.method}")
 
     @property
@@ -150,7 +150,7 @@ class WrappedStore(Store):
 
 @dataclass
 class Traffic:
-    """What went to a store and came from it: rows, cells (each version of a column is one) and their bytes.
+    """The data sent to and received from a store: rows, cells (each version of a column is one) and their bytes.
 
     A cell's bytes are those of its qualifier, its value and 8 for the timestamp; a row's key counts once.
     """
@@ -165,7 +165,7 @@ class Traffic:
 
 
 class CountingStore(WrappedStore):
-    """Counts round trips by method and table, and what they carry."""
+    """A store that counts round trips by method and table, and the transferred data."""
 
     def __init__(self, inner: Store) -> None:
         super().__init__(inner)
@@ -173,7 +173,7 @@ class CountingStore(WrappedStore):
         self._traffic: dict[str, Traffic] = {}
 
     def around(self, call: Call, do: Callable[[], T]) -> T:
-        """Count, then make the call."""
+        """Count the call and make it."""
         self.calls.append(call)
         traffic = self._of(call.table)
         traffic.calls += 1
@@ -234,12 +234,12 @@ class CountingStore(WrappedStore):
         return super().write_if(table, puts, gets, shown, decision, also)
 
     def take(self) -> Counter[tuple[str, str]]:
-        """How many calls of each kind there were since the last time this was asked."""
+        """Return and reset the number of calls of each kind."""
         calls, self.calls = self.calls, []
         return Counter((call.method, call.table) for call in calls)
 
     def traffic(self, *but: str) -> Traffic:
-        """What was carried since the last time this was asked, but for some tables; deletes count as calls only."""
+        """Return and reset the transferred data, except that of some tables; deletes count only as calls."""
         found, self._traffic = self._traffic, {}
         counted = [asdict(traffic) for table, traffic in found.items() if table not in but]
         return Traffic(**{name: sum(one[name] for one in counted) for name in asdict(Traffic())})
@@ -250,7 +250,7 @@ def _size(key: bytes, cells: Sequence[Cell] | Sequence[NewCell]) -> int:
 
 
 class FaultyStore(WrappedStore):
-    """Fails calls on purpose.
+    """A store that fails calls on purpose.
 
     ``before`` and ``after`` are called with each call before and after it is applied; what they raise is what the
     caller gets. So an error raised by ``after`` is a lost reply.
@@ -262,7 +262,7 @@ class FaultyStore(WrappedStore):
         self.after: Callable[[Call], Any] | None = None
 
     def around(self, call: Call, do: Callable[[], T]) -> T:
-        """Ask the hooks on both sides of the call."""
+        """Call the hooks before and after the call."""
         if self.before is not None:
             self.before(call)
         result = do()
@@ -272,5 +272,5 @@ class FaultyStore(WrappedStore):
 
 
 def lost_reply(call: Call) -> StoreUnknownError:
-    """What a caller sees whose call was applied and whose answer got lost."""
+    """Return the error for a call that was applied and whose answer was lost."""
     return StoreUnknownError(f"the reply to {call.method} on {call.table} was lost on purpose")

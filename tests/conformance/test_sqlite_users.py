@@ -36,9 +36,9 @@ READER = User(64_003, 64_003)
 
 HEAD = """
 import os, signal, sqlite3, sys, time
-# All that is imported later: the user need not be able to read the interpreter's files.
-import hbasemk, hbasemk.branches, hbasemk.store.sqlite, hbasemk.cli.main, hbasemk.transfer.exporter, hbasemk.kernel.history
-import mmap, rich.progress, rich.table, hbasemk.kernel.integrity, encodings.idna, random, pwd, urllib.parse
+# Import all modules now: the user may not be able to read the interpreter's files later.
+import hbasemk, hbasemk.branch, hbasemk.store.sqlite, hbasemk.cli.main, hbasemk.transfer.exporter, hbasemk.kernel.log
+import mmap, rich.progress, rich.table, hbasemk.check, encodings.idna, random, pwd, urllib.parse
 path, uid, gid, groups = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), [int(one) for one in sys.argv[4].split(",") if one]
 os.setgroups(groups); os.setgid(gid); os.setuid(uid)
 os.umask(0o022)

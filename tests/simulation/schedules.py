@@ -457,7 +457,7 @@ def shortest(seed: int, **options: Any) -> Schedule:
             return False
         return False
 
-    short = Schedule(seed, **options, choices=shrink(failed.simulator.chance.made, fails))
+    short = Schedule(seed, **options, choices=shrink(failed.simulator.chance.drawn, fails))
     with contextlib.suppress(BaseException):
         short.run()
     return short

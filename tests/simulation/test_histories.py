@@ -68,7 +68,7 @@ def shortest(seed: int, workloads: Sequence[Workload], turns: int, found: Simula
             return False
         return any(anomaly.kind is found.anomalies[0].kind for anomaly in again.anomalies)
 
-    return ran(seed, workloads, turns, choices=shrink(found.simulator.chance.made, fails, 500))
+    return ran(seed, workloads, turns, choices=shrink(found.simulator.chance.drawn, fails, 500))
 
 
 @pytest.mark.slow

@@ -47,9 +47,9 @@ def shortest(seed: int) -> list[str]:
             return False
         return False
 
-    if not fails(list(failed.simulator.chance.made)) and not breaks(failed):
+    if not fails(list(failed.simulator.chance.drawn)) and not breaks(failed):
         return failed.simulator.trace
-    short = LeaseSchedule(seed, choices=shrink(failed.simulator.chance.made, fails))
+    short = LeaseSchedule(seed, choices=shrink(failed.simulator.chance.drawn, fails))
     breaks(short)
     return short.simulator.trace
 

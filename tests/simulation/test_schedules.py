@@ -53,7 +53,7 @@ def test_the_choices_of_a_run_give_the_same_run() -> None:
     for seed in range(20):
         one = Schedule(seed)
         one.run()
-        two = Schedule(seed, choices=one.simulator.chance.made)
+        two = Schedule(seed, choices=one.simulator.chance.drawn)
         two.run()
         assert one.simulator.trace == two.simulator.trace
 
@@ -76,7 +76,7 @@ def test_a_run_that_breaks_something_is_made_short(monkeypatch: pytest.MonkeyPat
     short = shortest(seed, faults=False)
     trace = short.simulator.trace
     print("\n".join(trace))
-    assert breaks(Schedule(seed, faults=False, choices=short.simulator.chance.made))
+    assert breaks(Schedule(seed, faults=False, choices=short.simulator.chance.drawn))
     assert sum(": write nodes" in line for line in trace) <= 4
     assert len(trace) < 60
 

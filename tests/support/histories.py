@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from hbasemk.testing.history.processes import Told
+from hbasemk.testing.history.processes import RunReport
 
 SECONDS = float(os.environ.get("HBASEMK_HISTORY_SECONDS", "20"))
 """How long workers run; more for a soak."""
@@ -12,7 +12,7 @@ SEED = int(os.environ.get("HBASEMK_HISTORY_SEED", "1"))
 """Of what is done to them and of their choices; how they interleave is the machine's."""
 
 
-def verify(report: Told) -> None:
+def verify(report: RunReport) -> None:
     """No anomaly, no problem, and enough was done for that to mean something."""
     print(report)
     assert report.anomalies == [], report.explain()

@@ -85,7 +85,7 @@ class Scene:
 
 def one_by_one(start: Callable[[], SteppedSimulator], preemptions: int) -> Iterator[SteppedSimulator]:
     """Every run in which at most so many times a process is left that could have gone on, with nothing left out."""
-    told: list[int] = []
+    choices: list[int] = []
     while True:
         simulator = start()
         bounds: list[tuple[int, int]] = []
@@ -96,7 +96,7 @@ def one_by_one(start: Callable[[], SteppedSimulator], preemptions: int) -> Itera
             going_on = current in ready
             ready.sort(key=lambda actor: actor is not current)
             bound = len(ready) if left or not going_on else 1
-            given = told[len(bounds)] if len(bounds) < len(told) else 0
+            given = choices[len(bounds)] if len(bounds) < len(choices) else 0
             bounds.append((given, bound))
             left -= going_on and given > 0
             current = ready[given]
@@ -107,7 +107,7 @@ def one_by_one(start: Callable[[], SteppedSimulator], preemptions: int) -> Itera
             bounds.pop()
         if not bounds:
             return
-        told = [given for given, _ in bounds[:-1]] + [bounds[-1][0] + 1]
+        choices = [given for given, _ in bounds[:-1]] + [bounds[-1][0] + 1]
 
 
 def results(
@@ -132,7 +132,7 @@ def results(
         (3, 3, "wwrz", (0, 1), 160),
     ],
 )
-def test_what_can_come_out_comes_out_and_once(
+def test_every_possible_result_is_found_exactly_once(
     processes: int, steps: int, letters: str, bounds: tuple[int | None, ...], seeds: int
 ) -> None:
     for seed, bound in itertools.product(range(seeds), bounds):
@@ -162,7 +162,7 @@ def writers(
     return simulator
 
 
-def test_what_does_not_meet_ends_in_one_way_and_one_run_shows_it() -> None:
+def test_independent_processes_have_one_result_and_need_one_run() -> None:
     explored = Exploration(lambda: writers(3, 4, lambda number: ROWS[number]))
     assert len(list(explored)) == 1
     # Each process can be at any of its steps while the others are at any of theirs.
@@ -171,7 +171,7 @@ def test_what_does_not_meet_ends_in_one_way_and_one_run_shows_it() -> None:
 
 
 @pytest.mark.parametrize("rows", [ROWS[:1], ROWS])
-def test_processes_that_do_not_depend_on_their_answers_alone_are_an_error(rows: list[bytes]) -> None:
+def test_a_process_that_depends_on_more_than_its_answers_is_an_error(rows: list[bytes]) -> None:
     count, place = itertools.count(), itertools.cycle([*rows, rows[0]])
     with pytest.raises(RuntimeError, match="does not depend on its answers alone"):
         list(Exploration(lambda: writers(2, 2, lambda _: next(place), lambda: b"%d" % next(count))))
@@ -207,7 +207,7 @@ def test_a_write_past_the_steps_is_an_error() -> None:
         list(Exploration(lambda: only(work)))
 
 
-def test_two_that_sleep_twice_are_an_error() -> None:
+def test_two_processes_that_sleep_twice_are_an_error() -> None:
     def work(actor: Actor) -> None:
         actor.runtime.sleep(1)
         actor.runtime.sleep(1)
@@ -216,7 +216,7 @@ def test_two_that_sleep_twice_are_an_error() -> None:
         list(Exploration(lambda: only(work)))
 
 
-def test_what_the_store_refuses_is_an_answer() -> None:
+def test_a_rejection_by_the_store_is_an_answer() -> None:
     def work(actor: Actor) -> None:
         store = SimulatedStore(actor)
         with contextlib.suppress(StoreUnusableError):
@@ -226,7 +226,7 @@ def test_what_the_store_refuses_is_an_answer() -> None:
     assert len(list(Exploration(lambda: only(work)))) == 2
 
 
-def test_fewer_than_no_preemptions_are_an_error() -> None:
+def test_a_negative_number_of_preemptions_is_an_error() -> None:
     with pytest.raises(ValueError, match="less than none"):
         Exploration(lambda: only(lambda _: None), -1)
 

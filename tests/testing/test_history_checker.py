@@ -256,7 +256,7 @@ WRONG: dict[str, tuple[Kind, list[Transaction]]] = {
             t("stale", r("x", "x0"), begun=0.5, committing=3.0, ended=4.0, isolation="serializable"),
         ],
     ),
-    "two made one revision": (
+    "two transactions created one revision": (
         Kind.SAME_REVISION,
         [t("a", w("x", "x1"), revision="1"), t("b", w("y", "y1"), revision="1")],
     ),
@@ -414,12 +414,12 @@ def test_a_near_miss_is_accepted(transactions: list[Transaction]) -> None:
     assert found == [], "\n".join(anomaly.explain(history) for anomaly in found)
 
 
-def test_all_the_anomalies_that_a_history_can_show_are_covered() -> None:
-    told_elsewhere = {Kind.LOST_COMMIT, Kind.UNDEAD, Kind.INVARIANT}
-    assert {kind for kind, _ in WRONG.values()} | told_elsewhere == set(Kind)
+def test_all_anomalies_of_histories_are_covered() -> None:
+    tested_elsewhere = {Kind.LOST_COMMIT, Kind.UNDEAD, Kind.INVARIANT}
+    assert {kind for kind, _ in WRONG.values()} | tested_elsewhere == set(Kind)
 
 
-def test_a_counterexample_tells_the_circle_the_operations_and_the_snapshots() -> None:
+def test_a_counterexample_describes_the_cycle_the_operations_and_the_snapshots() -> None:
     history = History(
         [
             SETUP,
@@ -428,7 +428,7 @@ def test_a_counterexample_tells_the_circle_the_operations_and_the_snapshots() ->
         ]
     )
     assert check(history)[0].explain(history) == (
-        "FRACTURED_READ - fractured read: a transaction was seen in part, so what was read is no snapshot\n"
+        "FRACTURED_READ - fractured read: a transaction was read in part, so the reads are not a snapshot\n"
         "  reader --rw--> 2 --wr--> reader\n"
         "  reader: committed, snapshot, instance i, 0.000 to 9.000, on snapshot 2\n"
         "      read x = 'x2'; read y = 'y0'\n"
@@ -439,12 +439,12 @@ def test_a_counterexample_tells_the_circle_the_operations_and_the_snapshots() ->
     )
 
 
-def test_one_circle_is_told_once_however_many_transactions_took_part() -> None:
+def test_one_cycle_is_reported_once_for_any_number_of_transactions() -> None:
     several = [t(f"{n}", r("x", f"x{(n - 1) % 4}"), w("x", f"x{n}"), revision=None) for n in range(4)]
     assert [anomaly.kind for anomaly in check(History(several))] == [Kind.G0]
 
 
-def test_the_same_value_written_twice_is_no_history() -> None:
+def test_the_same_value_written_twice_is_rejected() -> None:
     with pytest.raises(HistoryError, match="both wrote x = 1"):
         check(History([t("2", w("x", 1)), t("3", w("x", 1))]))
     with pytest.raises(HistoryError, match="both add 1 to s"):
@@ -462,27 +462,27 @@ def test_a_saved_history_is_the_same_when_loaded(tmp_path: Path) -> None:
     assert list(History.load([tmp_path / "history"])) == list(history)
 
 
-def test_a_later_line_counts_and_a_torn_one_does_not(tmp_path: Path) -> None:
+def test_a_later_line_replaces_an_earlier_one_and_a_torn_line_is_ignored(tmp_path: Path) -> None:
     file = tmp_path / "history"
     begun = t("2", w("x", ("list", 1)), outcome="unknown", ended=None)
     ended = replace(begun, outcome="committed", ended=3.0)
     file.write_text(begun.line() + "\n" + ended.line() + "\n" + t("3", w("x", 1)).line()[:50])
     assert list(History.load([file])) == [ended]
     file.write_text("[]\n")
-    with pytest.raises(HistoryError, match="no transaction of a history"):
+    with pytest.raises(HistoryError, match="not a transaction of a history"):
         History.load([file])
 
 
-def test_the_command_tells_the_counterexamples_of_saved_histories(tmp_path: Path) -> None:
+def test_the_command_prints_the_counterexamples_of_saved_histories(tmp_path: Path) -> None:
     good, bad = tmp_path / "good", tmp_path / "bad"
     History(RIGHT["a long fork"]).save(good)
     History(WRONG["two increments of one value"][1]).save(bad)
-    told = CliRunner().invoke(main, [str(good)])
-    assert (told.exit_code, told.output) == (0, "5 transactions, no anomalies\n")
-    told = CliRunner().invoke(main, [str(bad)])
-    assert told.exit_code == 1
-    assert "LOST_UPDATE" in told.output
-    assert "3 transactions, 1 anomaly" in told.output
+    result = CliRunner().invoke(main, [str(good)])
+    assert (result.exit_code, result.output) == (0, "5 transactions, no anomalies\n")
+    result = CliRunner().invoke(main, [str(bad)])
+    assert result.exit_code == 1
+    assert "LOST_UPDATE" in result.output
+    assert "3 transactions, 1 anomaly" in result.output
 
 
 # --- against the definitions ---------------------------------------------------------------------------------
@@ -501,7 +501,7 @@ def histories(draw: st.DrawFn) -> list[Transaction]:
     count = draw(st.integers(2, 4))
     isolation = draw(st.sampled_from(["snapshot", "serializable"]))
     wrote = [draw(st.sets(st.sampled_from(KEYS), max_size=1 if apart else 2)) for _ in range(count)]
-    made: list[Transaction] = []
+    transactions: list[Transaction] = []
     for number in range(count):
         operations: list[Read | Write] = []
         for key in KEYS:
@@ -512,7 +512,7 @@ def histories(draw: st.DrawFn) -> list[Transaction]:
             if key in wrote[number]:
                 operations.append(Write(key, f"{key}{number}"))
         begun = draw(st.integers(0, 3))
-        made.append(
+        transactions.append(
             Transaction(
                 f"t{number}",
                 f"i{number}" if apart else draw(st.sampled_from(["i", "j", "k"])),
@@ -525,7 +525,7 @@ def histories(draw: st.DrawFn) -> list[Transaction]:
                 isolation=isolation,
             )
         )
-    return made
+    return transactions
 
 
 def reads_of(one: Transaction) -> Iterator[Read]:
@@ -595,7 +595,7 @@ def is_serializable(transactions: list[Transaction]) -> bool:
 
 @settings(max_examples=400, deadline=None)
 @given(histories())
-def test_it_says_what_the_definitions_say(transactions: list[Transaction]) -> None:
+def test_the_checker_agrees_with_the_definitions(transactions: list[Transaction]) -> None:
     right = is_parallel_snapshot(transactions)
     if right and transactions[0].isolation == "serializable":
         right = is_serializable(transactions)

@@ -1,4 +1,4 @@
-"""The end of a history: what the log says of each call, against what its caller was told; and the workloads' own rules."""
+"""Tests of resolved outcomes, which compare the log with the reported outcomes, and of the workloads' own rules."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def kinds(found: list[Any]) -> list[Kind]:
     return [anomaly.kind for anomaly in found]
 
 
-def test_an_unknown_end_is_what_the_log_says() -> None:
+def test_an_unknown_outcome_is_resolved_by_the_log() -> None:
     history = History([attempt("a", "aborted"), attempt("b", "unknown"), attempt("c", "unknown", call="other")])
     settled, wrong = resolve_outcomes(history, {"call": ["7"]})
     assert wrong == []
@@ -40,20 +40,20 @@ def test_an_unknown_end_is_what_the_log_says() -> None:
     ]
 
 
-def test_an_unknown_end_with_a_revision_is_that_one() -> None:
+def test_an_unknown_outcome_with_a_revision_gets_that_revision() -> None:
     settled, wrong = resolve_outcomes(History([attempt("a", "unknown", "7")]), {"call": ["7"]})
     assert (wrong, settled[0].outcome) == ([], "committed")
     assert kinds(resolve_outcomes(History([attempt("a", "unknown", "6")]), {"call": ["7"]})[1]) == [Kind.UNDEAD]
 
 
-def test_what_was_acknowledged_must_be_in_the_log() -> None:
+def test_an_acknowledged_commit_must_be_in_the_log() -> None:
     history = History([attempt("a", "committed", "7")])
     assert resolve_outcomes(history, {"call": ["7"]})[1] == []
     assert kinds(resolve_outcomes(history, {})[1]) == [Kind.LOST_COMMIT]
     assert kinds(resolve_outcomes(history, {"call": ["8"]})[1]) == [Kind.LOST_COMMIT]
 
 
-def test_what_was_told_to_have_failed_must_not_be_in_the_log() -> None:
+def test_a_transaction_reported_as_failed_must_not_be_in_the_log() -> None:
     assert kinds(resolve_outcomes(History([attempt("a", "aborted")]), {"call": ["7"]})[1]) == [Kind.UNDEAD]
 
 
@@ -61,7 +61,7 @@ def test_a_call_must_not_be_in_the_log_twice() -> None:
     assert kinds(resolve_outcomes(History([attempt("a", "committed", "7")]), {"call": ["7", "8"]})[1]) == [Kind.UNDEAD]
 
 
-def test_one_that_only_read_is_in_no_log() -> None:
+def test_a_read_only_transaction_is_not_in_the_log() -> None:
     reader = Transaction("r", "i", (Read("x", None),), "committed", 0.0, 1.0, call="call")
     assert resolve_outcomes(History([reader]), {})[1] == []
 
@@ -82,11 +82,11 @@ WHOLE = {
 
 
 @pytest.mark.parametrize("reads", BROKEN.values(), ids=BROKEN)
-def test_a_snapshot_that_breaks_a_workloads_rule_is_told(reads: list[Read]) -> None:
+def test_a_snapshot_that_breaks_a_workloads_rule_is_reported(reads: list[Read]) -> None:
     found = violations(History([Transaction("r", "i", tuple(reads), "committed", 0.0)]))
     assert kinds(found) == [Kind.INVARIANT]
 
 
 @pytest.mark.parametrize("reads", WHOLE.values(), ids=WHOLE)
-def test_a_snapshot_that_keeps_them_is_not(reads: list[Read]) -> None:
+def test_a_snapshot_that_keeps_the_rules_is_not_reported(reads: list[Read]) -> None:
     assert violations(History([Transaction("r", "i", tuple(reads), "committed", 0.0)])) == []

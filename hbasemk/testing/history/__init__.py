@@ -1,7 +1,7 @@
-"""Histories of concurrent transactions, and a checker that says whether a repository kept its promises in them.
+"""Histories of concurrent transactions, and a checker of the repository's guarantees.
 
-``check(History.load(files))`` judges what was recorded; ``python -m hbasemk.testing.history FILE...`` does so from the
-command line. Needs the extra ``testing`` (networkx).
+``check(History.load(files))`` returns the anomalies of a recorded history; ``python -m hbasemk.testing.history FILE...``
+prints them. Needs the extra ``testing`` (networkx).
 """
 
 from hbasemk.testing.history.anomalies import Anomaly, Kind, Step

@@ -1,4 +1,4 @@
-"""Judge saved histories: ``python -m hbasemk.testing.history FILE...``."""
+"""Check saved histories: ``python -m hbasemk.testing.history FILE...``."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from hbasemk.testing.history.records import History, HistoryError
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def main(files: tuple[Path, ...]) -> None:
-    """Check the FILES of one history (a file for each process, say) and print a counterexample for every anomaly.
+    """Check the FILES of one history (for example, a file for each process) and print a counterexample for each anomaly.
 
-    Exits with 1 if there is one.
+    The exit status is 1 if there is an anomaly.
     """
     try:
         history = History.load(files)

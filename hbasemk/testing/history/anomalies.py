@@ -1,4 +1,4 @@
-"""What can be wrong with a history, by the names that the literature has for it, and how it is told to people."""
+"""The anomalies of a history, under their names in the literature, and their descriptions."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from typing import Final
 from hbasemk.testing.history.records import Add, History, Read, Transaction, Write
 
 SHOWN: Final = 12
-"""How many operations of a transaction a counterexample shows."""
+"""The number of operations of a transaction that a counterexample shows."""
 
 
 class Kind(enum.Enum):
-    """An anomaly; the value says what it is. G names are Adya's."""
+    """An anomaly; the value describes it. The names that begin with G are Adya's."""
 
     G0 = "dirty write: writes of transactions overwrote each other in a circle"
     G1A = "aborted read: a value was read whose writer did not commit"
     G1B = "intermediate read: a value was read that its own writer had overwritten"
     G1C = "circular information flow: transactions saw or overwrote each other in a circle"
-    EFFECT_BEFORE_CAUSE = "something was seen, or overwritten, that began after whoever did so had ended"
-    LOST_UPDATE = "lost update: something was overwritten by a transaction that did not have it in its snapshot"
-    FRACTURED_READ = "fractured read: a transaction was seen in part, so what was read is no snapshot"
-    READ_YOUR_WRITES = "an instance did not see what it had itself committed before"
-    MONOTONIC_SNAPSHOTS = "an instance's snapshot lacked what an earlier one of it had"
-    NOT_CAUSAL = "a snapshot contained something without what that was built on"
-    STALE = "a snapshot lacked what was committed, or seen by anyone, before its instance asked for it"
-    OVERTAKEN = "a commit relied on what another had changed, and ended changing, before that commit began"
-    WRITE_SKEW = "write skew: two transactions each changed what the other relied on"
-    G2 = "anti-dependency cycle: transactions that rely on what they read each missed the next one's change"
-    INTERNAL = "a transaction did not read what it had itself written"
-    UNREPEATABLE = "a transaction read the same thing twice and saw two values"
+    EFFECT_BEFORE_CAUSE = "a transaction read or overwrote the effect of a transaction that began after its own end"
+    LOST_UPDATE = "lost update: a transaction overwrote a value that was not in its snapshot"
+    FRACTURED_READ = "fractured read: a transaction was read in part, so the reads are not a snapshot"
+    READ_YOUR_WRITES = "an instance did not read its own earlier commit"
+    MONOTONIC_SNAPSHOTS = "a snapshot of an instance lacked a change that an earlier snapshot of it had"
+    NOT_CAUSAL = "a snapshot contained a change without the changes that it was built on"
+    STALE = "a snapshot lacked a change that was committed, or read by an instance, before the snapshot's poll"
+    OVERTAKEN = "a commit depended on a read although another commit that changed it had ended before"
+    WRITE_SKEW = "write skew: two transactions each changed a value that the other depended on"
+    G2 = "anti-dependency cycle: transactions that depend on their reads each missed the next one's change"
+    INTERNAL = "a transaction did not read its own write"
+    UNREPEATABLE = "a transaction read the same key twice and got two values"
     UNSTABLE = "a snapshot changed"
     UNWRITTEN = "a value was read that nobody wrote"
-    SAME_REVISION = "two transactions made the same revision"
-    LOST_COMMIT = "a transaction that was told to be committed is not"
-    UNDEAD = "a transaction that was told to have failed is committed"
-    INVARIANT = "a snapshot broke what every transaction keeps"
+    SAME_REVISION = "two transactions created the same revision"
+    LOST_COMMIT = "a transaction that was reported as committed is not committed"
+    UNDEAD = "a transaction that was reported as failed is committed"
+    INVARIANT = "a snapshot broke an invariant that every transaction preserves"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """Something that must not be: what, in words, and the transactions concerned; ``cycle`` for those that are one."""
+    """A violation: its kind and description, the transactions involved, and their ``cycle`` if they form one."""
 
     kind: Kind
     text: str
@@ -63,19 +63,21 @@ class Anomaly:
         return f"{self.kind.name}: {self.text}"
 
     def explain(self, history: History) -> str:
-        """The counterexample: what the transactions did, on which snapshots, and how that hangs together."""
+        """Return the counterexample: the transactions' operations and snapshots, and how they depend on each other."""
         lines = [f"{self.kind.name} - {self.kind.value}", f"  {self.text}"]
-        lines += (f"  {line}" for which in self.involved for line in told(history.by_id[which]))
+        lines += (f"  {line}" for id_ in self.involved for line in describe_transaction(history.by_id[id_]))
         lines += (f"  {step.source} --{step.kind}--> {step.target}: {step.why}" for step in self.cycle)
         return "\n".join(lines)
 
 
-def told(one: Transaction) -> Iterable[str]:
-    """A transaction in words, on two lines."""
+def describe_transaction(one: Transaction) -> Iterable[str]:
+    """Describe a transaction on two lines."""
     ended = "?" if one.ended is None else f"{one.ended:.3f}"
     snapshot = "" if one.snapshot is None else f", on snapshot {one.snapshot}{'' if one.ordered else ' (an old one)'}"
-    made = "" if one.revision is None else f", revision {one.revision}"
-    yield f"{one.id}: {one.outcome}, {one.isolation}, instance {one.instance}, {one.begun:.3f} to {ended}{snapshot}{made}"
+    revision = "" if one.revision is None else f", revision {one.revision}"
+    yield (
+        f"{one.id}: {one.outcome}, {one.isolation}, instance {one.instance}, {one.begun:.3f} to {ended}{snapshot}{revision}"
+    )
     done = []
     for operation in one.operations[:SHOWN]:
         if isinstance(operation, Read):

@@ -1,8 +1,8 @@
-"""Whether a history is what parallel snapshot isolation permits, and serializable where that was asked for.
+"""Check a history for parallel snapshot isolation, and for serializability where a transaction requested it.
 
-A history has that level when what its transactions see of each other (ww, wr, and the order in an instance and in time)
-never goes round in a circle, and no circle has just one anti-dependency (Cerone and Gotsman). Circles with two or more
-are permitted (long forks, write skew) unless each of their reads is one that the commit relies on.
+The level holds if the visibility edges between transactions (ww, wr, and the order within an instance and in time)
+form no cycle, and no cycle has exactly one anti-dependency (Cerone and Gotsman). Cycles with two or more
+anti-dependencies are permitted (long forks, write skew), unless the commits depend on all their reads.
 """
 
 from __future__ import annotations
@@ -22,43 +22,43 @@ if TYPE_CHECKING:
     Graph: TypeAlias = nx.DiGraph[Hashable]
 
 MOST: Final = 20
-"""How many counterexamples of one search are told."""
+"""The largest number of counterexamples that one search reports."""
 SOURCES: Final = 4096
-"""For how many transactions at once it is found out who comes after them."""
+"""The number of transactions whose successors one pass computes."""
 
 
 def check(history: History) -> list[Anomaly]:
-    """Every anomaly that shows, the plainest first; an empty list when there is none.
+    """Return all detected anomalies, the simplest first.
 
-    Of one circle of transactions one counterexample is told. Raises HistoryError for a history that contradicts itself.
+    Each cycle of transactions yields one counterexample. Raises HistoryError for a history that contradicts itself.
     """
     inferred = versions.infer(history)
     dependencies = graph.build(inferred)
     found = list(inferred.anomalies)
     found += _overtaken(history, dependencies)
-    found += _circles(dependencies)
+    found += _cycles(dependencies)
     single, rest = _single_anti(dependencies)
     found += single
-    found += _relied(dependencies, rest)
+    found += _dependent_cycles(dependencies, rest)
     return found
 
 
 def _overtaken(history: History, dependencies: Dependencies) -> Iterator[Anomaly]:
-    """Commits that relied on something although another's change of it had ended before they began."""
+    """Yield commits that depended on a read although a commit that changed it had ended before they began."""
     for edge in dependencies.anti:
         reader, writer = history.by_id[edge.reader], history.by_id[edge.writer]
         if not edge.relied or reader.committing is None or writer.ended is None or writer.outcome != "committed":
             continue
         if writer.ended < reader.committing:
-            yield _told(Kind.OVERTAKEN, [graph.anti_step(edge)])
+            yield _anomaly(Kind.OVERTAKEN, [graph.anti_step(edge)])
 
 
-# --- circles without an anti-dependency ----------------------------------------------------------------------
+# --- cycles without an anti-dependency -----------------------------------------------------------------------
 
 
-def _circles(dependencies: Dependencies) -> Iterator[Anomaly]:
+def _cycles(dependencies: Dependencies) -> Iterator[Anomaly]:
     whole = dependencies.visible
-    for part in _entangled(whole):
+    for part in _components(whole):
         for kind, labels in (
             (Kind.G0, {"ww"}),
             (Kind.G1C, {"ww", "wr"}),
@@ -69,19 +69,19 @@ def _circles(dependencies: Dependencies) -> Iterator[Anomaly]:
                 for source, target, data in whole.subgraph(part).edges(data=True)
                 if any(label[0] in labels for label in data["labels"])
             ]
-            nodes = _shortest_circle(whole.edge_subgraph(edges))
+            nodes = _shortest_cycle(whole.edge_subgraph(edges))
             if nodes:
-                yield _told(kind, dependencies.steps(nodes))
+                yield _anomaly(kind, dependencies.steps(nodes))
                 break
 
 
-def _entangled(whole: Graph) -> list[set[Hashable]]:
+def _components(whole: Graph) -> list[set[Hashable]]:
     return [part for part in nx.strongly_connected_components(whole) if len(part) > 1]
 
 
-def _shortest_circle(within: Graph) -> list[Hashable]:
+def _shortest_cycle(within: Graph) -> list[Hashable]:
     best: tuple[float, list[Hashable]] | None = None
-    for part in _entangled(within):
+    for part in _components(within):
         inner = within.subgraph(part)
         for node in list(part)[:100]:
             for before in inner.predecessors(node):
@@ -92,17 +92,17 @@ def _shortest_circle(within: Graph) -> list[Hashable]:
     return best[1] if best else []
 
 
-def _told(kind: Kind, steps: Sequence[Step]) -> Anomaly:
+def _anomaly(kind: Kind, steps: Sequence[Step]) -> Anomaly:
     involved = tuple(dict.fromkeys(name for step in steps for name in (step.source, step.target)))
-    circle = " ".join(f"{step.source} --{step.kind}-->" for step in steps)
-    return Anomaly(kind, f"{circle} {steps[-1].target}", involved, tuple(steps))
+    cycle = " ".join(f"{step.source} --{step.kind}-->" for step in steps)
+    return Anomaly(kind, f"{cycle} {steps[-1].target}", involved, tuple(steps))
 
 
-# --- circles with one ----------------------------------------------------------------------------------------
+# --- cycles with one anti-dependency -------------------------------------------------------------------------
 
 
 def _single_anti(dependencies: Dependencies) -> tuple[list[Anomaly], list[Anti]]:
-    """What contradicts one snapshot each, and the anti-dependencies that do not."""
+    """Return the anomalies that contradict one snapshot each, and the anti-dependencies that do not."""
     wrong = _reached(dependencies.visible, {(edge.writer, edge.reader) for edge in dependencies.anti})
     found: dict[tuple[str, str], Anomaly] = {}
     rest: list[Anti] = []
@@ -125,24 +125,24 @@ def _of_one(edge: Anti, path: list[Step]) -> Anomaly:
         kind = Kind.NOT_CAUSAL
     else:
         kind = Kind.MONOTONIC_SNAPSHOTS if last.kind == "so" else Kind.STALE
-    return _told(kind, [graph.anti_step(edge), *path])
+    return _anomaly(kind, [graph.anti_step(edge), *path])
 
 
 def _reached(whole: Graph, pairs: Collection[tuple[str, str]]) -> set[tuple[str, str]]:
-    """The pairs of which a path leads from the first to the second, but for those within one circle, told already.
+    """Return the pairs with a path from the first to the second; omit pairs within one cycle, already reported.
 
-    A pass over the graph carries a set of bits a node, for SOURCES nodes at once, so that memory stays linear.
+    A pass over the graph carries one set of bits per node, for SOURCES nodes at once, so memory stays linear.
     """
     condensed = nx.condensation(whole)
     part: dict[Hashable, int] = condensed.graph["mapping"]
     order = [(one, list(condensed.predecessors(one))) for one in nx.topological_sort(condensed)]
     place = {one: at for at, (one, _) in enumerate(order)}
-    wanted: dict[int, list[tuple[str, str]]] = {}
+    pairs_by_source: dict[int, list[tuple[str, str]]] = {}
     for pair in pairs:
         if place[part[pair[0]]] < place[part[pair[1]]]:
-            wanted.setdefault(place[part[pair[0]]], []).append(pair)
+            pairs_by_source.setdefault(place[part[pair[0]]], []).append(pair)
     found: set[tuple[str, str]] = set()
-    sources = sorted(wanted)
+    sources = sorted(pairs_by_source)
     for at in range(0, len(sources), SOURCES):
         block = sources[at : at + SOURCES]
         own = {order[source][0]: 1 << number for number, source in enumerate(block)}
@@ -155,31 +155,31 @@ def _reached(whole: Graph, pairs: Collection[tuple[str, str]]) -> set[tuple[str,
                 bits[one] = reached
         for source in block:
             mine = own[order[source][0]]
-            found.update(pair for pair in wanted[source] if bits.get(part[pair[1]], 0) & mine)
+            found.update(pair for pair in pairs_by_source[source] if bits.get(part[pair[1]], 0) & mine)
     return found
 
 
-# --- circles of reads that were relied on --------------------------------------------------------------------
+# --- cycles of reads that commits depend on ------------------------------------------------------------------
 
 
-def _relied(dependencies: Dependencies, rest: Sequence[Anti]) -> Iterator[Anomaly]:
+def _dependent_cycles(dependencies: Dependencies, rest: Sequence[Anti]) -> Iterator[Anomaly]:
     anti = {(edge.reader, edge.writer): edge for edge in rest if edge.relied}
     if not anti:
         return
-    circles = {node for part in _entangled(dependencies.visible) for node in part}
+    cycles = {node for part in _components(dependencies.visible) for node in part}
     whole = dependencies.visible.copy()
     whole.add_edges_from((*pair, {"weight": 10}) for pair in anti if not whole.has_edge(*pair))
-    for part in _entangled(whole):
-        if part & circles:
+    for part in _components(whole):
+        if part & cycles:
             continue
-        nodes = _shortest_circle(whole.subgraph(part))
+        nodes = _shortest_cycle(whole.subgraph(part))
         steps = _steps(dependencies, anti, nodes)
         count = sum(step.kind == "rw" for step in steps)
-        yield _told(Kind.WRITE_SKEW if count == len(steps) == 2 else Kind.G2, steps)
+        yield _anomaly(Kind.WRITE_SKEW if count == len(steps) == 2 else Kind.G2, steps)
 
 
 def _steps(dependencies: Dependencies, anti: dict[tuple[str, str], Anti], nodes: Sequence[Hashable]) -> list[Step]:
-    """A circle in steps; it is turned so that it begins with an anti-dependency."""
+    """Return a cycle as steps, rotated so that it begins with an anti-dependency."""
     pairs = list(itertools.pairwise(nodes))
     first = next(number for number, (one, other) in enumerate(pairs) if not dependencies.visible.has_edge(one, other))
     pairs = pairs[first:] + pairs[:first]

@@ -1,9 +1,9 @@
-"""The dependency graph of a history: which transaction must come before which, and why.
+"""The dependency graph of a history: which transaction must precede which, and why.
 
-``visible`` holds the edges after which the target has the source in its snapshot: ww (the target overwrote what the source
-wrote), wr (it read it), so (it came later in the same instance), rt (it was begun after its instance asked for what
-others had committed, and the source had ended before). ``anti`` holds the anti-dependencies, rw: the source read
-something that the target then overwrote, so the target is not in the source's snapshot.
+An edge of ``visible`` means that the target has the source in its snapshot: ww (the target overwrote the source's
+write), wr (the target read it), so (the target came later in the same instance), rt (the target began after its
+instance's poll, and the source had ended before that poll). ``anti`` holds the anti-dependencies, rw: the source read
+a version that the target then overwrote, so the target is not in the source's snapshot.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 DIRECT: Final = 1.0
 CHAINED: Final = 0.001
-"""Weights of edges between transactions, and of those along moments in time: counterexamples have few of the first."""
+"""The weights of edges between transactions and of edges between moments: counterexamples use few of the former."""
 WORDS: Final = {
-    "so": "the same instance began it after that had ended",
-    "rt": "its instance asked for what was committed after that had ended",
+    "so": "the same instance began it after the other had ended",
+    "rt": "its instance polled after the other had ended",
 }
 
 
 class Moment(NamedTuple):
-    """A node of the graph that is no transaction: what ended before it comes before what begins after it."""
+    """A node of the graph that is not a transaction: transactions that ended before it precede those that begin after it."""
 
     kind: str
     where: str
@@ -50,13 +50,13 @@ class Anti(NamedTuple):
 
 @dataclass(slots=True)
 class Dependencies:
-    """The graph; a node is a transaction's id, or a :class:`Moment`."""
+    """The dependency graph; a node is a transaction's id or a :class:`Moment`."""
 
     visible: Graph = field(default_factory=lambda: nx.DiGraph())
     anti: list[Anti] = field(default_factory=list)
 
     def add(self, source: Hashable, target: Hashable, kind: str, key: str = "") -> None:
-        """One edge of ``visible``; several between the same two are kept together."""
+        """Add an edge to ``visible``; edges between the same two nodes are merged."""
         if source == target:
             return
         if self.visible.has_edge(source, target):
@@ -66,7 +66,7 @@ class Dependencies:
             self.visible.add_edge(source, target, labels=[(kind, key)], weight=DIRECT if plain else CHAINED)
 
     def steps(self, nodes: Sequence[Hashable]) -> list[Step]:
-        """A path in ``visible`` as steps between transactions, the moments on it left out."""
+        """Return a path in ``visible`` as steps between transactions, without its moments."""
         found: list[Step] = []
         source = nodes[0]
         for before, node in itertools.pairwise(nodes):
@@ -86,15 +86,15 @@ _DID: Final = {"ww": "{1} overwrote {2} of {0}", "wr": "{1} read {2} of {0}"}
 
 
 def anti_step(edge: Anti) -> Step:
-    """The step of an anti-dependency."""
-    how = " (relied on)" if edge.relied else ""
+    """Return the step of an anti-dependency."""
+    how = " (depended on)" if edge.relied else ""
     return Step(
         edge.reader, edge.writer, "rw", f"{edge.reader} read {edge.key}{how} as it was before {edge.writer} wrote it"
     )
 
 
 def build(versions: Versions) -> Dependencies:
-    """The graph of a history whose versions are inferred."""
+    """Build the graph of a history from its inferred versions."""
     found = Dependencies()
     found.visible.add_nodes_from(one.id for one in versions.history)
     for key, following in versions.next.items():
@@ -113,8 +113,8 @@ def build(versions: Versions) -> Dependencies:
         instances.setdefault(one.instance, []).append(one)
     for instance, of_it in instances.items():
         _in_time(found, "so", instance, of_it, [(one.begun, one) for one in of_it if one.ordered])
-    asked = [(one.polled, one) for one in versions.history if one.ordered and one.polled is not None]
-    _in_time(found, "rt", "", versions.history, asked)
+    polls = [(one.polled, one) for one in versions.history if one.ordered and one.polled is not None]
+    _in_time(found, "rt", "", versions.history, polls)
     return found
 
 
@@ -125,7 +125,7 @@ def _in_time(
     ended: Iterable[Transaction],
     began: Iterable[tuple[float, Transaction]],
 ) -> None:
-    """Edges from all that ended before something began, by way of a chain of moments."""
+    """Add edges from all transactions that ended before another began, through a chain of moments."""
     events = [(one.ended, True, one) for one in ended if one.ended is not None and one.outcome != "unknown"]
     events += [(moment, False, one) for moment, one in began]
     last: Moment | None = None

@@ -1,7 +1,7 @@
-"""Histories of real processes on a real store, that are killed and paused while they run.
+"""Record histories of real processes on a real store, which are killed and paused while they run.
 
-The conductor starts workers, does harm to them for a while, lets them end, and has a fresh instance settle, read and check
-what they left.
+The conductor starts workers, disturbs them for a while, and ends them. Then a fresh instance resolves pending outcomes,
+reads everything and checks the repository.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from hbasemk.testing.history.worker import MOST_WORKERS, appending, read_all
 from hbasemk.testing.history.workloads import WORKLOADS
 
 SHORT: Final = Settings(max_clock_skew_ms=500, lease_ms=2000)
-"""For repositories whose writers' leases are to end soon."""
+"""Settings with short leases."""
 PAST_THE_LEASE: Final = (SHORT.lease_ms + SHORT.max_clock_skew_ms) / 1000 + 0.5
 A_MOMENT: Final = 0.3
-"""Seconds of a pause that nobody notices."""
+"""The time in seconds of a pause that has no consequences."""
 ENDING: Final = 60.0
-"""Seconds that a worker may take to end when it is told to."""
+"""The time in seconds that a worker may take to end after SIGTERM."""
 
 Harm = Callable[[], object]
 
 
 @dataclass
-class Told:
-    """What came of a run. ``harm`` counts what was done to the workers, by name."""
+class RunReport:
+    """The result of a run; ``harm`` counts the disturbances of the workers, by name."""
 
     history: History
     anomalies: list[Anomaly]
@@ -50,7 +50,7 @@ class Told:
     harm: dict[str, int]
 
     def explain(self) -> str:
-        """The counterexamples, and what the integrity check found."""
+        """Return the counterexamples and the problems of the integrity check."""
         found = [anomaly.explain(self.history) for anomaly in self.anomalies]
         return "\n\n".join([*found, *map(str, self.problems)])
 
@@ -66,9 +66,10 @@ class Told:
 
 @dataclass
 class Conductor:
-    """Starts, harms and ends the workers of one history.
+    """Starts, disturbs and ends the workers of one history.
 
-    ``url`` is the repository's, ``workers_url`` how the workers reach it. ``more`` are further kinds of harm, by name.
+    ``url`` is the repository's URL; ``workers_url`` is the URL that the workers use. ``more`` are further kinds of
+    disturbances, by name.
     """
 
     url: str
@@ -88,8 +89,8 @@ class Conductor:
         self._harm: dict[str, int] = {}
         self._next: list[str] = []
 
-    def run(self, seconds: float) -> Told:
-        """Make the repository, run the workers, and judge what they did. Raises RuntimeError if one fails by itself."""
+    def run(self, seconds: float) -> RunReport:
+        """Create the repository, run the workers, and check their history; raises RuntimeError if a worker fails by itself."""
         with connect(self.url, settings=SHORT, poll_interval=0) as repository:
             self._worker("setup", repository).prepare(_prepare)
         try:
@@ -100,7 +101,7 @@ class Conductor:
                 time.sleep(self._chance.uniform(0.2, 1.5))
                 self._do_harm()
                 self._wake(time.monotonic())
-                self._look()
+                self._check_running()
             while self._paused:
                 time.sleep(0.1)
                 self._wake(time.monotonic())
@@ -127,7 +128,7 @@ class Conductor:
         return self.directory / f"{name}.history" if "." not in name else self.directory / name
 
     def _do_harm(self) -> None:
-        """The kinds come in a new order each time that all have come, so that a short run has each of them."""
+        """Disturb a worker; each round uses all kinds in a new order, so that a short run has each of them."""
         kinds: dict[str, Harm] = {
             "killed": self._kill,
             "paused": lambda: self._pause(A_MOMENT),
@@ -173,18 +174,20 @@ class Conductor:
                 self._paused.remove((wakes_at, process))
                 process.send_signal(signal.SIGCONT)
 
-    def _look(self) -> None:
+    def _check_running(self) -> None:
         for process in self._running:
             if process.poll() is not None:
-                raise RuntimeError(f"a worker ended by itself, with {process.returncode}; see {self.directory}")
+                raise RuntimeError(
+                    f"a worker ended unexpectedly with status {process.returncode}; see {self.directory}"
+                )
 
     def _end(self) -> None:
         for process in self._running:
             process.terminate()
         for process in self._running:
-            # One that was started just now may not know yet what to do about SIGTERM.
+            # A worker that has just started may not handle SIGTERM yet.
             if process.wait(ENDING) not in (0, -signal.SIGTERM):
-                raise RuntimeError(f"a worker ended with {process.returncode}; see {self.directory}")
+                raise RuntimeError(f"a worker ended with status {process.returncode}; see {self.directory}")
 
     # --- the end -----------------------------------------------------------------------------------------
 
@@ -199,36 +202,36 @@ class Conductor:
             workers=MOST_WORKERS,
         )
 
-    def _judge(self) -> Told:
+    def _judge(self) -> RunReport:
         time.sleep(PAST_THE_LEASE)
         with connect(self.url, create=False, poll_interval=0) as repository:
             fresh_instance = repository.instance
             fresh_instance.clock.next(0)
             fresh_instance.maintain()
-            # What a loser left unswept gets its writer's whole lease time before somebody else sweeps it.
+            # Another instance sweeps a losing revision only after its writer's lease has expired.
             time.sleep(PAST_THE_LEASE)
             fresh_instance.poll()
             fresh_instance.maintain()
-            # Rows that came too late for any poll: instances look for those only once an hour.
+            # Late rows, which no poll returns: instances search for them only once an hour.
             fresh_instance.recovery.recover_late()
-            asked = self._moments()
+            polled = self._moments()
             fresh_instance.poll()
             attempt = Attempt(
                 self._worker("fresh_instance", repository), fresh_instance.head(), "fresh_instance.all", "snapshot"
             )
             read_all(attempt)
-            attempt.record("committed", polled=asked)
+            attempt.record("committed", polled=polled)
             recorded = History.load(sorted(self.directory.glob("*.history")))
             self._all_ended(recorded, fresh_instance)
             history, anomalies = judge(recorded, fresh_instance)
-            return Told(history, anomalies, list(IntegrityCheck(fresh_instance).run()), self._harm)
+            return RunReport(history, anomalies, list(IntegrityCheck(fresh_instance).run()), self._harm)
 
     def _all_ended(self, history: History, fresh_instance: Instance) -> None:
         for one in history:
             if one.outcome == "unknown" and one.revision is not None:
                 outcome = fresh_instance.outcome(int(one.revision, 16))
                 if outcome is Outcome.PENDING:
-                    raise RuntimeError(f"{one.revision} is still pending, long after its writer's lease")
+                    raise RuntimeError(f"revision {one.revision} is still pending after its writer's lease has expired")
 
 
 def _prepare(attempt: Attempt) -> None:

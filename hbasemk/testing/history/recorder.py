@@ -43,7 +43,7 @@ from hbasemk.transaction import Isolation
 from hbasemk.transaction import Transaction as Changes
 
 TAG: Final = "by"
-"""The property that tells who added a node."""
+"""The property that identifies the writer that added a node."""
 FAILED: Final = (
     ConflictError,
     NodeNotFoundError,
@@ -53,32 +53,32 @@ FAILED: Final = (
     ClockSkewError,
     StoreError,
 )
-"""What a commit raises when nothing of it remains."""
+"""The errors of a commit that leaves nothing behind."""
 
 Change = Callable[["Attempt"], None]
 
 
 class Chance(Protocol):
-    """Where the choices of a workload come from: a ``random.Random``, or the simulator's."""
+    """The source of a workload's choices: a ``random.Random`` or the simulator's."""
 
     def random(self) -> float:
-        """From 0 up to, and without, 1."""
+        """Return a number from 0 (inclusive) to 1 (exclusive)."""
         ...
 
     def choice(self, seq: Sequence[Any], /) -> Any:
-        """One of them."""
+        """Return one of the things."""
         ...
 
 
 class Moments:
-    """A clock for a history: no two of its times are the same. ``now`` tells the time, in any unit."""
+    """A clock for a history that never returns the same time twice; ``now`` returns the time in any unit."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._last = float("-inf")
 
     def __call__(self) -> float:
-        """The time, a little later than ever before."""
+        """Return the time, later than all earlier ones."""
         self._last = max(self._now(), self._last + 1e-6)
         return self._last
 
@@ -104,7 +104,7 @@ class Attempt:
         self.committing: float | None = None
 
     def tag(self) -> str:
-        """A value that nobody else writes."""
+        """Return a value that no other transaction writes."""
         return self.worker.tag()
 
     # --- properties --------------------------------------------------------------------------------------
@@ -138,22 +138,22 @@ class Attempt:
         self.operations.append(Read(f"{path}#{name}", frozen(found), relied=True))
 
     def count(self, path: str, name: str, bit: int) -> None:
-        """Increment a number by a power of two that nobody else adds, so that its value tells who did."""
+        """Increment a number by a power of two that no other transaction adds, so that its value identifies the writers."""
         self.changes.increment(path, name, 1 << bit)
         self.operations.append(Add(f"{path}#{name}", bit))
 
     def counted(self, path: str, name: str) -> None:
-        """Read a number that is only counted up by :meth:`count`."""
+        """Read a number that only :meth:`count` changes."""
         value = self.changes.get(path, name)
         assert value is None or isinstance(value, int)
         self.operations.append(Read(f"{path}#{name}", bits(value or 0)))
 
     # --- nodes -------------------------------------------------------------------------------------------
 
-    def nodes(self, wanted: Sequence[str], properties: Iterable[str] = ()) -> dict[str, bool]:
-        """Read whether nodes are there and who added them, and some of their properties, always written with them."""
-        found = self.changes.load(wanted)
-        for path in wanted:
+    def nodes(self, paths: Sequence[str], properties: Iterable[str] = ()) -> dict[str, bool]:
+        """Read whether nodes exist, who added them, and some properties that are always written with them."""
+        found = self.changes.load(paths)
+        for path in paths:
             node = found[path]
             gone = self._removed_by(path) if node is None else None
             for key, name in ((path, TAG), *((f"{path}#{name}", name) for name in properties)):
@@ -162,20 +162,20 @@ class Attempt:
         return {path: node is not None for path, node in found.items()}
 
     def listed(self, parent: str, names: Sequence[str]) -> list[str]:
-        """List the children of a node that is never removed, out of the ``names`` they can have, and look at each.
+        """List the children of a node that is never removed, with the possible ``names``, and read each child.
 
         One that is listed and not there, or there and not listed, is recorded as a value that nobody wrote.
         """
         shown = self.changes.children(parent)
-        wanted = [f"{parent}/{name}" for name in names]
-        there = self.nodes(wanted)
-        for path, name in zip(wanted, names, strict=True):
-            if there[path] != (name in shown):
-                self.operations.append(Read(path, f"listed: {name in shown}, there: {there[path]}"))
+        paths = [f"{parent}/{name}" for name in names]
+        exists = self.nodes(paths)
+        for path, name in zip(paths, names, strict=True):
+            if exists[path] != (name in shown):
+                self.operations.append(Read(path, f"listed: {name in shown}, there: {exists[path]}"))
         return shown
 
     def add(self, path: str, properties: Iterable[str] = (), parent: str | None = None) -> None:
-        """Add a node unless it is there, or its ``parent``, if that can be removed, is not."""
+        """Add a node unless it exists, or its ``parent``, if that can be removed, is missing."""
         needed = (path,) if parent is None else (parent, path)
         there = self.nodes(needed)
         if there[path] or (parent is not None and not there[parent]):
@@ -186,7 +186,7 @@ class Attempt:
         self.operations += (Write(key, tag) for key in (path, *(f"{path}#{name}" for name in properties)))
 
     def remove(self, path: str, properties: Iterable[str] = (), below: Sequence[str] = ()) -> None:
-        """Remove a node, with all that can be below it, unless it is not there."""
+        """Remove a node and its possible descendants if it exists."""
         there = self.nodes((path, *below))
         if there[path]:
             self._rely((path, *below))
@@ -195,13 +195,13 @@ class Attempt:
             self.operations += (Write(key, None) for key in gone)
 
     def touch(self, path: str, name: str) -> None:
-        """Write a property of a node that can be removed, unless it is not there."""
+        """Write a property of a node that can be removed, if the node exists."""
         if self.nodes((path,))[path]:
             self._rely((path,))
             self.set(path, name, self.tag())
 
     def _rely(self, keys: Sequence[str]) -> None:
-        """A commit that changes something relies on having read this (section 4 of the protocol)."""
+        """Make a commit that changes something depend on this read (section 4 of the protocol)."""
         last = {operation.key: operation for operation in self.operations if isinstance(operation, Read)}
         self.operations += (replace(last[key], relied=True) for key in keys)
 
@@ -213,12 +213,12 @@ class Attempt:
 
     @property
     def writes(self) -> bool:
-        """Whether there is anything to commit."""
+        """Whether the attempt changes anything."""
         return any(not isinstance(operation, Read) for operation in self.operations)
 
     def record(self, outcome: Ending, *, ended: bool = True, **more: Any) -> None:
-        """Write the line; the last one counts."""
-        made = Transaction(
+        """Write the record; the last one of a transaction counts."""
+        transaction = Transaction(
             self.id,
             self.worker.name,
             tuple(self.operations),
@@ -231,11 +231,11 @@ class Attempt:
             call=self.call,
             committing=self.committing,
         )
-        self.worker.sink(replace(made, **more))
+        self.worker.sink(replace(transaction, **more))
 
 
 def bits(number: int) -> tuple[int, ...]:
-    """Which powers of two a number is made of."""
+    """Return the powers of two of which a number is the sum."""
     return tuple(bit for bit in range(number.bit_length()) if number >> bit & 1)
 
 
@@ -269,24 +269,24 @@ class Worker:
         self.generation = generation
         self.unknown: list[str] = []
         self.insisted: list[str] = []
-        """Calls that go on after conflicts until they get through."""
+        """The calls that retry after conflicts until they commit."""
         self._number, self._workers = number, workers
         self._tags = 0
         self._bits: dict[int, int] = {}
         self._old: list[View] = []
 
     def tag(self) -> str:
-        """A name or a value that nobody else makes."""
+        """Return a unique name or value."""
         self._tags += 1
         return f"{self.name}.{self._tags}"
 
     def bit(self, generation: int) -> int:
-        """The exponent of a power of two that nobody else adds to a number of this generation."""
+        """Return the exponent of a power of two that no other worker adds to a number of this generation."""
         count = self._bits[generation] = self._bits.get(generation, -1) + 1
         return count * self._workers + self._number
 
     def sleep(self, seconds: float) -> None:
-        """Let others go on."""
+        """Let other processes continue."""
         self.instance.runtime.sleep(seconds)
 
     # --- transactions that write -------------------------------------------------------------------------
@@ -304,7 +304,7 @@ class Worker:
             self._once(change, isolation)
 
     def prepare(self, change: Change) -> None:
-        """Run a change that must succeed; raises what prevents it."""
+        """Run a change that must succeed; raises the error that prevents it."""
         self._again(change, SNAPSHOT, 30.0)
 
     def _again(self, change: Change, isolation: Isolation, retry_timeout: float) -> None:
@@ -335,7 +335,7 @@ class Worker:
             source = self._prepare(attempt, change, polled)
             self.sleep(self.chance.choice((0.0, 0.005, 0.3)))
             if self.chance.random() < 0.4:
-                # As the thread of an opened repository does at any time.
+                # The background thread of a repository may do this at any time.
                 self.instance.poll()
             attempt.committing = self.moments()
             return self.instance.commit_on(attempt.snapshot, source, attempt.call)
@@ -350,7 +350,7 @@ class Worker:
 
     def _end(self, attempts: list[Attempt], polled: float | None, commit: Callable[[], int]) -> None:
         try:
-            made = commit()
+            revision = commit()
         except CommitUnknownError as error:
             self.unknown.append(error.revision)
             attempts[-1].record("unknown", ended=False, polled=polled, revision=error.revision)
@@ -359,12 +359,12 @@ class Worker:
             if attempts:
                 attempts[-1].record("aborted", polled=polled, revision=lost)
         else:
-            number = revisions.to_text(made) if attempts[-1].writes else None
+            number = revisions.to_text(revision) if attempts[-1].writes else None
             attempts[-1].record("committed", polled=polled, revision=number)
 
     # --- transactions that only read ---------------------------------------------------------------------
 
-    def look(self, read: Change, again: Change | None = None) -> None:
+    def read(self, read: Change, again: Change | None = None) -> None:
         """Read from a snapshot: the newest one, after a poll or not, or an older one once more.
 
         ``again`` is read some time later from the same one.
@@ -387,12 +387,12 @@ class Worker:
             return
 
     def _poll(self) -> float:
-        asked = self.moments()
+        polled = self.moments()
         self.instance.poll()
-        return asked
+        return polled
 
     def maintain(self) -> None:
-        """What a background thread does, where there is none; moves the watermark, too."""
+        """Do the work of a background thread, which this process does not have; this also moves the watermark."""
         with contextlib.suppress(StoreError, LeaseLostError):
             self.instance.maintain()
             if self.instance.lease.held:

@@ -1,8 +1,8 @@
-"""Records of what concurrent transactions saw and did, as JSON lines: the input of the history checker.
+"""Records of the reads and writes of concurrent transactions, as JSON lines: the input of the history checker.
 
-A history knows nothing of trees: its transactions read and write keys. Every write writes a value that nobody else
-writes, so that a read tells its writer. A later line of a file replaces an earlier one of the same transaction; so a
-process that may be killed writes a line with the outcome "unknown" before it commits, and one with the outcome after.
+A history does not know about trees: its transactions read and write keys. Every write writes a unique value, so a
+read identifies its writer. A later line of a file replaces an earlier line of the same transaction. So a process that
+may be killed writes a line with the outcome "unknown" before it commits, and a line with the outcome afterwards.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, Union
 
 Value: TypeAlias = Union[bool, int, float, str, tuple["Value", ...], None]  # noqa: UP007 - evaluated at run time on 3.10
-"""What a key holds; None: nothing."""
+"""The value of a key; None if the key is absent."""
 Ending: TypeAlias = Literal["committed", "aborted", "unknown"]
 SNAPSHOT: Final = "snapshot"
 SERIALIZABLE: Final = "serializable"
 NEVER: Final = ""
-"""In place of a version: nobody had written it yet."""
+"""A placeholder for a version: nobody had written the key yet."""
 
 
 class HistoryError(ValueError):
-    """A history that cannot be judged: damaged, or two transactions claim to have written the same value."""
+    """A history that cannot be checked: it is damaged, or two transactions claim to have written the same value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A key was read. ``relied``: the commit promises that nobody else changes it at the same time.
+    """A read of a key. ``relied``: the commit guarantees that no other transaction changes the key concurrently.
 
-    ``version`` is the revision that wrote what was read, needed where the value does not tell it: nothing there, because
-    that revision removed it, or (NEVER) because nobody had written it yet.
+    ``version`` is the revision that wrote the value. It is needed if the value does not identify the revision: the key
+    is absent because that revision removed it, or (NEVER) because nobody had written it yet.
     """
 
     key: str
@@ -42,7 +42,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A key was given a value, or (None) removed."""
+    """A write of a value to a key, or (None) its removal."""
 
     key: str
     value: Value
@@ -50,7 +50,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Add:
-    """An element was added to a key that holds a set, without reading it; reads show a tuple of all elements."""
+    """An addition of an element to a set without reading it; reads of the set return a tuple of all elements."""
 
     key: str
     element: Value
@@ -64,11 +64,11 @@ _KINDS: Final[dict[str, type[Read] | type[Write] | type[Add]]] = {"read": Read, 
 class Transaction:
     """One attempt at a transaction, with its operations in order.
 
-    ``begun``, ``polled`` and ``ended`` are times of one clock for the whole history, in any unit: when its snapshot was
-    taken, when its instance last asked for what others committed before that (None: unknown), and when its end was known
+    ``begun``, ``polled`` and ``ended`` are times of one clock for the whole history, in any unit: when the transaction
+    took its snapshot, when its instance last polled for earlier commits (None: unknown), and when its end was known
     (None: never). ``ordered``: its snapshot was its instance's newest one. ``snapshot`` names the snapshot within its
-    instance, ``revision`` is what it made; revisions sort by length and then as text. ``call`` is shared by all
-    attempts at the same thing. ``committing`` is when its commit began (None: unknown): what it relied on must still have
+    instance. ``revision`` is the created revision; revisions sort by length and then as text. All attempts at the same
+    operation share ``call``. ``committing`` is when its commit began (None: unknown): its dependencies must still have
     held then.
     """
 
@@ -88,25 +88,29 @@ class Transaction:
 
     @property
     def writes(self) -> bool:
-        """Whether it writes anything."""
+        """Whether the transaction writes anything."""
         return any(not isinstance(operation, Read) for operation in self.operations)
 
     def line(self) -> str:
-        """One line of JSON."""
+        """Return the transaction as one line of JSON."""
         fields = asdict(self)
         fields["operations"] = [[_name(operation), asdict(operation)] for operation in self.operations]
         return json.dumps(fields, separators=(",", ":"))
 
     @classmethod
     def of_line(cls, line: str) -> Transaction:
-        """Read a line; raises HistoryError."""
+        """Parse a line; raises HistoryError."""
         try:
             fields = json.loads(line)
-            told = fields.pop("operations")
-            operations = tuple(_KINDS[kind](**{name: frozen(value) for name, value in of.items()}) for kind, of in told)
+            pairs = fields.pop("operations")
+            operations = tuple(
+                _KINDS[kind](**{name: frozen(value) for name, value in of.items()}) for kind, of in pairs
+            )
             return cls(operations=operations, **fields)
         except (ValueError, TypeError, KeyError) as error:
-            raise HistoryError(f"this is no transaction of a history: {line[:100]!r} ({error!r})") from error
+            raise HistoryError(
+                f"the line is not a transaction of a history: {line[:100]!r} ({error!r}); expected JSON as save() writes it"
+            ) from error
 
 
 def _name(operation: Operation) -> str:
@@ -114,17 +118,17 @@ def _name(operation: Operation) -> str:
 
 
 def frozen(value: Any) -> Any:
-    """A value with tuples in place of lists, so that it can be a dictionary's key."""
+    """Return a value with tuples instead of lists, so that it can be a dictionary's key."""
     return tuple(frozen(part) for part in value) if isinstance(value, (list, tuple)) else value
 
 
 def age(revision: str) -> tuple[int, str]:
-    """A key that sorts revisions from old to new."""
+    """Return a key that sorts revisions from old to new."""
     return len(revision), revision
 
 
 class History(Sequence[Transaction]):
-    """Transactions of all instances; of those with the same id the last one counts."""
+    """The transactions of all instances; the last record with an id counts."""
 
     def __init__(self, transactions: Iterable[Transaction]) -> None:
         self.by_id = {one.id: one for one in transactions}
@@ -132,19 +136,19 @@ class History(Sequence[Transaction]):
 
     @classmethod
     def load(cls, files: Iterable[Path | str]) -> History:
-        """All files of one history; a last line that its process did not live to end is left out."""
+        """Load all files of one history; ignore a last line that its process did not complete."""
         return cls(one for file in files for one in _lines(Path(file)))
 
     def save(self, file: Path | str) -> None:
-        """Write one file."""
+        """Write the history to one file."""
         Path(file).write_text("".join(one.line() + "\n" for one in self))
 
     def replaced(self, **fields: dict[str, Any]) -> History:
-        """The history with fields of some transactions changed: for each field, new values by transaction id."""
+        """Return the history with changed fields: for each field, the new values by transaction id."""
         changed: dict[str, dict[str, Any]] = {}
         for name, values in fields.items():
-            for which, value in values.items():
-                changed.setdefault(which, {})[name] = value
+            for id_, value in values.items():
+                changed.setdefault(id_, {})[name] = value
         return History(replace(one, **changed[one.id]) if one.id in changed else one for one in self)
 
     def __len__(self) -> int:

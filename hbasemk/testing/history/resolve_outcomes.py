@@ -1,7 +1,7 @@
-"""The end of a history: how the transactions turned out whose end nobody was told, by the repository's own log.
+"""Resolve the unknown outcomes of a history by the repository's log.
 
-A revision's message names the call that made it. So a later instance can tell of every call whether it is committed, and
-whether that is what its caller was told.
+A revision's message names the call that created it. So a later instance can determine whether each call is committed,
+and whether this agrees with the outcome that its caller received.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from hbasemk.testing.history.workloads import violations
 
 
 def judge(history: History, fresh_instance: Instance) -> tuple[History, list[Anomaly]]:
-    """The history with all outcomes known, and everything that is wrong with it.
+    """Return the history with all outcomes resolved, and all its anomalies.
 
-    ``fresh_instance`` is an instance that was opened after all others had ended or died and their leases were over.
+    ``fresh_instance`` was opened after all other instances had ended or died and their leases had expired.
     """
-    settled, wrong = resolve_outcomes(history, committed_calls(fresh_instance))
-    return settled, wrong + check(settled) + violations(settled)
+    resolved, anomalies = resolve_outcomes(history, committed_calls(fresh_instance))
+    return resolved, anomalies + check(resolved) + violations(resolved)
 
 
 def committed_calls(fresh_instance: Instance) -> dict[str, list[str]]:
-    """The committed revisions of each call, from old to new."""
+    """Return the committed revisions of each call, from old to new."""
     found: dict[str, list[str]] = {}
     for entry in log.log(fresh_instance):
         if entry.message:
@@ -35,38 +35,40 @@ def committed_calls(fresh_instance: Instance) -> dict[str, list[str]]:
 
 
 def resolve_outcomes(history: History, committed: Mapping[str, Sequence[str]]) -> tuple[History, list[Anomaly]]:
-    """Give each transaction of unknown end its outcome; tells where the log is not what the caller was told."""
+    """Resolve each transaction of unknown outcome; report where the log contradicts a reported outcome."""
     calls: dict[str, list[Transaction]] = {}
     for one in history:
         if one.writes:
             calls.setdefault(one.call, []).append(one)
-    wrong: list[Anomaly] = []
+    anomalies: list[Anomaly] = []
     outcomes: dict[str, str] = {}
     revisions: dict[str, str] = {}
     for call, attempts in calls.items():
-        made = committed.get(call, ())
-        told = [one for one in attempts if one.outcome == "committed"]
+        committed_revisions = committed.get(call, ())
+        reported = [one for one in attempts if one.outcome == "committed"]
         unknown = [one for one in attempts if one.outcome == "unknown"]
-        wrong += (_lost(one) for one in told if one.revision not in made)
-        if len(made) > 1 or (made and not told and not unknown):
-            wrong.append(_undead(attempts, made))
+        anomalies += (_lost(one) for one in reported if one.revision not in committed_revisions)
+        if len(committed_revisions) > 1 or (committed_revisions and not reported and not unknown):
+            anomalies.append(_undead(attempts, committed_revisions))
         for one in unknown:
-            outcomes[one.id] = "committed" if made and not told else "aborted"
-            if made and not told:
-                revisions[one.id] = made[0]
-                if one.revision not in (None, made[0]):
-                    wrong.append(_undead(attempts, made))
-    return history.replaced(outcome=outcomes, revision=revisions), wrong
+            outcomes[one.id] = "committed" if committed_revisions and not reported else "aborted"
+            if committed_revisions and not reported:
+                revisions[one.id] = committed_revisions[0]
+                if one.revision not in (None, committed_revisions[0]):
+                    anomalies.append(_undead(attempts, committed_revisions))
+    return history.replaced(outcome=outcomes, revision=revisions), anomalies
 
 
 def _lost(one: Transaction) -> Anomaly:
     return Anomaly(
-        Kind.LOST_COMMIT, f"{one.id} was told that revision {one.revision} is committed; the log lacks it", (one.id,)
+        Kind.LOST_COMMIT, f"{one.id} was reported as committed as revision {one.revision}; the log lacks it", (one.id,)
     )
 
 
-def _undead(attempts: Sequence[Transaction], made: Sequence[str]) -> Anomaly:
-    told = ", ".join(f"{one.id} {one.outcome} {one.revision or ''}".rstrip() for one in attempts)
+def _undead(attempts: Sequence[Transaction], committed_revisions: Sequence[str]) -> Anomaly:
+    reported = ", ".join(f"{one.id} {one.outcome} {one.revision or ''}".rstrip() for one in attempts)
     return Anomaly(
-        Kind.UNDEAD, f"the log has {', '.join(made)} of a call that was told: {told}", tuple(one.id for one in attempts)
+        Kind.UNDEAD,
+        f"the log has {', '.join(committed_revisions)} of a call that was reported as: {reported}",
+        tuple(one.id for one in attempts),
     )

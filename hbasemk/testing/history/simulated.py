@@ -36,23 +36,23 @@ class Simulated:
     insisted: list[str]
 
     def explain(self) -> str:
-        """The counterexamples."""
+        """Return the counterexamples."""
         return "\n\n".join(anomaly.explain(self.history) for anomaly in self.anomalies)
 
     def refused(self) -> list[str]:
-        """The calls that should have got through if nothing failed, and did not.
+        """Return the calls that should have committed without failures, and did not.
 
-        That is, those that go on after conflicts, and those that met nobody else who wrote what they wrote or read.
+        These are the calls that retry after conflicts, and the calls without a rival that wrote what they wrote or read.
         """
         through = {one.call for one in self.history if one.outcome == "committed"}
         alone = [one.call for one in self.history if one.call not in through and not self._rivals(one)]
         return sorted({*self.insisted, *alone} - through)
 
     def _rivals(self, one: Transaction) -> bool:
-        """Whether another wrote any of its keys after its instance, which saw what was there then, was opened.
+        """Return whether another call wrote any of its keys after its instance was opened and read their state.
 
-        On an older snapshot it may have lost to one of its own instance, too. A serializable one relies on whole nodes, and
-        may have lost to who wrote another property of one (``docs/decisions/0012-serializable.md``).
+        On an older snapshot the rival may be in the same instance. A serializable call depends on whole nodes, so the
+        rival may have written another property of the node (``docs/decisions/0012-serializable.md``).
         """
         part: Callable[[str], str] = _node if one.isolation == SERIALIZABLE else str
         keys = {part(operation.key) for operation in one.operations}
@@ -67,14 +67,14 @@ class Simulated:
 
 
 def _node(key: str) -> str:
-    """The path of the node that a key belongs to."""
+    """Return the path of a key's node."""
     return key.partition("#")[0]
 
 
 class Run:
-    """One run of some workloads: ``writers`` processes with ``turns`` transactions each, and one that comes later.
+    """One run of workloads: ``writers`` processes with ``turns`` transactions each, and one that starts later.
 
-    ``choices`` repeats a run, whole or made shorter (:func:`hbasemk.testing.choices.shrink`). ``transactions`` and ``parallel``
+    ``choices`` replays a run, complete or shrunk (:func:`hbasemk.testing.choices.shrink`). ``transactions`` and ``parallel``
     are those of :class:`~hbasemk.testing.simulation.Simulator`.
     """
 
@@ -145,9 +145,9 @@ class Run:
                 actor.runtime.sleep(0.1)
 
     def finish(self) -> Simulated:
-        """Run it to its end, let a later instance settle what is left, let everyone read everything, and judge.
+        """Run to the end, resolve pending outcomes in a later instance, let every instance read everything, and check.
 
-        Raises what ended a simulated process, if that was no fault of the simulator's.
+        Raises the error of a simulated process, unless the simulator caused it.
         """
         simulator = self.simulator
         simulator.run()
@@ -159,7 +159,7 @@ class Run:
         last = simulator.add("fresh_instance", lambda _: None)
         fresh_instance = self._worker(last, last.open())
         fresh_instance.instance.clock.next(0)
-        self._settle(fresh_instance.instance)
+        self._resolve_pending(fresh_instance.instance)
         for actor, worker in self.workers:
             if not isinstance(actor.error, Died):
                 self._read_all(worker)
@@ -167,9 +167,9 @@ class Run:
         insisted = [call for _, worker in self.workers for call in worker.insisted]
         return Simulated(history, anomalies, simulator, fresh_instance.instance, insisted)
 
-    def _settle(self, fresh_instance: Instance) -> None:
+    def _resolve_pending(self, fresh_instance: Instance) -> None:
         fresh_instance.maintain()
-        # What a loser left unswept gets its writer's whole lease time before somebody else sweeps it.
+        # Another instance sweeps a losing revision only after its writer's lease has expired.
         self.simulator.ms += SHORT.lease_ms + SHORT.max_clock_skew_ms + 100
         fresh_instance.poll()
         fresh_instance.maintain()
@@ -180,12 +180,12 @@ class Run:
         for _, worker in self.workers:
             for revision in worker.unknown:
                 if fresh_instance.outcome(int(revision, 16)) is Outcome.PENDING:
-                    raise HbasemkError(f"{revision} is still pending, long after its writer's lease")
+                    raise HbasemkError(f"revision {revision} is still pending after its writer's lease has expired")
 
     def _read_all(self, worker: Worker) -> None:
-        asked = self._moments()
+        polled = self._moments()
         worker.instance.poll()
         attempt = Attempt(worker, worker.instance.head(), worker.tag(), "snapshot")
         for workload in self.workloads:
             workload.read_all(attempt)
-        attempt.record("committed", polled=asked)
+        attempt.record("committed", polled=polled)

@@ -1,7 +1,7 @@
-"""Who wrote what each transaction read, and in which order a key's versions came.
+"""Infer the writer of each read and the order of each key's versions.
 
-What a single read shows to be wrong is told here: values of aborted transactions (G1a), values that were overwritten
-in their own transaction (G1b), values nobody wrote, reads that differ within one transaction or one snapshot.
+This module reports the anomalies of single reads: values of aborted transactions (G1a), values overwritten in their
+own transaction (G1b), values that nobody wrote, and reads that differ within one transaction or one snapshot.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from hbasemk.testing.history.records import (
     age,
 )
 
-UNTOLD: Final = ""
-"""In place of a writer's id: it cannot be told who wrote what was read."""
+UNKNOWN: Final = ""
+"""A placeholder for a writer's id: the writer of the value is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A read of somebody else's version: ``writer`` is a transaction's id, None for what was there before all."""
+    """A read of another transaction's version; ``writer`` is that transaction's id, None for the initial state."""
 
     reader: str
     key: str
@@ -39,8 +39,10 @@ class Seen:
 
 @dataclass(slots=True)
 class Versions:
-    """The versions of a history. ``order`` has for each key its committed writers from old to new, where that is known;
-    ``next`` the writers of the versions right after each writer's (None: the first version).
+    """The versions of a history.
+
+    ``order`` holds the committed writers of each key from old to new, if known. ``next`` maps each writer to the writers
+    of the versions right after (None: the first version).
     """
 
     history: History
@@ -53,7 +55,7 @@ class Versions:
 
 @dataclass(slots=True)
 class _External:
-    """What one transaction read from its snapshot, each key once."""
+    """A transaction's first read of a key from its snapshot."""
 
     key: str
     value: Value
@@ -61,14 +63,14 @@ class _External:
     relied: bool
 
     def differs(self, other: _External) -> bool:
-        """Whether the two are not of the same version."""
+        """Return whether the two reads are of different versions."""
         return self.value != other.value or (
             self.version is not None and other.version is not None and self.version != other.version
         )
 
 
 def infer(history: History) -> Versions:
-    """The versions of a history, with the anomalies that show at this point."""
+    """Infer the versions of a history, and the anomalies visible at this point."""
     return _Inference(history).run()
 
 
@@ -99,7 +101,7 @@ class _Inference:
         self._stable()
         return self.found
 
-    def tell(self, kind: Kind, text: str, *involved: str) -> None:
+    def report(self, kind: Kind, text: str, *involved: str) -> None:
         self.found.anomalies.append(Anomaly(kind, text, tuple(dict.fromkeys(involved))))
 
     # --- the tables --------------------------------------------------------------------------------------
@@ -129,12 +131,12 @@ class _Inference:
         if one.revision is not None and one.writes:
             other = self.by_revision.setdefault(one.revision, one)
             if other is not one and other.outcome == one.outcome == "committed":
-                self.tell(
+                self.report(
                     Kind.SAME_REVISION, f"{other.id} and {one.id} both made revision {one.revision}", other.id, one.id
                 )
 
     def _reads(self, one: Transaction) -> Iterator[_External]:
-        """Each key's first read from the snapshot; reads that contradict the transaction itself are told."""
+        """Yield each key's first read from the snapshot; report reads that contradict the transaction itself."""
         first: dict[str, _External] = {}
         written: dict[str, Value] = {}
         added: dict[str, set[Value]] = {}
@@ -146,7 +148,7 @@ class _Inference:
                 added.setdefault(key, set()).add(operation.element)
             elif key in written:
                 if operation.value != written[key]:
-                    self.tell(
+                    self.report(
                         Kind.INTERNAL,
                         f"{one.id} wrote {key} = {written[key]!r} and then read {operation.value!r}",
                         one.id,
@@ -156,7 +158,7 @@ class _Inference:
                 if key in added:
                     shown = set(value) if isinstance(value, tuple) else set()
                     if not added[key] <= shown:
-                        self.tell(
+                        self.report(
                             Kind.INTERNAL,
                             f"{one.id} added {sorted(map(repr, added[key]))} to {key} and then did not read it",
                             one.id,
@@ -171,14 +173,14 @@ class _Inference:
         before = first.setdefault(read.key, read)
         before.relied = before.relied or read.relied
         if before.differs(read):
-            self.tell(
+            self.report(
                 Kind.UNREPEATABLE,
                 f"{one.id} read {read.key} = {before.value!r} and then {read.value!r}, without writing it",
                 one.id,
             )
 
     def _take_effect(self) -> None:
-        """What is committed, and of the unknown ones those that somebody saw."""
+        """Collect the committed transactions, and the unknown ones whose effects another transaction read."""
         effective = self.found.took_effect
         effective.update(one.id for one in self.history if one.outcome == "committed" and one.writes)
         for reads in self.external.values():
@@ -216,7 +218,7 @@ class _Inference:
         return found
 
     def _follow(self) -> None:
-        """Which version comes right after which: by the revisions, else where a writer read what it overwrote."""
+        """Determine which version follows which: by the revisions, or where a writer read the version it overwrote."""
         for key, order in self.found.order.items():
             before: list[str | None] = [None, *order]
             self.found.next[key] = {one: [then] for one, then in zip(before, order, strict=False)}
@@ -229,7 +231,7 @@ class _Inference:
         for key, following in self.found.next.items():
             for writer, others in following.items():
                 if len(others) > 1:
-                    self.tell(
+                    self.report(
                         Kind.LOST_UPDATE,
                         f"{' and '.join(others)} each read {key} as {writer or 'nobody'} left it, overwrote it and committed",
                         *others,
@@ -241,57 +243,57 @@ class _Inference:
         took_effect = one.outcome == "committed" or one.id in self.found.took_effect
         relied = took_effect and (read.relied or one.isolation == SERIALIZABLE)
         writer = self._writer(one, read)
-        if writer != UNTOLD:
+        if writer != UNKNOWN:
             self.found.seen.append(Seen(one.id, read.key, writer, relied))
 
     def _writer(self, one: Transaction, read: _External) -> str | None:
-        """The id of who wrote what was read, None for what was there at first, UNTOLD where that cannot be told."""
+        """Return the id of the read value's writer, None for the initial state, UNKNOWN if it cannot be determined."""
         key, value = read.key, read.value
         if read.version == NEVER:
             return None
         if read.version is not None:
             found = self.by_revision.get(read.version)
             if found is None or not any(writer is found for writer in self.writers.get(key, ())):
-                self.tell(
+                self.report(
                     Kind.UNWRITTEN,
                     f"{one.id} read {key} = {value!r} as revision {read.version} left it, which did not write it",
                     one.id,
                 )
-                return UNTOLD
+                return UNKNOWN
             return self._effective(one, read, found)
         if value is None or (value == () and (key, value) not in self.by_value):
-            return UNTOLD if key in self.removed else None
+            return UNKNOWN if key in self.removed else None
         if isinstance(value, tuple) and key in self.sets:
             return self._of_set(one, key, value)
         candidates = self.by_value.get((key, value), [])
         if not candidates:
-            self.tell(Kind.UNWRITTEN, f"{one.id} read {key} = {value!r}, which nobody wrote", one.id)
-            return UNTOLD
+            self.report(Kind.UNWRITTEN, f"{one.id} read {key} = {value!r}, which nobody wrote", one.id)
+            return UNKNOWN
         candidates = sorted(candidates, key=lambda found: (found[0].id in self.found.took_effect, found[1]))
         writer, final = candidates[-1]
         if writer.id in self.found.took_effect and not final:
-            self.tell(
+            self.report(
                 Kind.G1B,
                 f"{one.id} read {key} = {value!r}, which {writer.id} itself overwrote before it committed",
                 one.id,
                 writer.id,
             )
-            return UNTOLD
+            return UNKNOWN
         return self._effective(one, read, writer)
 
     def _effective(self, one: Transaction, read: _External, writer: Transaction) -> str:
         if writer is one:
-            self.tell(Kind.INTERNAL, f"{one.id} read {read.key} = {read.value!r} before it wrote it", one.id)
-            return UNTOLD
+            self.report(Kind.INTERNAL, f"{one.id} read {read.key} = {read.value!r} before it wrote it", one.id)
+            return UNKNOWN
         if writer.id in self.found.took_effect:
             return writer.id
-        self.tell(
+        self.report(
             Kind.G1A,
             f"{one.id} read {read.key} = {read.value!r}, which {writer.id} wrote, and that one is {writer.outcome}",
             one.id,
             writer.id,
         )
-        return UNTOLD
+        return UNKNOWN
 
     def _of_set(self, one: Transaction, key: str, value: tuple[Value, ...]) -> str | None:
         shown = set(value)
@@ -299,51 +301,51 @@ class _Inference:
         for part in value:
             writer = self.elements.get((key, part))
             if writer is None:
-                self.tell(Kind.UNWRITTEN, f"{one.id} read {part!r} in {key}, which nobody added", one.id)
-                return UNTOLD
-            if self._effective(one, _External(key, part, None, False), writer) == UNTOLD:
-                return UNTOLD
+                self.report(Kind.UNWRITTEN, f"{one.id} read {part!r} in {key}, which nobody added", one.id)
+                return UNKNOWN
+            if self._effective(one, _External(key, part, None, False), writer) == UNKNOWN:
+                return UNKNOWN
             writers[writer.id] = writer
         for writer in writers.values():
             added = {x.element for x in writer.operations if isinstance(x, Add) and x.key == key}
             if not added <= shown:
-                self.tell(
+                self.report(
                     Kind.G1B,
                     f"{one.id} read {sorted(map(repr, added & shown))} in {key}, only a part of what {writer.id} added to it",
                     one.id,
                     writer.id,
                 )
-                return UNTOLD
+                return UNKNOWN
         order = self.found.order.get(key)
         if order is None:
-            return UNTOLD
+            return UNKNOWN
         if not writers:
             return None
         newest = max(order.index(writer) for writer in writers)
         for number in range(newest):
             if order[number] not in writers:
                 then = next(writer for writer in order[number + 1 :] if writer in writers)
-                self.tell(
+                self.report(
                     Kind.LOST_UPDATE,
                     f"{then} added to {key} without having what {order[number]} had added before, as {one.id} read: {value!r}",
                     order[number],
                     then,
                     one.id,
                 )
-                return UNTOLD
+                return UNKNOWN
         return order[newest]
 
     def _stable(self) -> None:
-        """A snapshot of an instance reads the same whenever and by whomever it is read."""
-        told: dict[tuple[str, str, str], tuple[str, _External]] = {}
+        """Check that a snapshot of an instance always reads the same."""
+        first_reads: dict[tuple[str, str, str], tuple[str, _External]] = {}
         for one in self.history:
             if one.snapshot is None:
                 continue
             for read in self.external[one.id]:
                 place = (one.instance, one.snapshot, read.key)
-                other, before = told.setdefault(place, (one.id, read))
+                other, before = first_reads.setdefault(place, (one.id, read))
                 if before.differs(read):
-                    self.tell(
+                    self.report(
                         Kind.UNSTABLE,
                         f"in snapshot {one.snapshot} of {one.instance}, {other} read {read.key} = {before.value!r}, "
                         f"and {one.id} {read.value!r}",

@@ -1,7 +1,7 @@
-"""One process of a history: ``python -m hbasemk.testing.history.worker URL FILE``, until it is told to end, or is killed.
+"""One process of a history: ``python -m hbasemk.testing.history.worker URL FILE``; runs until SIGTERM or a kill.
 
-Every line of the history is in the operating system's hands before the commit that it tells of begins, and again before the
-next transaction does.
+The worker hands every line of the history to the operating system before the commit in question begins, and again
+before the next transaction begins.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from hbasemk.testing.history.workloads import WORKLOADS
 
 MOST_WORKERS = 256
 GENERATION = 2.0
-"""Seconds after which lists and counters begin anew."""
+"""The time in seconds after which workers start new lists and counters."""
 OPENING = 60.0
-"""Seconds that a worker goes on trying to open the repository."""
+"""The time in seconds for which a worker retries opening the repository."""
 
 
 def appending(file: Path) -> Callable[[Transaction], None]:
-    """Where the lines go: each is the operating system's at once."""
+    """Return a sink that appends each line to a file at once."""
 
     def write(one: Transaction) -> None:
         with file.open("a") as out:
@@ -39,7 +39,7 @@ def appending(file: Path) -> Callable[[Transaction], None]:
 
 
 def opened(url: str) -> Repository:
-    """The repository, also if the store is out of reach for a while."""
+    """Open the repository; retry while the store is temporarily unreachable."""
     deadline = time.monotonic() + OPENING
     while True:
         try:
@@ -53,14 +53,14 @@ def opened(url: str) -> Repository:
 @click.command()
 @click.argument("url")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--number", type=click.IntRange(0, MOST_WORKERS - 1), required=True, help="Another one for each worker.")
-@click.option("--seed", type=int, required=True, help="Of the worker's choices.")
-@click.option("--origin", type=float, required=True, help="When the history began, on this machine's monotonic clock.")
-@click.option("--workload", "names", type=click.Choice(list(WORKLOADS)), multiple=True, help="None: all.")
+@click.option("--number", type=click.IntRange(0, MOST_WORKERS - 1), required=True, help="The worker's number; unique.")
+@click.option("--seed", type=int, required=True, help="The seed of the worker's choices.")
+@click.option("--origin", type=float, required=True, help="The start of the history, on the machine's monotonic clock.")
+@click.option("--workload", "names", type=click.Choice(list(WORKLOADS)), multiple=True, help="Default: all workloads.")
 def main(url: str, file: Path, number: int, seed: int, origin: float, names: tuple[str, ...]) -> None:
-    """Run transactions on the repository at URL and write their history to FILE, until SIGTERM comes."""
+    """Run transactions on the repository at URL and write their history to FILE until SIGTERM."""
     stopping: list[int] = []
-    signal.signal(signal.SIGTERM, lambda which, _: stopping.append(which))
+    signal.signal(signal.SIGTERM, lambda number, _: stopping.append(number))
     workloads = [WORKLOADS[name] for name in names or WORKLOADS]
     chance = random.Random(seed)
     with opened(url) as repository:
@@ -77,11 +77,11 @@ def main(url: str, file: Path, number: int, seed: int, origin: float, names: tup
         while not stopping:
             chance.choice(workloads).turn(worker)
             time.sleep(chance.choice((0.0, 0.0, 0.002, 0.01, 0.05)))
-        worker.look(lambda attempt: read_all(attempt, names))
+        worker.read(lambda attempt: read_all(attempt, names))
 
 
 def read_all(attempt: Attempt, names: tuple[str, ...] = ()) -> None:
-    """Read what all workloads left."""
+    """Read the data of all workloads."""
     for name in names or WORKLOADS:
         WORKLOADS[name].read_all(attempt)
 

@@ -1,4 +1,4 @@
-"""What the workers of a history do: small transactions that meet often, on a few nodes for each workload.
+"""The workloads of a history: small transactions that often conflict, on a few nodes for each workload.
 
 Each workload has a folder of its own, so that any number of them can run in one repository at the same time.
 """
@@ -15,7 +15,7 @@ from hbasemk.transaction import Isolation
 
 
 class Workload:
-    """A kind of transactions on the folder ``/<name>``."""
+    """A kind of transaction on the folder ``/<name>``."""
 
     name: str
 
@@ -23,25 +23,25 @@ class Workload:
         self.folder = f"/{self.name}"
 
     def prepare(self, attempt: Attempt) -> None:
-        """Make what the transactions need, once, before any of them."""
+        """Create the nodes that the transactions need, once, before the first transaction."""
         attempt.changes.add(self.folder)
 
     def turn(self, worker: Worker) -> None:
-        """One transaction."""
+        """Run one transaction."""
         raise NotImplementedError(f"{type(self).__name__} has no transactions")
 
     def read_all(self, attempt: Attempt) -> None:
-        """Read everything, at the end."""
+        """Read all data at the end."""
         raise NotImplementedError(f"{type(self).__name__} does not read")
 
     def violations(self, history: History) -> Iterator[Anomaly]:
-        """What shows to be wrong without any graph."""
+        """Return the violations of the workload's own rules, which need no graph."""
         del history
         return iter(())
 
 
 def first_reads(one: Transaction) -> dict[str, Value]:
-    """What a transaction saw in its snapshot."""
+    """Return the transaction's reads from its snapshot."""
     found: dict[str, Value] = {}
     for operation in one.operations:
         if isinstance(operation, Read):
@@ -50,13 +50,13 @@ def first_reads(one: Transaction) -> dict[str, Value]:
 
 
 class Registers(Workload):
-    """A few properties of two nodes that are read and written in any combination, blindly, twice, and with what is there."""
+    """A few properties of two nodes: read and written in any combination, blindly, twice, and with the same value."""
 
     name = "registers"
     places: Final = (("m", "x"), ("m", "y"), ("n", "x"), ("n", "y"))
 
     def prepare(self, attempt: Attempt) -> None:
-        """Two nodes, each property with a first value but for one."""
+        """Create two nodes; all properties but one have a first value."""
         super().prepare(attempt)
         for node in ("m", "n"):
             attempt.changes.add(f"{self.folder}/{node}")
@@ -64,15 +64,15 @@ class Registers(Workload):
             attempt.set(f"{self.folder}/{node}", name, attempt.tag())
 
     def turn(self, worker: Worker) -> None:
-        """Change one or two, perhaps reading others; or read all."""
+        """Change one or two properties, perhaps reading others; or read all."""
         chance = worker.chance
         if chance.random() < 0.3:
-            worker.look(self._read_some, again=self.read_all)
+            worker.read(self._read_some, again=self.read_all)
             return
-        wanted = {chance.choice(self.places): chance.choice("rwbbtsu") for _ in range(chance.choice((1, 2, 3)))}
+        actions = {chance.choice(self.places): chance.choice("rwbbtsu") for _ in range(chance.choice((1, 2, 3)))}
 
         def change(attempt: Attempt) -> None:
-            for (node, name), how in wanted.items():
+            for (node, name), how in actions.items():
                 path = f"{self.folder}/{node}"
                 if how in "su":
                     attempt.repeat(path, name, attempt.tag() if how == "u" else None)
@@ -91,34 +91,34 @@ class Registers(Workload):
             attempt.get(f"{self.folder}/{node}", name)
 
     def read_all(self, attempt: Attempt) -> None:
-        """All properties."""
+        """Read all properties."""
         for node, name in self.places:
             attempt.get(f"{self.folder}/{node}", name)
 
 
 class Lists(Workload):
-    """Arrays to which ids are appended: read, made longer, written."""
+    """Arrays to which transactions append ids: they read, extend and write them."""
 
     name = "lists"
     count: Final = 2
 
     def turn(self, worker: Worker) -> None:
-        """Append to one or to both, or read them."""
+        """Append to one array or to both, or read them."""
         names = [f"g{worker.generation()}.{number}" for number in range(self.count)]
         if worker.chance.random() < 0.25:
-            worker.look(lambda attempt: _get(attempt, self.folder, names), self.read_all)
+            worker.read(lambda attempt: _get(attempt, self.folder, names), self.read_all)
             return
-        wanted = worker.chance.choice((names[:1], names[1:], names))
+        chosen = worker.chance.choice((names[:1], names[1:], names))
 
         def change(attempt: Attempt) -> None:
-            for name in wanted:
+            for name in chosen:
                 before = attempt.get(self.folder, name)
                 attempt.set(self.folder, name, (*(before if isinstance(before, tuple) else ()), attempt.tag()))
 
         worker.transact(change)
 
     def read_all(self, attempt: Attempt) -> None:
-        """All that there are."""
+        """Read all arrays."""
         attempt.get_all(self.folder)
 
 
@@ -128,23 +128,23 @@ def _get(attempt: Attempt, path: str, names: list[str]) -> None:
 
 
 class Bank(Workload):
-    """Money goes from one account to another: every snapshot has the same total."""
+    """Transfers between accounts: every snapshot has the same total."""
 
     name = "bank"
     accounts: Final = ("a", "b", "c", "d")
     each: Final = 100
 
     def prepare(self, attempt: Attempt) -> None:
-        """Four accounts with the same balance."""
+        """Create four accounts with the same balance."""
         super().prepare(attempt)
         for account in self.accounts:
             attempt.changes.add(f"{self.folder}/{account}")
             attempt.set(f"{self.folder}/{account}", "balance", (self.each, attempt.tag()))
 
     def turn(self, worker: Worker) -> None:
-        """A transfer, or a look at all accounts."""
+        """Transfer money, or read all accounts."""
         if worker.chance.random() < 0.3:
-            worker.look(self.read_all, self.read_all)
+            worker.read(self.read_all, self.read_all)
             return
         source = worker.chance.choice(self.accounts)
         target = worker.chance.choice([account for account in self.accounts if account != source])
@@ -158,12 +158,12 @@ class Bank(Workload):
         worker.transact(change)
 
     def read_all(self, attempt: Attempt) -> None:
-        """All accounts."""
+        """Read all accounts."""
         for account in self.accounts:
             attempt.get(f"{self.folder}/{account}", "balance")
 
     def violations(self, history: History) -> Iterator[Anomaly]:
-        """Totals that are not what they were at first."""
+        """Return the snapshots with a changed total."""
         keys = [f"{self.folder}/{account}#balance" for account in self.accounts]
         for one in history:
             seen = first_reads(one)
@@ -174,20 +174,20 @@ class Bank(Workload):
 
 
 def balance(value: Value) -> int:
-    """The amount in a register that also holds a tag."""
+    """Return the amount in a register that also holds a tag."""
     assert isinstance(value, tuple)
     assert isinstance(value[0], int)
     return value[0]
 
 
 class Counters(Workload):
-    """Numbers that are incremented without being read."""
+    """Numbers that transactions increment without reading them."""
 
     name = "counters"
     count: Final = 2
 
     def turn(self, worker: Worker) -> None:
-        """Count one or both up, or read them."""
+        """Increment one number or both, or read them."""
         generation = worker.generation()
         names = [f"g{generation}.{number}" for number in range(self.count)]
 
@@ -196,24 +196,24 @@ class Counters(Workload):
                 attempt.counted(self.folder, name)
 
         if worker.chance.random() < 0.25:
-            worker.look(read, read)
+            worker.read(read, read)
             return
-        wanted = worker.chance.choice((names[:1], names[1:], names))
+        chosen = worker.chance.choice((names[:1], names[1:], names))
 
         def change(attempt: Attempt) -> None:
-            for name in wanted:
+            for name in chosen:
                 attempt.count(self.folder, name, worker.bit(generation))
 
         worker.transact(change)
 
     def read_all(self, attempt: Attempt) -> None:
-        """All that there are."""
+        """Read all numbers."""
         for name in attempt.changes.properties(self.folder):
             attempt.counted(self.folder, name)
 
 
 class Children(Workload):
-    """A set of children to which is added and from which is removed."""
+    """A set of children that transactions add and remove."""
 
     name = "children"
     names: Final = ("k0", "k1", "k2", "k3")
@@ -222,7 +222,7 @@ class Children(Workload):
         """Add, remove, both, or list."""
         chance = worker.chance
         if chance.random() < 0.3:
-            worker.look(self.read_all, self.read_all)
+            worker.read(self.read_all, self.read_all)
             return
         one, other = chance.choice(self.names[:2]), chance.choice(self.names[2:])
         how = chance.choice(("add", "add", "remove", "add and remove", "list and add"))
@@ -238,12 +238,12 @@ class Children(Workload):
         worker.transact(change)
 
     def read_all(self, attempt: Attempt) -> None:
-        """The list, and each child."""
+        """Read the list and each child."""
         attempt.listed(self.folder, self.names)
 
 
 class Subtrees(Workload):
-    """Nodes that are removed with everything below them, while others add below them and change them."""
+    """Subtrees that transactions remove while others add and change nodes in them."""
 
     name = "subtrees"
     tops: Final = ("s", "t")
@@ -251,7 +251,7 @@ class Subtrees(Workload):
     properties: Final = ("x",)
 
     def prepare(self, attempt: Attempt) -> None:
-        """Both subtrees, with a child each."""
+        """Create both subtrees with one child each."""
         super().prepare(attempt)
         for top in self.tops:
             for path, names in (
@@ -264,7 +264,7 @@ class Subtrees(Workload):
         """Add or remove a subtree, add or remove a child in it, change its root, or read it all."""
         chance = worker.chance
         if chance.random() < 0.25:
-            worker.look(self.read_all, self.read_all)
+            worker.read(self.read_all, self.read_all)
             return
         top = f"{self.folder}/{chance.choice(self.tops)}"
         child = f"{top}/{chance.choice(self.names)}"
@@ -285,13 +285,13 @@ class Subtrees(Workload):
         worker.transact(change)
 
     def read_all(self, attempt: Attempt) -> None:
-        """Every node that can be there, with its property."""
+        """Read every possible node with its property."""
         tops = [f"{self.folder}/{top}" for top in self.tops]
         attempt.nodes(tops, self.properties)
         attempt.nodes([f"{top}/{name}" for top in tops for name in self.names])
 
     def violations(self, history: History) -> Iterator[Anomaly]:
-        """Children without a parent."""
+        """Return the children without a parent."""
         for one in history:
             seen = first_reads(one)
             for path, value in seen.items():
@@ -301,21 +301,21 @@ class Subtrees(Workload):
 
 
 class Skew(Workload):
-    """Withdrawals from either of two accounts, as long as the sum does not become negative."""
+    """Withdrawals from two accounts whose sum must not become negative."""
 
     name = "skew"
     accounts: Final = ("a", "b")
     isolation: Final[Isolation] = SERIALIZABLE
 
     def prepare(self, attempt: Attempt) -> None:
-        """Two accounts with 60 each."""
+        """Create two accounts with 60 each."""
         super().prepare(attempt)
         for account in self.accounts:
             attempt.changes.add(f"{self.folder}/{account}")
             attempt.set(f"{self.folder}/{account}", "balance", (60, attempt.tag()))
 
     def turn(self, worker: Worker) -> None:
-        """Withdraw what the sum permits, or pay in; or read both."""
+        """Withdraw an amount that the sum permits, or deposit; or read both accounts."""
         chance = worker.chance
         if chance.random() < 0.2:
             worker.transact(self.read_all, self.isolation)
@@ -330,12 +330,12 @@ class Skew(Workload):
         worker.transact(change, self.isolation)
 
     def read_all(self, attempt: Attempt) -> None:
-        """Both accounts."""
+        """Read both accounts."""
         for account in self.accounts:
             attempt.get(f"{self.folder}/{account}", "balance")
 
     def violations(self, history: History) -> Iterator[Anomaly]:
-        """Sums below nothing, in transactions that are serializable."""
+        """Return the serializable transactions with a negative sum."""
         keys = [f"{self.folder}/{account}#balance" for account in self.accounts]
         for one in history:
             seen = first_reads(one)
@@ -344,7 +344,7 @@ class Skew(Workload):
 
 
 class Phantoms(Workload):
-    """A child is added only where there are fewer than two."""
+    """A folder to which transactions add a child only if it has fewer than two."""
 
     name = "phantoms"
     names: Final = ("k0", "k1", "k2", "k3", "k4")
@@ -352,7 +352,7 @@ class Phantoms(Workload):
     isolation: Final[Isolation] = SERIALIZABLE
 
     def turn(self, worker: Worker) -> None:
-        """Add if there is room, else remove one."""
+        """Add a child if there are fewer than two, else remove one."""
         name = worker.chance.choice(self.names)
 
         def change(attempt: Attempt) -> None:
@@ -365,11 +365,11 @@ class Phantoms(Workload):
         worker.transact(change, self.isolation)
 
     def read_all(self, attempt: Attempt) -> None:
-        """The list."""
+        """Read the list."""
         attempt.listed(self.folder, self.names)
 
     def violations(self, history: History) -> Iterator[Anomaly]:
-        """More than two."""
+        """Return the snapshots with more than two children."""
         keys = [f"{self.folder}/{name}" for name in self.names]
         for one in history:
             seen = first_reads(one)
@@ -384,5 +384,5 @@ WORKLOADS: Final[Mapping[str, Workload]] = {one.name: one for one in (*ORDINARY,
 
 
 def violations(history: History) -> list[Anomaly]:
-    """What breaks the rules of any workload."""
+    """Return the violations of the rules of all workloads."""
     return [anomaly for workload in WORKLOADS.values() for anomaly in workload.violations(history)]
