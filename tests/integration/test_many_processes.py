@@ -14,14 +14,14 @@ PROCESSES = 8
 COMMITS = 200
 
 
-def report(told: list[hammer.Told]) -> None:
+def report(reports: list[hammer.WorkerReport]) -> None:
     """Shown by ``pytest -rP``."""
-    seconds = max(one.seconds for one in told)
-    commits = sum(one.acknowledged for one in told)
+    seconds = max(one.seconds for one in reports)
+    commits = sum(one.acknowledged for one in reports)
     print(
-        f"{commits} commits by {len(told)} processes in {seconds:.1f} s ({commits / seconds:.0f}/s), "
-        f"{sum(one.conflicts for one in told)} conflicts resolved, {sum(one.unknown for one in told)} unknown outcomes, "
-        f"{sum(len(one.errors) for one in told)} errors told"
+        f"{commits} commits by {len(reports)} processes in {seconds:.1f} s ({commits / seconds:.0f}/s), "
+        f"{sum(one.conflicts for one in reports)} conflicts resolved, {sum(one.unknown for one in reports)} unknown outcomes, "
+        f"{sum(len(one.errors) for one in reports)} errors reported"
     )
 
 
@@ -48,7 +48,7 @@ def test_on_hbase_while_the_gateway_is_killed_and_comes_back(hbase: HBase) -> No
             time.sleep(1)
             hbase.start_gateway()
 
-    told = hammer.run(hbase.url(hbase.new_prefix()) + "&timeout=10", PROCESSES, COMMITS, crash)
-    report(told)
+    reports = hammer.run(hbase.url(hbase.new_prefix()) + "&timeout=10", PROCESSES, COMMITS, crash)
+    report(reports)
     # The processes go on for as long as their retry_timeout allows, so no caller of run sees that the gateway was away.
-    assert [error for one in told for error in one.errors] == []
+    assert [error for one in reports for error in one.errors] == []

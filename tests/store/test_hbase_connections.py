@@ -17,7 +17,7 @@ from hbasemk.store.abc import Get, NewCell, Put
 from hbasemk.store.hbase import HBaseStore
 from hbasemk.store.hbase.connections import IDLE_SECONDS
 from hbasemk.testing.store.base import together
-from tests.support.gateway import Asked, Close, FakeGateway, fake_gateway, speaker
+from tests.support.gateway import Close, FakeGateway, ReceivedCall, fake_gateway, speaker
 
 PUT = Put(b"r", [NewCell(b"d", b"q", b"x")])
 
@@ -67,16 +67,16 @@ def read(store: HBaseStore, row: bytes = b"r") -> bytes:
 
 
 def silent_for(gateway: FakeGateway, *methods: str) -> None:
-    def script(asked: Asked) -> None:
-        if asked.method in methods:
+    def script(received: ReceivedCall) -> None:
+        if received.method in methods:
             gateway.stopping.wait(30)
 
     gateway.script = script
 
 
 def closing_on(gateway: FakeGateway, *connections: int) -> None:
-    def script(asked: Asked) -> None:
-        if asked.connection in connections:
+    def script(received: ReceivedCall) -> None:
+        if received.connection in connections:
             raise Close
 
     gateway.script = script
@@ -101,12 +101,12 @@ def test_threads_never_share_a_connection_and_get_their_own_answers(gateway: Fak
     busy: set[int] = set()
     shared: list[int] = []
 
-    def script(asked: Asked) -> None:
-        if asked.connection in busy:
-            shared.append(asked.connection)
-        busy.add(asked.connection)
+    def script(received: ReceivedCall) -> None:
+        if received.connection in busy:
+            shared.append(received.connection)
+        busy.add(received.connection)
         time.sleep(0.0005)
-        busy.discard(asked.connection)
+        busy.discard(received.connection)
 
     gateway.script = script
 
@@ -135,9 +135,9 @@ def test_unneeded_connections_are_closed_while_others_are_used(
     gateway: FakeGateway, store: HBaseStore, clock: Clock
 ) -> None:
     barrier = threading.Barrier(3)
-    gateway.script = lambda asked: (barrier.wait(30), None)[1]
+    gateway.script = lambda received: (barrier.wait(30), None)[1]
     together([lambda: read(store)] * 3)
-    gateway.script = lambda asked: None
+    gateway.script = lambda received: None
     assert len(gateway.connections) == 3
     for _ in range(3):
         clock.ahead += IDLE_SECONDS / 2
@@ -153,7 +153,7 @@ def test_a_connection_that_the_gateway_closed_while_idle_is_silently_replaced(
     gateway.connections[0].shutdown(socket.SHUT_RDWR)
     gateway.until(lambda: gateway.ended == [0])
     store.write("t", [PUT])
-    assert [asked.connection for asked in gateway.asked] == [0, 1]
+    assert [received.connection for received in gateway.received] == [0, 1]
 
 
 def test_stray_bytes_on_an_idle_connection_are_never_mistaken_for_an_answer(
@@ -169,7 +169,7 @@ def test_buffers_of_a_large_answer_are_released(gateway: FakeGateway, store: HBa
     row = Put(b"r", [NewCell(b"d", b"q", bytes(6_000_000))])
     store.write("t", [row])
     read(store)
-    assert [asked.connection for asked in gateway.asked] == [0, 1]
+    assert [received.connection for received in gateway.received] == [0, 1]
 
 
 # --- failures ------------------------------------------------------------------------------------------------------
@@ -179,7 +179,11 @@ def test_a_read_on_a_pooled_connection_that_was_closed_is_retried_once(gateway: 
     read(store)
     closing_on(gateway, 0)
     assert read(store, b"again") == b"again"
-    assert [(asked.connection, asked.method) for asked in gateway.asked] == [(0, "get"), (0, "get"), (1, "get")]
+    assert [(received.connection, received.method) for received in gateway.received] == [
+        (0, "get"),
+        (0, "get"),
+        (1, "get"),
+    ]
 
 
 def test_a_read_is_repeated_only_once(gateway: FakeGateway, store: HBaseStore) -> None:
@@ -187,7 +191,7 @@ def test_a_read_is_repeated_only_once(gateway: FakeGateway, store: HBaseStore) -
     closing_on(gateway, 0, 1)
     with pytest.raises(StoreNotAppliedError, match=f"127.0.0.1:{gateway.port}.*'t'"):
         read(store)
-    assert len(gateway.asked) == 3
+    assert len(gateway.received) == 3
 
 
 def test_a_write_whose_answer_is_lost_is_unknown_and_not_repeated(gateway: FakeGateway, store: HBaseStore) -> None:
@@ -199,10 +203,10 @@ def test_a_write_whose_answer_is_lost_is_unknown_and_not_repeated(gateway: FakeG
         lambda: store.check_and_write("t", (b"d", b"q"), None, PUT),
         lambda: store.delete_rows("t", [b"r"]),
     ):
-        before = len(gateway.asked)
+        before = len(gateway.received)
         with pytest.raises(StoreUnknownError, match="may have been applied"):
             call()
-        assert len(gateway.asked) == before + 1
+        assert len(gateway.received) == before + 1
         closing_on(gateway, len(gateway.connections))
 
 
@@ -235,7 +239,7 @@ def test_a_timeout_leaves_reads_not_applied_and_writes_unknown(
         store.write("t", [PUT])
     with pytest.raises(StoreUnknownError):
         store.check_and_write("t", (b"d", b"q"), None, PUT)
-    gateway.script = lambda asked: None
+    gateway.script = lambda received: None
     assert read(store) == b"r"
 
 
@@ -245,8 +249,8 @@ def test_a_late_answer_is_never_taken_for_the_next_call(
     store = open_store(timeout=1.5)
     late = threading.Event()
 
-    def script(asked: Asked) -> None:
-        if asked.request.what.row == b"late":
+    def script(received: ReceivedCall) -> None:
+        if received.request.what.row == b"late":
             late.wait(30)
 
     gateway.script = script
@@ -262,9 +266,9 @@ def test_the_deadline_applies_to_the_whole_answer_not_to_each_byte(
 ) -> None:
     store = open_store(timeout=1.5)
 
-    def script(asked: Asked) -> None:
+    def script(received: ReceivedCall) -> None:
         # The answer is a text of a megabyte, sent byte by byte.
-        sock = gateway.connections[asked.connection]
+        sock = gateway.connections[received.connection]
         sock.sendall(b"\x80\1\0\2\0\x10\0\0")
         while not gateway.stopping.wait(0.02):
             sock.sendall(b"x")
@@ -276,7 +280,7 @@ def test_the_deadline_applies_to_the_whole_answer_not_to_each_byte(
 
 def test_an_answer_to_another_call_ends_the_connection(gateway: FakeGateway, store: HBaseStore) -> None:
     other = b"\x80\1\0\2\0\0\0\3put\0\0\0\x63\0"
-    gateway.script = lambda asked: other if asked.connection == 0 else None
+    gateway.script = lambda received: other if received.connection == 0 else None
     with pytest.raises(StoreNotAppliedError, match="put number 99 came for get"):
         read(store)
     assert read(store, b"next") == b"next"
@@ -284,7 +288,7 @@ def test_an_answer_to_another_call_ends_the_connection(gateway: FakeGateway, sto
 
 
 def test_garbage_in_place_of_an_answer_ends_the_connection(gateway: FakeGateway, store: HBaseStore) -> None:
-    gateway.script = lambda asked: b"\0\0\0\5hello" if asked.connection == 0 else None
+    gateway.script = lambda received: b"\0\0\0\5hello" if received.connection == 0 else None
     with pytest.raises(StoreUnknownError):
         store.write("t", [PUT])
     store.write("t", [PUT])
@@ -324,8 +328,8 @@ def test_an_interrupted_call_ends_its_connection(gateway: FakeGateway, store: HB
     silent = threading.Event()
     main = threading.get_ident()
 
-    def script(asked: Asked) -> None:
-        if asked.connection == 0:
+    def script(received: ReceivedCall) -> None:
+        if received.connection == 0:
             # Not earlier: an interrupt during the creation of the socket leaves it to Python's garbage collection.
             signal.pthread_kill(main, signal.SIGALRM)
             silent.wait(30)
@@ -365,12 +369,12 @@ def test_a_call_that_gets_no_connection_in_time_was_not_applied(
     silent_for(gateway, "get")
     holder = threading.Thread(target=read, args=(store,), daemon=True)
     holder.start()
-    gateway.until(lambda: len(gateway.asked) == 1)
+    gateway.until(lambda: len(gateway.received) == 1)
     short = open_store(pool_size=1, timeout=0.2)
     short._client._pool = store._client._pool
     with pytest.raises(StoreNotAppliedError, match="all 1 connections were in use"):
         short.write("t", [PUT])
-    assert [asked.method for asked in gateway.asked] == ["get"]
+    assert [received.method for received in gateway.received] == ["get"]
     gateway.stopping.set()
     holder.join(10)
     assert not holder.is_alive()
@@ -393,7 +397,7 @@ def test_closing_ends_running_and_waiting_calls(gateway: FakeGateway, open_store
         return thread
 
     threads = [run("read", lambda: read(store)), run("write", lambda: store.write("t", [PUT]))]
-    gateway.until(lambda: len(gateway.asked) == 2)
+    gateway.until(lambda: len(gateway.received) == 2)
     threads.append(run("waits", lambda: read(store)))
     time.sleep(0.05)
     store.close()
@@ -451,8 +455,10 @@ def test_a_forked_child_uses_its_own_connections_and_leaves_its_parents_alone(
 
     in_child(child)
     assert read(store, b"parent") == b"parent"
-    assert {asked.connection for asked in gateway.asked if asked.request.what.row.startswith(b"child")} == {1}
-    assert [asked.connection for asked in gateway.asked if asked.request.what.row == b"parent"] == [0]
+    assert {received.connection for received in gateway.received if received.request.what.row.startswith(b"child")} == {
+        1
+    }
+    assert [received.connection for received in gateway.received if received.request.what.row == b"parent"] == [0]
     assert gateway.ended == [1] or gateway.ended == []
 
 

@@ -49,11 +49,11 @@ def store(gateway: FakeGateway) -> Iterator[HBaseStore]:
 )
 def test_a_get_that_selects_nothing_makes_no_call(gateway: FakeGateway, store: HBaseStore, get: Get) -> None:
     assert store.read("t", [get]) == [Row(get.row, [])]
-    assert gateway.asked == []
+    assert gateway.received == []
     # In a batch it is left out, and the other answers stay with their gets.
     rows = store.read("t", [get, Get(b"a"), get, Get(b"b"), get])
     assert [row.key for row in rows] == [get.row, b"a", get.row, b"b", get.row]
-    assert [[one.row for one in asked.request.what] for asked in gateway.asked] == [[b"a", b"b"]]
+    assert [[one.row for one in received.request.what] for received in gateway.received] == [[b"a", b"b"]]
 
 
 def test_gets_with_shared_columns_are_sent_with_the_right_ones(gateway: FakeGateway, store: HBaseStore) -> None:
@@ -68,8 +68,8 @@ def test_gets_with_shared_columns_are_sent_with_the_right_ones(gateway: FakeGate
         Get(b"7", columns=[(b"d", b"")]),
     ]
     store.read("t", gets)
-    (asked,) = gateway.asked
-    assert asked.request.table == b"p_t"
+    (received,) = gateway.received
+    assert received.request.table == b"p_t"
     sent = [
         (
             one.row,
@@ -79,7 +79,7 @@ def test_gets_with_shared_columns_are_sent_with_the_right_ones(gateway: FakeGate
             one.filter,
             one.cells_per_family,
         )
-        for one in asked.request.what
+        for one in received.request.what
     ]
     assert sent == [
         (b"1", [(b"d", b"q")], None, None, None, None),
@@ -113,7 +113,7 @@ def test_gets_with_shared_columns_are_sent_with_the_right_ones(gateway: FakeGate
 )
 def test_an_empty_range_makes_no_call(gateway: FakeGateway, store: HBaseStore, scan: Scan) -> None:
     assert store.scan("t", scan) == []
-    assert gateway.asked == []
+    assert gateway.received == []
 
 
 @pytest.mark.parametrize(
@@ -136,15 +136,15 @@ def test_the_ends_of_a_range_as_they_are_sent(
     gateway: FakeGateway, store: HBaseStore, scan: Scan, start: bytes | None, stop: bytes | None
 ) -> None:
     store.scan("t", scan)
-    sent = gateway.asked[0].request.what
+    sent = gateway.received[0].request.what
     assert (sent.start, sent.stop, sent.reverse) == (start, stop, scan.reverse or None)
-    assert (sent.limit, sent.caching, gateway.asked[0].request.rows) == (scan.limit,) * 3
+    assert (sent.limit, sent.caching, gateway.received[0].request.rows) == (scan.limit,) * 3
 
 
 def test_a_scan_with_too_large_a_limit_is_rejected(gateway: FakeGateway, store: HBaseStore) -> None:
     with pytest.raises(LimitError, match=str(MAX_SCAN)):
         store.scan("t", Scan(None, None, 2**31 - 1))
-    assert gateway.asked == []
+    assert gateway.received == []
 
 
 # --- writing -------------------------------------------------------------------------------------------------------
@@ -152,16 +152,16 @@ def test_a_scan_with_too_large_a_limit_is_rejected(gateway: FakeGateway, store: 
 
 def test_a_delete_without_cells_does_not_delete_the_row(gateway: FakeGateway, store: HBaseStore) -> None:
     store.delete("t", [Delete(b"r", [])])
-    assert gateway.asked == []
+    assert gateway.received == []
     store.delete("t", [Delete(b"r", []), Delete(b"s", [CellVersion(b"d", b"q", 5)]), Delete(b"", [])])
-    (asked,) = gateway.asked
-    assert (asked.method, asked.request.what.row) == ("deleteSingle", b"s")
+    (received,) = gateway.received
+    assert (received.method, received.request.what.row) == ("deleteSingle", b"s")
 
 
 def test_only_the_given_version_is_deleted(gateway: FakeGateway, store: HBaseStore) -> None:
     cells = [CellVersion(b"d", b"q", 5), CellVersion(b"c", b"", 0)]
     store.delete("t", [Delete(b"r", cells)])
-    sent = gateway.asked[0].request.what
+    sent = gateway.received[0].request.what
     assert sent.kind == 0
     assert [(one.family, one.qualifier, one.timestamp) for one in sent.columns] == cells
 
@@ -169,7 +169,7 @@ def test_only_the_given_version_is_deleted(gateway: FakeGateway, store: HBaseSto
 def test_rows_are_deleted_up_to_the_highest_timestamp_or_the_given_one(gateway: FakeGateway, store: HBaseStore) -> None:
     store.delete_rows("t", [b"a", b"", b"b"])
     store.delete_rows("t", [b"a", b"", b"b"], before=77)
-    sent = [[(one.row, one.columns, one.timestamp) for one in asked.request.what] for asked in gateway.asked]
+    sent = [[(one.row, one.columns, one.timestamp) for one in received.request.what] for received in gateway.received]
     assert sent == [[(b"a", None, at), (b"b", None, at)] for at in (2**63 - 2, 76)]
 
 
@@ -183,13 +183,13 @@ def test_the_size_of_a_cell_includes_its_key(gateway: FakeGateway, store: HBaseS
     else:
         with pytest.raises(LimitError, match="its key included"):
             store.write("t", [put])
-    assert len(gateway.asked) == fits
+    assert len(gateway.received) == fits
 
 
 def test_comparing_with_an_empty_value_is_rejected(gateway: FakeGateway, store: HBaseStore) -> None:
     with pytest.raises(InvalidValueError, match="empty"):
         store.check_and_write("t", (b"d", b"q"), b"", Put(b"r", [NewCell(b"d", b"q", b"x")]))
-    assert gateway.asked == []
+    assert gateway.received == []
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_each_call_is_one_round_trip(
     gateway: FakeGateway, store: HBaseStore, call: Callable[[HBaseStore], object]
 ) -> None:
     call(store)
-    assert len(gateway.asked) == 1
+    assert len(gateway.received) == 1
 
 
 # --- names and errors ----------------------------------------------------------------------------------------------

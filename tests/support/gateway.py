@@ -1,4 +1,4 @@
-"""A gateway that misbehaves on demand: it speaks the real protocol, and a script says what becomes of each call."""
+"""A fake gateway that speaks the real protocol; a script decides the answer to each call."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from hbasemk.store.hbase.gateway import THRIFT2, idl
 
 
 class Close(Exception):
-    """The connection is to be closed in place of an answer."""
+    """A script raises this to close the connection instead of answering."""
 
 
-class Asked(NamedTuple):
-    """A call as it arrived; connections are counted from 0, greetings are not recorded."""
+class ReceivedCall(NamedTuple):
+    """A received call; connections are counted from 0, and handshakes are not recorded."""
 
     connection: int
     method: str
@@ -31,15 +31,15 @@ class Asked(NamedTuple):
 class FakeGateway:
     """Answers ``get`` with one cell that holds the row's key, and everything else with success.
 
-    ``script(asked)`` may return other bytes to send in place of the answer, raise Close, or wait. ``kind`` is what the
+    ``script(received)`` may return other bytes to send in place of the answer, raise Close, or wait. ``kind`` is what the
     greeting is answered with.
     """
 
     def __init__(self, listener: socket.socket) -> None:
         self.port: int = listener.getsockname()[1]
         self.kind: int | Callable[[], int] = THRIFT2
-        self.script: Callable[[Asked], bytes | None] = lambda asked: None
-        self.asked: list[Asked] = []
+        self.script: Callable[[ReceivedCall], bytes | None] = lambda received: None
+        self.received: list[ReceivedCall] = []
         self.ended: list[int] = []
         self.connections: list[socket.socket] = []
         self.stopping = threading.Event()
@@ -81,9 +81,9 @@ class FakeGateway:
             protocol.read_struct(request)
             instead = None
             if method != "getThriftServerType":
-                asked = Asked(connection, method, request)
-                self._note(self.asked, asked)
-                instead = self.script(asked)
+                received = ReceivedCall(connection, method, request)
+                self._note(self.received, received)
+                instead = self.script(received)
             if instead is not None:
                 sock.sendall(instead)
                 continue

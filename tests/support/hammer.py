@@ -1,4 +1,4 @@
-"""Processes that hammer one repository, and what must be true afterwards."""
+"""Processes that commit to one repository under load, and the checks of the result."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ AWAY: float = 120.0
 
 
 @dataclass(frozen=True)
-class Told:
-    """What one process did: acknowledged commits, those of them on the shared column, and what it met."""
+class WorkerReport:
+    """The result of one process: acknowledged commits, those on the shared column, and its errors."""
 
     number: int
     acknowledged: int
@@ -82,13 +82,13 @@ def hammer(url: str, number: int, commits: int, pipe: Connection) -> None:
         acknowledged += 1
         shared += counts
     seconds = time.monotonic() - began
-    pipe.send(Told(number, acknowledged, shared, repository.statistics.conflicts, unknown, errors, seconds))
+    pipe.send(WorkerReport(number, acknowledged, shared, repository.statistics.conflicts, unknown, errors, seconds))
     pipe.recv()
     pipe.send(run_with_retries(lambda: fingerprint(repository)))
     repository.close()
 
 
-def run(url: str, processes: int, commits: int, meanwhile: Callable[[], None] | None = None) -> list[Told]:
+def run(url: str, processes: int, commits: int, meanwhile: Callable[[], None] | None = None) -> list[WorkerReport]:
     """Run the processes, do something ``meanwhile``, and check all that must hold at the end."""
     with hbasemk.connect(url) as repository, repository.transaction() as tx:
         tx.add("/shared", {"count": 0})
@@ -114,15 +114,15 @@ def run(url: str, processes: int, commits: int, meanwhile: Callable[[], None] | 
 
 def _end(
     url: str, commits: int, pipes: list[Connection], started: list[Any], meanwhile: Callable[[], None] | None
-) -> list[Told]:
+) -> list[WorkerReport]:
     if meanwhile is not None:
         meanwhile()
-    told: list[Told] = []
+    reports: list[WorkerReport] = []
     left = list(pipes)
     while left:
         for pipe in wait(left):
             assert isinstance(pipe, Connection)
-            told.append(pipe.recv())
+            reports.append(pipe.recv())
             left.remove(pipe)
     for pipe in pipes:
         pipe.send(None)
@@ -133,7 +133,7 @@ def _end(
 
     with hbasemk.connect(url, create=False, poll_interval=0) as fresh:
         head = fresh.refresh()
-        assert head["/shared"]["count"] == sum(one.shared for one in told)
+        assert head["/shared"]["count"] == sum(one.shared for one in reports)
         for number in range(len(started)):
             assert head[f"/own{number}"]["turn"] == commits - 1
         assert prints == {fingerprint(fresh)}
@@ -141,4 +141,4 @@ def _end(
         rows = scan_all(fresh.store, schema.JOURNAL, Scan(None, None, 1000, columns=flags))
         assert [row.key for row in rows if outcome_of(row) is Outcome.PENDING] == []
         assert problems(fresh) == []
-    return told
+    return reports

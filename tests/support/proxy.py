@@ -1,4 +1,4 @@
-"""A proxy between a store and a real gateway, that cuts the line at a moment of the test's choice."""
+"""A proxy between a store and a real gateway that cuts the connection at a chosen moment."""
 
 from __future__ import annotations
 
