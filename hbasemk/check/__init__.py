@@ -1,7 +1,7 @@
-"""The integrity check: every invariant that can be seen from the tables, in one pass and bounded memory; and its repair.
+"""The integrity check: every invariant that can be seen from the tables, in bounded memory; and repair.
 
-``IntegrityCheck`` finds problems, ``Repair`` mends those of them that can be mended without losing anything that was
-committed, ``recover`` ends what dead writers left.
+``IntegrityCheck`` finds problems. ``Repair`` repairs those that can be repaired without losing committed data.
+``recover`` rolls back the unfinished work of dead writers.
 """
 
 from hbasemk.check.check import IntegrityCheck, check_unopened

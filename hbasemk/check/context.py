@@ -1,4 +1,4 @@
-"""What all parts of the check look through: the store, and a bounded memory of how revisions turned out."""
+"""The context of one check: reads from the store, and a bounded cache of revision statuses."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from hbasemk.store.abc import Column, Get, Row, Scan, Store
 AT_ONCE: Final = 100
 """Journal rows in one call; each may hold its changes."""
 REMEMBERED: Final = 20_000
-"""Revisions of which the outcome is kept, so that their journal rows are read once."""
+"""Cached revision statuses; the journal row of a cached revision is read once."""
 REMEMBERED_CELLS: Final = 250_000
-"""Cells that these revisions told, 8 bytes each."""
+"""Declared cells of the cached revisions, 8 bytes each."""
 
 
 class RevisionStatus(NamedTuple):
-    """How a revision turned out: its outcome, its swept mark, and hashes of the cells it told, sorted (None: unknown).
+    """The status of a revision: outcome, swept mark, and sorted hashes of its declared cells (None: unknown).
 
     ``base`` names the snapshot that it was built on (None: there is none, or it cannot be read).
     """
@@ -40,7 +40,7 @@ class RevisionStatus(NamedTuple):
     base: int | None
 
     def declares(self, path: str, column: Column) -> bool:
-        """Whether the revision told that it writes this cell; True as well when what it told cannot be read."""
+        """Return whether the revision declared this cell; also True if its changes cannot be decoded."""
         if self.declared is None:
             return True
         wanted = hash((path, column))
@@ -84,7 +84,7 @@ class CheckContext:
     # --- the store ---------------------------------------------------------------------------------------
 
     def read(self, table: str, gets: Sequence[Get]) -> list[Row]:
-        """Rows, in batches of what the store takes at once."""
+        """Read rows in batches of the store's batch size."""
         found: list[Row] = []
         size = self.store.batch_rows
         for at in range(0, len(gets), size):
@@ -113,14 +113,14 @@ class CheckContext:
     # --- revisions ---------------------------------------------------------------------------------------
 
     def is_lease_over(self, revision: int) -> bool:
-        """Whether the lease of a revision's writer has ended; False if that cannot be read, which is told elsewhere."""
+        """Return whether the lease of a revision's writer is over; False if the lease is damaged (reported elsewhere)."""
         try:
             return again(self.runtime, lambda: self._lease.is_over(revision))
         except FormatError:
             return False
 
     def status(self, revision: int) -> RevisionStatus:
-        """How a revision turned out; remembered, so something may have happened since it was looked up."""
+        """Return the status of a revision; a cached status may be out of date."""
         found = self._statuses.get(revision)
         if found is None:
             self.load((revision,))
@@ -128,13 +128,13 @@ class CheckContext:
         return found
 
     def current_status(self, revision: int) -> RevisionStatus:
-        """How a revision has turned out by now."""
+        """Read the status of a revision again."""
         found = self._statuses.pop(revision, None)
         self._cells -= _weight(found)
         return self.status(revision)
 
     def is_visible(self, revision: int) -> bool:
-        """Whether some instance shows the cells of a revision: the one that looks, or one that begins now."""
+        """Return whether this instance, or an instance that opens now, shows the cells of a revision."""
         mark = self.initial_watermark
         return self.sees(revision) or (
             mark is not None
@@ -144,7 +144,7 @@ class CheckContext:
         )
 
     def load(self, wanted: Iterable[int]) -> None:
-        """Learn the fates of many revisions in few calls; the most recent ones stay known."""
+        """Load the statuses of many revisions in few calls; keep the most recent ones."""
         unknown: list[int] = []
         for one in wanted:
             if one in self._statuses:
@@ -158,7 +158,7 @@ class CheckContext:
                 self.learn(row)
 
     def learn(self, row: Row) -> RevisionStatus:
-        """The fate that a whole journal row tells; remembered."""
+        """Return and cache the status from a complete journal row."""
         revision = int.from_bytes(row.key, "big")
         swept = next((cell.value for cell in row.cells if (cell.family, cell.qualifier) == schema.SWEPT), None)
         outcome = outcome_of(row)
@@ -180,7 +180,7 @@ class CheckContext:
             return None
 
     def _forget(self, room: int) -> None:
-        # Only before a look-up: what a caller has just looked up stays until it looks up the next.
+        # Only before a load: statuses that a caller has just loaded stay until its next load.
         while self._statuses and (len(self._statuses) + room > REMEMBERED or self._cells > REMEMBERED_CELLS):
             _, old = self._statuses.popitem(last=False)
             self._cells -= _weight(old)
@@ -191,13 +191,13 @@ def _weight(status: RevisionStatus | None) -> int:
 
 
 def base_of(row: Row) -> int | None:
-    """The base that a journal row tells; None without one, or when it cannot be read."""
+    """Return the base in a journal row; None if it is missing or damaged."""
     data = next((cell.value for cell in row.cells if (cell.family, cell.qualifier) == schema.BASE), None)
     return None if data is None or len(data) != 8 or data[0] >= 0x80 else int.from_bytes(data, "big")
 
 
 def declared_by(row: Row) -> list[RowChange] | None:
-    """What a journal row tells that its revision touches, empty for none; None when that cannot be read."""
+    """Return the changes that a journal row declares; empty if there are none, None if they cannot be decoded."""
     chunks = [cell for cell in row.cells if changes.is_chunk(cell.qualifier)]
     if not any(cell.qualifier == schema.CHANGES for cell in chunks):
         # The first one is written last, and before any cell of the revision.
@@ -220,5 +220,5 @@ def _is_change(change: RowChange) -> bool:
 
 
 def text(revision: int) -> str:
-    """A revision in text form."""
+    """Return a revision in text form."""
     return revisions.to_text(revision)

@@ -1,4 +1,4 @@
-"""What the integrity check finds: the kinds of problems, how bad each is, and what ``--repair`` may do about it."""
+"""The problems that the integrity check finds: their kinds, their severity, and whether they can be repaired."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final
 from hbasemk.store.abc import Delete
 
 DAMAGE: Final = "damage"
-"""What somebody reads, or will read, is wrong or missing."""
+"""Data that a reader sees, or will see, is wrong or missing."""
 LEFTOVER: Final = "leftover"
-"""Something that ended before it was done; nobody sees it, and the instances clean up after it in time."""
+"""Unfinished work that is invisible to readers; instances clean it up in time."""
 NOTE: Final = "note"
-"""Worth knowing, and as it may be: the repository is whole."""
+"""For information: the repository is whole."""
 
 # nodes
 ROW_KEY: Final = "row key"
@@ -69,10 +69,10 @@ UPLOAD: Final = "unfinished upload"
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that must not be, or that is worth a note.
+    """A violated rule, or a note.
 
     ``kind`` names the rule; ``path`` (of a node; for a blob its id, else what row of the cluster table) and ``revision`` say
-    where, ``detail`` what. ``repairable`` says whether ``Repair`` can mend it; ``cells`` are the exact cell versions that
+    where, ``detail`` what. ``repairable`` says whether ``Repair`` can repair it; ``cells`` are the exact cell versions that
     are then deleted, where it is that.
     """
 

@@ -1,7 +1,7 @@
-"""Ending what dead writers left, all of it at once and told: ``hbasemk recover``.
+"""Recovery of the unfinished work of dead writers at once: ``hbasemk recover``.
 
-Every instance does the same in the background, as far as it meets it. Each step is a compare-and-set or may be done twice, so
-several may do this at the same time, and it may be interrupted anywhere.
+Every instance does the same in the background for the revisions that it encounters. Each step is a compare-and-set or
+idempotent, so several processes may recover at the same time, and recovery may be interrupted anywhere.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ALL: Final = (ENDED, SWEPT, COMMITTED, BRANCH, WAITING, DAMAGED)
 
 
 class Ended(NamedTuple):
-    """One revision that was looked after.
+    """The result of recovering one revision.
 
     ``what``: ENDED (it was pending; it is aborted now and its cells are deleted), COMMITTED (it was pending and turned out
     committed), SWEPT (it was aborted; its cells are deleted now), BRANCH (the first revision of a branch that was given up or
@@ -42,11 +42,11 @@ class Ended(NamedTuple):
 
 
 def recover(instance: Instance, branches_ms: int | None = None) -> Iterator[Ended]:
-    """End what ended writers left, telling each revision; the watermark moves as far as it can.
+    """Roll back the unfinished work of dead writers, yield each revision, and move the watermark.
 
-    Last, what ended branches left is deleted an hour after their end, or at once where somebody died while doing that;
-    ``branches_ms``: branches are given up, too, that nobody has touched for so many ms. Raises StoreError, and FormatError
-    where what a branch touched is damaged; what was done until then stays done.
+    Finally, delete the cells of branches that ended an hour ago, or whose sweep was interrupted. If ``branches_ms`` is
+    given, also abandon branches without commits for so many ms. Raises StoreError, and FormatError if the changes of a
+    branch are damaged; completed work stays done.
     """
     instance.poll()
     damaged = False
@@ -59,7 +59,7 @@ def recover(instance: Instance, branches_ms: int | None = None) -> Iterator[Ende
         instance.poll()
         instance.recovery.advance()
     except FormatError:
-        # The watermark cannot pass what nobody can roll back.
+        # The watermark cannot pass a revision that cannot be rolled back.
         if not damaged:
             raise
     for root in instance.branches.sweep(branches_ms):
@@ -72,11 +72,11 @@ def _recover_all(instance: Instance) -> Iterator[tuple[int, str]]:
         ended = _recover(instance, revision)
         found = outcomes.of(revision)
         if ended is not False or found is not Outcome.ABORTED:
-            # Whoever was faster has told it, or will.
+            # Report it only if no other instance aborted it first; that instance reports it.
             what = {Outcome.COMMITTED: COMMITTED, Outcome.ABORTED: ENDED}.get(found, WAITING)
             yield revision, DAMAGED if ended is None else what
     for revision in journal.unswept(0.0):
-        # Whose writer lives it rolls back itself; without a lease nobody is about to.
+        # A live writer rolls back its own revisions.
         if outcomes.is_swept(revision):
             continue
         ended = _recover(instance, revision)
@@ -86,7 +86,7 @@ def _recover_all(instance: Instance) -> Iterator[tuple[int, str]]:
 
 
 def _recover(instance: Instance, revision: int) -> bool | None:
-    """Recover one whose writer's lease is over; whether it is, None where what has to be known is damaged."""
+    """Recover a revision if its writer's lease is over; return whether it is, or None if required data is damaged."""
     try:
         return again(instance.runtime, lambda: instance.outcomes.recover_if_over(revision))
     except FormatError:

@@ -1,8 +1,8 @@
-"""Mending what can be mended without losing anything that was committed (``docs/decisions/0010-repair.md``).
+"""Repair of problems without loss of committed data (``docs/decisions/0010-repair.md``).
 
-Cells of revisions that can never commit are deleted, one exact version each; revisions that ended writers left are ended the
-way that every instance ends them; what hangs wrongly in the tree is put right by ordinary commits, which conflict and are
-told like any other. Everything is looked at anew before it is touched, so a problem may be old, or mended by two at once.
+Repair deletes cells of revisions that can never commit, one exact version each. It recovers the revisions of dead writers
+as every instance does. It corrects the tree by ordinary commits, which may conflict and appear in the log like any other.
+It reads everything again before it changes anything, so problems may be old, and several instances may repair at once.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from hbasemk.kernel.retry import again
 from hbasemk.store.abc import Get, NewCell, Put
 
 MESSAGE: Final = "repair"
-"""The message of its commits."""
-RIGHT: Final = "right by now"
-"""What is said of something that somebody else, or an earlier repair, has mended."""
+"""The message of repair commits."""
+RIGHT: Final = "already correct"
+"""The result for a problem that another instance or an earlier repair has corrected."""
 RETRY_TIMEOUT: Final = 30.0
-"""Seconds that a commit is repeated after conflicts."""
+"""Seconds for which a commit is retried after conflicts."""
 
 
 class Repair:
-    """Mends problems that a check of the same instance found."""
+    """The repair of problems that a check of the same instance found."""
 
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
@@ -56,34 +56,35 @@ class Repair:
         }
 
     def repair(self, problem: Problem) -> str | None:
-        """Mend a problem; returns what was done, in words, or None when there was nothing that may be done.
+        """Repair a problem; return a description of the repair, or None if repair is not possible.
 
-        Raises StoreError (but for damaged data) and what commits raise (but ConflictError); a second check shows what is left.
+        Raises StoreError (except for damaged data) and the errors of commits (except ConflictError). A second check shows
+        which problems remain.
         """
         if not problem.repairable:
             return None
         try:
             return self._actions[problem.kind](problem)
         except (ConflictError, FormatError):
-            # Somebody changes the same all the time; or what would have to be known is damaged itself, which is told.
+            # Other instances keep changing the same data, or required data is itself damaged, which the check reports.
             return None
 
     # --- cells -------------------------------------------------------------------------------------------
 
     def _roll_back(self, problem: Problem) -> str | None:
-        """Aborted is for ever: nobody may ever read these cells."""
+        """Delete cells of an aborted revision; the outcome is final, so no reader needs them."""
         if self._instance.outcomes.of(_id(problem)) is not Outcome.ABORTED:
             return None
         return self._delete(problem)
 
     def _abort_missing(self, problem: Problem) -> str | None:
-        """A row that says "aborted" first, so that it can never commit; then as any aborted one."""
+        """Create an aborted journal row, so that the revision can never commit; then delete its cells."""
         revision = _id(problem)
         outcomes = self._instance.outcomes
         if outcomes.of(revision) is Outcome.ABSENT:
             again(self._instance.runtime, lambda: outcomes.abort_missing(revision))
         done = self._roll_back(problem)
-        # Late cells of it stay invisible as those of any that somebody else aborted.
+        # Late cells of it stay invisible, as for every revision that another instance aborted.
         if done is not None and outcomes.recover_if_over(revision):
             return f"aborted it; {done}"
         return done
@@ -95,7 +96,7 @@ class Repair:
         return f"deleted {count} cell{'s' if count != 1 else ''}"
 
     def _delete_upload(self, problem: Problem) -> str:
-        """Exactly the chunks that are a day old: what an upload that begins now writes is newer."""
+        """Delete exactly the chunks that are a day old; a new upload of the same blob writes newer ones."""
         store = self._instance.store
         size = store.batch_rows
         for at in range(0, len(problem.cells), size):
@@ -104,7 +105,7 @@ class Repair:
         return f"deleted {len(problem.cells)} chunks"
 
     def _delete_memo(self, problem: Problem) -> str:
-        """Exactly the wrong one; it only spares work, and whoever counts next leaves another."""
+        """Delete exactly the wrong memo; the next count stores a new one."""
         store = self._instance.store
         again(self._instance.runtime, lambda: store.delete(schema.CLUSTER, problem.cells))
         return "deleted the memo"
@@ -119,7 +120,7 @@ class Repair:
         return "aborted it and deleted its cells" if found is Outcome.ABORTED else None
 
     def _abort_below_watermark(self, problem: Problem) -> str | None:
-        """What must not be visible and lies below the watermark is hidden before anything else."""
+        """Hide an aborted revision below the watermark, then delete its cells."""
         revision = _id(problem)
         outcomes = self._instance.outcomes
         if outcomes.of(revision) is not Outcome.ABORTED and not outcomes.recover_if_over(revision):
@@ -137,7 +138,7 @@ class Repair:
         return "took it off the list of hidden revisions" if self._hide(revision, hide=False) else None
 
     def _hide(self, revision: int, *, hide: bool) -> bool:
-        """Put a revision on the watermark's list of hidden ones, or take it off; False when that has been done already."""
+        """Add a revision to the watermark's hidden revisions or remove it; return False if nothing changes."""
         instance = self._instance
         while True:
             _, current = again(instance.runtime, lambda: kernel_settings.read(instance.store))
@@ -157,7 +158,7 @@ class Repair:
     # --- the tree ----------------------------------------------------------------------------------------
 
     def _unlist(self, problem: Problem) -> str | None:
-        """A child that is listed and is not there; if something lives right below it, it is brought back instead."""
+        """Remove a dangling child entry; restore the child instead if it has children."""
         path = problem.path
         done = ""
 
@@ -181,7 +182,7 @@ class Repair:
         return f"{done} (revision {revisions.to_text(revision)})" if done else RIGHT
 
     def _link(self, problem: Problem) -> str | None:
-        """A node that is there and hangs nowhere: it is listed, below ancestors that are brought back if need be."""
+        """List an orphaned node in its parent, and restore missing ancestors."""
         path = problem.path
         done = ""
         refused = False
@@ -193,7 +194,7 @@ class Repair:
                 return ()
             nodes = self._ancestors(snapshot, path, itself=False)
             if any(name in node.base.encoded for node in nodes if node.base for name in node.child_writes):
-                # There is a property of that name: which of the two is to go, only their owner can say.
+                # The parent has a property of that name; only the owner can decide which of the two to remove.
                 refused = True
                 return ()
             back = [node.path for node in nodes if node.is_new]
@@ -207,7 +208,7 @@ class Repair:
         return f"{done} (revision {revisions.to_text(revision)})" if done else RIGHT
 
     def _ancestors(self, snapshot: View, path: str, *, itself: bool) -> list[StagedNode]:
-        """What has to change so that a node hangs in the tree: parents that list what they do not, or live again."""
+        """Return the changes that connect a node to the tree: parents that list it, and restored ancestors."""
         nodes: list[StagedNode] = []
         if itself:
             node = StagedNode(path, None)
@@ -229,7 +230,7 @@ class Repair:
         return nodes
 
     def _adopt(self, snapshot: View, node: StagedNode) -> None:
-        """A node that is brought back lists at once all that lives right below it."""
+        """Let a restored node list all its existing children."""
         for name in self._below(snapshot, node.path):
             node.child_writes[name] = True
 
@@ -252,7 +253,7 @@ class Repair:
         try:
             return self._instance.commit(make, MESSAGE, retry_timeout=RETRY_TIMEOUT, max_poll_age=0.0)
         except LeaseLostError:
-            # The check may have taken longer than the lease; the next commit claims another machine id.
+            # The check may have outlasted the lease; the next commit claims another machine id.
             return self._instance.commit(make, MESSAGE, retry_timeout=RETRY_TIMEOUT, max_poll_age=0.0)
 
 

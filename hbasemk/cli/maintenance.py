@@ -29,9 +29,9 @@ FIELDS = ("severity", "kind", "path", "revision", "detail")
 @NULL
 @click.pass_obj
 def check(session: Session, path: str | None, blobs: bool, repair: bool, null: bool) -> int:
-    """Look for everything in the repository's tables that must not be, while others may go on writing.
+    """Check the tables for corruption and stale data; safe while others write.
 
-    One line tells each problem: how bad it is, its kind, the path, the revision, the details, and whether --repair can repair it
+    Each line shows one problem: severity, kind, path, revision, details, and whether --repair can repair it
     (with --repair: what was done). The exit code is 0 if the repository is whole or everything found was repaired (notes do not
     count), else 1. It is 1 as well if there never was a node at PATH.
     """
@@ -93,7 +93,7 @@ def _show(session: Session, problem: Problem, done: str | None, *, repair: bool)
 @click.option("--branches", type=Seconds(), metavar="SECONDS", help="Give up branches untouched for so long, too.")
 @click.pass_obj
 def recover(session: Session, branches: float | None) -> None:
-    """End what writers left that died: revisions that are pending or not rolled back, beyond their lease.
+    """Roll back unfinished work of dead writers now.
 
     Every instance does so in the background; this does all of it at once and tells each revision: whether it was aborted,
     swept, turned out committed, or has to wait because its writer's lease goes on. Several may do it at the same time, and it may

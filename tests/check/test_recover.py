@@ -172,7 +172,7 @@ def test_repair_of_what_was_mended_by_hand_meanwhile_changes_nothing() -> None:
     (dangling,) = [one for one in place.tables.problems() if one.kind == "dangling child"]
     place.tables.commit(AddNode("/a/ghost", {"by": "hand"}))
     repair = Repair(place.tables.open_instance(47))
-    assert repair.repair(dangling) == "right by now"
+    assert repair.repair(dangling) == "already correct"
     instance = place.tables.open_instance(48)
     assert instance.reader.require(instance.head(), "/a/ghost").properties == {"by": "hand"}
 
