@@ -24,20 +24,20 @@ def as_read(cells: list[changes.NewCell]) -> list[Cell]:
 
 
 @given(st.lists(CHANGES))
-def test_changes_come_back(told: list[RowChange]) -> None:
-    read = changes.decode(as_read(changes.encode(told)))
-    assert [(c.path, c.kind, *map(list, c[2:])) for c in read] == [(c.path, c.kind, *map(list, c[2:])) for c in told]
+def test_changes_round_trip(listed: list[RowChange]) -> None:
+    read = changes.decode(as_read(changes.encode(listed)))
+    assert [(c.path, c.kind, *map(list, c[2:])) for c in read] == [(c.path, c.kind, *map(list, c[2:])) for c in listed]
 
 
-def test_surrogates_are_kept_apart_as_row_keys_keep_them_apart() -> None:
+def test_surrogates_stay_separate_as_in_row_keys() -> None:
     split, joined = "\ud83d\ude00", "\U0001f600"
     assert len(split) == 2
     assert len(joined) == 1
-    told = [
+    listed = [
         RowChange("/" + name, CHANGED, [name, name + "x"], [name], ["\udc80", "a\ud800"]) for name in (split, joined)
     ]
-    assert changes.decode(as_read(changes.encode(told))) == told
-    assert changes.decode(as_read(changes.encode(told * 50))) == told * 50
+    assert changes.decode(as_read(changes.encode(listed))) == listed
+    assert changes.decode(as_read(changes.encode(listed * 50))) == listed * 50
 
 
 @pytest.mark.parametrize("deflated", [False, True])
@@ -60,14 +60,14 @@ def test_increments_below_a_name_of_two_surrogates_are_not_lost(opened: Instance
     assert one.refresh()[path]["n"] == two.head[path]["n"] == 2
 
 
-def test_large_changes_are_cut_into_chunks_in_order() -> None:
-    told = [
+def test_large_changes_are_divided_into_ordered_chunks() -> None:
+    listed = [
         RowChange(f"/{number:x}{hash(str(number)):x}", ADDED, [f"{hash(number * 7.1):x}"]) for number in range(200_000)
     ]
-    cells = changes.encode(told)
+    cells = changes.encode(listed)
     assert len(cells) > 1
     assert max(len(cell.value) for cell in cells) <= 1024 * 1024
-    assert [c.path for c in changes.decode(as_read(cells))] == [c.path for c in told]
+    assert [c.path for c in changes.decode(as_read(cells))] == [c.path for c in listed]
 
 
 def test_a_roll_back_names_every_column_exactly() -> None:
@@ -85,6 +85,6 @@ def test_a_roll_back_names_every_column_exactly() -> None:
 
 
 @pytest.mark.parametrize("value", [b"", b"\x01{", b"\x02junk", b"\x01[[]]", b"\x01null", b"\x01[[\xff]]"])
-def test_damaged_changes_are_told(value: bytes) -> None:
+def test_damaged_changes_raise_format_error(value: bytes) -> None:
     with pytest.raises(FormatError, match="damaged"):
         changes.decode([Cell(b"d", b"changes", 1, value)])

@@ -164,7 +164,7 @@ def is_placed(message: str, table: str) -> bool:
     return f"table '{table}', row" in message and (", column " in message or ", row key " in message)
 
 
-def test_no_damage_is_an_error_of_pythons_own(base: Base) -> None:
+def test_damage_never_raises_a_builtin_error(base: Base) -> None:
     seed = int(os.environ.get("HBASEMK_TEST_SEED", random.SystemRandom().randrange(2**32)))
     print(f"seed {seed}; HBASEMK_TEST_SEED repeats it, HBASEMK_TEST_STEPS=0 tries everything")
     steps = int(os.environ.get("HBASEMK_TEST_STEPS", "300"))

@@ -184,7 +184,7 @@ def test_long_numbers_are_refused_in_jsop(repo: Repository, text: str) -> None:
 
 
 @pytest.mark.parametrize("number", ["9" * limits.MAX_DIGITS, "-" + "9" * limits.MAX_DIGITS, "0." + "1" * 4298])
-def test_the_longest_numbers_come_back_as_they_were(repo: Repository, number: str) -> None:
+def test_longest_numbers_round_trip(repo: Repository, number: str) -> None:
     mk = MicroKernel(repo)
     mk.commit("", f'^"/a/n":{number}')
     assert f'"n":{number}' in str(mk.get_nodes("/a"))
@@ -268,7 +268,7 @@ def test_long_names_are_refused_with_a_short_message(repo: Repository, name: str
         repo.run(lambda tx: tx.add("/b", {name: 1}))
 
 
-def test_the_longest_name_is_a_name(repo: Repository) -> None:
+def test_longest_name_is_accepted(repo: Repository) -> None:
     name = "n" * limits.MAX_NAME
     repo.run(lambda tx: tx.set("/a", name, 1))
     repo.run(lambda tx: tx.add("/" + name))
@@ -281,7 +281,7 @@ MESSAGES = ["m" * (limits.MAX_MESSAGE + 1), "é" * (limits.MAX_MESSAGE // 2 + 1)
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=range(3))
-def test_long_messages_are_refused_before_anything_is_done(repo: Repository, message: str) -> None:
+def test_long_messages_are_rejected_before_any_call(repo: Repository, message: str) -> None:
     mk = MicroKernel(repo)
     branch = mk.commit("", '+"/b":{}', mk.branch())
     before = repo.refresh().revision
@@ -301,7 +301,7 @@ def test_long_messages_are_refused_before_anything_is_done(repo: Repository, mes
     assert repo.refresh().revision == before
 
 
-def test_the_longest_message_comes_back(repo: Repository) -> None:
+def test_longest_message_round_trips(repo: Repository) -> None:
     repo.run(lambda tx: tx.add("/b"), "m" * limits.MAX_MESSAGE)
     assert next(repo.log()).message == "m" * limits.MAX_MESSAGE
 

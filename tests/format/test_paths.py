@@ -16,7 +16,7 @@ PATHS = st.lists(NAMES, max_size=5).map(lambda names: "/" + "/".join(names))
 
 
 @given(PATHS)
-def test_a_row_key_is_depth_then_path_and_comes_back(path: str) -> None:
+def test_row_key_is_depth_then_path_and_round_trips(path: str) -> None:
     key = paths.key(paths.check_path(path))
     assert int.from_bytes(key[:2], "big") == paths.depth(path)
     assert paths.path_of(key) == path
@@ -49,19 +49,19 @@ def test_rebase_moves_a_subtree(source: str, target: str, tail: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "a", "a/b", "/a/", "//", "/a//b", "/.", "/a/..", "/./a", None, 3])
-def test_what_is_no_path_is_refused_by_name(path: object) -> None:
+def test_invalid_path_is_named_in_the_error(path: object) -> None:
     with pytest.raises(InvalidPathError, match="not a valid path|not a valid name"):
         paths.check_path(path)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", None])
-def test_what_is_no_name_is_refused(name: object) -> None:
+def test_invalid_name_is_rejected(name: object) -> None:
     with pytest.raises(InvalidPathError):
         paths.check_name(name)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("path", ["/...", "/.a", "/a.", "/:hidden", "/ ", "/\x00", "/\ud800"])
-def test_unusual_names_are_names(path: str) -> None:
+def test_unusual_names_are_accepted(path: str) -> None:
     assert paths.path_of(paths.key(paths.check_path(path))) == path
 
 

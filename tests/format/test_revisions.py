@@ -17,7 +17,7 @@ COUNTER = st.integers(0, 0xFF)
 
 
 @given(MS, MACHINE, COUNTER)
-def test_parts_come_back(ms: int, machine: int, counter: int) -> None:
+def test_parts_round_trip(ms: int, machine: int, counter: int) -> None:
     made = revisions.pack(ms, machine, counter)
     assert (revisions.ms_of(made), revisions.machine_of(made), revisions.counter_of(made)) == (ms, machine, counter)
 
@@ -34,7 +34,7 @@ def test_text_sorts_like_the_number_and_time_comes_first(parts: list[tuple[int, 
 
 
 @given(MS, MACHINE, COUNTER)
-def test_text_comes_back(ms: int, machine: int, counter: int) -> None:
+def test_text_round_trips(ms: int, machine: int, counter: int) -> None:
     made = min(revisions.pack(ms, machine, counter), revisions.MAX_REVISION)
     assert revisions.from_text(revisions.to_text(made)) == made
 
@@ -43,7 +43,7 @@ def test_text_comes_back(ms: int, machine: int, counter: int) -> None:
     "text",
     ["", "12", "x" * 16, "6608D9770510EB00", " 608d9770510eb00", "f" * 16, "6608d9770510eb000", "+608d9770510eb00"],
 )
-def test_what_is_no_revision_is_refused_by_name(text: str) -> None:
+def test_invalid_revision_is_named_in_the_error(text: str) -> None:
     with pytest.raises(InvalidRevisionError, match="revision id"):
         revisions.from_text(text)
 
@@ -65,7 +65,7 @@ def test_the_default_epoch_is_2013_and_ends_in_2030() -> None:
 
 
 @pytest.mark.parametrize("ms", [-1, revisions.MAX_MS + 1])
-def test_time_outside_the_format_overflows_and_names_the_way_out(ms: int) -> None:
+def test_time_outside_the_format_raises_overflow_with_a_solution(ms: int) -> None:
     with pytest.raises(RevisionOverflowError, match="later epoch"):
         revisions.pack(ms, 0, 0)
 
@@ -76,6 +76,6 @@ def test_parts_out_of_range_are_refused(machine: int, counter: int) -> None:
         revisions.pack(0, machine, counter)
 
 
-def test_the_counters_highest_bit_tells_branches_from_trunk() -> None:
+def test_highest_counter_bit_marks_branches() -> None:
     assert revisions.is_branch(revisions.pack(1, 1, 0x80))
     assert not revisions.is_branch(revisions.pack(1, 1, 0x7F))

@@ -29,7 +29,7 @@ SCALARS = st.one_of(
 
 
 def same(left: object, right: object) -> bool:
-    """Equality that tells 1, 1.0 and True apart, in lists too."""
+    """Compare values so that 1, 1.0 and True differ, also in lists."""
     if isinstance(left, list) and isinstance(right, list):
         return len(left) == len(right) and all(map(same, left, right))
     return type(left) is type(right) and left == right
@@ -41,7 +41,7 @@ def test_round_trip_is_exact(value: values.Value) -> None:
 
 
 @pytest.mark.parametrize("value", [42, 42.0, "42", [42], True, [True], b"42", Json("42"), 0, -1, 255, -256, 10**40])
-def test_look_alikes_stay_apart(value: values.Value) -> None:
+def test_equal_looking_values_keep_their_types(value: values.Value) -> None:
     assert same(values.decode(values.encode(value)), value)
 
 
@@ -57,19 +57,19 @@ def test_no_value_looks_like_the_tombstone() -> None:
 
 
 @pytest.mark.parametrize("value", [None, {}, {1}, object(), [[1]], [None], 1j])
-def test_what_has_no_type_is_refused(value: object) -> None:
+def test_unsupported_type_is_rejected(value: object) -> None:
     with pytest.raises(InvalidValueError):
         values.encode(value)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("data", [b"", b"\x00", b"\x63x", b"\x03abc", b"\x09\x00\x00\x00\x09a", b"\x02", b"\x09\x00"])
-def test_damaged_bytes_are_told(data: bytes) -> None:
+def test_damaged_bytes_raise_format_error(data: bytes) -> None:
     with pytest.raises(FormatError, match="cannot be decoded"):
         values.decode(data)
 
 
 @given(st.binary())
-def test_any_bytes_either_decode_or_are_told(data: bytes) -> None:
+def test_any_bytes_decode_or_raise_format_error(data: bytes) -> None:
     try:
         values.decode(data)
     except FormatError:
@@ -102,7 +102,7 @@ NO_NUMBERS = [
 
 
 @pytest.mark.parametrize("text", [*NO_NUMBERS, None, 1, b"1"], ids=repr)
-def test_json_that_is_no_number_is_refused_before_anything_is_written(text: Any, real_store: MemoryStore) -> None:
+def test_json_other_than_a_number_is_rejected_before_any_write(text: Any, real_store: MemoryStore) -> None:
     store = CountingStore(real_store)
     with Repository(store, poll_interval=0) as repo:
         repo.run(lambda tx: tx.add("/a"))
@@ -115,7 +115,7 @@ def test_json_that_is_no_number_is_refused_before_anything_is_written(text: Any,
         assert {method for method, _ in store.take()} <= {"read", "scan"}
 
 
-def test_json_numbers_can_be_read_through_every_face(real_store: MemoryStore) -> None:
+def test_json_numbers_are_readable_in_every_interface(real_store: MemoryStore) -> None:
     with Repository(real_store, poll_interval=0) as repo:
         before = repo.head
         repo.run(lambda tx: tx.add("/a", {"p": Json("1.10"), "q": [Json("1e3"), Json("-0")]}))

@@ -1,4 +1,4 @@
-"""What a blob can be written from: bytes, or a stream of them; anything else is told and leaves nothing behind."""
+"""A blob is written from bytes or a stream of bytes; anything else is rejected and stores nothing."""
 
 from __future__ import annotations
 
@@ -47,21 +47,21 @@ def test_a_view_of_numbers_is_the_bytes_of_them(repo: Repository) -> None:
     ["text", 5, None, [b"x"], Path("file"), io.StringIO("text"), io.StringIO()],
     ids=["text", "number", "None", "list", "path", "text file", "empty text file"],
 )
-def test_what_yields_no_bytes_is_told(repo: Repository, content: Any) -> None:
+def test_streams_that_yield_no_bytes_are_rejected(repo: Repository, content: Any) -> None:
     for write in (repo.blobs.write, repo.instance.blobs.write):
         with pytest.raises(InvalidValueError, match="binary stream"):
             write(content)
     assert repo.store.scan(schema.BLOBS, Scan(None, None, 10)) == []
 
 
-def test_the_microkernel_tells_a_stream_of_text_too(repo: Repository) -> None:
+def test_microkernel_rejects_a_text_stream_too(repo: Repository) -> None:
     stream = io.StringIO("text")
     with pytest.raises(InvalidValueError, match="binary stream"):
         MicroKernel(repo).write(stream)  # type: ignore[arg-type]
     assert stream.closed
 
 
-def test_a_stream_that_has_nothing_at_the_moment_is_not_at_its_end(repo: Repository) -> None:
+def test_stream_without_data_at_the_moment_is_not_at_its_end(repo: Repository) -> None:
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     with os.fdopen(writing, "wb", buffering=0) as to, os.fdopen(reading, "rb", buffering=0) as stream:

@@ -1,4 +1,4 @@
-"""Checkpoints: the longest promise stands, whoever makes it at the same time; those that are over are removed."""
+"""Checkpoints: of concurrent ones the latest expiry wins; expired ones are removed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.runtime import START_MS, World, open_instance
 HOUR = 3_600_000
 
 
-def test_of_two_at_once_the_longer_promise_stands(store: MemoryStore, world: World) -> None:
+def test_concurrent_checkpoints_keep_the_later_expiry(store: MemoryStore, world: World) -> None:
     faulty = FaultyStore(store)
     mine, other = open_instance(faulty, world, mac=1), open_instance(store, world, mac=2)
     head = mine.head().revision
@@ -48,7 +48,7 @@ def test_a_checkpoint_whose_reply_is_lost_is_made_once(store: MemoryStore, world
 
 
 @pytest.mark.parametrize("skew", [0, 20 * HOUR, -20 * HOUR])
-def test_what_is_over_by_the_stores_clock_is_removed(store: MemoryStore, world: World, skew: int) -> None:
+def test_expired_checkpoints_are_removed_by_the_stores_clock(store: MemoryStore, world: World, skew: int) -> None:
     instance = open_instance(store, world, skew_ms=skew)
     instance.lease.measure()
     for which, hours in ((1, 1), (2, 9), (3, 2)):

@@ -52,7 +52,7 @@ def test_closing_does_not_wait_for_a_store_that_hangs_when_it_takes_the_lease_ba
         store.inner.read(schema.CLUSTER, [])
 
 
-def test_what_closing_finds_wrong_is_raised_and_the_store_is_closed(real_store: MemoryStore) -> None:
+def test_close_raises_damage_and_still_closes_the_store(real_store: MemoryStore) -> None:
     store = FaultyStore(real_store)
     repo = Repository(store, poll_interval=0)
     repo.run(lambda tx: tx.add("/a"))
@@ -68,7 +68,7 @@ def test_what_closing_finds_wrong_is_raised_and_the_store_is_closed(real_store: 
         store.inner.read(schema.CLUSTER, [])
 
 
-def test_a_store_that_cannot_be_used_any_more_is_no_error_when_closing(real_store: MemoryStore) -> None:
+def test_close_ignores_an_unusable_store(real_store: MemoryStore) -> None:
     store = FaultyStore(real_store)
     repo = Repository(store, poll_interval=0)
     repo.run(lambda tx: tx.add("/a"))
@@ -98,7 +98,7 @@ atexit.register(lambda: (repo.close(), print(machine, end)))
         assert found.end < end
 
 
-def test_a_store_that_was_closed_before_is_no_error_when_closing(checked: Checked) -> None:
+def test_close_ignores_a_closed_store(checked: Checked) -> None:
     for poll_interval in (0, 0.01):
         for owns_store in (True, False):
             store = checked(MemoryStore())

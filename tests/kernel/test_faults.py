@@ -1,4 +1,4 @@
-"""Stores that fail: outcomes are told, what was left is ended, nothing acknowledged is lost.
+"""Failing stores: outcomes are reported, unfinished commits are resolved, no acknowledged commit is lost.
 
 Every store call of a commit is made to fail in three ways; the last one also ends the process, as far as a test can:
 its instance is never used again.
@@ -173,7 +173,7 @@ def test_a_store_that_goes_away_for_good_at_any_call_leaves_all_or_nothing(kind:
         assert found in (before, after)
 
 
-def test_an_unknown_outcome_is_told_and_later_resolved() -> None:
+def test_unknown_outcome_is_reported_and_later_resolved() -> None:
     place = Place()
     decided = False
 
@@ -202,7 +202,7 @@ def test_an_unknown_outcome_is_told_and_later_resolved() -> None:
     assert place.check()["/a"]["p"] == "new"
 
 
-def test_the_outcome_of_what_was_given_up_is_aborted_for_good() -> None:
+def test_outcome_of_an_abandoned_commit_stays_aborted() -> None:
     place = Place()
 
     def before(call: Call) -> None:
@@ -292,7 +292,7 @@ def test_duplicated_compare_and_sets_do_no_harm(kind: str) -> None:
     assert place.check() == before_and_after(COMMITS[kind])[1]
 
 
-def test_an_id_that_somebody_else_has_used_is_refused_and_theirs_stays() -> None:
+def test_used_id_is_rejected_and_its_revision_stays() -> None:
     place = Place()
     made = place.commit(COMMITS["set"])
     place.instance.clock.next = lambda above, *, branch=False: made  # type: ignore[method-assign]

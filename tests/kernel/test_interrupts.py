@@ -274,12 +274,12 @@ def test_real_signals_leave_nothing_held(checked: Checked, tmp_path: Path) -> No
         finally:
             over.set()
             thread.join()
-        told, errors = running.communicate(timeout=200)
+        output, errors = running.communicate(timeout=200)
     assert (enough, errors) == ("enough\n", "")
-    assert told.startswith("whole")
+    assert output.startswith("whole")
 
 
-def test_an_interrupt_waits_for_the_end_of_what_must_not_be_cut() -> None:
+def test_interrupt_waits_for_the_end_of_a_critical_section() -> None:
     done: list[int] = []
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:

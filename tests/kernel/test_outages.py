@@ -151,7 +151,7 @@ def decision_of(calls: list[Call]) -> int:
 @pytest.mark.parametrize("how", WAYS)
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("kind", OPERATIONS)
-def test_a_store_that_is_away_for_less_than_the_patience_is_no_error(kind: str, store: str, how: str) -> None:
+def test_outage_shorter_than_the_retry_timeout_raises_no_error(kind: str, store: str, how: str) -> None:
     before, after, calls = expected(kind, store)
     for number in range(len(calls)):
         place = Place(**STORES[store])
@@ -171,7 +171,7 @@ def test_a_store_that_is_away_for_less_than_the_patience_is_no_error(kind: str, 
 @pytest.mark.parametrize("how", WAYS)
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("kind", OPERATIONS)
-def test_the_error_says_what_holds_when_the_store_stays_away(kind: str, store: str, how: str) -> None:
+def test_error_states_the_outcome_if_the_store_stays_away(kind: str, store: str, how: str) -> None:
     before, after, calls = expected(kind, store)
     decision = decision_of(calls)
     for number in range(len(calls)):
@@ -205,7 +205,7 @@ def test_the_error_says_what_holds_when_the_store_stays_away(kind: str, store: s
 
 @pytest.mark.parametrize("how", ["refused", "lost on its way", "hangs"])
 @pytest.mark.parametrize("store", STORES)
-def test_a_commit_that_lost_says_so_though_it_cannot_be_rolled_back_now(store: str, how: str) -> None:
+def test_losing_commit_raises_conflict_though_roll_back_fails(store: str, how: str) -> None:
     place = Place(**STORES[store])
     base = place.instance.head()
     place.instance.clock.next(0)
@@ -245,7 +245,7 @@ def set_on_branch(instance: Instance, value: str) -> Callable[[View], ChangeSet]
 
 @pytest.mark.parametrize("seconds", [3.0, 1e9], ids=["for a while", "for good"])
 @pytest.mark.parametrize("how", ["refused", "lost on its way", "reply lost", "hangs"])
-def test_a_commit_on_a_branch_says_what_holds(how: str, seconds: float) -> None:
+def test_branch_commit_error_states_the_outcome(how: str, seconds: float) -> None:
     def begin() -> tuple[Place, int]:
         place = Place()
         place.instance = open_instance(
@@ -280,7 +280,7 @@ def test_a_commit_on_a_branch_says_what_holds(how: str, seconds: float) -> None:
         assert place.instance.reader.require(place.instance.at(made), "/a").properties["p"] == "new", what
 
 
-def test_a_merge_whose_branch_has_moved_on_stands_though_nobody_can_be_asked_why() -> None:
+def test_merge_of_a_moved_branch_stands_though_the_head_cannot_be_read() -> None:
     place = Place()
     other = open_instance(place.inner, place.world, mac=5)
     root = place.instance.branches.begin(place.instance.head())
@@ -308,7 +308,7 @@ def test_a_merge_whose_branch_has_moved_on_stands_though_nobody_can_be_asked_why
     assert place.found()["/a"]["p"] == "mine"
 
 
-def test_reads_are_repeated_as_long_as_the_patience_allows() -> None:
+def test_reads_are_retried_up_to_the_retry_timeout() -> None:
     place = Place()
     place.instance = open_instance(place.store, place.world, mac=2, retry_timeout=20.0)
     outage = Outage(place.world, place.store, "refused", 0, 15.0)
@@ -336,7 +336,7 @@ def test_calls_inside_calls_do_not_multiply_attempts() -> None:
     assert len(outage.calls) < 60
 
 
-def test_background_work_does_not_wait_for_a_store_that_is_away() -> None:
+def test_background_maintenance_does_not_wait_for_an_outage() -> None:
     place = Place()
     place.instance = open_instance(place.store, place.world, mac=2, retry_timeout=3600.0)
     place.commit(OPERATIONS["set"])
@@ -351,7 +351,7 @@ def test_background_work_does_not_wait_for_a_store_that_is_away() -> None:
 
 
 @pytest.mark.parametrize("retry_timeout", [0.0, 3600.0])
-def test_closing_ends_a_call_that_waits_for_a_store_that_is_away(retry_timeout: float) -> None:
+def test_close_ends_a_call_that_waits_for_an_outage(retry_timeout: float) -> None:
     store = FaultyStore(MemoryStore())
     repo = Repository(store, poll_interval=0, retry_timeout=retry_timeout)
     asked = threading.Event()

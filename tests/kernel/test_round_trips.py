@@ -105,7 +105,7 @@ def test_a_commit_of_a_whole_batch_takes_four_calls_too(counted: Counted) -> Non
     with counted.repository.transaction(base=counted.repository.head) as tx:
         for number in range(900):
             tx.add(f"/a/new{number}", {"n": number})
-    # One more read tells that none of the 900 is there yet (a list of the children, not 900 rows); on HBase it runs beside
+    # One more read shows that none of the 900 is there yet (a list of the children, not 900 rows); on HBase it runs beside
     # the creation of the journal row.
     assert counted.store.take() == {CREATE: 2, CREATED: 1, WRITE: 1, READ: 2}
 
@@ -136,7 +136,7 @@ def test_a_serializable_commit_reads_back_what_it_read_in_one_more_call(counted:
     assert counted.store.take() == {READ: 1}
 
 
-def test_a_transaction_polls_once_unless_a_poll_is_fresh(counted: Counted) -> None:
+def test_transaction_polls_once_unless_a_poll_is_recent(counted: Counted) -> None:
     with counted.repository.transaction() as tx:
         tx.set("/a", "p", 1)
     assert counted.store.take() == {POLL: 1, CREATE: 2, CREATED: 1, WRITE: 1, READ: 1}
@@ -239,7 +239,7 @@ def test_counting_many_children_takes_calls_that_do_not_grow_with_them(counted: 
     counted.store.take()
     assert repo.head.child_count("/a/20") == children + 1
     assert counted.store.take() == {READ: 1}
-    # In another one: the node, a page, the memo, what has changed since it, and those columns. A poll tells that the memo
+    # In another one: the node, a page, the memo, what has changed since it, and those columns. A poll shows that the memo
     # is not of a later time than what the journal has.
     other = fresh(counted)
     assert other.head.child_count("/a/20") == children + 1
@@ -259,7 +259,7 @@ def test_an_idle_poll_is_one_call(counted: Counted) -> None:
         assert counted.store.take() == {POLL: 1}
 
 
-def test_a_poll_that_finds_news_reads_what_they_touch(counted: Counted) -> None:
+def test_poll_reads_the_changes_of_new_revisions(counted: Counted) -> None:
     other = fresh(counted)
     counted.repository.run(lambda tx: tx.set("/a", "p", 1))
     counted.repository.run(lambda tx: tx.set("/a", "p", 2))
@@ -309,14 +309,14 @@ def test_opening_reads_settings_and_polls_once(counted: Counted, tmp_path: Path)
     other.close()
 
 
-def test_a_merge_reads_the_effect_between_two_looks_at_the_head_and_is_one_commit(counted: Counted) -> None:
+def test_merge_reads_the_effect_between_two_reads_of_the_head_and_is_one_commit(counted: Counted) -> None:
     branch = counted.repository.branch()
     branch.run(lambda tx: tx.set("/a", "p", 1))
     assert branch.head["/a"]["p"] == 1
     counted.store.take()
     branch.merge()
     # A poll. The head, the journal rows of the effect, the head again, the end of the branch. The nodes on both sides. Then
-    # the commit, whose reading back meets the branch's own cells and tells by their ids that they are none of trunk's.
+    # the commit, whose reading back finds the branch's own cells and ignores them, because their ids are not trunk's.
     assert counted.store.take() == {
         POLL: 1,
         ("read", "journal"): 4,

@@ -26,16 +26,14 @@ IMPOSSIBLE: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("name", "value"), IMPOSSIBLE)
-def test_times_that_no_repository_can_live_with_are_refused_and_nothing_is_made(
-    name: str, value: Any, tmp_path: Path
-) -> None:
+def test_unusable_times_are_rejected_and_nothing_is_created(name: str, value: Any, tmp_path: Path) -> None:
     path = tmp_path / "content.db"
     with pytest.raises(InvalidValueError, match=name):
         connect(f"sqlite:///{path}", settings=Settings(**{name: value}))
     assert not path.exists()
 
 
-def test_the_shortest_times_are_those_of_the_command_line_and_can_be_used(store: MemoryStore, world: World) -> None:
+def test_shortest_times_match_the_command_line_and_work(store: MemoryStore, world: World) -> None:
     shortest = {
         "max_clock_skew": kernel_settings.SHORTEST_SKEW_MS,
         "max_lag": kernel_settings.SHORTEST_LAG_MS,
@@ -65,7 +63,7 @@ EARLIEST = START_MS + YEAR_MS - revisions.MAX_MS
     ],
     ids=str,
 )
-def test_an_epoch_that_leaves_less_than_a_year_of_ids_is_refused_and_another_one_can_be_taken(
+def test_epoch_with_less_than_a_year_of_ids_is_rejected_and_another_works(
     store: MemoryStore, world: World, epoch_ms: int, said: str
 ) -> None:
     with pytest.raises(InvalidValueError, match=said) as caught:
@@ -76,13 +74,13 @@ def test_an_epoch_that_leaves_less_than_a_year_of_ids_is_refused_and_another_one
     assert open_instance(store, world, Settings(epoch_ms=START_MS)).settings.epoch_ms == START_MS
 
 
-def test_connect_refuses_an_epoch_that_lasts_some_days_only(tmp_path: Path) -> None:
+def test_connect_rejects_an_epoch_that_lasts_only_days(tmp_path: Path) -> None:
     ten_days_left = int(time.time() * 1000) + 10 * 24 * 3600 * 1000 - revisions.MAX_MS
     with pytest.raises(InvalidValueError, match="at least a year"):
         connect(f"sqlite:///{tmp_path}/content.db", settings=Settings(epoch_ms=ten_days_left))
 
 
-def test_the_end_of_ids_can_be_asked_for(store: MemoryStore, world: World) -> None:
+def test_end_of_ids_is_available(store: MemoryStore, world: World) -> None:
     settings = Settings()
     assert settings.ids_end_ms == revisions.DEFAULT_EPOCH_MS + revisions.MAX_MS
     assert datetime.fromtimestamp(settings.ids_end_ms / 1000, timezone.utc).strftime("%Y-%m") == "2030-06"
@@ -97,12 +95,12 @@ def test_an_epoch_is_an_int_of_a_sensible_size(store: MemoryStore, world: World,
         open_instance(store, world, Settings(epoch_ms=epoch_ms))
 
 
-def test_the_oldest_epoch_that_is_possible_can_be_taken(store: MemoryStore, world: World) -> None:
+def test_oldest_possible_epoch_works(store: MemoryStore, world: World) -> None:
     instance = open_instance(store, world, Settings(epoch_ms=EARLIEST))
     assert revisions.ms_of(instance.settings.root_revision) == revisions.MAX_MS - YEAR_MS
 
 
-def test_settings_that_hold_are_read_whatever_is_allowed_now(store: MemoryStore, world: World) -> None:
+def test_stored_settings_are_read_though_new_ones_must_differ(store: MemoryStore, world: World) -> None:
     first = open_instance(store, world).settings.root_revision
     kept = Settings(lease_ms=50, max_clock_skew_ms=50, root_revision=first)
     store.write(schema.CLUSTER, [Put(schema.SETTINGS_ROW, [NewCell(*schema.SETTINGS, kept.encode())])])

@@ -28,7 +28,7 @@ def test_ids_carry_time_and_machine(store: MemoryStore, world: World) -> None:
     assert abs(revisions.ms_of(made) + revisions.DEFAULT_EPOCH_MS - START_MS) < 1000
 
 
-def test_what_a_lone_writer_made_is_soon_polled_no_more(store: MemoryStore, world: World) -> None:
+def test_polls_soon_skip_revisions_of_a_lone_writer(store: MemoryStore, world: World) -> None:
     instance = open_instance(store, world)
     made = [add(instance, f"/{number}") for number in range(5)][-1]
     for _ in range(2):
@@ -45,7 +45,7 @@ def test_what_a_lone_writer_made_is_soon_polled_no_more(store: MemoryStore, worl
     assert counted.traffic().rows_read == 0
 
 
-def test_more_than_128_ids_in_one_ms_go_on_in_the_next(store: MemoryStore, world: World) -> None:
+def test_more_than_128_ids_in_one_ms_continue_in_the_next(store: MemoryStore, world: World) -> None:
     instance = open_instance(store, world)
     ids = [instance.clock.next(0) for _ in range(1000)]
     assert ids == sorted(set(ids))
@@ -67,7 +67,7 @@ def test_an_id_is_greater_than_what_it_is_built_on(store: MemoryStore, world: Wo
     assert instance.clock.next(ahead) > ahead
 
 
-def test_time_that_goes_back_does_not_take_ids_back(store: MemoryStore, world: World) -> None:
+def test_ids_keep_increasing_when_time_goes_back(store: MemoryStore, world: World) -> None:
     instance = open_instance(store, world)
     before = instance.clock.next(0)
     instance.runtime.skew_ms = -4000  # type: ignore[attr-defined]
@@ -85,7 +85,7 @@ def test_machine_ids_wrap_around(store: MemoryStore, world: World) -> None:
     assert machines == {0xFFFF, 0}
 
 
-def test_a_lease_that_is_over_goes_to_the_next_and_ids_stay_apart(store: MemoryStore, world: World) -> None:
+def test_expired_lease_is_taken_over_without_duplicate_ids(store: MemoryStore, world: World) -> None:
     sleeper = open_instance(store, world, mac=7, seed=1)
     before = sleeper.clock.next(0)
     world.advance(16)
@@ -99,7 +99,7 @@ def test_a_lease_that_is_over_goes_to_the_next_and_ids_stay_apart(store: MemoryS
     assert revisions.machine_of(again) == 8
 
 
-def test_a_holder_whose_clock_is_back_issues_nothing_that_the_heir_may(store: MemoryStore, world: World) -> None:
+def test_former_holder_with_a_clock_behind_issues_no_id_of_the_next_holder(store: MemoryStore, world: World) -> None:
     sleeper = open_instance(store, world, mac=7, seed=1)
     sleeper.clock.next(0)
     world.advance(16)
@@ -132,7 +132,7 @@ def test_renewal_keeps_the_machine_id(store: MemoryStore, world: World) -> None:
     assert revisions.machine_of(other.clock.next(0)) == 8
 
 
-def test_a_released_lease_is_free_at_once_and_ids_stay_apart(store: MemoryStore, world: World) -> None:
+def test_released_lease_is_free_at_once_without_duplicate_ids(store: MemoryStore, world: World) -> None:
     first = open_instance(store, world, mac=7)
     ids = {first.clock.next(0) for _ in range(1000)}
     first.close()
@@ -144,7 +144,7 @@ def test_a_released_lease_is_free_at_once_and_ids_stay_apart(store: MemoryStore,
 
 
 @pytest.mark.parametrize("skew", [-600_000, -6000, 6000, 600_000])
-def test_a_clock_too_far_off_is_told_with_both_times_and_writes_nothing(
+def test_excessive_clock_skew_is_reported_with_both_times_and_writes_nothing(
     store: MemoryStore, world: World, skew: int
 ) -> None:
     good = open_instance(store, world, mac=1)
@@ -171,7 +171,7 @@ def test_a_clock_within_the_allowed_skew_works(store: MemoryStore, world: World,
     assert len(good.reader.children(good.head(), "/")) == 20
 
 
-def test_ids_end_with_an_error_that_names_the_epoch_and_the_way_out(store: MemoryStore, world: World) -> None:
+def test_exhausted_ids_raise_an_error_with_epoch_and_solution(store: MemoryStore, world: World) -> None:
     open_instance(store, world)
     world.ms = float(revisions.last_moment_ms(revisions.DEFAULT_EPOCH_MS) - 1000)
     instance = open_instance(store, world)
@@ -181,7 +181,7 @@ def test_ids_end_with_an_error_that_names_the_epoch_and_the_way_out(store: Memor
         add(instance, "/b")
 
 
-def test_a_repository_with_a_later_epoch_goes_on(world: World) -> None:
+def test_repository_with_a_later_epoch_continues(world: World) -> None:
     world.ms = float(revisions.last_moment_ms(revisions.DEFAULT_EPOCH_MS) + 1000)
     store = MemoryStore(world.clock)
     instance = open_instance(store, world, Settings(epoch_ms=int(world.ms) - 1000))
@@ -205,7 +205,7 @@ def test_the_runtime_of_this_machine_has_a_stable_identity() -> None:
     assert TestRuntime(World()).identity() != first.identity()
 
 
-def test_a_slow_measurement_of_the_stores_clock_is_not_taken_for_a_wrong_clock(world: World) -> None:
+def test_slow_clock_measurement_is_not_reported_as_a_wrong_clock(world: World) -> None:
     class Slow(MemoryStore):
         slow = False
 
@@ -223,7 +223,7 @@ def test_a_slow_measurement_of_the_stores_clock_is_not_taken_for_a_wrong_clock(w
     assert instance.statistics.too_slow == 1
 
 
-def test_a_store_that_is_always_too_slow_is_told_and_nothing_is_left_pending(world: World) -> None:
+def test_store_that_is_always_too_slow_is_reported_and_leaves_nothing_pending(world: World) -> None:
     class Slow(MemoryStore):
         slow = False
 
@@ -244,7 +244,7 @@ def test_a_store_that_is_always_too_slow_is_told_and_nothing_is_left_pending(wor
     assert instance.reader.children(instance.head(), "/") == ["a"]
 
 
-def test_a_row_that_came_too_late_and_could_not_be_aborted_is_ended_later(world: World) -> None:
+def test_late_row_that_could_not_be_aborted_is_resolved_later(world: World) -> None:
     class Away(MemoryStore):
         slow = away = False
 
@@ -283,7 +283,7 @@ def test_a_claim_measures_the_stores_clock_however_new_the_last_measurement_is(
 
 
 @pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="this system has no clock that counts sleep")
-def test_time_that_the_machine_sleeps_through_counts() -> None:
+def test_sleep_time_of_the_machine_counts() -> None:
     before = time.clock_gettime(time.CLOCK_BOOTTIME)
     now = SystemRuntime().monotonic()
     assert before <= now <= time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -14,7 +14,7 @@ from tests.support.repositories import Instances, problems
 from tests.test_repository import in_a_child
 
 
-def test_trunk_cannot_be_built_on_a_branch(opened: Instances) -> None:
+def test_trunk_commit_on_a_branch_view_is_rejected(opened: Instances) -> None:
     repo = opened()
     repo.run(lambda tx: tx.add("/n", {"c": 1}))
     branch = repo.branch()
@@ -30,7 +30,7 @@ def test_trunk_cannot_be_built_on_a_branch(opened: Instances) -> None:
     assert "/br" not in repo.head
 
 
-def test_a_snapshot_of_another_repository_object_is_no_base(opened: Instances) -> None:
+def test_snapshot_of_another_repository_is_rejected_as_base(opened: Instances) -> None:
     one, other = opened(), opened()
     one.run(lambda tx: tx.add("/n", {"c": 0}))
     other.refresh()
@@ -59,7 +59,7 @@ def test_a_snapshot_of_another_repository_object_is_no_base(opened: Instances) -
     assert other.head["/n"]["c"] == 50
 
 
-def test_a_parents_snapshot_is_no_base_in_its_child(tmp_path: Path) -> None:
+def test_snapshot_of_the_parent_process_is_rejected_as_base(tmp_path: Path) -> None:
     with hbasemk.connect(f"sqlite:///{tmp_path / 'content.db'}", poll_interval=0) as repo:
         repo.run(lambda tx: tx.add("/n", {"c": 0}))
         parents = repo.head
@@ -77,7 +77,7 @@ def test_a_parents_snapshot_is_no_base_in_its_child(tmp_path: Path) -> None:
         assert problems(repo) == []
 
 
-def test_a_transaction_knows_its_revision_however_it_was_committed(opened: Instances) -> None:
+def test_transaction_has_its_revision_after_every_kind_of_commit(opened: Instances) -> None:
     repo: Repository = opened()
     made: list[hbasemk.Transaction] = []
 
@@ -93,7 +93,7 @@ def test_a_transaction_knows_its_revision_however_it_was_committed(opened: Insta
     assert tx.revision == repo.head.revision
 
 
-def test_a_property_is_asked_for_by_path_and_name(opened: Instances) -> None:
+def test_property_is_read_by_path_and_name(opened: Instances) -> None:
     repo = opened()
     repo.run(lambda tx: (tx.set("/", "n", "the root's"), tx.add("/m", {"n": 1})))
     with repo.transaction() as tx:

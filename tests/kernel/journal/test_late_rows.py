@@ -36,7 +36,7 @@ def hidden(site: Site) -> frozenset[int]:
 
 
 @pytest.mark.parametrize("way", [AWAY, DIED])
-def test_an_interrupted_look_for_late_rows_misses_none_the_next_time(site: Site, way: str) -> None:
+def test_interrupted_scan_for_late_rows_misses_none_next_time(site: Site, way: str) -> None:
     points = 0
     while True:
         here = site.copy()
@@ -58,7 +58,7 @@ def test_an_interrupted_look_for_late_rows_misses_none_the_next_time(site: Site,
     assert points > 10
 
 
-def test_what_is_committed_is_not_hidden_because_it_says_that_it_is_swept(site: Site) -> None:
+def test_committed_revision_marked_as_swept_is_not_hidden(site: Site) -> None:
     one = site.open(0x40)
     one.recovery.recover_late()
     before = hidden(site)
@@ -74,7 +74,7 @@ def test_what_is_committed_is_not_hidden_because_it_says_that_it_is_swept(site: 
 
 
 @pytest.mark.parametrize("when", range(4))
-def test_a_revision_whose_row_comes_while_it_is_aborted_is_aborted(when: int) -> None:
+def test_revision_whose_row_arrives_during_its_abort_is_aborted(when: int) -> None:
     world = World()
     store = FaultyStore(MemoryStore(world.clock))
     instance = open_instance(store, world)

@@ -56,8 +56,8 @@ class Site:
         one = self.writers[writer]
         made = []
         for number in range(count):
-            told = [SetProperty("/a", f"p{number % 7}", number), Increment("/a", "n", 1)]
-            made.append(one.commit(lambda _, told=told: told, "", retry_timeout=1, max_poll_age=0.5))  # type: ignore[misc]
+            operations = [SetProperty("/a", f"p{number % 7}", number), Increment("/a", "n", 1)]
+            made.append(one.commit(lambda _, operations=operations: operations, "", retry_timeout=1, max_poll_age=0.5))  # type: ignore[misc]
             self.world.advance(seconds)
             if number % 20 == 0:
                 one.maintain()
@@ -97,7 +97,7 @@ def found_key() -> bytes:
 
 
 @pytest.mark.usefixtures("short")
-def test_snapshots_held_through_a_long_life_read_the_same(site: Site) -> None:
+def test_held_snapshots_read_the_same_after_compaction(site: Site) -> None:
     reader = open_instance(site.store, site.world, mac=5)
     held: list[tuple[Instance, View, dict[str, Any]]] = []
     for number in range(30):
@@ -124,7 +124,7 @@ def test_snapshots_held_through_a_long_life_read_the_same(site: Site) -> None:
 
 
 @pytest.mark.usefixtures("short")
-def test_what_was_dropped_is_still_told_by_the_journal(site: Site) -> None:
+def test_journal_still_returns_dropped_revisions(site: Site) -> None:
     one = site.writers[0]
     before = one.head()
     made = site.commits(300)
@@ -140,9 +140,9 @@ def test_what_was_dropped_is_still_told_by_the_journal(site: Site) -> None:
     assert list(diff.diff(one, one.at(made[7]), one.at(made[7]))) == []
     logged = [int(entry.revision, 16) for entry in log.log(one)]
     assert logged[:300] == made[::-1]
-    told = json.loads(get_journal(one, made[5], made[-1], "/"))
-    assert [int(entry["id"], 16) for entry in told] == made[5:]
-    assert told == json.loads(get_journal(fresh, made[5], made[-1], "/"))
+    entries = json.loads(get_journal(one, made[5], made[-1], "/"))
+    assert [int(entry["id"], 16) for entry in entries] == made[5:]
+    assert entries == json.loads(get_journal(fresh, made[5], made[-1], "/"))
     root = one.branches.begin(before)
     assert node(one, one.at(root))["n"] == 0
     assert node(fresh, fresh.at(root))["n"] == 0
@@ -154,7 +154,7 @@ def test_what_was_dropped_is_still_told_by_the_journal(site: Site) -> None:
 
 
 @pytest.mark.usefixtures("short")
-def test_a_commit_on_a_base_that_was_dropped_meets_what_came_since(site: Site) -> None:
+def test_commit_on_a_dropped_base_finds_later_conflicts(site: Site) -> None:
     from hbasemk import ConflictError
 
     one = site.writers[0]
@@ -168,7 +168,7 @@ def test_a_commit_on_a_base_that_was_dropped_meets_what_came_since(site: Site) -
 
 
 @pytest.mark.usefixtures("short")
-def test_a_watcher_that_slept_misses_nothing(site: Site) -> None:
+def test_watcher_that_slept_misses_nothing(site: Site) -> None:
     sleeper = open_instance(site.store, site.world, mac=5)
     seen = sleeper.head()
     made: list[int] = []
@@ -180,7 +180,7 @@ def test_a_watcher_that_slept_misses_nothing(site: Site) -> None:
     assert sleeper.journal.since(seen) == made
 
 
-def test_an_instance_that_lives_long_keeps_no_more_than_one_that_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_lived_instance_uses_no_more_memory_than_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "KEPT", 200)
     site = Site()
     writer = site.writers[0]
@@ -234,7 +234,7 @@ class Cost:
 
 @pytest.mark.slow
 @pytest.mark.proof
-def test_opening_a_repository_costs_the_same_however_old_it_is() -> None:
+def test_opening_cost_does_not_depend_on_repository_age() -> None:
     young, old = Site(), Site()
     young.commits(100, seconds=0.05)
     old.commits(REVISIONS, seconds=0.05)
@@ -249,7 +249,7 @@ def test_opening_a_repository_costs_the_same_however_old_it_is() -> None:
     old.whole()
 
 
-def test_many_short_lives_leave_no_long_journal_to_those_who_come_later() -> None:
+def test_many_short_lived_instances_leave_a_short_journal() -> None:
     site = Site()
     for number in range(1200):
         short_lived = open_instance(site.store, site.world, mac=100, seed=number)
@@ -261,7 +261,7 @@ def test_many_short_lives_leave_no_long_journal_to_those_who_come_later() -> Non
     site.whole()
 
 
-def test_opening_reads_nothing_of_what_the_revisions_above_the_watermark_changed() -> None:
+def test_opening_does_not_read_changes_above_the_watermark() -> None:
     site = Site()
     site.writers[0].commit(
         lambda _: [AddNode(f"/wide{number}", {"text": "x" * 50}) for number in range(3000)],

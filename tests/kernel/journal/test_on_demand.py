@@ -1,4 +1,4 @@
-"""A repository without a background thread is tended as well: now and then, by the calls that are made."""
+"""A repository without a background thread runs maintenance inside calls."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_the_watermark_moves_and_the_journal_stays_short(opened: Instances, alon
     assert most < 20 * EVERY
 
 
-def test_what_a_dead_writer_left_is_recovered(opened: Instances) -> None:
+def test_revision_of_a_dead_writer_is_recovered(opened: Instances) -> None:
     repo = opened(settings=SHORT)
     repo.run(lambda tx: tx.add("/a"))
     dead = opened()
@@ -76,9 +76,7 @@ def test_what_a_dead_writer_left_is_recovered(opened: Instances) -> None:
     assert repo.instance.outcomes.of(made) is Outcome.ABORTED
 
 
-def test_a_commit_that_was_made_does_not_fail_because_tending_does(
-    real_store: MemoryStore, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_commit_succeeds_though_maintenance_fails(real_store: MemoryStore, caplog: pytest.LogCaptureFixture) -> None:
     store = FaultyStore(real_store)
 
     def refuse(call: Call) -> None:
@@ -92,13 +90,13 @@ def test_a_commit_that_was_made_does_not_fail_because_tending_does(
         assert repo.head["/"]["n"] == 3 * EVERY - 1
         store.before = None
         commits(repo, EVERY)
-    told = [record.getMessage() for record in caplog.records]
-    assert len(told) == 2
-    assert "the cluster table is away" in told[0]
-    assert "in reach again" in told[1]
+    messages = [record.getMessage() for record in caplog.records]
+    assert len(messages) == 2
+    assert "the cluster table is away" in messages[0]
+    assert "in reach again" in messages[1]
 
 
-def test_who_polls_in_the_background_is_not_tended_by_its_calls(real_store: MemoryStore) -> None:
+def test_calls_run_no_maintenance_if_a_background_thread_polls(real_store: MemoryStore) -> None:
     with Repository(real_store, poll_interval=3600, settings=SHORT) as repo:
         before = watermark(repo).revision
         commits(repo, 10 * EVERY)

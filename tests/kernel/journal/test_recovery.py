@@ -1,4 +1,4 @@
-"""What dead and paused writers leave is ended by whoever lives, at whatever step they, or those who recover, stopped."""
+"""Any live instance recovers after dead and paused writers, wherever a writer or another recovery stopped."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Place:
 NEW = [SetProperty("/a", "p", "new")]
 
 
-def test_a_writer_that_hangs_before_its_roll_back_and_dies_later_is_swept() -> None:
+def test_revision_of_a_writer_that_dies_before_its_roll_back_is_swept() -> None:
     place = Place()
     watcher = place.open(3)
     base = place.writer.head()
@@ -106,7 +106,7 @@ def test_a_writer_that_hangs_before_its_roll_back_and_dies_later_is_swept() -> N
     assert [str(problem) for problem in IntegrityCheck(watcher).run()] == []
 
 
-def test_a_paused_writer_that_nobody_recovered_goes_on_with_its_commit() -> None:
+def test_paused_writer_without_recovery_completes_its_commit() -> None:
     place = Place()
     place.at_cells(lambda: place.world.advance(60))
     made = place.writer.commit_on(place.writer.head(), NEW, "")
@@ -118,7 +118,7 @@ def test_a_paused_writer_that_nobody_recovered_goes_on_with_its_commit() -> None
 
 
 @pytest.mark.parametrize("took_over", [False, True])
-def test_a_paused_writer_that_was_recovered_loses_and_goes_on_as_another(took_over: bool) -> None:
+def test_recovered_paused_writer_loses_and_continues_with_a_new_machine_id(took_over: bool) -> None:
     place = Place()
 
     def meanwhile() -> None:
@@ -141,7 +141,7 @@ def test_a_paused_writer_that_was_recovered_loses_and_goes_on_as_another(took_ov
     place.whole()
 
 
-def test_a_machine_id_that_was_taken_over_is_no_shield_for_what_its_former_holder_left() -> None:
+def test_revisions_of_a_former_holder_are_recovered_after_a_takeover() -> None:
     place = Place()
     place.die_at_cells(NEW)
     place.world.advance(16)
@@ -177,7 +177,7 @@ def test_two_holders_with_one_mac_recover_each_other_and_share_no_id() -> None:
     place.whole()
 
 
-def test_several_recover_at_once_at_each_others_every_step() -> None:
+def test_concurrent_recovery_is_safe_at_every_step() -> None:
     calls = 1
     number = 0
     while number < calls:
@@ -231,7 +231,7 @@ def late_cells(place: Place) -> tuple[int, Sequence[Put]]:
 
 
 @pytest.mark.parametrize("arrive", ["before the sweep", "after the sweep", "after the watermark", "after compaction"])
-def test_a_zombies_late_cells_stay_invisible_everywhere(arrive: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_late_cells_of_a_paused_writer_stay_invisible(arrive: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from hbasemk.kernel.journal import journal
 
     monkeypatch.setattr(journal, "KEPT", 2)
@@ -278,7 +278,7 @@ def test_a_zombies_late_cells_stay_invisible_everywhere(arrive: str, monkeypatch
     place.whole()
 
 
-def test_the_watermark_stops_at_what_is_pending_whoever_moves_it() -> None:
+def test_watermark_stops_at_a_pending_revision() -> None:
     place = Place()
     made: list[int] = []
 
@@ -297,7 +297,7 @@ def test_the_watermark_stops_at_what_is_pending_whoever_moves_it() -> None:
                 moved = one.recovery.advance()
                 pending = min(one.journal.pending)
                 assert moved is None or moved.revision < pending
-                # Who begins now sees it neither as visible nor as settled.
+                # An instance that opens now sees it neither as visible nor as final.
                 begun = place.open(9)
                 assert begun.journal.floor < pending
                 assert not begun.journal.sees(begun.head(), pending)

@@ -1,4 +1,4 @@
-"""The sequence is dropped where it is settled: bounded memory, and every snapshot stays what it was.
+"""The sequence drops old positions: memory stays bounded, and every view stays unchanged.
 
 ``HBASEMK_TEST_SEED`` begins the random part elsewhere.
 """
@@ -101,7 +101,7 @@ class Model:
 
 @pytest.mark.parametrize("window", [1, 2, 8, 40])
 @pytest.mark.parametrize("keep", [1, 5, 30])
-def test_held_snapshots_stay_what_they_are(window: int, keep: int) -> None:
+def test_held_views_stay_unchanged(window: int, keep: int) -> None:
     print(f"repeat with HBASEMK_TEST_SEED={SEED}")
     model = Model(random.Random(f"{SEED} {window} {keep}"), keep, window)
     for number in range(400):
@@ -111,7 +111,7 @@ def test_held_snapshots_stay_what_they_are(window: int, keep: int) -> None:
     assert model.shortened > 3
 
 
-def test_the_order_of_a_million_revisions_takes_no_more_than_of_some_thousands() -> None:
+def test_sequence_of_a_million_revisions_stays_small() -> None:
     keep, window = 1000, 20
     chance = random.Random(SEED)
     order = RevisionSequence.first(Watermark(ident(FIRST), frozenset()))
@@ -137,7 +137,7 @@ class _Interrupted(Exception):
 
 @pytest.mark.parametrize("where", ["uppers", "ids", "positions"])
 @pytest.mark.parametrize("joined", [0, 2])
-def test_an_interrupted_revision_joins_wholly_or_not_at_all(where: str, joined: int) -> None:
+def test_interrupted_append_joins_completely_or_not_at_all(where: str, joined: int) -> None:
     order = RevisionSequence.first(Watermark(ident(FIRST), frozenset()))
     ids = [ident(FIRST + 1 + number) for number in range(joined + 2)]
     for one in ids[:joined]:

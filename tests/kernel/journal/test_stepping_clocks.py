@@ -111,7 +111,7 @@ def test_a_conflict_is_found_below_the_bound_of_polls(machine: Machine, back_ms:
     assert base.revision < second.head().revision
 
 
-def test_a_step_of_ten_minutes_ahead_and_back_blocks_nobody(machine: Machine) -> None:
+def test_clock_step_of_ten_minutes_ahead_and_back_blocks_no_instance(machine: Machine) -> None:
     first, second = machine.open(1), machine.open(2)
     add(first, "/a")
     machine.step(MINUTES)

@@ -1,4 +1,4 @@
-"""Clocks that are minutes off, or jump: ids stay right or ClockSkewError is told, nobody else is hurt, nothing is lost."""
+"""Clocks that are minutes off, or jump: ids stay correct or ClockSkewError is raised; others lose no data."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def die_after_cells(store: MemoryStore, world: World, mac: int) -> None:
 
 
 @pytest.mark.parametrize("skew", [MINUTES, 20_000])
-def test_a_reader_whose_clock_is_ahead_ends_nobodys_commit(store: MemoryStore, world: World, skew: int) -> None:
+def test_reader_with_a_clock_ahead_aborts_no_live_commit(store: MemoryStore, world: World, skew: int) -> None:
     writing = FaultyStore(store)
     writer = open_instance(writing, world, mac=1)
     add(writer, "/a")
@@ -88,9 +88,7 @@ def test_a_reader_with_a_wrong_clock_recovers_in_time(store: MemoryStore, world:
     assert [str(problem) for problem in IntegrityCheck(reader).run()] == []
 
 
-def test_a_reader_that_measured_long_ago_measures_again_before_it_calls_a_lease_over(
-    store: MemoryStore, world: World
-) -> None:
+def test_reader_measures_the_clock_again_before_it_expires_a_lease(store: MemoryStore, world: World) -> None:
     writer = open_instance(store, world, mac=1)
     made = add(writer, "/a")
     reader = open_instance(store, world, mac=2)
@@ -101,7 +99,7 @@ def test_a_reader_that_measured_long_ago_measures_again_before_it_calls_a_lease_
     assert not reader.lease.is_over(made)
 
 
-def test_a_clock_that_was_set_right_commits_at_once(store: MemoryStore, world: World) -> None:
+def test_corrected_clock_commits_at_once(store: MemoryStore, world: World) -> None:
     good = open_instance(store, world, mac=1)
     add(good, "/a")
     bad = open_instance(store, world, mac=2, skew_ms=MINUTES)
@@ -114,9 +112,7 @@ def test_a_clock_that_was_set_right_commits_at_once(store: MemoryStore, world: W
     assert good.reader.children(good.head(), "/") == ["a", "b"]
 
 
-def test_a_jump_ahead_in_the_middle_of_a_run_is_told_and_takes_no_time_from_later_ids(
-    store: MemoryStore, world: World
-) -> None:
+def test_clock_jump_ahead_is_reported_and_uses_up_no_id_time(store: MemoryStore, world: World) -> None:
     instance = open_instance(store, world, mac=1)
     add(instance, "/a")
     jump(instance, MINUTES)
@@ -130,7 +126,7 @@ def test_a_jump_ahead_in_the_middle_of_a_run_is_told_and_takes_no_time_from_late
     assert abs(revisions.ms_of(made) + revisions.DEFAULT_EPOCH_MS - world.ms) < 1000
 
 
-def test_a_jump_ahead_does_not_keep_others_from_recovering_in_time(store: MemoryStore, world: World) -> None:
+def test_clock_jump_ahead_does_not_delay_recovery_by_others(store: MemoryStore, world: World) -> None:
     first = open_instance(store, world, mac=1)
     add(first, "/a")
     first.close()
@@ -172,7 +168,7 @@ def test_a_jump_back_in_the_middle_of_a_run_keeps_the_lease(store: MemoryStore, 
     assert revisions.machine_of(count(instance, "/a")) == 7
 
 
-def test_a_machine_that_slept_commits_without_a_complaint_about_its_clock(store: MemoryStore, world: World) -> None:
+def test_machine_that_slept_commits_without_a_clock_error(store: MemoryStore, world: World) -> None:
     instance = open_instance(store, world, mac=1)
     add(instance, "/a")
     # The monotonic clock of a machine that sleeps may stand still.
@@ -182,7 +178,7 @@ def test_a_machine_that_slept_commits_without_a_complaint_about_its_clock(store:
     count(instance, "/a")
 
 
-def test_who_creates_a_repository_with_a_clock_ahead_hurts_nobody(store: MemoryStore, world: World) -> None:
+def test_repository_created_with_a_clock_ahead_works_for_others(store: MemoryStore, world: World) -> None:
     bad = open_instance(store, world, mac=1, skew_ms=MINUTES)
     with pytest.raises(ClockSkewError):
         add(bad, "/bad")
@@ -192,7 +188,7 @@ def test_who_creates_a_repository_with_a_clock_ahead_hurts_nobody(store: MemoryS
 
 
 @pytest.mark.parametrize("skew", [MINUTES, -MINUTES])
-def test_a_wrong_clock_leases_no_machine_id_beyond_its_time(store: MemoryStore, world: World, skew: int) -> None:
+def test_wrong_clock_does_not_extend_a_lease(store: MemoryStore, world: World, skew: int) -> None:
     good = open_instance(store, world, mac=1)
     add(good, "/a")
     world.advance(20)
@@ -226,7 +222,7 @@ def test_processes_ten_minutes_apart_lose_nothing(store: MemoryStore, world: Wor
         assert instance.reader.require(instance.head(), "/a").properties["n"] == counted
 
 
-def test_a_renewal_that_was_never_acknowledged_is_no_loss_of_the_lease(store: MemoryStore, world: World) -> None:
+def test_unacknowledged_renewal_keeps_the_lease(store: MemoryStore, world: World) -> None:
     faulty = FaultyStore(store)
     instance = open_instance(faulty, world, mac=7)
     add(instance, "/a")
@@ -255,9 +251,7 @@ def record_is_new(store: MemoryStore) -> bool:
 
 @pytest.mark.parametrize("polls", [True, False])
 @pytest.mark.parametrize("holds", [True, False])
-def test_a_store_whose_own_clock_went_ahead_and_back_hides_nothing_from_those_who_live(
-    world: World, polls: bool, holds: bool
-) -> None:
+def test_store_clock_step_ahead_and_back_hides_no_commit(world: World, polls: bool, holds: bool) -> None:
     # One machine, one file: its wall clock is the store's, and a wrong one that is set right takes both back.
     ahead = [0]
     store = MemoryStore(lambda: world.clock() + ahead[0])
@@ -302,7 +296,7 @@ def test_a_store_whose_own_clock_went_ahead_and_back_hides_nothing_from_those_wh
 
 
 @pytest.mark.parametrize("measured", [True, False])
-def test_a_clock_that_is_a_day_ahead_ends_nobodys_branch(store: MemoryStore, world: World, measured: bool) -> None:
+def test_clock_a_day_ahead_abandons_no_branch(store: MemoryStore, world: World, measured: bool) -> None:
     good = open_instance(store, world, mac=1)
     add(good, "/a")
     branch = good.branches.begin(good.head())

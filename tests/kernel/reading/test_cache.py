@@ -19,7 +19,7 @@ from hbasemk.kernel.reading.cache import Entry, NodeCache
 from tests.support.repositories import Instances
 
 
-def test_what_was_read_at_an_old_revision_is_not_shown_at_head(opened: Instances) -> None:
+def test_state_read_at_an_old_revision_is_not_returned_at_head(opened: Instances) -> None:
     first = opened()
     first.run(lambda tx: tx.add("/a", {"n": 1}))
     old = first.head.revision
@@ -30,7 +30,7 @@ def test_what_was_read_at_an_old_revision_is_not_shown_at_head(opened: Instances
         assert repo.at(old)["/a"]["n"] == 1
 
 
-def test_an_absent_node_is_remembered_until_it_is_added(opened: Instances) -> None:
+def test_absent_node_is_cached_until_it_is_added(opened: Instances) -> None:
     one, two = opened(), opened()
     assert "/a" not in two.head
     one.run(lambda tx: tx.add("/a"))
@@ -38,7 +38,7 @@ def test_an_absent_node_is_remembered_until_it_is_added(opened: Instances) -> No
     assert "/a" in two.refresh()
 
 
-def test_a_small_cache_forgets_but_never_errs(opened: Instances) -> None:
+def test_small_cache_evicts_but_is_never_wrong(opened: Instances) -> None:
     one, two = opened(cache_entries=4), opened(cache_entries=4)
     one.run(lambda tx: [tx.add(f"/n{number}", {"v": 0}) for number in range(20)])
     revisions = []
@@ -80,7 +80,7 @@ def _touches(position: int, path: str) -> Arrival:
     return Arrival(1000 + position, position, [RowChange(path, CHANGED, ["n"])])
 
 
-def test_a_promotion_does_not_bring_back_what_an_arrival_dropped() -> None:
+def test_promotion_does_not_restore_an_entry_dropped_by_an_arrival() -> None:
     cache = NodeCache(threading.RLock(), 4)
     old = NodeState("/a", 1, 1000, {})
     cache.put("/a", _at(0), old)
@@ -92,7 +92,7 @@ def test_a_promotion_does_not_bring_back_what_an_arrival_dropped() -> None:
     assert cache.get("/a", _at(1)) is None
 
 
-def test_what_is_kept_while_a_revision_arrives_is_not_what_it_replaced() -> None:
+def test_state_stored_during_an_arrival_is_not_the_replaced_one() -> None:
     shown = []
 
     class Slow(NodeCache):
@@ -114,7 +114,7 @@ def test_what_is_kept_while_a_revision_arrives_is_not_what_it_replaced() -> None
 
 
 class _Interruption:
-    """Calls a method as it is told to and then, the first time, ends as if Ctrl-C had been pressed."""
+    """Call a method as usual; the first time, then behave as if Ctrl-C had been pressed."""
 
     def __init__(self, call: Callable[..., Any], *, before: bool) -> None:
         self.call = call
@@ -135,7 +135,7 @@ class _Interruption:
 
 
 @pytest.mark.parametrize("before", [True, False])
-@pytest.mark.parametrize("where", ["cache drops", "count is told", "order", "head"])
+@pytest.mark.parametrize("where", ["cache drops", "count is notified", "order", "head"])
 @pytest.mark.parametrize("own", [True, False])
 def test_an_interrupted_arrival_leaves_nothing_stale(opened: Instances, where: str, before: bool, own: bool) -> None:
     one, two = opened(), opened()
@@ -147,9 +147,9 @@ def test_an_interrupted_arrival_leaves_nothing_stale(opened: Instances, where: s
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
         if where == "cache drops":
             patch.setattr(kernel.cache, "_drop", _Interruption(kernel.cache._drop, before=before))
-        elif where == "count is told":
-            told = _Interruption(journal.listeners[-1], before=before)
-            patch.setattr(journal, "listeners", [*journal.listeners[:-1], told])
+        elif where == "count is notified":
+            interruption = _Interruption(journal.listeners[-1], before=before)
+            patch.setattr(journal, "listeners", [*journal.listeners[:-1], interruption])
         elif where == "order":
             joins = _Interruption(RevisionSequence.append, before=before)
             patch.setattr(RevisionSequence, "append", lambda order, made: joins(order, made))
@@ -169,7 +169,7 @@ def test_an_interrupted_arrival_leaves_nothing_stale(opened: Instances, where: s
     assert journal.head.position == len(journal) - 1
 
 
-def test_what_was_told_of_a_position_is_forgotten_when_another_revision_takes_it() -> None:
+def test_entries_of_an_announced_position_are_dropped_if_another_revision_takes_it() -> None:
     cache = NodeCache(threading.RLock(), 4)
     state = NodeState("/a", 1, 1001, {})
     cache.arrived(Arrival(1001, 1, [RowChange("/a", CHANGED, ["n"])], {"/a": state}, 0))

@@ -284,7 +284,7 @@ def test_every_count_is_the_number_of_names_over_random_histories(
     assert memo_of(store, "/p") is not None
 
 
-def test_where_the_journal_no_longer_tells_what_changed_the_row_does(store: Store, world: World, small: None) -> None:
+def test_count_uses_the_row_if_the_journal_lacks_the_changes(store: Store, world: World, small: None) -> None:
     instance = open_instance(store, world)
     commit(instance, AddNode("/p", {}), *(AddNode(f"/p/{number}", {}) for number in range(20)))
     old = instance.head()
@@ -308,7 +308,7 @@ def test_a_memo_is_read_back_as_it_was_written() -> None:
             Memo.decode(damaged, "/p")
 
 
-def test_a_path_too_long_for_a_memo_is_counted_all_the_same(store: Store, world: World, small: None) -> None:
+def test_path_too_long_for_a_memo_is_still_counted(store: Store, world: World, small: None) -> None:
     instance = open_instance(store, world)
     # Such a key still is one, but not with what a memo's key begins with.
     path = "/" + "x" * (store.limits.row_key - 10)

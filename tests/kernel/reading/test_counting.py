@@ -1,4 +1,4 @@
-"""The counting store tells what calls carry: rows, cells and bytes, by table."""
+"""The counting store counts what calls carry: rows, cells and bytes, by table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hbasemk.testing.wrapped import CountingStore, Traffic
 TABLES = (Table("one", (b"d",), 3), Table("two", (b"d",), 1))
 
 
-def test_what_is_written_and_read_is_counted() -> None:
+def test_writes_and_reads_are_counted() -> None:
     store = CountingStore(MemoryStore())
     store.create_tables(TABLES)
     store.write("one", [Put(b"row", [NewCell(b"d", b"q", b"12345", 7), NewCell(b"d", b"qq", b"", 7)])])

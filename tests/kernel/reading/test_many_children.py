@@ -1,4 +1,4 @@
-"""Many children added at once are looked for in the list of those that are there."""
+"""A commit that adds many children reads the list of the existing ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def add_all(tx: Transaction, names: set[str]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_those_that_are_there_are_found_wherever_they_lie(opened: Instances, seed: int) -> None:
+def test_existing_children_are_found_at_any_position(opened: Instances, seed: int) -> None:
     chance = random.Random(seed)
     one, other = opened(), opened()
     there = drawn(chance, chance.choice((0, 3, 60, 300)))
@@ -43,7 +43,7 @@ def test_those_that_are_there_are_found_wherever_they_lie(opened: Instances, see
         assert other.head[f"/a/{name}"]["name"] == 1
 
 
-def test_below_what_was_removed_and_added_again_nothing_is_there(opened: Instances) -> None:
+def test_node_removed_and_added_again_has_no_children(opened: Instances) -> None:
     repository = opened()
     names = {f"n{number}" for number in range(2 * MANY)}
     repository.run(lambda tx: (tx.add("/a"), add_all(tx, names)))
@@ -57,7 +57,7 @@ def test_below_what_was_removed_and_added_again_nothing_is_there(opened: Instanc
     assert len(tree(repository)) == 2 + MANY
 
 
-def test_nothing_is_read_for_what_lies_below_new_nodes(opened: Instances) -> None:
+def test_additions_below_new_nodes_read_nothing(opened: Instances) -> None:
     repository = opened()
     repository.run(
         lambda tx: [
