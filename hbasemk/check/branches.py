@@ -1,4 +1,4 @@
-"""The check of what journal rows say of branches: their views, their heads, and that a head holds what it tells."""
+"""The check of branches: their views of trunk, their heads, and the declared cells of the heads."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class BranchesCheck:
             found = rows_by_key[row.key]
             line = found.get(schema.BRANCH)
             if line is None:
-                # Buried, or without what every branch's row has, which the journal's check tells.
+                # Aborted without a writer, or an incomplete row, which the check of the journal reports.
                 continue
             at = row.key.hex()
             if len(line) % 8 or len(line) < 16 or line[-8:] != row.key:

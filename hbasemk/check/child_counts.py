@@ -1,4 +1,4 @@
-"""The check of the memos in the ``cluster`` table that tell how many children wide nodes have."""
+"""The check of the memos in the ``cluster`` table that hold the child counts of wide nodes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class CountsCheck:
         end = PREFIX[:-1] + bytes([PREFIX[-1] + 1])
         scan = Scan(PREFIX, end, ROWS, columns=(schema.CHILD_COUNT,))
         for rows in self._context.pages(schema.CLUSTER, scan):
-            # Whoever left a memo knew all that is decided up to there, and whoever polls after that sees it.
+            # The writer of a memo had seen every revision decided up to it; a poll after that sees them too.
             self._instance.poll()
             for row in rows:
                 yield from self._check(row.key[len(PREFIX) :], row.cells[0])

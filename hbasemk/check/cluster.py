@@ -46,7 +46,7 @@ class Leases:
             for cell in row.cells:
                 self.learn(machine, LeaseRecord.decode(cell.value))
         except FormatError:
-            # Told where the leases are checked; what it covered is not known.
+            # The check of the leases reports the damage; which ids it covered is unknown.
             return True
         return ms < self._ends.get(machine, 0)
 

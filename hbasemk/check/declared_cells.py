@@ -1,4 +1,4 @@
-"""Whether the nodes hold what revisions told of them."""
+"""The comparison of nodes with the cells that revisions declare."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hbasemk.store.abc import Column, Get
 
 
 def compare(context: CheckContext, declared: Sequence[tuple[int, RowChange]], *, exact: bool) -> Iterator[Problem]:
-    """Compare rows with what revisions told of them; not ``exact``: a property that is told may be written or not."""
+    """Compare rows with their declared cells; without ``exact``, a declared property may be missing."""
     usable = [(revision, change) for revision, change in declared if _key_of(change.path) is not None]
     gets = [
         Get(_key_of(change.path) or b"", columns=list(change.columns()), since=revision, before=revision + 1)

@@ -1,4 +1,4 @@
-"""The check of the journal: each row by itself, what it is built on, and that the nodes hold what it tells."""
+"""The check of the journal: each row by itself, its base, and that the nodes hold the declared cells."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hbasemk.store.abc import Cell, Column, Row, Scan
 
 ROWS: Final = 100
 GETS: Final = 200
-"""Rows of ``nodes`` that are compared with what was told in one call."""
+"""Rows of ``nodes`` that one call compares with the declared cells."""
 FLAGS: Final = (schema.NO, schema.YES)
 NONCE_BYTES: Final = 16
 
@@ -46,7 +46,7 @@ class JournalCheck:
         self._watermark = context.initial_watermark
         self._progress = progress
         self._branches = BranchesCheck(context)
-        # On such a store a row tells what its operations touch at most; setting what is there already writes nothing.
+        # On a store with parallel calls, a row declares the most that its operations can touch; not all of it is written.
         self._exact = not context.store.supports_parallel_calls
         self._before = context.settings.root_revision
 
@@ -89,7 +89,7 @@ class JournalCheck:
     def _check_id(self, entry: _Entry) -> Iterator[Problem]:
         nonce = entry.cells.get(schema.NONCE)
         if nonce is None:
-            # The first revision, or one that was buried by whoever met its cells: not made by a writer.
+            # The first revision, or one whose row another instance created as aborted: no writer created it.
             return
         at = text(entry.revision)
         if not self._leases.cover(entry.revision):
@@ -200,7 +200,7 @@ class JournalCheck:
     # --- the nodes ---------------------------------------------------------------------------------------
 
     def _compare(self, entries: Sequence[_Entry]) -> Iterator[Problem]:
-        """That every cell which a visible revision tells is there, with the value that it must have."""
+        """Check that every cell that a visible revision declares exists with the right value."""
         part: list[tuple[int, RowChange]] = []
         for entry in entries:
             if not self._context.sees(entry.revision) or entry.status.outcome is not Outcome.COMMITTED:

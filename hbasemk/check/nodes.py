@@ -142,7 +142,7 @@ class NodesCheck:
             yield from self._check_children(nodes)
 
     def _check_data(self, path: str, row: Row, *, known: bool) -> Generator[Problem, None, _Node]:
-        """Check a row's data family; returns what it tells of the node."""
+        """Check the data family of a row; return the state of the node."""
         life: int | None = None
         waits = 0
         newest: dict[bytes, Cell] = {}
