@@ -54,9 +54,9 @@ class Tables:
 
     def other(self) -> Instance:
         """One more instance, which holds a lease."""
-        made = self.open_instance(next(self._machines))
-        made.clock.next(0)
-        return made
+        instance = self.open_instance(next(self._machines))
+        instance.clock.next(0)
+        return instance
 
     # --- raw cells ---------------------------------------------------------------------------------------
 
@@ -79,14 +79,14 @@ class Tables:
         all_cells = [(schema.LAST_REVISION, schema.TOUCHED), *cells]
         self.put(schema.NODES, paths.key(path), *((column, value, at) for column, value in all_cells))
 
-    def journal(self, made: int, column: Column, value: bytes) -> None:
+    def journal(self, revision: int, column: Column, value: bytes) -> None:
         """Write one cell of a journal row."""
-        self.put(schema.JOURNAL, schema.revision_key(made), (column, value, None))
+        self.put(schema.JOURNAL, schema.revision_key(revision), (column, value, None))
 
     def row(
         self,
-        made: int,
-        told: Sequence[RowChange] = (),
+        revision: int,
+        row_changes: Sequence[RowChange] = (),
         *,
         committed: bool = False,
         aborted: bool = False,
@@ -101,43 +101,43 @@ class Tables:
             NewCell(*schema.NONCE, bytes(16)),
             NewCell(*schema.BASE, schema.revision_key(built_on)),
             NewCell(*schema.MESSAGE, b"\x00"),
-            *changes.encode(told),
+            *changes.encode(row_changes),
         ]
         if swept is not None:
             cells.append(NewCell(*schema.SWEPT, swept))
-        self.store.write(schema.JOURNAL, [Put(schema.revision_key(made), cells)])
+        self.store.write(schema.JOURNAL, [Put(schema.revision_key(revision), cells)])
 
-    def forge(self, *told: RowChange, base: int | None = None) -> int:
+    def forge(self, *row_changes: RowChange, base: int | None = None) -> int:
         """A revision that is committed without anybody having looked whether that is possible; ``base`` None: on the head."""
         self.instance.poll()
         head = self.instance.head()
         while True:
-            made = self.instance.clock.next(head.upper)
-            self.row(made, told, committed=True, base=head.revision if base is None else base)
-            created_ms = self.instance.outcomes.created_ms(made)
-            if created_ms is not None and not self.instance.clock.is_late(made, created_ms):
+            revision = self.instance.clock.next(head.upper)
+            self.row(revision, row_changes, committed=True, base=head.revision if base is None else base)
+            created_ms = self.instance.outcomes.created_ms(revision)
+            if created_ms is not None and not self.instance.clock.is_late(revision, created_ms):
                 break
             # On a machine that stood still meanwhile its late id would be one more problem.
-            self.store.delete_rows(schema.JOURNAL, [schema.revision_key(made)])
-        self.cells(made, told)
-        return made
+            self.store.delete_rows(schema.JOURNAL, [schema.revision_key(revision)])
+        self.cells(revision, row_changes)
+        return revision
 
-    def cells(self, made: int, told: Sequence[RowChange]) -> None:
-        """The cells of nodes that a revision tells."""
-        for change in told:
+    def cells(self, revision: int, row_changes: Sequence[RowChange]) -> None:
+        """Write the cells of nodes that a revision announces."""
+        for change in row_changes:
             cells: list[tuple[Column, bytes]] = [(schema.property_column(name), b"\x04") for name in change.properties]
             cells += [(schema.child_column(name), schema.PRESENT) for name in change.present]
             cells += [(schema.child_column(name), schema.GONE) for name in change.gone]
             if change.kind != changes.CHANGED:
                 cells.append((schema.DELETED, schema.ALIVE if change.kind == changes.ADDED else schema.DEAD))
-            self.node(change.path, made, *cells)
+            self.node(change.path, revision, *cells)
 
-    def dead_writer(self, *told: RowChange, aborted: bool = False, swept: bytes | None = None) -> int:
-        """A revision whose writer holds a lease and will never be heard of again."""
-        made = self.other().clock.next(0)
-        self.row(made, told, aborted=aborted, swept=swept)
-        self.cells(made, told)
-        return made
+    def dead_writer(self, *row_changes: RowChange, aborted: bool = False, swept: bytes | None = None) -> int:
+        """Create a revision of a writer that holds a lease and has died."""
+        revision = self.other().clock.next(0)
+        self.row(revision, row_changes, aborted=aborted, swept=swept)
+        self.cells(revision, row_changes)
+        return revision
 
     def stranger(self) -> int:
         """An id of the present time, of a machine id that nobody ever leased, without a journal row."""
