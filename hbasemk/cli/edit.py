@@ -1,4 +1,4 @@
-"""Commands that change: init, set, rm, mv, cp."""
+"""Commands that change the repository: init, set, rm, mv, cp."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hbasemk.errors import InvalidValueError
 if TYPE_CHECKING:
     from hbasemk.transaction import Transaction
 
-MESSAGE = click.option("-m", "--message", default="", help="Told in the log.")
+MESSAGE = click.option("-m", "--message", default="", help="The commit message; `hbasemk log` shows it.")
 
 
 def _change(session: Session, change: Callable[[Transaction], None], message: str) -> None:
@@ -29,20 +29,23 @@ def _change(session: Session, change: Callable[[Transaction], None], message: st
 @click.option(
     "--epoch",
     type=click.DateTime(),
-    help="The date (UTC) from which revision ids count; they last 17.4 years from it. Default 2013-01-01, so until 2030-06-03; "
-    "a later date makes them last longer.",
+    help="The date (UTC) at which revision ids start. They last for 17.4 years. Default 2013-01-01, so they end on 2030-06-03; "
+    "with a later date they end later.",
 )
 @click.option(
-    "--max-clock-skew", type=click.IntRange(min=100), metavar="MS", help="How far clocks may differ; default 5000."
+    "--max-clock-skew",
+    type=click.IntRange(min=100),
+    metavar="MS",
+    help="The largest allowed difference between clocks. Default 5000.",
 )
 @click.option(
     "--max-lag",
     type=click.IntRange(min=100),
     metavar="MS",
-    help="How long creating a revision's row may take; polls look back so far. Default 1000.",
+    help="The longest allowed time to create a revision's row. Polls read that much of the journal again. Default 1000.",
 )
 @click.option(
-    "--lease", type=click.IntRange(min=1000), metavar="MS", help="How long a machine id is leased; default 10000."
+    "--lease", type=click.IntRange(min=1000), metavar="MS", help="The duration of a machine id's lease. Default 10000."
 )
 @click.pass_obj
 def init(
@@ -52,31 +55,32 @@ def init(
     max_lag: int | None,
     lease: int | None,
 ) -> None:
-    """Create the repository; one that is there is left as it is, if it agrees with the options.
+    """Create the repository, unless it exists already.
 
-    Prints the newest revision, and on standard error until when there are revision ids.
+    An existing repository is not changed. If it contradicts the options, the command fails.
+    Prints the newest revision, and on standard error the date at which the revision ids end.
     """
     import dataclasses
 
     from hbasemk.connect import connect
     from hbasemk.kernel.settings import Settings
 
-    asked: dict[str, Any] = {}
+    requested: dict[str, Any] = {}
     if epoch is not None:
-        asked["epoch_ms"] = int(epoch.replace(tzinfo=datetime.timezone.utc).timestamp() * 1000)
+        requested["epoch_ms"] = int(epoch.replace(tzinfo=datetime.timezone.utc).timestamp() * 1000)
     if max_clock_skew is not None:
-        asked["max_clock_skew_ms"] = max_clock_skew
+        requested["max_clock_skew_ms"] = max_clock_skew
     if max_lag is not None:
-        asked["max_lag_ms"] = max_lag
+        requested["max_lag_ms"] = max_lag
     if lease is not None:
-        asked["lease_ms"] = lease
-    with connect(session.url, create=True, settings=Settings(**asked), poll_interval=0) as repository:
-        found = dataclasses.asdict(repository.instance.settings)
-        for name, value in asked.items():
-            if found[name] != value:
+        requested["lease_ms"] = lease
+    with connect(session.url, create=True, settings=Settings(**requested), poll_interval=0) as repository:
+        stored = dataclasses.asdict(repository.instance.settings)
+        for name, value in requested.items():
+            if stored[name] != value:
                 raise InvalidValueError(
-                    f"there already is a repository at {repository.store.location}, with {name} {found[name]} instead of "
-                    f"{value}; it was left as it is"
+                    f"there already is a repository at {repository.store.location}; its {name} is {stored[name]}, "
+                    f"not {value}. It was not changed: leave out the option, or create the repository elsewhere"
                 )
         ends = output.moment(repository.instance.ids_end_ms())
         if session.json:
@@ -84,8 +88,8 @@ def init(
             return
         session.rows([[repository.head.revision]], ["revision"])
         output.complain(
-            f"the repository has revision ids until {ends}, 17.4 years after its epoch, {output.moment(found['epoch_ms'])}. "
-            "To have them for longer, create a new repository with a later date: hbasemk init --epoch DATE"
+            f"the repository has revision ids until {ends}, 17.4 years after its epoch, {output.moment(stored['epoch_ms'])}. "
+            "If you need them for longer, create a new repository with a later date: hbasemk init --epoch DATE"
         )
 
 
@@ -99,28 +103,33 @@ TYPES: dict[str, Callable[[str], Any]] = {
 
 
 class _SetCommand(click.Command):
-    """Takes negative numbers as arguments, and nothing else that looks like an option and is none."""
+    """Accept negative numbers as arguments, but reject unknown options."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
-        literal = self._behind_separator(args)
+        literal = self._count_after_separator(args)
         rest = super().parse_args(context, args)
         given = [context.params[name] for name in ("path", "name", "value") if context.params.get(name) is not None]
         for text in given[: len(given) - literal]:
             if text[:1] == "-" and text != "-" and not _is_number(text):
                 raise click.UsageError(
-                    f"no such option: {text}; to give a name or value that begins with -, put -- before the arguments",
+                    f"no such option: {text}; put -- before the arguments if a name or value begins with -",
                     context,
                 )
         return rest
 
-    def _behind_separator(self, args: Sequence[str]) -> int:
-        """How many arguments follow a ``--``, behind which nothing is an option."""
-        taking = {name for one in self.params if isinstance(one, click.Option) and not one.is_flag for name in one.opts}
-        at = 0
-        while at < len(args):
-            if args[at] == "--":
-                return len(args) - at - 1
-            at += 2 if args[at] in taking else 1
+    def _count_after_separator(self, args: Sequence[str]) -> int:
+        """Return how many arguments follow a ``--``; none of them is an option."""
+        with_value = {
+            name
+            for param in self.params
+            if isinstance(param, click.Option) and not param.is_flag
+            for name in param.opts
+        }
+        index = 0
+        while index < len(args):
+            if args[index] == "--":
+                return len(args) - index - 1
+            index += 2 if args[index] in with_value else 1
         return 0
 
 
@@ -137,19 +146,20 @@ def _is_number(text: str) -> bool:
 @click.argument("name")
 @click.argument("value", required=False)
 @click.option("-t", "--type", "kind", type=click.Choice(list(TYPES)), default="string", show_default=True)
-@click.option("--unset", is_flag=True, help="Remove the property instead.")
-@click.option("--create", is_flag=True, help="Add the node if it is not there.")
+@click.option("--unset", is_flag=True, help="Remove the property NAME.")
+@click.option("--create", is_flag=True, help="Add the node if it does not exist.")
 @MESSAGE
 @click.pass_obj
 def set_(
     session: Session, path: str, name: str, value: str | None, kind: str, unset: bool, create: bool, message: str
 ) -> None:
-    """Set the property NAME of the node at PATH to VALUE; with --type json, a list is possible.
+    """Set the property NAME of the node at PATH to VALUE; with --type json, VALUE may be a list.
 
-    A NAME or VALUE that begins with - and is no number goes behind --, as in: hbasemk set -t string -- /a title --x
+    Put -- before the arguments if NAME or VALUE begins with - and is not a number, as in:
+    hbasemk set -t string -- /a title --x
     """
     if unset == (value is not None):
-        raise click.UsageError("give either a VALUE or --unset")
+        raise click.UsageError("expected either a VALUE or --unset")
     from hbasemk.format import limits
 
     converted: Any = None
@@ -161,7 +171,8 @@ def set_(
             raise click.UsageError(f"{limits.shown(value)} is not of the type {kind}{reason}") from None
         if converted is None or isinstance(converted, dict):
             raise click.UsageError(
-                "a JSON value is a string, a number, true, false or a list of these; see also --unset"
+                f"{limits.shown(value)} is not a property value; expected a string, a number, true, false or a list of these "
+                "(--unset removes a property)"
             )
 
     def change(tx: Transaction) -> None:
@@ -177,7 +188,7 @@ def set_(
 @MESSAGE
 @click.pass_obj
 def rm(session: Session, path: str, message: str) -> None:
-    """Remove the node at PATH with its subtree."""
+    """Remove the node at PATH and its subtree."""
     _change(session, lambda tx: tx.remove(path), message)
 
 
@@ -187,7 +198,7 @@ def rm(session: Session, path: str, message: str) -> None:
 @MESSAGE
 @click.pass_obj
 def mv(session: Session, source: str, target: str, message: str) -> None:
-    """Move the node at SOURCE, with its subtree, to TARGET."""
+    """Move the node at SOURCE and its subtree to TARGET."""
     _change(session, lambda tx: tx.move(source, target), message)
 
 
@@ -197,7 +208,7 @@ def mv(session: Session, source: str, target: str, message: str) -> None:
 @MESSAGE
 @click.pass_obj
 def cp(session: Session, source: str, target: str, message: str) -> None:
-    """Copy the node at SOURCE, with its subtree, to TARGET."""
+    """Copy the node at SOURCE and its subtree to TARGET."""
     _change(session, lambda tx: tx.copy(source, target), message)
 
 

@@ -1,4 +1,4 @@
-"""Commands that look: ls, cat, log, status."""
+"""Commands that only read: ls, cat, log, status."""
 
 from __future__ import annotations
 
@@ -16,23 +16,25 @@ from hbasemk.errors import NodeNotFoundError
 if TYPE_CHECKING:
     from hbasemk.kernel.log import LogEntry
 
-LATER_EPOCH = "export the tree, and import it into a repository made by `hbasemk init --epoch DATE` with a later date"
+LATER_EPOCH = (
+    "export the tree; import it into a new repository, created by `hbasemk init --epoch DATE` with a later date"
+)
 REVISION = click.option(
-    "--at", "revision", type=Revision(), metavar="REVISION", help="Look at this revision instead of the newest."
+    "--at", "revision", type=Revision(), metavar="REVISION", help="Read this revision instead of the newest one."
 )
 
 
 @click.command("ls")
 @click.argument("path", default="/")
-@click.option("-l", "--long", "long_", is_flag=True, help="Also the last revision and the number of properties.")
-@click.option("-r", "--recursive", is_flag=True, help="The whole subtree, level by level.")
+@click.option("-l", "--long", "long_", is_flag=True, help="Show the last revision and the number of properties, too.")
+@click.option("-r", "--recursive", is_flag=True, help="List the whole subtree, level by level.")
 @NULL
 @REVISION
 @click.pass_obj
 def ls(session: Session, path: str, long_: bool, recursive: bool, null: bool, revision: str | None) -> None:
     """List the children of the node at PATH.
 
-    On a terminal, characters in names that control it are shown as escapes. In a pipe or a file the names are exact.
+    On a terminal, control characters in names appear as escapes. In a pipe or a file, names are exact.
     """
     if null:
         session.end_with_null()
@@ -50,7 +52,11 @@ def ls(session: Session, path: str, long_: bool, recursive: bool, null: bool, re
 @click.command("cat")
 @click.argument("path")
 @click.option(
-    "-p", "--property", "name", metavar="NAME", help="Only this property; text and bytes exactly as they are."
+    "-p",
+    "--property",
+    "name",
+    metavar="NAME",
+    help="Print only this property; text and bytes appear exactly as stored.",
 )
 @NULL
 @REVISION
@@ -61,7 +67,9 @@ def cat(session: Session, path: str, name: str | None, null: bool, revision: str
 
     if null:
         if name is not None:
-            raise click.UsageError("-0 is for the list of properties; --property prints one exactly, without an end")
+            raise click.UsageError(
+                "-0 cannot be combined with --property, which prints the exact value without a line end; leave out one of them"
+            )
         session.end_with_null()
     with session.open() as repository:
         node = at(repository, revision)[path]
@@ -75,8 +83,8 @@ def cat(session: Session, path: str, name: str | None, null: bool, revision: str
                 output.print_bytes([value])
             return
         if session.json:
-            inside = ", ".join(f"{json.dumps(key)}: {to_json(node[key])}" for key in sorted(node))
-            output.print_json(f"{{{inside}}}")
+            members = ", ".join(f"{json.dumps(key)}: {to_json(node[key])}" for key in sorted(node))
+            output.print_json(f"{{{members}}}")
             return
         for key in sorted(node):
             session.line(f"{key} = {to_json(node[key])}")
@@ -84,12 +92,14 @@ def cat(session: Session, path: str, name: str | None, null: bool, revision: str
 
 @click.command("log")
 @click.argument("path", default="/")
-@click.option("-n", "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many at most.")
-@click.option("--changes", is_flag=True, help="Also what each revision touched.")
-@click.option("--full", is_flag=True, help="The whole message, indented below, instead of its first line.")
-@click.option("--paths", "paths_only", is_flag=True, help="Only the paths that the revisions touched below PATH.")
+@click.option(
+    "-n", "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Show at most this many revisions."
+)
+@click.option("--changes", is_flag=True, help="List the nodes that each revision changed, too.")
+@click.option("--full", is_flag=True, help="Show the whole message, indented, instead of its first line.")
+@click.option("--paths", "paths_only", is_flag=True, help="Print only the changed paths at and below PATH.")
 @NULL
-@click.option("--from", "upto", type=Revision(), metavar="REVISION", help="The newest revision to show.")
+@click.option("--from", "until", type=Revision(), metavar="REVISION", help="The newest revision to show.")
 @click.pass_obj
 def log(
     session: Session,
@@ -99,29 +109,29 @@ def log(
     full: bool,
     paths_only: bool,
     null: bool,
-    upto: str | None,
+    until: str | None,
 ) -> int:
-    """Show the revisions that touched the subtree of PATH, newest first.
+    """Show the revisions that changed the subtree of PATH, newest first.
 
     The exit code is 1 if there never was a node at PATH.
     """
     if paths_only and (changes or full):
-        raise click.UsageError("--paths prints nothing but paths: leave out --changes and --full")
+        raise click.UsageError("--paths prints only paths; leave out --changes and --full")
     if null:
         if not paths_only:
-            raise click.UsageError("-0 is for paths: give --paths as well, or use --output json")
+            raise click.UsageError("-0 needs --paths; add it, or use --output json")
         session.end_with_null()
     from hbasemk.format.paths import is_at_or_below
 
     shown = 0
     with session.open() as repository:
-        for entry in islice(repository.log(path, upto), min(limit, sys.maxsize)):
+        for entry in islice(repository.log(path, until), min(limit, sys.maxsize)):
             shown += 1
             if paths_only:
                 touched = (change.path for change in entry.changes if is_at_or_below(change.path, path))
-                session.rows(([one] for one in touched), ["path"])
+                session.rows(([touched_path] for touched_path in touched), ["path"])
             elif session.json:
-                told: dict[str, Any] = {
+                fields: dict[str, Any] = {
                     "revision": entry.revision,
                     "base": entry.base,
                     "time": moment(entry.time_ms),
@@ -129,22 +139,22 @@ def log(
                     "nodes": len(entry.changes),
                 }
                 if changes:
-                    told["changes"] = [change._asdict() for change in entry.changes]
-                output.print_json(json.dumps(told))
+                    fields["changes"] = [change._asdict() for change in entry.changes]
+                output.print_json(json.dumps(fields))
             else:
                 _show_entry(session, entry, changes, full)
-        # A node that was removed has entries, and only the root can be there without.
-        if not shown and path not in at(repository, upto):
+        # A removed node has log entries. Only the root can exist without one.
+        if not shown and path not in at(repository, until):
             raise NodeNotFoundError(
-                f"there is no node at {path}, and there never was one{f' up to revision {upto}' if upto else ''}",
+                f"there is no node at {path}, and there never was one{f' up to revision {until}' if until else ''}",
                 path=path,
-                revision=upto,
+                revision=until,
             )
     return 0
 
 
 def _show_entry(session: Session, entry: LogEntry, changes: bool, full: bool) -> None:
-    """One entry begins at the left margin; all that belongs to it, and comes from the repository, is indented."""
+    """Print one log entry: its first line at the left margin, all other text from the repository indented."""
     head = f"{entry.revision}  {moment(entry.time_ms)}  {len(entry.changes):>6} nodes"
     if full:
         session.line(head)
@@ -162,7 +172,7 @@ def _show_entry(session: Session, entry: LogEntry, changes: bool, full: bool) ->
 @click.command("status")
 @click.pass_obj
 def status(session: Session) -> None:
-    """Show what the repository is, its newest revision, and who writes to it."""
+    """Show the repository's settings, its newest revision, pending revisions and the leases of its writers."""
     from hbasemk.format import revisions, schema
     from hbasemk.kernel import settings as kernel_settings
     from hbasemk.kernel.ids.lease import LeaseRecord
@@ -203,9 +213,9 @@ def status(session: Session) -> None:
                 "hidden revisions": 0 if watermark is None else len(watermark.hidden),
                 "revisions above the watermark": 0
                 if watermark is None
-                else sum(1 for made in instance.journal if made > watermark.revision),
+                else sum(1 for revision in instance.journal if revision > watermark.revision),
                 "pending revisions": [
-                    {"revision": revisions.to_text(made)} for made in sorted(instance.journal.pending)
+                    {"revision": revisions.to_text(revision)} for revision in sorted(instance.journal.pending)
                 ],
                 "leases": leases,
             }

@@ -1,4 +1,4 @@
-"""``hbasemk``: the group of commands, what they share, and how errors end."""
+"""The ``hbasemk`` command: its subcommands, global options, and the exit code of each error."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ INTERRUPTED = 130
 
 
 class _PipeBroke(Exception):
-    """A BrokenPipeError on its way past click, which would end with 1 for it whoever's pipe it was."""
+    """Carry a BrokenPipeError past click, which would exit with 1 for any broken pipe."""
 
 
 class PipeErrors(click.Command):
-    """A command that passes a BrokenPipeError to :func:`main` instead of exiting with 1."""
+    """A command that lets :func:`main` handle broken pipes."""
 
     def make_context(self, *arguments: Any, **options: Any) -> click.Context:
         try:
@@ -53,29 +53,31 @@ class _Group(PipeErrors, click.Group):
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--url", envvar="HBASEMK_URL", metavar="URL", help="The repository; also from HBASEMK_URL.")
+@click.option(
+    "--url", envvar="HBASEMK_URL", metavar="URL", help="The repository's URL. Default: the variable HBASEMK_URL."
+)
 @click.option(
     "--output",
     "form",
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="For people or programs.",
+    help="The output format: text for people, json for programs.",
 )
-@click.option("--debug", is_flag=True, envvar="HBASEMK_DEBUG", help="Show where an error comes from.")
+@click.option("--debug", is_flag=True, envvar="HBASEMK_DEBUG", help="Show the traceback of an error.")
 @click.version_option(version=hbasemk.__version__)
 @click.pass_obj
 def cli(session: Session, url: str | None, form: str, debug: bool) -> None:
-    """One versioned content tree that many processes commit to.
+    """Work on a versioned content tree to which many processes commit.
 
-    URL is sqlite:///file (four slashes for an absolute path) or hbase://host:port/?prefix=name_. It, and the other options
-    here, may also stand behind the command.
+    URL is sqlite:///file (four slashes for an absolute path) or hbase://host:port/?prefix=name_. These options may also follow
+    the command.
     """
     session.choose(url, form, debug)
 
 
 def code_of(error: HbasemkError) -> int:
-    """The exit code that an error ends with."""
+    """Return the exit code for an error."""
     if isinstance(error, (ConflictError, CommitUnknownError)):
         return CONFLICT
     if isinstance(error, (InvalidPathError, InvalidValueError, InvalidRevisionError, JsopError)):
@@ -83,16 +85,16 @@ def code_of(error: HbasemkError) -> int:
     if isinstance(error, FormatError):
         return NO
     if isinstance(error, StoreError):
-        # Also a store that is there but holds no repository.
+        # This includes a reachable store without a repository.
         return UNREACHABLE
     return NO
 
 
 def main(arguments: Sequence[str] | None = None, command: click.Command = cli, program: str = "hbasemk") -> NoReturn:
-    """Run a command and exit. ``arguments`` default to those of the process; usage messages show ``program``.
+    """Run a command line and exit. ``arguments`` defaults to the process's; usage messages call the program ``program``.
 
-    Who reads our output and has had enough, as ``head`` has, ends it with 0, unless something went wrong before. Output that
-    cannot be written otherwise, as on a full disk, is an error.
+    If the reader of the output closes its pipe early, as ``head`` does, the exit code is 0 unless an error came first. Any
+    other failure to write the output, such as a full disk, is an error.
     """
     session = Session()
     try:
@@ -103,7 +105,7 @@ def main(arguments: Sequence[str] | None = None, command: click.Command = cli, p
     except (KeyboardInterrupt, click.exceptions.Abort):
         code = INTERRUPTED
         output.complain("interrupted")
-        _let_go(session)
+        _discard_blocked_output(session)
     sys.exit(code)
 
 
@@ -125,14 +127,14 @@ def _run(session: Session, arguments: Sequence[str] | None, command: click.Comma
     except OSError as error:
         _report(session, error, output.os_error_text(error))
         for stream in _streams():
-            # If it was about this stream, once is enough.
+            # Report an error of this stream only once.
             _flush(stream)
         return NO
     return code if isinstance(code, int) else DONE
 
 
 def _finish(session: Session, code: int) -> int:
-    """Let everything out; the exit code, which is an error when that was not possible although somebody reads."""
+    """Flush all output; return the exit code, an error if a flush failed while the output still had a reader."""
     for stream in _streams():
         error = _flush(stream)
         if error is not None and stream is sys.stdout:
@@ -142,8 +144,8 @@ def _finish(session: Session, code: int) -> int:
     return code
 
 
-def _let_go(session: Session) -> None:
-    """Let out what can go out at once: that nobody reads it may be why somebody interrupts."""
+def _discard_blocked_output(session: Session) -> None:
+    """Flush what can be written without waiting, and discard the rest: a blocked reader may be why the user interrupts."""
     for stream in _streams():
         if not _events(stream, select.POLLOUT) & select.POLLOUT:
             output.discard(stream)
@@ -155,13 +157,13 @@ def _let_go(session: Session) -> None:
 
 
 def _flush(stream: TextIO) -> OSError | None:
-    """The error of a stream that takes nothing more, which is discarded; None also if its reader has gone."""
+    """Flush a stream; on failure discard its output. Return the error, or None on success or if the reader has closed."""
     try:
         stream.flush()
     except OSError as error:
-        gone = isinstance(error, BrokenPipeError) and _has_no_reader(stream)
+        reader_closed = isinstance(error, BrokenPipeError) and _has_no_reader(stream)
         output.discard(stream)
-        return None if gone else error
+        return None if reader_closed else error
     return None
 
 
@@ -176,28 +178,28 @@ def _streams() -> list[TextIO]:
 
 
 def _has_no_reader(stream: TextIO) -> bool:
-    """Whether nobody reads the pipe that a stream is; a pipe that broke may also be another one."""
+    """Return whether a stream is a pipe without a reader. A BrokenPipeError may come from another pipe."""
     return bool(_events(stream, 0) & (select.POLLERR | select.POLLHUP))
 
 
-def _events(stream: TextIO, wanted: int) -> int:
-    """What is known of the file or pipe that a stream is, without waiting."""
+def _events(stream: TextIO, mask: int) -> int:
+    """Poll a stream for the events in ``mask``, without waiting; return ``mask`` for a stream without a file."""
     try:
         number = stream.fileno()
     except OSError:
-        return wanted
+        return mask
     poll = select.poll()
-    poll.register(number, wanted)
+    poll.register(number, mask)
     return sum(event for _, event in poll.poll(0))
 
 
 def _register() -> None:
-    from hbasemk.cli import edit, inspect, maintenance, microkernel, transfer
+    from hbasemk.cli import blobs, branches, edit, inspect, maintenance, microkernel, transfer
 
-    for module in (inspect, edit, transfer, microkernel, maintenance):
+    for module in (inspect, edit, transfer, microkernel, branches, maintenance):
         for command in module.COMMANDS:
             cli.add_command(output.with_common_options(command))
-    for group, commands in microkernel.GROUPS:
+    for group, commands in blobs.GROUPS:
         for command in commands:
             output.with_common_options(command)
         cli.add_command(group)

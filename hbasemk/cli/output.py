@@ -1,8 +1,8 @@
-"""What commands share: the repository they work on, and how they print.
+"""The session and the output functions that all commands share.
 
-Everything that a command prints goes through this module. Names, values, messages and error texts may hold anything, so there is
-one rule (decision 26): on a terminal, characters that control it are shown as escapes; in a pipe or a file, standard output has
-the exact text in UTF-8. Standard error is for people: it always shows escapes, and a message is one line.
+Commands print only through this module. Names, values, messages and error texts may contain any character, so one rule holds
+(decision 26). On a terminal, control characters appear as escapes. In a pipe or a file, standard output is the exact text in
+UTF-8. Standard error is for people: it always shows escapes, and a message is one line.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ if TYPE_CHECKING:
 STANDARD_OUTPUT: Final = "standard output"
 
 _UNSAFE: Final = re.compile(
-    # Controls (C0, DEL, C1) and what ends a line.
+    # Control characters (C0, DEL, C1) and line separators.
     "[\x00-\x1f\x7f-\x9f\u2028\u2029"
-    # Marks, embeddings, overrides and isolates, which reorder text, and other characters that format it without being seen.
-    # ZWNJ and ZWJ (200c, 200d) join letters and emoji and stay.
+    # Marks, embeddings, overrides and isolates, which reorder text, and other invisible format characters.
+    # ZWNJ and ZWJ (200c, 200d) join letters and emoji, so they are safe.
     "\xad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff0-\ufffb"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
-    # Surrogates that stand alone: bytes that are not UTF-8, or halves of a pair.
+    # Lone surrogates: bytes that are not UTF-8, or halves of a pair.
     "\ud800-\udfff]"
 )
 _NAMED: Final = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
 _KEPT_IN_TEXTS: Final = "\n\t"
 _UNESCAPED_IN_JSON: Final = re.compile("[\x7f\ud800-\udfff]")
-"""Characters that JSON writers may leave as they are, although UTF-8 has no form for them or some terminals delete them."""
+"""Characters that JSON writers need not escape, although UTF-8 cannot encode them or some terminals delete them."""
 
 
 class Session:
-    """One run of the command line: the repository, whether the output is JSON, whether errors show where they are from."""
+    """One run of the command line: the repository's URL and the global options."""
 
     def __init__(self) -> None:
         self._url: str | None = None
@@ -59,7 +59,7 @@ class Session:
 
     @property
     def url(self) -> str:
-        """The repository's URL; raises a usage error when there is none, or it is one in memory."""
+        """The repository's URL; raises a usage error if it is missing or names a repository in memory."""
         if not self._url:
             raise click.UsageError("no repository: give --url, or set HBASEMK_URL")
         if self._url.lstrip().partition(":")[0].lower() == "memory":
@@ -69,25 +69,27 @@ class Session:
         return self._url
 
     def choose(self, url: str | None, form: str | None, debug: bool) -> None:
-        """Take over what was given; options behind the command come later and count more."""
+        """Set the global options. Options after the command come last and take precedence."""
         self._url = url or self._url
         self.json = self.json if form is None else form == "json"
         self.debug = self.debug or debug
 
     def open(self, *, create: bool = False) -> Repository:
-        """The repository, without background work."""
+        """Open the repository without background work."""
         from hbasemk.connect import connect
 
         return connect(self.url, create=create, poll_interval=0)
 
     def end_with_null(self) -> None:
-        """End each line with a zero byte: names may contain line feeds. Raises a usage error for JSON."""
+        """End each line with a zero byte, since names may contain line feeds. Raise a usage error for JSON."""
         if self.json:
-            raise click.UsageError("-0 is for text; in JSON every name is exact, and each object is one line")
+            raise click.UsageError(
+                "-0 cannot be combined with JSON output, in which names are exact and each object is one line; leave it out"
+            )
         self.null = True
 
     def rows(self, rows: Iterable[Sequence[Any]], names: Sequence[str]) -> None:
-        """Print rows: as lines with tabs, or as one JSON object a line."""
+        """Print rows as lines with tabs, or as one JSON object per line."""
         for row in rows:
             if self.json:
                 print_json(json.dumps(dict(zip(names, row, strict=True)), default=str))
@@ -99,7 +101,7 @@ class Session:
         _write("\t".join(map(_shown, cells)) + ("\0" if self.null else "\n"))
 
     def facts(self, facts: dict[str, Any]) -> None:
-        """Print named facts: aligned, or as one JSON object."""
+        """Print named facts as aligned lines, or as one JSON object."""
         if self.json:
             print_json(json.dumps({name.replace(" ", "_"): value for name, value in facts.items()}, indent=2))
             return
@@ -107,14 +109,14 @@ class Session:
         for name, value in facts.items():
             if isinstance(value, list):
                 self.line(f"{name:<{width}}  {len(value)}")
-                for one in value:
-                    self.line(" " * (width + 2) + "  ".join(str(part) for part in one.values()))
+                for record in value:
+                    self.line(" " * (width + 2) + "  ".join(str(part) for part in record.values()))
             else:
                 self.line(f"{name:<{width}}  {value}")
 
 
 class Seconds(click.FloatRange):
-    """A number of seconds, 0 or more; not infinite, and not a NaN."""
+    """A finite number of seconds, 0 or more."""
 
     name = "seconds"
 
@@ -129,7 +131,7 @@ class Seconds(click.FloatRange):
 
 
 class Revision(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """A revision id. A wrong one is a usage error that names the option."""
+    """A revision id. An invalid id is a usage error that names the option."""
 
     name = "revision"
 
@@ -147,12 +149,12 @@ NULL = click.option(
     "-0",
     "--null",
     is_flag=True,
-    help="End each line with a zero byte, as xargs -0 takes it: names may contain line feeds.",
+    help="End each line with a zero byte, for xargs -0: names may contain line feeds.",
 )
 
 
 def with_common_options(command: click.Command) -> click.Command:
-    """Let ``--url``, ``--output`` and ``--debug`` stand behind a command as well."""
+    """Accept ``--url``, ``--output`` and ``--debug`` after a command, too."""
     inner = command.callback
     assert inner is not None
 
@@ -165,18 +167,22 @@ def with_common_options(command: click.Command) -> click.Command:
 
     command.callback = callback
     command.params += [
-        click.Option(["--url", "common_url"], metavar="URL", help="The repository."),
-        click.Option(["--output", "common_form"], type=click.Choice(["text", "json"]), help="For people or programs."),
-        click.Option(["--debug", "common_debug"], is_flag=True, help="Show where an error comes from."),
+        click.Option(["--url", "common_url"], metavar="URL", help="The repository's URL."),
+        click.Option(
+            ["--output", "common_form"],
+            type=click.Choice(["text", "json"]),
+            help="The output format: text for people, json for programs.",
+        ),
+        click.Option(["--debug", "common_debug"], is_flag=True, help="Show the traceback of an error."),
     ]
     return command
 
 
-# --- what goes out ----------------------------------------------------------------------------------------
+# --- output -----------------------------------------------------------------------------------------------
 
 
 def prepare_streams() -> None:
-    """Let texts go out as they are: in UTF-8 unless to a terminal, whatever the locale; no character is an error."""
+    """Configure standard output and error: UTF-8 except on a terminal, in any locale; every character can be written."""
     codecs.register_error("hbasemk", _as_bytes)
     if isinstance(sys.stdout, io.TextIOWrapper):
         if sys.stdout.isatty():
@@ -188,19 +194,19 @@ def prepare_streams() -> None:
 
 
 def _as_bytes(error: UnicodeError) -> tuple[bytes, int]:
-    """Surrogates as bytes: the undecodable byte of a file's name as itself, another one as the repository stores it."""
+    """Encode lone surrogates: an undecodable byte of a file name as itself, any other as the repository stores it."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    wrong = error.object[error.start : error.end]
+    surrogates = error.object[error.start : error.end]
     data = b"".join(
-        bytes([ord(one) - 0xDC00]) if 0xDC80 <= ord(one) <= 0xDCFF else one.encode("utf-8", "surrogatepass")
-        for one in wrong
+        bytes([ord(char) - 0xDC00]) if 0xDC80 <= ord(char) <= 0xDCFF else char.encode("utf-8", "surrogatepass")
+        for char in surrogates
     )
     return data, error.end
 
 
 def visible(text: str) -> str:
-    """The text in one line, with escapes for the characters that control a terminal or reorder what it shows."""
+    """Return the text as one line, with escapes for characters that control a terminal or reorder its text."""
     return _UNSAFE.sub(_escape, text)
 
 
@@ -211,7 +217,7 @@ def _escape(found: re.Match[str]) -> str:
     if code < 0x80:
         return f"\\x{code:02x}"
     if 0xDC80 <= code <= 0xDCFF:
-        # An undecodable byte of a file's name; the C1 controls are \\u0080 and so on.
+        # An undecodable byte of a file name. The C1 controls are \\u0080 and so on.
         return f"\\x{code - 0xDC00:02x}"
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
@@ -232,12 +238,12 @@ def _shown(text: str) -> str:
 
 
 def indented(text: str) -> str:
-    """The text with all of its lines indented as its first one may be; a terminal shows it in one line anyway."""
+    """Indent all lines of a text but the first; a terminal shows the text as one line."""
     return text if _on_terminal() else text.replace("\n", "\n    ")
 
 
 def print_text(text: str) -> None:
-    """Print a text that is all that the command prints; on a terminal with its line feeds and tabs, and one at its end."""
+    """Print a text as the command's only output; on a terminal, keep its line feeds and tabs and end it with a line feed."""
     if not _on_terminal():
         _write(text)
         return
@@ -249,7 +255,7 @@ def _visible_text(text: str) -> str:
 
 
 def print_bytes(pieces: Iterable[bytes]) -> None:
-    """Print bytes exactly; on a terminal as UTF-8 text, with escapes for bytes that are not UTF-8."""
+    """Print bytes exactly, but on a terminal as UTF-8 text with escapes for bytes that are not UTF-8."""
     if _on_terminal():
         decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         for piece in pieces:
@@ -262,7 +268,7 @@ def print_bytes(pieces: Iterable[bytes]) -> None:
 
 
 def print_json(text: str, end: str = "\n") -> None:
-    """Print JSON or JSOP, or a part of it, which stays valid: what is escaped can only be in a string."""
+    """Print JSON or JSOP, or a part of it. It stays valid, since escaped characters occur only inside strings."""
     if _on_terminal():
         text = "\n".join(_UNSAFE.sub(_escape_json, line) for line in text.split("\n"))
     else:
@@ -282,7 +288,7 @@ def _write(piece: str | bytes) -> None:
 
 
 def flush() -> None:
-    """Send buffered output to its reader. Raises BrokenPipeError, and OSError that names standard output."""
+    """Flush standard output. Raise BrokenPipeError, or an OSError that names standard output."""
     if sys.stdout is not None and not sys.stdout.closed:
         with _named_errors(sys.stdout):
             sys.stdout.flush()
@@ -300,19 +306,19 @@ def _named_errors(stream: IO[str]) -> Iterator[None]:
 
 
 def discard(stream: IO[str]) -> None:
-    """Send the buffered and all later output of a stream nowhere: else the process fails again when it ends."""
+    """Discard the buffered and all later output of a stream; otherwise the process fails again when it exits."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, stream.fileno())
     os.close(null)
 
 
 def complain(text: str) -> None:
-    """Print a message of one line to standard error, where nobody may be listening."""
+    """Print a one-line message to standard error; ignore it if standard error cannot be written."""
     _say(f"hbasemk: {visible(text)}")
 
 
 class _Log(logging.Handler):
-    """Prints what the library logs as messages like any others."""
+    """A log handler that prints the library's log records as messages."""
 
     def emit(self, record: logging.LogRecord) -> None:
         complain(record.getMessage())
@@ -320,7 +326,7 @@ class _Log(logging.Handler):
 
 @contextlib.contextmanager
 def logged_as_messages() -> Iterator[None]:
-    """Print warnings of the library meanwhile, which logging would print as they are."""
+    """Print the library's warnings as messages, since logging would print them without escapes."""
     logger, handler = logging.getLogger("hbasemk"), _Log(logging.WARNING)
     logger.addHandler(handler)
     try:
@@ -330,17 +336,17 @@ def logged_as_messages() -> Iterator[None]:
 
 
 def complain_lines(text: str) -> None:
-    """Print lines to standard error as they are, but for escapes."""
+    """Print lines to standard error, with escapes."""
     _say(visible_lines(text))
 
 
 def visible_lines(text: str) -> str:
-    """The text with its lines, and escapes in each of them."""
+    """Escape each line of a text; keep the line feeds."""
     return "\n".join(map(visible, text.split("\n")))
 
 
 def complain_usage(error: click.ClickException) -> None:
-    """Print what is wrong with the arguments, below how the command is used."""
+    """Print the command's usage and the error in its arguments."""
     context = error.ctx if isinstance(error, click.UsageError) else None
     if context is not None:
         _say(context.get_usage())
@@ -350,18 +356,18 @@ def complain_usage(error: click.ClickException) -> None:
 
 
 def complain_traceback(error: BaseException) -> None:
-    """Print where an error comes from. Lines of code keep their line feeds, texts of errors do not."""
+    """Print the traceback of an error. Lines of code keep their line feeds, error messages do not."""
     for piece in traceback.format_exception(type(error), error, error.__traceback__):
-        ours = piece.startswith(("  ", "\n", "Traceback "))
+        is_code = piece.startswith(("  ", "\n", "Traceback "))
         text = piece.rstrip("\n")
-        _say(visible_lines(text) if ours else visible(text))
+        _say(visible_lines(text) if is_code else visible(text))
 
 
 def _say(text: str) -> None:
     stream = sys.stderr
     if stream is None or stream.closed:
         return
-    # An error counts even when nobody hears of it.
+    # The exit code reports the error even if this message cannot be written.
     try:
         with _without_bar(stream):
             stream.write(text + "\n")
@@ -371,7 +377,7 @@ def _say(text: str) -> None:
 
 
 def os_error_text(error: OSError) -> str:
-    """What went wrong, and with which file."""
+    """Describe an OSError: the files concerned and the reason."""
     if error.strerror is None:
         return str(error)
     names = [
@@ -383,12 +389,12 @@ def os_error_text(error: OSError) -> str:
 # --- progress ---------------------------------------------------------------------------------------------
 
 _bar: Progress | None = None
-"""What is drawn at the bottom of the terminal now."""
+"""The progress bar now shown at the bottom of the terminal, if any."""
 
 
 @contextlib.contextmanager
 def progress_bar(*columns: ProgressColumn) -> Iterator[Progress]:
-    """A bar on standard error, if that is a terminal; descriptions are shown as they are, not as markup."""
+    """Show a progress bar on standard error if that is a terminal; descriptions are plain text, not markup."""
     from rich.console import Console
     from rich.progress import Progress, TextColumn
 
@@ -413,7 +419,7 @@ def progress_bar(*columns: ProgressColumn) -> Iterator[Progress]:
 
 @contextlib.contextmanager
 def _without_bar(stream: IO[str]) -> Iterator[None]:
-    """Take the bar away while a line is printed to the same terminal: rich would wrap the line and interpret what is in it."""
+    """Hide the bar while a line is printed to the same terminal: rich would wrap the line and interpret its markup."""
     if _bar is None or not stream.isatty():
         yield
         return
@@ -429,20 +435,20 @@ def _without_bar(stream: IO[str]) -> Iterator[None]:
 
 
 def at(repository: Repository, revision: str | None) -> Snapshot:
-    """The snapshot that a command looks at."""
+    """Return the snapshot that a command reads: of the given revision, or of the newest."""
     return repository.refresh() if revision is None else repository.at(revision)
 
 
 def moment(ms: float) -> str:
-    """A time in ms since 1970 as text in UTC."""
+    """Format a time (ms since 1970) as UTC text."""
     try:
-        when = datetime.datetime.fromtimestamp(ms / 1000, datetime.timezone.utc)
+        time = datetime.datetime.fromtimestamp(ms / 1000, datetime.timezone.utc)
     except (OverflowError, ValueError, OSError):
-        # Only damaged data says so.
+        # Only damaged data contains such a time.
         return f"{ms:.0f} ms since 1970"
-    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def first_line(message: str) -> str:
-    """The first line of a message that is not empty."""
+    """Return the first non-empty line of a message."""
     return message.lstrip("\n").partition("\n")[0]

@@ -1,4 +1,4 @@
-"""Commands that bring trees in and out: import, export."""
+"""Commands that transfer trees between the repository and files: import, export."""
 
 from __future__ import annotations
 
@@ -31,45 +31,50 @@ if TYPE_CHECKING:
     type=click.Choice(["files", "json"]),
     default="files",
     show_default=True,
-    help="What SOURCE is.",
+    help="The kind of SOURCE: a directory, or a JSON file.",
 )
 @click.option(
     "--at",
     "target",
     metavar="PATH",
-    help="The node to import to; default: the directory's name below the root, and for JSON the root.",
+    help="The node to import to. Default: the directory's name below the root; for JSON the root.",
 )
 @click.option(
-    "-b", "--batch", type=click.IntRange(1, 100_000), default=200, show_default=True, help="Nodes in a commit."
+    "-b", "--batch", type=click.IntRange(1, 100_000), default=200, show_default=True, help="Nodes per commit."
 )
 @click.option(
-    "-w", "--workers", type=click.IntRange(1, 64), default=4, show_default=True, help="Processes that commit (files)."
+    "-w", "--workers", type=click.IntRange(1, 64), default=4, show_default=True, help="Worker processes (files)."
 )
 @click.option(
     "-x",
     "--exclude",
     multiple=True,
     metavar="GLOB",
-    help="Names or relative paths to leave out; may be repeated (files).",
+    help="Leave out entries whose name or relative path matches; may be repeated (files).",
 )
 @click.option(
     "--contents",
     type=click.Choice(["all", "small", "none"]),
     default="all",
     show_default=True,
-    help="Which contents to keep: all, those of up to --inline-limit bytes, or none (files).",
+    help="The contents to store: all, only those of up to --inline-limit bytes, or none (files).",
 )
 @click.option(
     "--inline-limit",
     type=click.IntRange(0, LARGEST_LIMIT),
     default=DEFAULT_LIMIT,
     show_default=True,
-    help="Keep contents of up to so many bytes in the node, larger ones as blobs (files).",
+    help="Store contents of up to this many bytes in the node, larger ones as blobs (files).",
 )
 @click.option(
-    "--retry-timeout", type=float, default=120, show_default=True, help="Seconds to wait for a store that is away."
+    "--retry-timeout",
+    type=float,
+    metavar="SECONDS",
+    default=120,
+    show_default=True,
+    help="Retry for this long while the store is unreachable.",
 )
-@click.option("--verify/--no-verify", default=True, help="Compare the tree with SOURCE at the end.")
+@click.option("--verify/--no-verify", default=True, help="Compare the imported tree with SOURCE at the end.")
 @click.pass_context
 def import_(
     context: click.Context,
@@ -84,29 +89,34 @@ def import_(
     retry_timeout: float,
     verify: bool,
 ) -> int:
-    """Bring the directory SOURCE in: a node for each directory and file, committed by several processes at once.
+    """Import the directory SOURCE: several processes create and commit a node for each directory and file.
 
-    A node keeps the entry's kind, mode, time, size, SHA-256 and content, as properties :kind, :mode and so on. `hbasemk export`
-    writes all of it back. An entry whose name begins with a colon has one more of them in the tree. The files of the
-    repository itself are skipped.
+    A node stores the entry's kind, mode, time, size, SHA-256 and content in the properties :kind, :mode and so on. `hbasemk
+    export` writes all of it back. An entry whose name begins with a colon gets one more colon in the tree. The import skips the
+    files of the repository itself.
 
-    With --format json, SOURCE is a file that `hbasemk export --format json` wrote (- for standard input), and the tree becomes
-    the same to the last digit. The whole file is looked through before anything is changed. Nodes that are there already
-    have to be the same. Blobs are referred to, not contained: the exit code is 1 if the repository does not hold one.
+    With --format json, SOURCE is a file that `hbasemk export --format json` wrote (- for standard input). The import restores
+    exactly the same tree. It checks the whole file before it changes anything. Existing nodes must be equal to those in the
+    file. The file refers to blobs but does not contain them: the exit code is 1 if the repository lacks one.
 
-    Run again, it goes on where it was interrupted; for a directory it also takes over what changed since, and removes what is
-    gone. At the end a fresh instance compares the tree with SOURCE; the exit code is 1 if anything differs or could not be read.
+    After an interruption, run the same command again: it continues. For a directory it also imports later changes and removes
+    the nodes of deleted entries. At the end a new instance compares the tree with SOURCE. The exit code is 1 if anything
+    differs or could not be read.
     """
     session: Session = context.obj
     if form == "json":
         for name in ("workers", "exclude", "contents", "inline_limit"):
             if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
-                raise click.UsageError(f"--{name.replace('_', '-')} is for files only")
+                raise click.UsageError(
+                    f"--{name.replace('_', '-')} is for files only; leave it out, or leave out --format json"
+                )
         if source.is_dir():
-            raise click.UsageError(f"{source} is a directory; --format json reads a file")
+            raise click.UsageError(f"{source} is a directory; --format json expects a file")
         return _import_json(session, source, target or "/", batch, retry_timeout, verify)
     if not source.is_dir():
-        raise click.UsageError(f"{source} is no directory; a file that `export -f json` wrote needs --format json")
+        raise click.UsageError(
+            f"{source} is not a directory; expected one (for a file that `export -f json` wrote, add --format json)"
+        )
     return _import_files(
         session, source, target, workers, batch, exclude, contents, inline_limit, retry_timeout, verify
     )
@@ -123,7 +133,7 @@ def _import_json(session: Session, source: Path, at: str, batch: int, retry_time
             name="standard input" if str(source) == "-" else str(source),
             batch=batch,
             retry_timeout=retry_timeout,
-            tell=progress,
+            on_progress=progress,
             note=output.complain,
         )
         try:
@@ -134,13 +144,13 @@ def _import_json(session: Session, source: Path, at: str, batch: int, retry_time
                 least = "at least " if done.unknown else ""
                 last = "" if done.last is None else f", the last one {done.last},"
                 output.complain(
-                    f"{least}{done.done} of {done.nodes} nodes{last} were brought in and stay: {done.added} added and "
-                    f"{done.changed} changed in {done.commits} commits. Run the same command again to go on."
+                    f"{least}{done.done} of {done.nodes} nodes{last} were imported and stay: {done.added} added and "
+                    f"{done.changed} changed in {done.commits} commits. Run the same command again to continue."
                 )
             raise
     missing, different = result.missing, result.differences
-    _tell("missing blob", missing.first, missing.count)
-    _tell("differs", different.first, different.count)
+    _print_sample("missing blob", missing.first, missing.count)
+    _print_sample("differs", different.first, different.count)
     facts = {
         "imported to": at,
         "nodes": result.nodes,
@@ -160,18 +170,18 @@ def _import_json(session: Session, source: Path, at: str, batch: int, retry_time
 
 @contextlib.contextmanager
 def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Shows on a terminal how many nodes of how many are done."""
+    """Show on a terminal how many of the nodes are imported."""
     with _bar() as progress:
         task = progress.add_task(output.visible(what), total=None)
 
-        def tell(more: int, total: int) -> None:
-            progress.update(task, advance=more, total=total)
+        def report(advance: int, total: int) -> None:
+            progress.update(task, advance=advance, total=total)
 
-        yield tell
+        yield report
 
 
 def _bar() -> contextlib.AbstractContextManager[Progress]:
-    """A bar with counts, on a terminal."""
+    """Create a progress bar with counts; it appears only on a terminal."""
     from rich.progress import BarColumn, MofNCompleteColumn, TimeElapsedColumn
 
     return output.progress_bar(BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -200,7 +210,7 @@ def _import_files(
         task = progress.add_task(output.visible(f"import to {at}"), total=None)
         handled = 0
 
-        def tell(report: Report, total: int) -> None:
+        def on_report(report: Report, total: int) -> None:
             nonlocal handled
             handled += report.handled
             progress.update(task, completed=handled, total=max(total, handled))
@@ -215,7 +225,7 @@ def _import_files(
             limit=limit,
             contents=contents,
             retry_timeout=retry_timeout,
-            tell=tell,
+            on_report=on_report,
             note=output.complain,
         )
         try:
@@ -225,33 +235,33 @@ def _import_files(
             least = "" if done.is_exact else "at least "
             output.complain(
                 f"interrupted; {least}{done.added} nodes added, {done.changed} changed and {done.removed} removed in "
-                f"{done.committed} commits stay. Run the same command again to go on."
+                f"{done.committed} commits stay. Run the same command again to continue."
             )
             return 130
         progress.update(task, description="compare with the directory", completed=0, total=None)
-        began = time.monotonic()
-        found = Verification()
+        started = time.monotonic()
+        verification = Verification()
         different = Sample()
         if verify:
-            compared = compare(
+            differences = compare(
                 session.url,
                 str(directory),
                 at,
-                found,
+                verification,
                 exclude=exclude,
                 limit=limit,
                 contents=contents,
                 retry_timeout=retry_timeout,
                 note=output.complain,
             )
-            for difference in compared:
+            for difference in differences:
                 different.add(difference)
-        took = time.monotonic() - began
+        elapsed = time.monotonic() - started
 
-    # What failed first, so that it is among those shown.
+    # List failures first, so that the sample includes them.
     skipped = sorted(result.skipped, key=lambda one: not one.failed)
-    _tell("skipped", [f"{one.relative}: {one.reason}" for one in skipped[:SHOWN]], len(skipped))
-    _tell("differs", different.first, different.count)
+    _print_sample("skipped", [f"{one.relative}: {one.reason}" for one in skipped[:SHOWN]], len(skipped))
+    _print_sample("differs", different.first, different.count)
     failed = [one for one in result.skipped if one.failed]
     facts = {
         "imported to": at,
@@ -272,14 +282,14 @@ def _import_files(
         "commits per second": round(result.committed / result.seconds, 1) if result.seconds else 0,
     }
     if verify:
-        facts["compared"] = f"{found.nodes} nodes at revision {found.revision} in {took:.2f} s"
-        facts["contents compared"] = f"{found.contents} contents of {found.bytes} bytes"
+        facts["compared"] = f"{verification.nodes} nodes at revision {verification.revision} in {elapsed:.2f} s"
+        facts["contents compared"] = f"{verification.contents} contents of {verification.bytes} bytes"
         facts["differences"] = different.count
     session.facts(facts)
     return 1 if different.count or failed else 0
 
 
-def _tell(what: str, lines: Sequence[str], count: int) -> None:
+def _print_sample(what: str, lines: Sequence[str], count: int) -> None:
     for line in lines:
         output.complain(f"{what}: {line}")
     if count > len(lines):
@@ -289,15 +299,30 @@ def _tell(what: str, lines: Sequence[str], count: int) -> None:
 @click.command("export")
 @click.argument("path")
 @click.argument("target", type=click.Path(allow_dash=True, path_type=Path), required=False)
-@click.option("-f", "--format", "form", type=click.Choice(["files", "json"]), default="files", show_default=True)
-@click.option("--at", "revision", type=Revision(), metavar="REVISION", help="This revision instead of the newest.")
 @click.option(
-    "--retry-timeout", type=float, default=120, show_default=True, help="Seconds to wait for a store that is away."
+    "-f",
+    "--format",
+    "form",
+    type=click.Choice(["files", "json"]),
+    default="files",
+    show_default=True,
+    help="The kind of TARGET: files, or one JSON file.",
+)
+@click.option(
+    "--at", "revision", type=Revision(), metavar="REVISION", help="Export this revision instead of the newest one."
+)
+@click.option(
+    "--retry-timeout",
+    type=float,
+    metavar="SECONDS",
+    default=120,
+    show_default=True,
+    help="Retry for this long while the store is unreachable.",
 )
 @click.option(
     "--special-modes",
     is_flag=True,
-    help="Also set the set-user-id, set-group-id and sticky bits that nodes have (files).",
+    help="Also set the set-user-id, set-group-id and sticky bits of the nodes (files).",
 )
 @click.pass_obj
 def export(
@@ -309,29 +334,29 @@ def export(
     retry_timeout: float,
     special_modes: bool,
 ) -> int:
-    """Write the subtree of PATH to the folder TARGET, or as JSON to the file TARGET (standard output without one, or for -).
+    """Write the subtree of PATH to the folder TARGET, or as JSON to the file TARGET (default and -: standard output).
 
-    JSON holds all nodes with all their properties, in one revision; `hbasemk import --format json` makes the same tree of it.
+    JSON contains all nodes of one revision with all their properties; `hbasemk import --format json` restores the same tree.
 
     As files, a node that is a file or link becomes the file TARGET, or an entry of TARGET if that is a folder. The exit code
-    is 1 if there was anything that could not be written, such as files whose content the import left out, or modes and
-    times that no file can have.
+    is 1 if anything could not be written: for example, files whose content the import left out, or modes and times that no
+    file can have.
     """
     from hbasemk.cli.output import at
     from hbasemk.transfer import own_files
     from hbasemk.transfer.exporter import export_files, export_json, write_json
-    from hbasemk.transfer.retry import Patience
+    from hbasemk.transfer.retry import StoreRetry
 
     if special_modes and form == "json":
-        raise click.UsageError("--special-modes is for files only")
+        raise click.UsageError("--special-modes is for files only; leave it out, or leave out --format json")
     to_stdout = target is None or str(target) == "-"
     if form == "files" and to_stdout:
-        raise click.UsageError("to export files, give the folder to write to (./- for one with that name)")
+        raise click.UsageError("no folder to export the files to; give TARGET (./- for a folder named -)")
     if target is not None:
         own_files.refuse(target, session.url, "overwritten")
-    waiting = Patience(retry_timeout, output.complain)
-    with waiting.opened(session.url, create=False, poll_interval=0) as repository:
-        snapshot = waiting.call(lambda: at(repository, revision))
+    retry = StoreRetry(retry_timeout, output.complain)
+    with retry.opened(session.url, create=False, poll_interval=0) as repository:
+        snapshot = retry.call(lambda: at(repository, revision))
         if form == "json":
             if target is None or to_stdout:
                 for piece in export_json(snapshot, path):
@@ -341,8 +366,8 @@ def export(
             return 0
         assert target is not None
         done = export_files(snapshot, path, target, special_modes=special_modes)
-    for what, found in (("skipped", done.skipped), ("incomplete", done.incomplete)):
-        _tell(what, [f"{where}: {reason}" for where, reason in found[:SHOWN]], len(found))
+    for what, entries in (("skipped", done.skipped), ("incomplete", done.incomplete)):
+        _print_sample(what, [f"{where}: {reason}" for where, reason in entries[:SHOWN]], len(entries))
     if done.masked:
         output.complain(
             f"{done.masked} entries have set-user-id, set-group-id or sticky bits, which were left out; "

@@ -24,7 +24,7 @@ AWAY: Final = (StoreNotAppliedError, StoreUnknownError, CommitUnknownError, Leas
 """What is raised while a store is away; whatever became of the call, it can be made again."""
 
 
-class Patience:
+class StoreRetry:
     """Retries whatever fails because the store is away, each for ``seconds`` from its first failure on.
 
     ``report`` is called with the reason before each wait.

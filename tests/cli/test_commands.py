@@ -388,12 +388,12 @@ def test_set_takes_what_begins_with_a_hyphen_behind_a_separator(
         assert dict(repository.head["/c"]) == {name: wanted}
 
 
-def test_set_tells_which_option_it_does_not_have_and_what_to_do(run: Run, tree: None) -> None:
+def test_set_names_an_unknown_option_and_says_what_to_do(run: Run, tree: None) -> None:
     ran = run("set", "/a", "title", "--unst")
 
     assert "--unst;" in ran.err
     assert "put -- before" in ran.err
-    assert "goes behind --" in run("set", "--help").out
+    assert "Put -- before" in run("set", "--help").out
 
 
 def test_set_can_remove_a_property_and_make_a_node(run: Run, tree: None, url: str) -> None:

@@ -27,7 +27,7 @@ from hbasemk.transfer.files.reader import FileReader, ReaderJob
 from hbasemk.transfer.files.verify import Verification, verify
 from hbasemk.transfer.files.worker import Batch, Job, Worker
 from hbasemk.transfer.json.importer import JsonImport
-from hbasemk.transfer.retry import Patience
+from hbasemk.transfer.retry import StoreRetry
 from tests.support.hbase import HBase
 from tests.support.imports import SMALL, differences, in_tree, many_files, on_disk, write_files
 from tests.support.proxy import Proxy, proxy
@@ -120,7 +120,7 @@ def compare(url: str, top: Path, tmp_path: Path) -> None:
 
 def write_back(url: str, top: Path, tmp_path: Path) -> None:
     """An export."""
-    waiting = Patience(60.0, lambda _: None)
+    waiting = StoreRetry(60.0, lambda _: None)
     with waiting.opened(url, create=False, poll_interval=0) as repository:
         done = export_files(waiting.call(repository.refresh), AT, tmp_path / "out")
     assert done.skipped == []
@@ -169,7 +169,7 @@ def test_patience_ends_and_says_why_it_waits(brought_in: str, monkeypatch: pytes
     monkeypatch.setattr(retry, "FIRST_WAIT", 0.01)
 
     with pytest.raises(StoreNotAppliedError):
-        Patience(0.1, told.append).opened(brought_in)
+        StoreRetry(0.1, told.append).opened(brought_in)
 
     assert told
     assert "refused" in told[0]

@@ -570,7 +570,7 @@ def test_entries_that_vanish_while_the_import_runs_are_counted_and_no_failure(ur
     def vanish(report: Report, total: int) -> None:
         shutil.rmtree(top / "d003", ignore_errors=True)
 
-    result = Import(url, str(top), AT, workers=1, batch=3, tell=vanish).run()
+    result = Import(url, str(top), AT, workers=1, batch=3, on_report=vanish).run()
 
     assert not any(one.failed for one in result.skipped)
     assert {one.relative for one in result.skipped if one.vanished} <= {*gone}
@@ -608,7 +608,7 @@ def test_a_killed_worker_is_replaced_and_nothing_is_lost_or_doubled(url: str, tm
             killed.append(busy_pids(running)[0])
             os.kill(killed[0], signal.SIGKILL)
 
-    running = Import(url, str(top), AT, workers=4, batch=5, tell=kill)
+    running = Import(url, str(top), AT, workers=4, batch=5, on_report=kill)
     result = running.run()
 
     assert killed
@@ -624,7 +624,7 @@ def test_workers_that_die_again_and_again_end_the_import_and_the_next_one_goes_o
         for pid in busy_pids(running):
             os.kill(pid, signal.SIGKILL)
 
-    running = Import(url, str(top), AT, workers=2, batch=2, tell=kill_all)
+    running = Import(url, str(top), AT, workers=2, batch=2, on_report=kill_all)
     with pytest.raises(HbasemkError, match="keep dying"):
         running.run()
 
@@ -639,7 +639,7 @@ def test_an_interrupted_import_leaves_no_process_and_can_go_on(url: str, tmp_pat
         if running.result.added >= 30:
             raise KeyboardInterrupt
 
-    running = Import(url, str(top), AT, workers=4, batch=5, tell=interrupt)
+    running = Import(url, str(top), AT, workers=4, batch=5, on_report=interrupt)
     with pytest.raises(KeyboardInterrupt):
         running.run()
 
@@ -730,7 +730,7 @@ def test_what_a_worker_cannot_do_is_raised_by_the_import(url: str, tmp_path: Pat
             repository.run(lambda tx: tx.set(AT, ":nodes", "no number"))
 
     (top / "directory").mkdir()
-    running = Import(url, str(top), AT, workers=1, tell=spoil)
+    running = Import(url, str(top), AT, workers=1, on_report=spoil)
     with pytest.raises(InvalidChangeError, match="nodes"):
         running.run()
     assert not any(worker.process.is_alive() for worker in running._workers)

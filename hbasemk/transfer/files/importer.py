@@ -26,7 +26,7 @@ from hbasemk.transfer import own_files
 from hbasemk.transfer.files import entries
 from hbasemk.transfer.files.entries import DIRECTORY, OLD_TOTALS, TOTALS, Contents, Entry, Skipped
 from hbasemk.transfer.files.worker import Batch, Job, Report, work
-from hbasemk.transfer.retry import Patience
+from hbasemk.transfer.retry import StoreRetry
 
 RESTARTS: Final = 3
 """How often a dead worker is replaced, for each worker there is."""
@@ -98,7 +98,7 @@ class _Worker:
 class Import:
     """One import of the directory ``top`` to the node ``at``.
 
-    ``workers`` processes commit batches of up to ``batch`` nodes. ``tell`` is called with every report, for progress;
+    ``workers`` processes commit batches of up to ``batch`` nodes. ``on_report`` is called with every report, for progress;
     ``retry_timeout`` is how many seconds workers wait for a store that is away, or go on after conflicts. ``contents`` says which
     contents of files are kept: ``all``, the ``small`` ones of up to ``limit`` bytes, or ``none``. Larger ones than ``limit``
     become blobs. ``note`` is called with each note as soon as it is known.
@@ -116,7 +116,7 @@ class Import:
         limit: int = entries.DEFAULT_LIMIT,
         contents: Contents = "all",
         retry_timeout: float = 120.0,
-        tell: Callable[[Report, int], None] | None = None,
+        on_report: Callable[[Report, int], None] | None = None,
         note: Callable[[str], None] | None = None,
     ) -> None:
         if url.lower().startswith("memory:"):
@@ -128,9 +128,9 @@ class Import:
         self._count = workers
         self._size = batch
         self._exclude = tuple(exclude)
-        self._tell = tell
+        self._on_report = on_report
         self._note_too = note
-        self._retry_timeout = Patience(retry_timeout, self._note)
+        self._retry_timeout = StoreRetry(retry_timeout, self._note)
         self._workers: list[_Worker] = []
         self._numbers = iter(range(10**12))
         self.result = Result()
@@ -285,8 +285,8 @@ class Import:
         with Deferred():
             # An answer that has been taken is counted.
             answer = self._take_answer(worker)
-        if answer is not None and self._tell is not None:
-            self._tell(answer, self.result.entries)
+        if answer is not None and self._on_report is not None:
+            self._on_report(answer, self.result.entries)
         return answer is not None
 
     def _take_answer(self, worker: _Worker) -> Report | None:

@@ -22,7 +22,7 @@ from hbasemk.transfer.files import entries
 from hbasemk.transfer.files.entries import CONTENT, DIGEST, FILE, SIZE, TOTALS, Answer, Contents, Seen, Skipped
 from hbasemk.transfer.files.reader import FileReader, ReaderJob
 from hbasemk.transfer.own_files import OwnFiles
-from hbasemk.transfer.retry import Patience
+from hbasemk.transfer.retry import StoreRetry
 
 _BATCH: Final = 1000
 _AT_ONCE: Final = 200
@@ -62,7 +62,7 @@ def verify(
     equal = 0
     # The reader is another process: this one has the repository open, and must not open files that may be its own.
     job = ReaderJob(url, top, limit)
-    patient = Patience(retry_timeout, note)
+    patient = StoreRetry(retry_timeout, note)
     with FileReader.spawned(job) as reader, patient.opened(url, create=False, poll_interval=0) as repository:
         snapshot = patient.call(repository.refresh)
         found.revision = snapshot.revision

@@ -21,7 +21,7 @@ from hbasemk.transaction import Transaction
 from hbasemk.transfer.files import entries
 from hbasemk.transfer.files.entries import CONTENT, FILE, TOTALS, Contents, Entry, Skipped
 from hbasemk.transfer.files.reader import FileReader, ReaderDiedError, ReaderJob
-from hbasemk.transfer.retry import Patience
+from hbasemk.transfer.retry import StoreRetry
 
 LARGEST: Final = 4 << 20
 """Bytes of contents from which on a commit takes no further node."""
@@ -146,7 +146,7 @@ class Worker:
         self._job = job
         self._reader = reader
         self._notes: list[str] = []
-        self._retry_timeout = Patience(job.retry_timeout, self._notes.append)
+        self._retry_timeout = StoreRetry(job.retry_timeout, self._notes.append)
         self.repository: Repository = self._retry_timeout.opened(job.url)
 
     def do(self, batch: Batch) -> Report:

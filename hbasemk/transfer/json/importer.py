@@ -21,7 +21,7 @@ from hbasemk.repository import Repository
 from hbasemk.transaction import Transaction
 from hbasemk.transfer import own_files
 from hbasemk.transfer.json.reader import read_tree
-from hbasemk.transfer.retry import Patience
+from hbasemk.transfer.retry import StoreRetry
 from hbasemk.transfer.summary import Sample
 
 Encoded: TypeAlias = dict[str, bytes]
@@ -77,7 +77,8 @@ class JsonImport:
 
     Nodes that are there with the same properties stay, and those without properties get them; so an import that was cut off
     goes on when it is done again. ``batch`` nodes are committed together at most; ``retry_timeout`` is how many seconds it
-    waits for a store that is away. ``tell`` hears how many nodes more are done, and ``note`` why it waits.
+    waits for a store that is away. ``on_progress`` is called with the
+    number of nodes that a batch adds and their total, and ``note`` with the reason of each wait.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class JsonImport:
         name: str = "",
         batch: int = 200,
         retry_timeout: float = 120.0,
-        tell: Callable[[int, int], None] | None = None,
+        on_progress: Callable[[int, int], None] | None = None,
         note: Callable[[str], None] | None = None,
     ) -> None:
         if url.lower().startswith("memory:"):
@@ -99,9 +100,9 @@ class JsonImport:
         self._at = paths.check_path(at)
         self._name = name or str(source)
         self._size = batch
-        self._retry_timeout = Patience(retry_timeout, self._done_again)
+        self._retry_timeout = StoreRetry(retry_timeout, self._done_again)
         self._note = note
-        self._tell = tell
+        self._on_progress = on_progress
         self.result = JsonResult()
 
     def run(self, *, verify: bool = True) -> JsonResult:
@@ -178,8 +179,8 @@ class JsonImport:
             raise
         for blob in _missing(repository, batch.values()):
             result.missing.add(blob)
-        if self._tell is not None:
-            self._tell(len(batch), result.nodes)
+        if self._on_progress is not None:
+            self._on_progress(len(batch), result.nodes)
 
     def _count(self, batch: Batch, committed: _Try | None) -> None:
         result = self.result

@@ -1,0 +1,62 @@
+"""Commands on blobs: blob put, blob get."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+
+from hbasemk.cli import output
+from hbasemk.cli.output import Session
+
+
+@click.group("blob")
+def blob() -> None:
+    """Store and read blobs (large contents)."""
+
+
+@blob.command("put")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True), default="-")
+@click.pass_obj
+def blob_put(session: Session, file: str) -> None:
+    """Store the content of FILE (default: standard input) and print the blob's id.
+
+    A file of the repository itself is rejected.
+    """
+    from hbasemk.transfer import own_files
+
+    use = "kept as a blob"
+    with contextlib.ExitStack() as stack:
+        # Open the stream before the repository, and close it afterwards.
+        if file == "-":
+            stream: BinaryIO = sys.stdin.buffer
+            own_files.refuse_open(stream, "standard input", session.url, use)
+        else:
+            stream = stack.enter_context(own_files.open_other(file, session.url, use))
+        repository = stack.enter_context(session.open())
+        session.rows([[repository.blobs.write(stream).id]], ["blob"])
+
+
+@blob.command("get")
+@click.argument("blob_id", metavar="ID")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path), required=False)
+@click.pass_obj
+def blob_get(session: Session, blob_id: str, file: Path | None) -> None:
+    """Write the content of the blob ID to FILE (default: standard output)."""
+    from hbasemk.transfer import own_files
+
+    if file is not None:
+        own_files.refuse(file, session.url, "overwritten")
+    with session.open() as repository:
+        pieces = repository.blobs.stream(blob_id)
+        if file is None:
+            output.print_bytes(pieces)
+            return
+        with file.open("wb") as target:
+            target.writelines(pieces)
+
+
+GROUPS = ((blob, (blob_put, blob_get)),)

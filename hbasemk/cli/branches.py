@@ -1,0 +1,95 @@
+"""Commands on branches: branch, merge."""
+
+from __future__ import annotations
+
+import click
+
+from hbasemk.cli import output
+from hbasemk.cli.edit import MESSAGE
+from hbasemk.cli.output import Revision, Seconds, Session
+
+
+@click.command("branch")
+@click.argument("base", type=Revision(), required=False)
+@click.option(
+    "--rebase",
+    "to_rebase",
+    type=Revision(),
+    metavar="REVISION",
+    help="Instead of creating a branch, move this one to BASE (default: the newest).",
+)
+@click.option(
+    "--reset",
+    "reset",
+    type=Revision(),
+    nargs=2,
+    metavar="REVISION TO",
+    help="Instead, reset this branch to its earlier revision TO.",
+)
+@click.option("--sweep", type=Seconds(), metavar="SECONDS", help="Instead, abandon branches unchanged for this long.")
+@click.pass_obj
+def branch(
+    session: Session, base: str | None, to_rebase: str | None, reset: tuple[str, str] | None, sweep: float | None
+) -> None:
+    """Create a private branch on the trunk revision BASE (default: the newest) and print its revision.
+
+    Commit to it with `hbasemk commit --on REVISION`, each time with the revision that the last commit printed.
+
+    If trunk and a branch changed the same data, --rebase keeps trunk's version and stores the branch's in a node :conflict. It
+    prints the paths of these nodes to standard error. Remove them on the branch before you merge it.
+    """
+    from hbasemk.microkernel import MicroKernel
+
+    if sum(option is not None for option in (to_rebase, reset, sweep)) > 1:
+        raise click.UsageError("expected at most one of --rebase, --reset and --sweep")
+    with session.open() as repository:
+        repository.refresh()
+        microkernel = MicroKernel(repository)
+        if sweep is not None:
+            session.rows(([root] for root in repository.sweep_branches(sweep)), ["branch"])
+            return
+        if to_rebase is not None:
+            rebased = repository.resume_branch(to_rebase)
+            markers = rebased.rebase(None if base is None else repository.at(base))
+            revision = rebased.revision
+            for marker in markers:
+                output.complain(f"conflict: {marker}")
+        elif reset is not None:
+            revision = microkernel.reset(*reset)
+        else:
+            revision = microkernel.branch(base)
+        session.rows([[revision]], ["revision"])
+
+
+@click.command("merge")
+@click.argument("revision", type=Revision())
+@MESSAGE
+@click.pass_obj
+def merge(session: Session, revision: str, message: str) -> None:
+    """Merge the branch whose newest revision is REVISION into trunk, atomically.
+
+    If trunk has changed the same data since, that is a conflict (exit code 3). Then `hbasemk branch --rebase REVISION` combines
+    the changes of both.
+    """
+    from hbasemk.errors import ConflictError
+    from hbasemk.microkernel import MicroKernel
+
+    with session.open() as repository:
+        try:
+            merged = MicroKernel(repository).merge(revision, message)
+        except ConflictError as error:
+            # The error advises to try again, which would fail in the same way.
+            other = f"revision {error.other}" if error.other != error.revision else "another revision"
+            raise ConflictError(
+                f"the branch at {revision} cannot be merged: {other} changed {error.column} of "
+                f"{error.path}, which the branch changed or depends on. Neither was changed. Run `hbasemk branch "
+                f"--rebase {revision}`, remove the conflict markers that it prints, and merge the branch's newest revision.",
+                path=error.path,
+                column=error.column,
+                revision=error.revision,
+                other=error.other,
+            ) from error
+        session.rows([[merged]], ["revision"])
+
+
+COMMANDS = (branch, merge)
