@@ -1,8 +1,8 @@
-"""JSOP, the change language of the MicroKernel, and the JSON in it: read with positions in errors, written back exactly.
+"""A parser and writer for JSOP, the change language of the MicroKernel, and the JSON in it.
 
-A number keeps its spelling, every string its characters (lone surrogates too), and no text is too deeply nested: reading,
-writing, comparing and pickling are loops, never recursion. Time is linear in the length of the text. What the operations
-do to a tree is not decided here.
+Errors have positions, and the writer reproduces values exactly: numbers keep their spelling, strings all their characters
+(lone surrogates, too). Any depth of nesting works, since reading, writing, comparing and pickling use loops instead of
+recursion. Time is linear in the length of the text. This package does not define the operations' effect on a tree.
 """
 
 from __future__ import annotations

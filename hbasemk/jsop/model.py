@@ -1,7 +1,7 @@
-"""JSON values and nodes as JSOP reads them.
+"""JSON values and nodes in JSOP.
 
-A node may be nested as deeply as memory allows: comparing, copying and pickling one does not recurse, and neither does
-freeing it (CPython frees nested containers in a loop of its own).
+Only memory limits the depth of a node: comparing, copying and pickling it does not recurse. Freeing it does not either, since
+CPython frees nested containers in a loop.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from hbasemk.format.json_number import Number
 
 Scalar: TypeAlias = Union[str, bool, Number]  # noqa: UP007 - evaluated at run time on 3.10
 Value: TypeAlias = Union[Scalar, tuple[Scalar, ...]]  # noqa: UP007
-"""A property's value as it is read: a string, boolean or number, or an array of these."""
+"""A property value: a string, boolean or number, or an array of these."""
 
 
 def _rebuild(flat: list[tuple[str, dict[str, Value], int]]) -> JsonNode:
-    """The inverse of ``JsonNode.__reduce__``."""
+    """Rebuild a node from its flat form; the inverse of ``JsonNode.__reduce__``."""
     _, properties, count = flat[0]
     top = JsonNode(properties)
     pending = [(top, count)]
     for name, properties, count in flat[1:]:
         while not pending[-1][1]:
             pending.pop()
-        parent, missing = pending[-1]
-        pending[-1] = (parent, missing - 1)
+        parent, remaining = pending[-1]
+        pending[-1] = (parent, remaining - 1)
         node = parent.children[name] = JsonNode(properties)
         pending.append((node, count))
     return top
@@ -34,16 +34,16 @@ def _rebuild(flat: list[tuple[str, dict[str, Value], int]]) -> JsonNode:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class JsonNode:
-    """A node with everything below it: ``properties`` and ``children`` by name, and no name in both.
+    """A node with its subtree: ``properties`` and ``children`` by name; no name is in both.
 
-    Two nodes are equal when the same names have the same values, whatever the order. Not hashable.
+    Nodes are equal if the same names have the same values, in any order. Not hashable.
     """
 
     properties: dict[str, Value] = field(default_factory=dict)
     children: dict[str, JsonNode] = field(default_factory=dict)
 
     def walk(self, path: str) -> Iterator[tuple[str, JsonNode]]:
-        """This node, which is at ``path``, and all below it with their paths: parents first, siblings in order."""
+        """Yield this node (at ``path``) and its descendants with their paths: parents first, siblings in order."""
         pending = [(path, self)]
         while pending:
             at, node = pending.pop()
@@ -56,12 +56,12 @@ class JsonNode:
             return NotImplemented
         pending = [(self, other)]
         while pending:
-            one, two = pending.pop()
-            if one is two:
+            left, right = pending.pop()
+            if left is right:
                 continue
-            if one.properties != two.properties or one.children.keys() != two.children.keys():
+            if left.properties != right.properties or left.children.keys() != right.children.keys():
                 return False
-            pending.extend((child, two.children[name]) for name, child in one.children.items())
+            pending.extend((child, right.children[name]) for name, child in left.children.items())
         return True
 
     def __repr__(self) -> str:
@@ -73,5 +73,5 @@ class JsonNode:
         while pending:
             name, node = pending.pop()
             flat.append((name, node.properties, len(node.children)))
-            pending.extend((below, node.children[below]) for below in reversed(node.children))
+            pending.extend((child, node.children[child]) for child in reversed(node.children))
         return _rebuild, (flat,)

@@ -1,7 +1,6 @@
-"""The operations of a JSOP text, one type each; all paths are absolute.
+"""The operations of JSOP, one type each; all paths are absolute.
 
-``offset`` is where the operation begins in the text that it was read from, in characters; it does not count when
-operations are compared.
+``offset`` is the operation's position in the parsed text, in characters. Comparisons ignore it.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ class AddNode:
 
 @dataclass(frozen=True, slots=True)
 class SetProperty:
-    """``^"path/name":value``: set a property of the node at ``path``; ``value`` None (``null``) removes it."""
+    """``^"path/name":value``: set a property of the node at ``path``; the ``value`` None (``null``) removes it."""
 
     path: str
     name: str
@@ -33,7 +32,7 @@ class SetProperty:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """``-"path"``: remove the node with its subtree, or the property; the text does not tell which."""
+    """``-"path"``: remove the node with its subtree, or the property; the text does not distinguish them."""
 
     path: str
     offset: int = field(default=0, compare=False)
@@ -59,8 +58,7 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class ChangedSubtree:
-    """``^"path":{}``: something at or below ``path`` changed. Only diffs that are cut off at a depth say this; it
-    cannot be committed."""
+    """``^"path":{}``: something at or below ``path`` changed. Only diffs of limited depth contain it; a commit rejects it."""
 
     path: str
     offset: int = field(default=0, compare=False)

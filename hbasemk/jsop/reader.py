@@ -1,10 +1,10 @@
-"""Reads JSOP and its JSON into operations and nodes.
+"""The parser of JSOP and its JSON.
 
-The grammar is JSON's (RFC 8259), strictly: control characters in strings must be escaped, and only space, tab, line feed
-and carriage return are white space. Two things are narrower: an object holds no name twice, an array only strings,
-numbers and booleans. Each character is looked at a bounded number of times: common members of an object are matched by
-one regular expression, strings with escapes go to the standard library, and nesting is a list, not recursion. Depth,
-lengths of paths and digits are bounded while the text is read (``kernel/limits.py``).
+The grammar is strictly that of JSON (RFC 8259): control characters in strings must be escaped, and only space, tab, line feed
+and carriage return are white space. Two rules are stricter: an object must not repeat a name, and an array contains only
+strings, numbers and booleans. The parser examines each character a bounded number of times. One regular expression matches
+the common members of an object, the standard library decodes strings with escapes, and a list replaces recursion. While it
+reads, the parser limits the depth, the lengths of paths and the number of digits (``format/limits.py``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hbasemk.jsop.strings import SURROGATE, join_surrogates, printable
 _WS: Final = r"[ \t\n\r]*"
 _PLAIN: Final = r'"([^"\\\x00-\x1f]*)"'
 _NAME: Final = rf"{_WS}{_PLAIN}{_WS}:{_WS}"
-# What follows a scalar may be empty, so that once the scalar matches, the expression never backtracks into it.
+# The group after a scalar may be empty. So the expression never backtracks into a scalar that matched.
 _VALUE: Final = (
     rf"(?:(?:{_PLAIN}|({NUMBER})|(true|false|null)|(\{{{_WS}\}})){_WS}([,}}]?)"  # complete here
     r'|([{\["]))'  # or only opened: an object, an array, a string with escapes
@@ -47,12 +47,11 @@ _ESCAPES: Final = r"\" \\ \/ \b \f \n \r \t and \u with four hexadecimal digits"
 
 
 def parse(text: str, root: str = "", *, changed_subtrees: bool = False) -> list[Operation]:
-    """The operations of a JSOP text, in order.
+    """Parse JSOP into a list of operations.
 
-    Relative paths are below ``root``, an absolute path; where ``root`` is empty, every path must be absolute.
-    ``changed_subtrees`` accepts ``^"path":{}``, which diffs of limited depth contain and commits must not. A property
-    of a new node that is ``null`` is left out. Raises JsopError with the offset of whatever is wrong, and
-    InvalidPathError for a wrong ``root``.
+    Relative paths start at ``root``, an absolute path; if ``root`` is empty, every path must be absolute.
+    ``changed_subtrees`` accepts ``^"path":{}``, which occurs in diffs of limited depth but not in commits. Omits the ``null``
+    properties of new nodes. Raises JsopError with the offset of the error, and InvalidPathError for an invalid ``root``.
     """
     if root:
         paths.check_path(root)
@@ -60,7 +59,7 @@ def parse(text: str, root: str = "", *, changed_subtrees: bool = False) -> list[
 
 
 def parse_node(text: str) -> JsonNode:
-    """The node of a JSON text that is one object, such as ``get_nodes`` gives; raises JsopError."""
+    """Parse a JSON object, such as ``get_nodes`` returns, into a node; raise JsopError for any other text."""
     reader = _Reader(text)
     at = reader.skip(0)
     if not text.startswith("{", at):
@@ -71,7 +70,7 @@ def parse_node(text: str) -> JsonNode:
 
 
 def parse_value(text: str) -> Value:
-    """The property value of a JSON text: a string, number or boolean, or an array of these; raises JsopError."""
+    """Parse a JSON text into a property value: a string, number, boolean, or array of these; raise JsopError otherwise."""
     reader = _Reader(text)
     start = reader.skip(0)
     value, at = reader.value(start)
@@ -82,17 +81,17 @@ def parse_value(text: str) -> Value:
 
 
 class _Reader:
-    """One text being read. Methods take the offset to read at, and return what is there and the offset after it."""
+    """The parser of one text. Methods take the offset to read at; they return the parsed object and the next offset."""
 
     def __init__(self, text: str) -> None:
         if not isinstance(text, str):
             raise TypeError(f"a JSOP or JSON text must be str, not {type(text).__name__}")
         self.text = text
-        # Surrogates in the text itself can meet; those that come from escapes are seen when escapes are decoded.
+        # The text itself may contain pairs of surrogates. Decoding joins those from escapes.
         self.surrogates = not text.isascii() and SURROGATE.search(text) is not None
         self.names: dict[str, str] = {}
         self.amount = 0
-        """Bytes of paths that are longer than what the text has of them."""
+        """Bytes of expanded paths that the text itself does not contain."""
 
     # --- operations ---
 
@@ -128,7 +127,7 @@ class _Reader:
                 value, at = self.value(value_at, path)
                 if not isinstance(value, JsonNode):
                     if path == paths.ROOT:
-                        self.fail(path_at, "the root is no property: the path must end with a property's name")
+                        self.fail(path_at, "the root is not a property: the path must end with a property's name")
                     result.append(SetProperty(paths.parent(path), paths.name(path), value, start))
                 elif operator == "+":
                     if path == paths.ROOT:
@@ -136,9 +135,9 @@ class _Reader:
                     self.check_depth(path, path_at)
                     result.append(AddNode(path, value, start))
                 elif not changed_subtrees:
-                    self.fail(value_at, "an object is no property value; '+' adds a node")
+                    self.fail(value_at, "an object is not a property value; to add a node, use '+'")
                 elif value.properties or value.children:
-                    self.fail(value_at, "a changed subtree is shown as an empty object")
+                    self.fail(value_at, "expected an empty object, which means a changed subtree")
                 else:
                     result.append(ChangedSubtree(path, start))
                 continue
@@ -160,12 +159,14 @@ class _Reader:
         return operator
 
     def path(self, path: str, root: str, at: int) -> str:
-        """The absolute form of a path that the text gives at an offset."""
+        """Return the absolute form of a path in the text."""
         if not path:
             self.fail(at, "the path is empty: the name is missing")
         if not path.startswith("/"):
             if not root:
-                self.fail(at, f"the path {path[:60]!r} is relative, and there is no path that it could be relative to")
+                self.fail(
+                    at, f"the path {path[:60]!r} is relative; expected an absolute path, since no root path is given"
+                )
             path = paths.join(root, path)
             self.count(at, limits.size(path))
         try:
@@ -176,7 +177,7 @@ class _Reader:
             ) from error
 
     def check_depth(self, path: str, at: int) -> None:
-        """Fails where no node can be added at a path."""
+        """Fail if a path is too deep for a node."""
         if paths.depth(path) > limits.MAX_DEPTH:
             self.too_deep(at, paths.depth(path))
 
@@ -186,19 +187,18 @@ class _Reader:
         )
 
     def count(self, at: int, size: int) -> None:
-        """Fails when the paths together have become too long."""
+        """Add to the total length of expanded paths, and fail if it exceeds the limit."""
         self.amount += size
         if self.amount > limits.MAX_PATHS:
             self.fail(
                 at,
-                f"the paths of this text have more than {limits.MAX_PATHS} bytes together, if each is written in full. Commit it "
-                "in several parts.",
+                f"the absolute paths of this text have more than {limits.MAX_PATHS} bytes in total. Commit it in several parts.",
             )
 
     # --- JSON ---
 
     def value(self, at: int, path: str = paths.ROOT) -> tuple[Value | JsonNode | None, int]:
-        """The value at an offset; where it is a node, that is at ``path``."""
+        """Parse the value at an offset; ``path`` is its path if it is a node."""
         found = _match_value(self.text, at)
         if found is None:
             self.fail(at, "expected a value")
@@ -218,13 +218,13 @@ class _Reader:
         return _LITERALS[literal], found.end(3)
 
     def object(self, at: int, path: str = paths.ROOT) -> tuple[JsonNode, int]:
-        """The object whose brace is before ``at``: the node at ``path``."""
+        """Parse the object whose opening brace precedes ``at`` into the node at ``path``."""
         text, names, surrogates = self.text, self.names, self.surrogates
         size = 0 if path == paths.ROOT else limits.size(path)
         levels = limits.MAX_DEPTH - paths.depth(path)
         top = JsonNode()
         properties, children = top.properties, top.children
-        nulls: set[str] | None = None  # names whose value is null: they are left out, but are not free either
+        nulls: set[str] | None = None  # names with the value null: omitted, but a repetition is still an error
         outer: list[tuple[JsonNode, set[str] | None, int]] = []
         node = top
         may_end = True
@@ -249,7 +249,7 @@ class _Reader:
                 if name in properties or name in children or (nulls and name in nulls):
                     self.fail(name_at, f"the name {name[:60]!r} occurs twice in one object")
                 if "/" in name or name in {"", ".", ".."}:
-                    self.fail(name_at, f"{name[:60]!r} is no name: not empty, '.' or '..', and without '/'")
+                    self.fail(name_at, f"{name[:60]!r} is not a name; a name is not empty, '.' or '..', and has no '/'")
                 if len(name) * 4 > limits.MAX_NAME and limits.size(name) > limits.MAX_NAME:
                     self.fail(
                         name_at,
@@ -294,16 +294,15 @@ class _Reader:
             may_end = False
 
     def below(self, at: int, level: int, levels: int, size: int, name: str) -> int:
-        """The length of the path of a child; fails where it is too deep or too long."""
+        """Return the length of a child's path; fail if the child is too deep or its path too long."""
         if level > levels:
             self.too_deep(at, limits.MAX_DEPTH - levels + level)
         size += 1 + limits.size(name)
         if size > limits.MAX_PATH:
             self.fail(
                 at,
-                f"the path of the node {name[:60]!r} has {size} bytes; at most {limits.MAX_PATH} are possible. Use "
-                "shorter names or "
-                "fewer levels.",
+                f"the path of the node {name[:60]!r} has {size} bytes; at most {limits.MAX_PATH} are possible. "
+                "Use shorter names or fewer levels.",
             )
         self.count(at, size)
         return size
@@ -318,13 +317,13 @@ class _Reader:
         return name, colon.end()
 
     def after_member(self, at: int) -> tuple[str, int]:
-        """The separator after a member, empty if there is none."""
+        """Return the separator after a member, empty if it is missing."""
         found = _match_after_member(self.text, at)
         assert found is not None, "the expression matches the empty text"
         return found[1], found.end()
 
     def array(self, at: int) -> tuple[tuple[Scalar, ...], int]:
-        """The array whose bracket is before ``at``."""
+        """Parse the array whose opening bracket precedes ``at``."""
         text, surrogates = self.text, self.surrogates
         end = _match_array_end(text, at)
         if end is not None:
@@ -333,7 +332,7 @@ class _Reader:
         while True:
             found = _match_item(text, at)
             if found is None:
-                self.fail(self.skip(at), "expected a string, a number, true or false: an array holds nothing else")
+                self.fail(self.skip(at), "expected a string, a number, true or false in an array")
             string, number, literal, after, opened = found.groups()
             at = found.end()
             if string is not None:
@@ -356,30 +355,30 @@ class _Reader:
                 self.fail(at, "expected ',' or ']'")
 
     def string(self, at: int) -> tuple[str, int]:
-        """The string whose opening quote is at ``at``."""
+        """Parse the string whose opening quote is at ``at``."""
         try:
             decoded, end = _decode_string(self.text, at)
             return join_surrogates(decoded), end
         except json.JSONDecodeError as error:
-            kind, wrong = error.msg, error.pos  # the error itself would keep the whole text
+            kind, position = error.msg, error.pos  # keeping the error would keep the whole text
         if kind.startswith("Unterminated"):
             problem = "the string that begins here does not end"
         elif "escape" in kind:
-            problem = f"this is no escape: possible are {_ESCAPES}"
+            problem = f"this is not a valid escape; expected {_ESCAPES}"
         else:
             problem = "a control character in a string must be escaped"
-        raise self.error(wrong, problem)
+        raise self.error(position, problem)
 
     # --- places ---
 
     def skip(self, at: int) -> int:
-        """The offset of what follows the white space at ``at``."""
+        """Return the offset after the white space at ``at``."""
         space = _match_space(self.text, at)
         assert space is not None, "the expression matches the empty text"
         return space.end()
 
     def end(self, at: int) -> None:
-        """Fails unless only white space is left."""
+        """Fail unless only white space remains."""
         at = self.skip(at)
         if at < len(self.text):
             self.fail(at, "expected the end of the text")
@@ -388,7 +387,7 @@ class _Reader:
         raise self.error(at, problem)
 
     def error(self, at: int, problem: str) -> JsopError:
-        """The error that says what is wrong at an offset, and shows the text around it."""
+        """Create the error for a problem at an offset; its message includes the surrounding text."""
         text = self.text
         before, after = printable(text[max(0, at - _CONTEXT) : at]), printable(text[at : at + _CONTEXT])
         more_before, more_after = "…" * (at > _CONTEXT), "…" * (at + _CONTEXT < len(text))

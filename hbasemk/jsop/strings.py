@@ -1,7 +1,7 @@
-"""JSON strings: quoting, and the one place that knows about surrogates.
+"""JSON strings: quoting and surrogates.
 
-A JSON string is a sequence of UTF-16 units. Here its normal form is a Python text in which a high surrogate directly
-before a low one has become the character that they mean, and every other surrogate stands alone.
+A JSON string is a sequence of UTF-16 code units. Its normal form here is a Python string in which each pair of a high and a
+low surrogate is the character that it encodes. Every other surrogate stays a lone one.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ _encode: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def join_surrogates(text: str) -> str:
-    """The text with each adjacent pair of surrogates replaced by its character; lone surrogates stay."""
+    """Replace each adjacent pair of surrogates with its character; keep lone surrogates."""
     if text.isascii() or SURROGATE.search(text) is None:
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
 def quote(text: str) -> str:
-    """The text as a JSON string with its quotes.
+    """Write a text as a JSON string in quotes.
 
-    Escaped are the quote, the backslash, control characters and lone surrogates; anything else stands for itself, so the
-    result can always be encoded as UTF-8.
+    Escapes quotes, backslashes, control characters and lone surrogates, and nothing else. So UTF-8 can always encode the
+    result.
     """
     if text.isascii() or SURROGATE.search(text) is None:
         return _encode(text)
@@ -33,7 +33,7 @@ def quote(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """The text for a message: what cannot be printed is shown as an escape."""
+    """Escape the unprintable characters of a text for a message."""
     return "".join(
-        one if one.isprintable() else one.encode("unicode_escape", "surrogatepass").decode("ascii") for one in text
+        char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode("ascii") for char in text
     )

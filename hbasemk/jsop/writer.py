@@ -1,7 +1,7 @@
-"""Writes operations, nodes and values; what is written reads back as the same.
+"""A writer for operations, nodes and values; parsing its output gives equal objects.
 
-Properties come before children, both in the order they are in; there is no white space but a line feed between
-operations. Only what can be read back is written: anything else is an error.
+It writes properties before children, each in their order, and no white space but a line feed between operations. It raises an
+error for anything that the parser would reject.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ from hbasemk.jsop.operations import AddNode, ChangedSubtree, Copy, Move, Operati
 from hbasemk.jsop.strings import quote
 
 Writable: TypeAlias = Union[Scalar, int, float, Sequence[Union[Scalar, int, float]]]  # noqa: UP007
-"""What can be written as a property's value."""
+"""A value that can be written as a property."""
 
 _LONGEST_PLAIN = 2_000
-"""Bits up to which Python converts an ``int`` to text by itself, whatever ``sys.set_int_max_str_digits`` says."""
+"""Bits of an ``int`` that Python converts to text at any setting of ``sys.set_int_max_str_digits``."""
 
 
 def write(operations: Iterable[Operation]) -> str:
-    """The JSOP text of operations, one a line.
+    """Write operations as JSOP, one per line.
 
-    Raises InvalidPathError and InvalidValueError for paths, names and values that cannot be read back.
+    Raises InvalidPathError and InvalidValueError for paths, names and values that the parser would reject.
     """
     return "\n".join([_operation(operation) for operation in operations])
 
 
 def write_value(value: Writable) -> str:
-    """The JSON text of a property's value; arrays are lists or tuples. Raises InvalidValueError."""
+    """Write a property value as JSON; arrays are lists or tuples. Raise InvalidValueError for other values."""
     if isinstance(value, (list, tuple)):
         return f"[{','.join([_scalar(item) for item in value])}]"
     return _scalar(value)
 
 
 def write_node(node: JsonNode) -> str:
-    """The JSON text of a node with everything below it; raises InvalidPathError and InvalidValueError."""
+    """Write a node with its subtree as JSON; raise InvalidPathError or InvalidValueError for invalid names and values."""
     parts: list[str] = []
     pending = [_begin(node, parts)]
     while pending:
         for name, child in pending[-1]:
-            # The brace that opened the parent is the only part that ends so: no value is just a brace.
+            # Only the parent's opening brace is a part of its own: no value is a single brace.
             parts.append(f"{'' if parts[-1] == '{' else ','}{quote(paths.check_name(name))}:")
             pending.append(_begin(child, parts))
             break
@@ -57,10 +57,12 @@ def write_node(node: JsonNode) -> str:
 
 
 def _begin(node: JsonNode, parts: list[str]) -> Iterator[tuple[str, JsonNode]]:
-    """Write a node's brace and properties; what is left are the children."""
+    """Write a node's opening brace and properties; return an iterator over its children."""
     if not node.properties.keys().isdisjoint(node.children):
-        both = sorted(node.properties.keys() & node.children.keys())
-        raise InvalidValueError(f"{both[0]!r} is the name of a property and of a child; it can only be one of them")
+        duplicates = sorted(node.properties.keys() & node.children.keys())
+        raise InvalidValueError(
+            f"{duplicates[0]!r} is the name of a property and of a child; it can only be one of them"
+        )
     parts.append("{")
     if node.properties:
         parts.append(
@@ -86,7 +88,7 @@ def _operation(operation: Operation) -> str:
         return f"*{_path(operation.source)}:{_path(operation.target)}"
     if isinstance(operation, ChangedSubtree):
         return f"^{_path(operation.path)}:{{}}"
-    raise TypeError(f"{operation!r} is no JSOP operation")
+    raise TypeError(f"{operation!r} is not a JSOP operation; expected one of {Operation}")
 
 
 def _path(path: str) -> str:
@@ -103,13 +105,13 @@ def _scalar(value: object) -> str:
     if isinstance(value, int):
         if limits.is_long_int(value):
             raise InvalidValueError(
-                f"an int of {value.bit_length()} bits cannot be written as a property: at most {limits.MAX_DIGITS} "
-                "digits are possible"
+                f"an int of {value.bit_length()} bits cannot be written as a property; expected at most "
+                f"{limits.MAX_DIGITS} digits"
             )
         return str(value) if value.bit_length() < _LONGEST_PLAIN else format(Decimal(value), "f")
     if isinstance(value, float) and math.isfinite(value):
         return repr(value)
     raise InvalidValueError(
-        f"{limits.shown(value)} cannot be written as a property: possible are strings, finite numbers, booleans and "
-        "arrays of these"
+        f"{limits.shown(value)} cannot be written as a property; expected a string, a finite number, a boolean or an "
+        "array of these"
     )

@@ -1,4 +1,4 @@
-"""The MicroKernel interface of the content-repository world: JSOP in, JSON out, revisions as opaque strings."""
+"""The MicroKernel interface of content repositories: JSOP in, JSON out, revisions as opaque strings."""
 
 from hbasemk.errors import HbasemkError
 from hbasemk.microkernel.microkernel import MicroKernel

@@ -1,6 +1,6 @@
-"""Checks of arguments: one of the wrong type or size is told by its name, before anything is done.
+"""Checks of arguments: an error names the argument of the wrong type or size before the call does anything.
 
-The interface was made in a language whose compiler sees to that; numbers are its 64-bit ones.
+The interface comes from Java, whose compiler makes these checks. Integers have 64 bits as there.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ MOST: Final = 2**63 - 1
 
 
 def text(value: object, name: str) -> str:
-    """The value, which must be a string; raises TypeError."""
+    """Return the value if it is a string; raise TypeError otherwise."""
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a str, not {_kind(value)}")
     return value
 
 
 def text_or_none(value: object, name: str) -> str | None:
-    """The value, which must be a string or None; raises TypeError."""
+    """Return the value if it is a string or None; raise TypeError otherwise."""
     return None if value is None else text(value, name)
 
 
 def note_of(message: object) -> str:
-    """The message of a commit, none for None; raises TypeError and LimitError."""
+    """Return a commit message, empty for None; raise TypeError or LimitError for an invalid one."""
     return limits.check_message(text_or_none(message, "message") or "")
 
 
 def revision_of(value: str, name: str) -> int:
-    """The id of the value, which must be a revision in text form; raises InvalidRevisionError naming the argument."""
+    """Parse a revision id; raise InvalidRevisionError that names the argument."""
     try:
         return revisions.from_text(value)
     except InvalidRevisionError as error:
@@ -40,16 +40,18 @@ def revision_of(value: str, name: str) -> int:
 
 
 def whole(value: object, name: str) -> int:
-    """The value, which must be a whole number of 64 bits; raises TypeError and ValueError."""
+    """Return the value if it is a 64-bit integer; raise TypeError or ValueError otherwise."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{name} must be an int, not {_kind(value)}")
     if not LEAST <= value <= MOST:
-        raise ValueError(f"{name} of {value.bit_length()} bits is out of range: it must be from {LEAST} to {MOST}")
+        raise ValueError(
+            f"{name} of {value.bit_length()} bits is out of range; expected an integer from {LEAST} to {MOST}"
+        )
     return value
 
 
 def stream(value: Any, name: str) -> None:
-    """Raises TypeError unless the value can be read from."""
+    """Raise TypeError unless the value has a method ``read``."""
     if not callable(getattr(value, "read", None)):
         raise TypeError(f"{name} must be a binary stream with a method read, not {_kind(value)}")
 

@@ -1,4 +1,4 @@
-"""Filters of ``get_nodes``: which properties and child nodes come back."""
+"""Filters of ``get_nodes``: which properties and child nodes it returns."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from hbasemk.format import limits
 
 
 class Globs:
-    """A list of globs: a name passes that one of them includes and none excludes.
+    """A list of globs. It accepts a name that at least one glob includes and none excludes.
 
-    ``*`` is the only wildcard, a leading ``-`` excludes, ``\\`` before ``*`` or a leading ``-`` takes away its meaning.
+    ``*`` is the only wildcard, a leading ``-`` excludes, and ``\\`` escapes a ``*`` or a leading ``-``.
     """
 
     def __init__(self, globs: tuple[str, ...]) -> None:
@@ -21,31 +21,31 @@ class Globs:
         self._named = self._included.names
 
     def takes(self, name: str) -> bool:
-        """Whether a name passes."""
+        """Return whether the globs accept a name."""
         return self._included.match(name) and not self._excluded.match(name)
 
     def names(self, name: str) -> bool:
-        """Whether a name is asked for by itself, not by a wildcard."""
+        """Return whether a glob without wildcards names it, and no glob excludes it."""
         return name in self._named and self.takes(name)
 
 
 class _Patterns:
-    """Globs of one kind; those without a wildcard cost one look-up together."""
+    """Globs that all include or all exclude; those without a wildcard share one set lookup."""
 
     def __init__(self, globs: list[str]) -> None:
         pieces = [_pieces(glob) for glob in globs]
-        self.names = {one[0] for one in pieces if len(one) == 1}
-        self._wild = [one for one in pieces if len(one) > 1]
+        self.names = {parts[0] for parts in pieces if len(parts) == 1}
+        self._wildcards = [parts for parts in pieces if len(parts) > 1]
 
     def match(self, name: str) -> bool:
-        """Whether one of them is the name, or stands for it."""
-        return name in self.names or any(_matches(one, name) for one in self._wild)
+        """Return whether any of the globs matches a name."""
+        return name in self.names or any(_matches(parts, name) for parts in self._wildcards)
 
 
 class Filter:
-    """What a filter text says: ``{"nodes": [glob, …], "properties": [glob, …]}``, both optional.
+    """A parsed filter ``{"nodes": [glob, …], "properties": [glob, …]}``, both members optional.
 
-    Raises JsopError when the text is none, and LimitError when it is too large.
+    Raises JsopError if the text is not a filter, and LimitError if it is too large.
     """
 
     def __init__(self, text: str | None) -> None:
@@ -55,36 +55,36 @@ class Filter:
             return
         if len(text) > limits.MAX_FILTER:
             raise LimitError(
-                f"the filter {limits.shown(text)} has {len(text)} characters; at most {limits.MAX_FILTER} are possible"
+                f"the filter {limits.shown(text)} has {len(text)} characters; at most {limits.MAX_FILTER} are possible. "
+                "Use wildcards, or several calls."
             )
-        told = jsop.parse_node(text)
-        unknown = sorted({*told.children, *(told.properties.keys() - {"nodes", "properties"})})
+        parsed = jsop.parse_node(text)
+        unknown = sorted({*parsed.children, *(parsed.properties.keys() - {"nodes", "properties"})})
         if unknown:
             raise JsopError(
                 f"a filter has no member {unknown[0]!r}, only 'nodes' and 'properties'", offset=0, context=text[:40]
             )
-        for name, globs in told.properties.items():
+        for name, globs in parsed.properties.items():
             if not isinstance(globs, tuple) or not all(isinstance(glob, str) for glob in globs):
                 raise JsopError(f"{name!r} of a filter must be an array of strings", offset=0, context=text[:40])
             if len(globs) > limits.MAX_GLOBS:
                 raise LimitError(
-                    f"{name!r} of a filter has {len(globs)} globs; at most {limits.MAX_GLOBS} are possible. Use "
-                    "wildcards, or several "
-                    "calls."
+                    f"{name!r} of a filter has {len(globs)} globs; at most {limits.MAX_GLOBS} are possible. "
+                    "Use wildcards, or several calls."
                 )
-            made = Globs(tuple(str(glob) for glob in globs))
+            checked = Globs(tuple(str(glob) for glob in globs))
             if name == "nodes":
-                self.nodes = made
+                self.nodes = checked
             else:
-                self.properties = made
+                self.properties = checked
 
     def takes_node(self, name: str) -> bool:
-        """Whether a child node of this name comes back."""
+        """Return whether the filter accepts a child node of this name."""
         return self.nodes is None or self.nodes.takes(name)
 
 
 def _pieces(glob: str) -> list[str]:
-    """The texts between a glob's wildcards; a single one for a glob without."""
+    """Split a glob at its wildcards; a glob without wildcards gives one piece."""
     if glob.startswith("\\-"):
         glob = glob[1:]
     pieces = [""]
@@ -97,7 +97,7 @@ def _pieces(glob: str) -> list[str]:
 
 
 def _matches(pieces: list[str], name: str) -> bool:
-    """Whether a name is the pieces in their order with anything in between; never looks back."""
+    """Return whether a name consists of the pieces in order with any text in between, without backtracking."""
     first, *middle, last = pieces
     end = len(name) - len(last)
     at = len(first)

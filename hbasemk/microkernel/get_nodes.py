@@ -1,4 +1,4 @@
-"""``get_nodes``: a tree as JSON text, down to a depth, page by page, filtered."""
+"""``get_nodes``: a tree as JSON text, limited in depth, paged and filtered."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hbasemk.microkernel.reserved import CHILD_NODE_COUNT, HASH, ID, RESERVED
 
 @dataclass(slots=True)
 class _Shown:
-    """One node that is shown with its properties: how many children it has (0 if not shown), and which are shown."""
+    """A node in the result: its number of children (0 if not shown), the shown names, and the expanded children."""
 
     state: NodeState
     count: int
@@ -38,25 +38,25 @@ def tree(
     chosen: Filter,
     remember: Callable[[str, str], None],
 ) -> str:
-    """The JSON text of a node; ``remember`` is told each hash that is shown, with its path.
+    """Write a tree as JSON text; call ``remember`` with each hash in it and its path.
 
-    One round trip a level for the nodes and one for their children's names, for up to 1000 nodes and 10,000 names each.
+    Each level costs one round trip for the nodes and one for their children's names, per 1000 nodes and 10,000 names.
     """
     if depth < 0:
         offset = limit = 0
     shown = _show(reader, counts, snapshot, [top], offset, limit, chosen)[0]
     level = [shown]
     for _ in range(depth):
-        wanted = {paths.join(one.state.path, name): (one, name) for one in level for name in one.names}
-        if not wanted:
+        parents = {paths.join(node.state.path, name): (node, name) for node in level for name in node.names}
+        if not parents:
             break
-        states = reader.nodes(snapshot, list(wanted))
-        found = [states[path] for path in wanted]
-        below = _show(reader, counts, snapshot, [state for state in found if state is not None], 0, limit, chosen)
-        for one in below:
-            parent, name = wanted[one.state.path]
-            parent.children[name] = one
-        level = below
+        by_path = reader.nodes(snapshot, list(parents))
+        states = [by_path[path] for path in parents]
+        children = _show(reader, counts, snapshot, [state for state in states if state is not None], 0, limit, chosen)
+        for child in children:
+            parent, name = parents[child.state.path]
+            parent.children[name] = child
+        level = children
     hashes = subtree_hashes(reader, snapshot, top) if chosen.properties.names(HASH) else {}
     return _write(snapshot, shown, chosen, hashes, remember)
 
@@ -71,15 +71,15 @@ def _show(
     chosen: Filter,
 ) -> list[_Shown]:
     end = None if limit < 0 else offset + limit
-    # Which names a filter leaves is known when all have been seen.
-    found = reader.children_of(snapshot, states, end if chosen.nodes is None else None)
-    counted = chosen.properties.takes(CHILD_NODE_COUNT)
+    # With a filter of nodes, paging needs all names.
+    listed = reader.children_of(snapshot, states, end if chosen.nodes is None else None)
+    shows_count = chosen.properties.takes(CHILD_NODE_COUNT)
     shown = []
     for state in states:
-        names, whole = found[state.path]
-        taken = [name for name in names if name not in RESERVED and chosen.takes_node(name)]
-        count = len(names) if whole else counts.of(snapshot, state, wide=True) if counted else 0
-        shown.append(_Shown(state, count, taken[offset:end]))
+        names, is_whole = listed[state.path]
+        accepted = [name for name in names if name not in RESERVED and chosen.takes_node(name)]
+        count = len(names) if is_whole else counts.of(snapshot, state, wide=True) if shows_count else 0
+        shown.append(_Shown(state, count, accepted[offset:end]))
     return shown
 
 
@@ -89,59 +89,59 @@ def _write(
     builder = JsonBuilder()
     takes = chosen.properties.takes
 
-    def begin(one: _Shown, name: str | None) -> None:
+    def begin(node: _Shown, name: str | None) -> None:
         builder.begin_object(name)
-        for key, kept in one.state.properties.items():
+        for key, stored in node.state.properties.items():
             if key not in RESERVED and takes(key):
-                builder.value(to_json(kept), key)
+                builder.value(to_json(stored), key)
         if chosen.properties.names(HASH):
-            value = hashes[one.state.path]
+            value = hashes[node.state.path]
             builder.value(value, HASH)
-            remember(value, one.state.path)
+            remember(value, node.state.path)
         if chosen.properties.names(ID):
-            builder.value(node_id(snapshot, one.state.path), ID)
+            builder.value(node_id(snapshot, node.state.path), ID)
         if takes(CHILD_NODE_COUNT):
-            builder.value(one.count, CHILD_NODE_COUNT)
+            builder.value(node.count, CHILD_NODE_COUNT)
 
     begin(top, None)
     stack = [(top, iter(top.names))]
     while stack:
-        one, names = stack[-1]
+        node, names = stack[-1]
         name = next(names, None)
         if name is None:
             builder.end()
             stack.pop()
-        elif name in one.children:
-            begin(one.children[name], name)
-            stack.append((one.children[name], iter(one.children[name].names)))
+        elif name in node.children:
+            begin(node.children[name], name)
+            stack.append((node.children[name], iter(node.children[name].names)))
         else:
             builder.json("{}", name)
     return builder.text()
 
 
 def node_id(snapshot: View, path: str) -> str:
-    """The ``:id`` of a node: its revision and path."""
+    """Return the ``:id`` of a node: its revision and path."""
     return f"{snapshot.revision:016x}:{path}"
 
 
 def subtree_hashes(reader: Reader, snapshot: View, top: NodeState) -> dict[str, str]:
-    """For a node and every node below it a hash of its subtree: equal exactly when structure and properties are.
+    """Return a hash of the subtree of each node at and below ``top``, by path.
 
-    Reads the whole subtree, level by level.
+    Two hashes are equal exactly if the subtrees' structures and properties are. Reads the whole subtree, level by level.
     """
     nodes = [top]
     for batch in reader.levels(snapshot, top.path):
         nodes += batch
-    below: dict[str, list[tuple[bytes, bytes]]] = {}
+    children: dict[str, list[tuple[bytes, bytes]]] = {}
     hashes: dict[str, str] = {}
-    for state in sorted(nodes, key=lambda one: paths.key(one.path), reverse=True):
+    for state in sorted(nodes, key=lambda node: paths.key(node.path), reverse=True):
         digest = hashlib.sha256()
         parts = [(b"p", paths.encode(name), data) for name, data in sorted(state.encoded.items())]
-        parts += [(b"c", name, value) for name, value in sorted(below.pop(state.path, []))]
+        parts += [(b"c", name, value) for name, value in sorted(children.pop(state.path, []))]
         for kind, name, data in parts:
             digest.update(b"%s%d:%s%d:%s" % (kind, len(name), name, len(data), data))
         hashes[state.path] = digest.hexdigest()
         if state.path != top.path:
             entry = (paths.encode(paths.name(state.path)), digest.digest())
-            below.setdefault(paths.parent(state.path), []).append(entry)
+            children.setdefault(paths.parent(state.path), []).append(entry)
     return hashes

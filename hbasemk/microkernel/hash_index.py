@@ -1,4 +1,4 @@
-"""The ``:hash`` values that were shown, so that they can be looked up as paths."""
+"""An index from the ``:hash`` values that ``get_nodes`` returned to revisions and paths."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Final
 from hbasemk.kernel.instance import Instance
 
 LIMIT: Final = 10_000
-"""How many are remembered; those of the last call that showed any always are."""
+"""The index's capacity. It always holds all hashes of the last call that returned any."""
 
 
 class Hashes:
-    """Where each hash was seen: revision and path. Safe to be used by many threads.
+    """The revision and path of each returned hash. Thread-safe.
 
-    In a forked child, where the repository has an instance of its own, another thread may have held the lock: there
-    :meth:`of` gives one with a new lock that knows the same.
+    In a forked child, the repository has a new instance, and another thread of the parent may have held the lock. There
+    :meth:`of` returns a copy with a new lock.
     """
 
     def __init__(self, instance: Instance, known: Mapping[str, tuple[int, str]] | None = None) -> None:
@@ -25,20 +25,20 @@ class Hashes:
         self._known = OrderedDict(known or {})
 
     def of(self, instance: Instance) -> Hashes:
-        """These, or what an instance that has taken over begins with."""
+        """Return this index if it belongs to ``instance``, else a copy for the new instance."""
         return self if instance is self._instance else Hashes(instance, self._known)
 
     def find(self, value: str) -> tuple[int, str] | None:
-        """Revision and path, None for what has not been shown or was forgotten."""
+        """Return the revision and path of a hash; None if no call returned it or it was evicted."""
         return self._known.get(value)
 
     def remember(self, shown: Mapping[str, tuple[int, str]]) -> None:
-        """What one call has shown, for which older ones are forgotten."""
+        """Add the hashes of one call, and evict the oldest ones."""
         if not shown:
             return
         with self._lock:
-            for value, where in shown.items():
-                self._known[value] = where
+            for value, position in shown.items():
+                self._known[value] = position
                 self._known.move_to_end(value)
             while len(self._known) > max(LIMIT, len(shown)):
                 self._known.popitem(last=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 from hbasemk.errors import BranchError
 from hbasemk.format import paths, revisions, schema
@@ -13,109 +14,112 @@ from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.outcomes import Outcome, outcome_of
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.log import LogEntry, entry_of
-from hbasemk.microkernel.jsop_diff import tell
+from hbasemk.microkernel.jsop_diff import to_jsop
 from hbasemk.store.abc import Scan, scan_all
 
 BATCH = 200
 
+JournalEntry: TypeAlias = tuple[LogEntry, str | None, str | None]
+"""A log entry, its changes as JSOP, and its branch's base; None for what the result does not have."""
+
 
 def trunk_entries(instance: Instance, first: int, head: View) -> list[LogEntry]:
-    """The committed trunk revisions in a snapshot from the id ``first`` up, in the order in which they joined."""
+    """Return the log entries of a view's trunk revisions with ids from ``first`` up, in the order in which they joined."""
     scan = Scan(schema.revision_key(first), schema.revision_key(head.upper + 1), BATCH, columns=WHOLE)
-    found = []
+    entries = []
     for row in scan_all(instance.store, schema.JOURNAL, scan):
-        made = int.from_bytes(row.key, "big")
-        committed = not revisions.is_branch(made) and outcome_of(row) is Outcome.COMMITTED
-        if committed and instance.journal.sees(head, made):
+        revision = int.from_bytes(row.key, "big")
+        committed = not revisions.is_branch(revision) and outcome_of(row) is Outcome.COMMITTED
+        if committed and instance.journal.sees(head, revision):
             (whole,) = whole_rows(instance.store, instance.runtime, [row])
-            found.append(entry_of(whole, instance.settings.epoch_ms))
-    found.sort(key=lambda entry: instance.journal.sort_key(int(entry.revision, 16)))
-    return found
+            entries.append(entry_of(whole, instance.settings.epoch_ms))
+    entries.sort(key=lambda entry: instance.journal.sort_key(int(entry.revision, 16)))
+    return entries
 
 
 def history(instance: Instance, since_ms: int, limit: int, path: str) -> str:
-    """The revisions since a time that touch a subtree, oldest first."""
+    """Return the revisions since a time that changed a subtree, oldest first, as JSON."""
     ms = max(0, since_ms - instance.settings.epoch_ms)
     first = revisions.pack(min(ms, revisions.MAX_MS), 0, 0)
-    found = [
+    entries = [
         entry for entry in trunk_entries(instance, first, instance.head()) if path == paths.ROOT or entry.touches(path)
     ]
-    return _write((entry, None, None) for entry in (found if limit < 0 else found[:limit]))
+    return _write((entry, None, None) for entry in (entries if limit < 0 else entries[:limit]))
 
 
 def journal(instance: Instance, first: int, last: int, path: str) -> str:
-    """The revisions from one to another, both included, each with its changes as JSOP; none when they are not in order.
+    """Return the revisions from ``first`` to ``last``, both included, as JSON, each with its changes as JSOP.
 
-    Those of a branch tell the trunk revision that it is based on as well.
-    Raises BranchError for a way that does not lead along trunk, from trunk to a branch, or along one branch.
+    The result is empty if they are not in order. A branch's revisions also have the trunk revision that it is based on.
+    Raises BranchError unless the revisions lead along trunk, from trunk to a branch, or along one branch.
     """
-    told: list[tuple[LogEntry, str | None, str | None]] = []
+    rows: list[JournalEntry] = []
     if revisions.is_branch(first):
         if not revisions.is_branch(last):
             raise BranchError(
-                "a journal leads along trunk, from trunk to a branch, or along one branch, not from a branch to trunk",
+                f"a journal cannot lead from the branch revision {revisions.to_text(first)} to a trunk revision; expected two "
+                "revisions of trunk, of one branch, or from trunk to a branch",
                 revision=revisions.to_text(first),
             )
         own = instance.branches.find(last).own
         if first not in own and last in instance.branches.find(first).own:
-            return _write(told)
+            return _write(rows)
         if first not in own:
             raise BranchError(
-                f"{revisions.to_text(first)} is no revision of the branch that leads to {revisions.to_text(last)}",
+                f"{revisions.to_text(first)} is not a revision of the branch that leads to {revisions.to_text(last)}; expected "
+                "an earlier revision of the same branch",
                 revision=revisions.to_text(first),
             )
-        told += _branch(instance, last, own[own.index(first) :], path)
+        rows += _branch(instance, last, own[own.index(first) :], path)
     elif revisions.is_branch(last):
         state = instance.branches.find(last)
-        told += _trunk(instance, first, instance.at(state.base), path)
-        # What trunk did after the branch's base is not on the way: then only what came later on the branch is.
+        rows += _trunk(instance, first, instance.at(state.base), path)
+        # If ``first`` is later than the branch's base, the journal has only the branch's revisions after ``first``.
         before = 0 if instance.journal.sees(state.trunk, first) else first
-        told += _branch(instance, last, [made for made in state.own[1:] if made > before], path)
+        rows += _branch(instance, last, [revision for revision in state.own[1:] if revision > before], path)
     else:
-        told += _trunk(instance, first, instance.at(last), path)
-    return _write(told)
+        rows += _trunk(instance, first, instance.at(last), path)
+    return _write(rows)
 
 
-def _trunk(instance: Instance, first: int, last: View, path: str) -> list[tuple[LogEntry, str | None, str | None]]:
+def _trunk(instance: Instance, first: int, last: View, path: str) -> list[JournalEntry]:
     begin = instance.at(first)
     order = instance.journal.sort_key
     low = min([first, *instance.journal.between(begin, last)])
-    told: list[tuple[LogEntry, str | None, str | None]] = []
+    rows: list[JournalEntry] = []
     for entry in trunk_entries(instance, low, last):
-        made = int(entry.revision, 16)
-        if order(made) < order(first) or not (path == paths.ROOT or entry.touches(path)):
+        revision = int(entry.revision, 16)
+        if order(revision) < order(first) or not (path == paths.ROOT or entry.touches(path)):
             continue
-        after = instance.at(made)
-        told.append((entry, _changes(instance, instance.journal.previous(after), after, entry, path), None))
-    return told
+        after = instance.at(revision)
+        rows.append((entry, _changes(instance, instance.journal.previous(after), after, entry, path), None))
+    return rows
 
 
-def _branch(
-    instance: Instance, last: int, own: Sequence[int], path: str
-) -> list[tuple[LogEntry, str | None, str | None]]:
+def _branch(instance: Instance, last: int, own: Sequence[int], path: str) -> list[JournalEntry]:
     state = instance.branches.find(last)
-    told: list[tuple[LogEntry, str | None, str | None]] = []
+    rows: list[JournalEntry] = []
     for row in journal_rows(instance.store, instance.runtime, own):
         entry = entry_of(row, instance.settings.epoch_ms)
-        made = int(entry.revision, 16)
+        revision = int(entry.revision, 16)
         if not (path == paths.ROOT or entry.touches(path)):
             continue
-        at = state.own.index(made)
-        before = instance.branches.find(state.own[at - 1]).snapshot if at else state.trunk
-        after = instance.branches.find(made).snapshot
-        told.append((entry, _changes(instance, before, after, entry, path), revisions.to_text(state.base)))
-    return told
+        index = state.own.index(revision)
+        before = instance.branches.find(state.own[index - 1]).snapshot if index else state.trunk
+        after = instance.branches.find(revision).snapshot
+        rows.append((entry, _changes(instance, before, after, entry, path), revisions.to_text(state.base)))
+    return rows
 
 
 def _changes(instance: Instance, before: View, after: View, entry: LogEntry, path: str) -> str:
     touched = [change.path for change in entry.changes if paths.is_at_or_below(change.path, path)]
-    return tell(diff.of_paths(instance, before, after, touched))
+    return to_jsop(diff.of_paths(instance, before, after, touched))
 
 
-def _write(told: Iterable[tuple[LogEntry, str | None, str | None]]) -> str:
+def _write(rows: Iterable[JournalEntry]) -> str:
     builder = JsonBuilder()
     builder.begin_array()
-    for entry, changes, base in told:
+    for entry, changes, base in rows:
         builder.begin_object()
         builder.value(entry.revision, "id")
         builder.value(entry.time_ms, "ts")

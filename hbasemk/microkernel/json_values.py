@@ -1,4 +1,4 @@
-"""Property values between JSON text and the kernel: numbers keep their spelling, blob references their form."""
+"""Conversion of property values between JSON and the kernel; numbers keep their exact spelling."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ JSON: Final = ":json:"
 
 
 def to_kernel(value: jsop.Value) -> values.PropertyValue:
-    """A value as the kernel keeps it: a number as the one with exactly this spelling, or else letter by letter."""
+    """Convert a JSON value for the kernel: a number to the int or float with exactly this spelling, else to ``Json``."""
     if isinstance(value, tuple):
         return [_scalar_to_kernel(element) for element in value]
     return _scalar_to_kernel(value)
@@ -35,9 +35,9 @@ def _scalar_to_kernel(value: jsop.Scalar) -> values.Scalar:
 
 
 def to_json(value: values.Value) -> jsop.Value:
-    """A value as JSON shows it. Bytes, the floats that JSON has no number for, and JSON that is none become marked strings.
+    """Convert a kernel value to JSON. Bytes, infinite floats, NaN, and stored JSON that is not a number become marked strings.
 
-    So do numbers beyond the limit, which an earlier version stored: decimal digits of such an integer take quadratic time.
+    So do numbers beyond the limit, which an earlier version stored: formatting such an integer takes quadratic time.
     """
     if isinstance(value, list):
         return tuple(_scalar_to_json(element) for element in value)
@@ -60,6 +60,6 @@ def _scalar_to_json(value: values.Scalar) -> jsop.Scalar:
         try:
             return Number(value.text)
         except (InvalidValueError, LimitError):
-            # Stored by a version that took any text.
+            # An earlier version stored any text.
             return JSON + value.text
     return BYTES + base64.b64encode(value).decode()

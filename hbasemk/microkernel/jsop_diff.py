@@ -14,61 +14,61 @@ from hbasemk.microkernel.reserved import RESERVED, hidden
 
 
 def json_node(state: NodeState) -> JsonNode:
-    """A node without its children."""
+    """Convert a node without its children."""
     return JsonNode({name: to_json(value) for name, value in state.properties.items() if name not in RESERVED})
 
 
-def tell(changes: Iterable[NodeChange], path: str = paths.ROOT, depth: int = -1) -> str:
-    """The JSOP that makes the one side the other; empty when they are equal.
+def to_jsop(changes: Iterable[NodeChange], path: str = paths.ROOT, depth: int = -1) -> str:
+    """Write changes as JSOP that turns one tree into the other; empty if the trees are equal.
 
-    Nodes more than ``depth`` levels below ``path`` are not told (negative: all are); that something changed there shows as
-    ``^"/p":{}`` for the topmost node that is not. Removals come first, so that a name may change its kind.
+    Changes more than ``depth`` levels below ``path`` (negative: unlimited) appear only as ``^"/p":{}``, where ``/p`` is the
+    topmost node below that depth. Removals come first, so that a name may change from a property to a node or back.
     """
     limit = None if depth < 0 else paths.depth(path) + depth
     removed: list[jsop.Operation] = []
     unset: list[jsop.Operation] = []
     added: list[jsop.Operation] = []
     changed: list[jsop.Operation] = []
-    below: dict[str, None] = {}
-    gone: set[str] = set()
-    new: dict[str, JsonNode] = {}
+    cut_off: dict[str, None] = {}
+    removed_paths: set[str] = set()
+    added_nodes: dict[str, JsonNode] = {}
     for change in changes:
-        one = change.path
-        if hidden(one):
+        changed_path = change.path
+        if hidden(changed_path):
             continue
-        above = paths.parent(one) if one != paths.ROOT else None
+        parent = paths.parent(changed_path) if changed_path != paths.ROOT else None
         if change.after is None:
-            gone.add(one)
-            if above in gone:
+            removed_paths.add(changed_path)
+            if parent in removed_paths:
                 continue
-            if _told(above, limit):
-                removed.append(jsop.Remove(one))
+            if _is_within(parent, limit):
+                removed.append(jsop.Remove(changed_path))
             else:
-                below[_topmost(one, limit)] = None
+                cut_off[_topmost(changed_path, limit)] = None
         elif change.before is None:
-            node = new[one] = json_node(change.after)
-            if above in new:
-                new[above].children[paths.name(one)] = node
-            elif _told(above, limit):
-                added.append(jsop.AddNode(one, node))
+            node = added_nodes[changed_path] = json_node(change.after)
+            if parent in added_nodes:
+                added_nodes[parent].children[paths.name(changed_path)] = node
+            elif _is_within(parent, limit):
+                added.append(jsop.AddNode(changed_path, node))
             else:
-                below[_topmost(one, limit)] = None
-        elif _told(one, limit):
+                cut_off[_topmost(changed_path, limit)] = None
+        elif _is_within(changed_path, limit):
             for name, value in _properties(change.before, change.after):
-                (unset if value is None else changed).append(jsop.SetProperty(one, name, value))
+                (unset if value is None else changed).append(jsop.SetProperty(changed_path, name, value))
         else:
-            below[_topmost(one, limit)] = None
-    told: list[jsop.Operation] = [*removed, *unset, *added, *changed]
-    told += [jsop.ChangedSubtree(one) for one in below]
-    return jsop.write(told)
+            cut_off[_topmost(changed_path, limit)] = None
+    operations: list[jsop.Operation] = [*removed, *unset, *added, *changed]
+    operations += [jsop.ChangedSubtree(subtree) for subtree in cut_off]
+    return jsop.write(operations)
 
 
-def _told(path: str | None, limit: int | None) -> bool:
+def _is_within(path: str | None, limit: int | None) -> bool:
     return limit is None or path is None or paths.depth(path) <= limit
 
 
 def _topmost(path: str, limit: int | None) -> str:
-    """The ancestor (or the node itself) one level below the last that is told."""
+    """Return the ancestor of a path (or itself) one level below the depth limit."""
     assert limit is not None
     while paths.depth(path) > limit + 1:
         path = paths.parent(path)

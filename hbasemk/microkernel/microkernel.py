@@ -1,4 +1,4 @@
-"""The methods of the MicroKernel interface (Apache Jackrabbit, 2013/14), on a repository of this package."""
+"""The methods of the MicroKernel interface (Apache Jackrabbit, 2013/14) on a :class:`hbasemk.Repository`."""
 
 from __future__ import annotations
 
@@ -16,20 +16,19 @@ from hbasemk.kernel.journal.view import View
 from hbasemk.microkernel import arguments, commit, get_nodes, journal
 from hbasemk.microkernel.arguments import note_of, revision_of, text, text_or_none, whole
 from hbasemk.microkernel.filters import Filter
-from hbasemk.microkernel.gone import without_gone
 from hbasemk.microkernel.hash_index import Hashes
-from hbasemk.microkernel.jsop_diff import tell
+from hbasemk.microkernel.jsop_diff import to_jsop
 from hbasemk.repository import Repository
 
 LONGEST_WAIT: Final = 4_000_000
-"""Seconds (46 days): platforms do not wait for any longer at once."""
+"""Seconds (46 days): the longest time that all platforms can wait in one call."""
 
 
 class MicroKernel:
-    """One MicroKernel on a repository, which stays open when this is dropped. Safe to be used by many threads.
+    """A MicroKernel on an open repository. Thread-safe; it does not close the repository.
 
-    Several on one store behave as a cluster. ``None`` stands for the head where a revision is optional. What cannot be
-    done raises a subclass of HbasemkError, arguments that do not fit together ValueError, one of a wrong type TypeError.
+    Several on one store behave as a cluster. For an optional revision, ``None`` means the head. A failed operation raises a
+    subclass of HbasemkError; an invalid combination of arguments raises ValueError, a wrong type TypeError.
     """
 
     def __init__(self, repository: Repository) -> None:
@@ -39,16 +38,16 @@ class MicroKernel:
     # --- revisions ---------------------------------------------------------------------------------------
 
     def get_head_revision(self) -> str:
-        """The newest trunk revision of this instance."""
+        """Return the newest trunk revision of this instance."""
         return revisions.to_text(self.repository.instance.head().revision)
 
     def checkpoint(self, lifetime_ms: int) -> str:
-        """The head, which stays readable for at least ``lifetime_ms``, by every process and after restarts.
+        """Return the head, and keep it readable for at least ``lifetime_ms``, for every process and after restarts.
 
         Raises ValueError unless the lifetime is positive.
         """
         if whole(lifetime_ms, "lifetime_ms") <= 0:
-            raise ValueError(f"a checkpoint must live for more than {lifetime_ms} ms")
+            raise ValueError(f"lifetime_ms must be positive, got {lifetime_ms}")
         instance = self.repository.instance
         instance.poll()
         head = instance.head().revision
@@ -56,9 +55,9 @@ class MicroKernel:
         return revisions.to_text(head)
 
     def wait_for_commit(self, old_head: str | None, timeout_ms: int) -> str:
-        """Wait until the head is newer than ``old_head``, at most ``timeout_ms``; returns the head either way.
+        """Wait until the head differs from ``old_head``, at most ``timeout_ms``; return the head in both cases.
 
-        Who knows no older head (None) gets the present one at once.
+        Without an ``old_head`` (None), return the current head immediately.
         """
         seconds = min(whole(timeout_ms, "timeout_ms") / 1000, LONGEST_WAIT)
         instance = self.repository.instance
@@ -68,42 +67,43 @@ class MicroKernel:
         return self.get_head_revision()
 
     def get_revision_history(self, since_ms: int, max_entries: int, path: str | None = None) -> str:
-        """The trunk revisions since a time (ms since 1970) that touch ``path``, oldest first, as JSON.
+        """Return the trunk revisions since a time (ms since 1970) that changed the subtree ``path``, oldest first, as JSON.
 
-        ``max_entries`` < 0 gives all of them.
+        A negative ``max_entries`` means no limit.
         """
         since, limit = whole(since_ms, "since_ms"), whole(max_entries, "max_entries")
         return journal.history(self.repository.instance, since, limit, _path(path))
 
     def get_journal(self, from_revision: str, to_revision: str | None, path: str | None = None) -> str:
-        """The revisions between two, both included, with their changes, as JSON; ``[]`` when they are not in order."""
+        """Return the revisions between two, both included, with their changes, as JSON; ``[]`` if they are not in order."""
         limit = _path(path)
         first, last = self._snapshot(from_revision, "from_revision"), self._snapshot(to_revision, "to_revision")
         return journal.journal(self.repository.instance, first.revision, last.revision, limit)
 
     def diff(self, from_revision: str | None, to_revision: str | None, path: str | None = None, depth: int = -1) -> str:
-        """The JSOP that makes the tree at one revision that at the other; empty when they are equal.
+        """Return the changes from one revision to another as JSOP; empty if the trees are equal.
 
-        Limited to the subtree ``path`` and to ``depth`` levels below it (negative: all).
-        Costs what changed in between, not the tree.
+        Compares only the subtree ``path`` and ``depth`` levels below it (-1: all).
+        The cost depends on the changes in between, not on the tree's size.
         """
         top = _path(path)
         if whole(depth, "depth") < -1:
-            raise ValueError(f"depth {depth} is neither -1 nor a number of levels")
+            raise ValueError(f"depth must be -1 (unlimited) or a number of levels, got {depth}")
         before, after = self._snapshot(from_revision, "from_revision"), self._snapshot(to_revision, "to_revision")
-        return tell(diff.diff(self.repository.instance, before, after, top), top, depth)
+        return to_jsop(diff.diff(self.repository.instance, before, after, top), top, depth)
 
     # --- reading -----------------------------------------------------------------------------------------
 
     def node_exists(self, path: str, revision_id: str | None = None) -> bool:
-        """Whether there is a node."""
+        """Return whether a node exists."""
         text(path, "path")
         snapshot = self._snapshot(revision_id, "revision_id")
         return self.repository.instance.reader.node(snapshot, paths.check_path(path)) is not None
 
     def get_child_node_count(self, path: str, revision_id: str | None = None) -> int:
-        """How many children a node has; raises NodeNotFoundError. Does not list a wide node's children each time, see
-        :meth:`hbasemk.Snapshot.child_count`.
+        """Return a node's number of children; raise NodeNotFoundError if there is no node.
+
+        Does not list a wide node's children in each call; see :meth:`hbasemk.Snapshot.child_count`.
         """
         text(path, "path")
         snapshot = self._snapshot(revision_id, "revision_id")
@@ -119,25 +119,28 @@ class MicroKernel:
         max_child_nodes: int = -1,
         filter: str | None = None,
     ) -> str | None:
-        """The tree at ``path`` as JSON text, None when there is none.
+        """Return the tree at ``path`` as JSON text, or None if there is no node.
 
-        Depth 0 has the properties and the names of the children as empty objects, each further level expands those;
-        depth -1 has no children at all. ``max_child_nodes`` (-1: all) holds on every level, ``offset`` for the children of
-        the top. ``path`` may also be a ``:hash`` or ``:id`` that an earlier call has shown. Raises ValueError for a
-        depth or limit below -1, a negative offset, and an offset together with a filter of nodes.
+        At depth 0, the text has the properties, and the children as empty objects. Each further level expands these. Depth -1
+        omits the children. ``max_child_nodes`` (-1: all) applies at every level, ``offset`` only to the children of the top
+        node. ``path`` may also be a ``:hash`` or ``:id`` that an earlier call returned. Raises ValueError for a depth or limit
+        below -1, a negative offset, and an offset combined with a filter of nodes.
         """
         text(path, "path")
         for name, number in (("depth", depth), ("offset", offset), ("max_child_nodes", max_child_nodes)):
             whole(number, name)
         if depth < -1 or offset < 0 or max_child_nodes < -1:
-            raise ValueError(f"depth {depth}, offset {offset} or max_child_nodes {max_child_nodes} is out of range")
+            raise ValueError(
+                f"depth {depth}, offset {offset} or max_child_nodes {max_child_nodes} is out of range; expected a depth and "
+                "max_child_nodes of at least -1, and an offset of at least 0"
+            )
         chosen = Filter(text_or_none(filter, "filter"))
         if offset > 0 and chosen.nodes is not None:
-            raise ValueError("an offset cannot be combined with a filter of nodes")
-        found = self._locate(path, revision_id)
-        if found is None:
+            raise ValueError("an offset cannot be combined with a filter of nodes; leave out one of them")
+        located = self._locate(path, revision_id)
+        if located is None:
             return None
-        snapshot, top = found
+        snapshot, top = located
         instance = self.repository.instance
         hashes: dict[str, tuple[int, str]] = {}
 
@@ -157,13 +160,15 @@ class MicroKernel:
             snapshot = self._snapshot(revision_id, "revision_id")
             paths.check_path(path)
         elif (known := self._hashes.find(path)) is not None:
-            at, path = known
-            snapshot = instance.at(at)
+            revision, path = known
+            snapshot = instance.at(revision)
         else:
-            made, _, rest = path.partition(":")
+            revision_text, _, rest = path.partition(":")
             if not rest.startswith("/"):
-                raise InvalidPathError(f"{path!r} is neither an absolute path nor a :hash or :id that was shown here")
-            snapshot = instance.at(revisions.from_text(made))
+                raise InvalidPathError(
+                    f"{path!r} is not an absolute path; expected one, or a :hash or :id that this MicroKernel returned"
+                )
+            snapshot = instance.at(revisions.from_text(revision_text))
             path = paths.check_path(rest)
         top = instance.reader.node(snapshot, path)
         return None if top is None else (snapshot, top)
@@ -171,52 +176,52 @@ class MicroKernel:
     # --- changing ----------------------------------------------------------------------------------------
 
     def commit(self, path: str, jsop_diff: str, revision_id: str | None = None, message: str | None = None) -> str:
-        """Apply a change text to the tree at a revision and commit it; returns the new revision.
+        """Apply JSOP to the tree at a revision and commit it; return the new revision.
 
-        Relative paths in it start at ``path``. What happened on trunk since the revision is merged where it does not
-        conflict, else ConflictError; a node or property that was there and is gone by now may be removed, unless another
-        operation of the text has to do with it. On a branch revision, the commit goes to that branch. A text without
-        effect returns the unchanged head, unless somebody has changed what it found: then it is made again, or conflicts. On
-        a branch nothing of such a text is recorded, so the merge does not know of it.
+        Relative paths in the text start at ``path``. The commit merges with trunk's later changes, or raises ConflictError if
+        they conflict. The text may remove a node or property that trunk has removed since, unless another operation of the
+        text depends on it. With a branch revision, the commit goes to that branch. A text without effect returns the
+        unchanged head. If another commit has changed data that it read, it is applied again or conflicts. A branch does not
+        record a text without effect, so the merge does not check it.
         """
-        told = jsop.parse(text(jsop_diff, "jsop_diff"), text_or_none(path, "path") or "")
+        operations = jsop.parse(text(jsop_diff, "jsop_diff"), text_or_none(path, "path") or "")
         note = note_of(message)
         instance = self.repository.instance
-        build = commit.builder(instance.reader, told)
+        build = commit.builder(instance.reader, operations)
         if revision_id is None:
-            made = self.repository.commit_on_head(lambda snapshot: lambda: build(snapshot), note)
-            return revisions.to_text(made)
-        asked = revision_of(revision_id, "revision_id")
-        if revisions.is_branch(asked):
-            return revisions.to_text(instance.branches.commit(asked, build, note))
-        return revisions.to_text(self._commit_on(instance.at(asked), told, note))
+            committed = self.repository.commit_on_head(lambda snapshot: lambda: build(snapshot), note)
+            return revisions.to_text(committed)
+        revision = revision_of(revision_id, "revision_id")
+        if revisions.is_branch(revision):
+            return revisions.to_text(instance.branches.commit(revision, build, note))
+        return revisions.to_text(self._commit_on(instance.at(revision), operations, note))
 
-    def _commit_on(self, base: View, told: Sequence[jsop.Operation], message: str) -> int:
+    def _commit_on(self, base: View, operations: Sequence[jsop.Operation], message: str) -> int:
         instance = self.repository.instance
         while True:
-            build = commit.builder(instance.reader, told)
+            build = commit.builder(instance.reader, operations)
             try:
-                made = instance.commit_on(base, lambda build=build: build(base), message)  # type: ignore[misc]
+                revision = instance.commit_on(base, lambda build=build: build(base), message)  # type: ignore[misc]
             except ConflictError:
                 instance.poll()
-                left = without_gone(instance.reader, base, instance.head(), told)
-                if len(left) == len(told):
+                remaining = commit.without_redundant_removals(instance.reader, base, instance.head(), operations)
+                if len(remaining) == len(operations):
                     raise
-                told = left
+                operations = remaining
                 continue
-            return instance.head().revision if made == base.revision else made
+            return instance.head().revision if revision == base.revision else revision
 
     # --- branches ----------------------------------------------------------------------------------------
 
     def branch(self, trunk_revision_id: str | None = None) -> str:
-        """A private revision on a trunk revision; raises BranchError for a branch revision."""
+        """Create a branch on a trunk revision and return its first revision; raise BranchError for a branch revision."""
         snapshot = self._snapshot(trunk_revision_id, "trunk_revision_id")
         return revisions.to_text(self.repository.instance.branches.begin(snapshot))
 
     def merge(self, branch_revision_id: str, message: str | None = None) -> str:
-        """Make a branch's net effect a trunk revision; returns the new head.
+        """Commit a branch's net effect to trunk as one revision; return the new head.
 
-        Raises ConflictError, leaving both sides as they were, and BranchError.
+        Raises ConflictError, which leaves both sides unchanged, and BranchError.
         """
         note = note_of(message)
         instance = self.repository.instance
@@ -224,27 +229,27 @@ class MicroKernel:
         return revisions.to_text(instance.branches.merge(self._branch(branch_revision_id), note))
 
     def rebase(self, branch_revision_id: str, new_base_revision_id: str | None = None) -> str:
-        """Move a branch to a newer trunk revision; conflicts become markers below ``:conflict``."""
+        """Move a branch to a newer trunk revision; record conflicts as markers below ``:conflict``."""
         instance = self.repository.instance
-        on = self._branch(branch_revision_id)
+        revision = self._branch(branch_revision_id)
         if new_base_revision_id is None:
             instance.poll()
         base = self._snapshot(new_base_revision_id, "new_base_revision_id")
-        return revisions.to_text(rebase.rebase(instance.branches, instance.reader, on, base, ""))
+        return revisions.to_text(rebase.rebase(instance.branches, instance.reader, revision, base, ""))
 
     def reset(self, branch_revision_id: str, ancestor_revision_id: str) -> str:
-        """Take a branch back to an earlier revision of its own; raises BranchError for any other revision."""
+        """Reset a branch to an earlier revision of its own; raise BranchError for any other revision."""
         instance = self.repository.instance
-        on, ancestor = self._branch(branch_revision_id), revision_of(ancestor_revision_id, "ancestor_revision_id")
-        instance.at(ancestor)  # one that is nowhere is unknown, not just no ancestor
-        return revisions.to_text(instance.branches.reset(on, ancestor))
+        revision, ancestor = self._branch(branch_revision_id), revision_of(ancestor_revision_id, "ancestor_revision_id")
+        instance.at(ancestor)  # an unknown revision raises its own error, not BranchError
+        return revisions.to_text(instance.branches.reset(revision, ancestor))
 
     # --- blobs -------------------------------------------------------------------------------------------
 
     def write(self, stream: BinaryIO) -> str:
-        """Keep the content of a stream and close it, whatever happens; returns its id.
+        """Store the content of a stream as a blob and return its id. Closes the stream, also after an error.
 
-        Raises what the stream raises, and InvalidValueError when it yields something else than bytes.
+        Raises the stream's errors, and InvalidValueError if the stream returns anything but bytes.
         """
         arguments.stream(stream, "stream")
         try:
@@ -254,12 +259,12 @@ class MicroKernel:
                 stream.close()
 
     def read(self, blob_id: str, position: int, length: int) -> bytes:
-        """Bytes of a blob; fewer at its end, none past it. Raises BlobNotFoundError and ValueError."""
+        """Read up to ``length`` bytes of a blob: fewer at its end, none past it. Raise BlobNotFoundError or ValueError."""
         begin, limit = whole(position, "position"), whole(length, "length")
         return self.repository.instance.blobs.read(text(blob_id, "blob_id"), begin, limit)
 
     def get_length(self, blob_id: str) -> int:
-        """The length of a blob in bytes; raises BlobNotFoundError."""
+        """Return the length of a blob in bytes; raise BlobNotFoundError if it does not exist."""
         return self.repository.instance.blobs.length(text(blob_id, "blob_id"))
 
     # --- arguments ---------------------------------------------------------------------------------------
@@ -269,11 +274,11 @@ class MicroKernel:
         return instance.head() if revision_id is None else instance.at(revision_of(revision_id, name))
 
     def _branch(self, revision_id: str) -> int:
-        found = revision_of(revision_id, "branch_revision_id")
-        if not revisions.is_branch(found):
-            self.repository.instance.at(found)  # one that is nowhere is unknown, not trunk's
-            raise BranchError(f"{revision_id} is a trunk revision; a branch's is needed", revision=revision_id)
-        return found
+        revision = revision_of(revision_id, "branch_revision_id")
+        if not revisions.is_branch(revision):
+            self.repository.instance.at(revision)  # an unknown revision raises its own error, not BranchError
+            raise BranchError(f"{revision_id} is a trunk revision; expected a branch revision", revision=revision_id)
+        return revision
 
 
 def _path(path: str | None) -> str:

@@ -1,6 +1,6 @@
-"""The names that ``get_nodes`` gives what it tells of each node: nothing that a caller stores may have them.
+"""The reserved names under which ``get_nodes`` returns facts about each node; callers cannot store them.
 
-What was stored under them through the Pythonic face, where they mean nothing, is not shown here.
+The Python API does not reserve them. The MicroKernel hides nodes and properties that it stored under these names.
 """
 
 from __future__ import annotations
@@ -17,17 +17,19 @@ RESERVED: Final = frozenset({CHILD_NODE_COUNT, HASH, ID})
 
 
 def check_property(name: str, path: str) -> None:
-    """Raise InvalidChangeError if a property's name is the kernel's."""
+    """Raise InvalidChangeError if a property's name is reserved."""
     if name in RESERVED:
-        raise InvalidChangeError(f"property {name!r} of {path} cannot be set: the name is the kernel's", path=path)
+        raise InvalidChangeError(
+            f"property {name!r} of {path} cannot be set: the name is reserved; use another one", path=path
+        )
 
 
 def check_node(path: str) -> None:
-    """Raise InvalidChangeError if a node's name is the kernel's."""
+    """Raise InvalidChangeError if a node's name is reserved."""
     if paths.name(path) in RESERVED:
-        raise InvalidChangeError(f"there cannot be a node at {path}: its name is the kernel's", path=path)
+        raise InvalidChangeError(f"there cannot be a node at {path}: its name is reserved; use another one", path=path)
 
 
 def hidden(path: str) -> bool:
-    """Whether a node, or one above it, has a name of the kernel's."""
+    """Return whether a node or one of its ancestors has a reserved name."""
     return "/:" in path and not RESERVED.isdisjoint(path.split("/"))

@@ -176,19 +176,19 @@ def test_the_builder_refuses_what_does_not_fit() -> None:
     build = JsonBuilder()
     with pytest.raises(ValueError, match="unfinished"):
         build.text()
-    with pytest.raises(ValueError, match="no open"):
+    with pytest.raises(ValueError, match="no object or array is open"):
         build.end()
     with pytest.raises(ValueError, match="without a name"):
         build.begin_object("a")
     build.begin_object()
-    with pytest.raises(ValueError, match="have names"):
+    with pytest.raises(ValueError, match="of an object needs a name"):
         build.value(1)
     with pytest.raises(InvalidValueError):
         build.value(math.nan, "a")
     with pytest.raises(ValueError, match="unfinished"):
         build.text()
     build.begin_array("a")
-    with pytest.raises(ValueError, match="have none"):
+    with pytest.raises(ValueError, match="must not have one"):
         build.begin_array("b")
     build.end()
     build.end()

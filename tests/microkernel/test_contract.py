@@ -350,7 +350,7 @@ def test_a_checkpoint_is_the_head_and_is_remembered(mk: Cluster) -> None:
     assert mk.checkpoint(60_000) == head
     mk.commit("", '-"/test"')
     assert mk.node_exists("/test", head)
-    with pytest.raises(ValueError, match="checkpoint"):
+    with pytest.raises(ValueError, match="lifetime_ms must be positive"):
         mk.checkpoint(0)
 
 
