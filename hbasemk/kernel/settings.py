@@ -49,7 +49,7 @@ class Settings:
     format: int = FORMAT
 
     def check(self) -> None:
-        """Raise InvalidValueError for settings no repository can have; :func:`create` also checks the epoch."""
+        """Raise InvalidValueError for settings no repository can have; ``create`` also checks the epoch."""
         for name, value, least in (
             ("max_clock_skew_ms", self.max_clock_skew_ms, SHORTEST_SKEW_MS),
             ("max_lag_ms", self.max_lag_ms, SHORTEST_LAG_MS),
