@@ -341,7 +341,7 @@ def test_a_commit_whose_outcome_was_unknown_counts_once_and_only_if_it_is_there(
     result = JsonImport(new, file, "/", batch=10, retry_timeout=0.5, note=note).run()
 
     assert len(notes) == 1
-    assert "whether it is committed is not known" in notes[0]
+    assert "the outcome is unknown" in notes[0]
     assert (result.done, result.added + result.changed) == (len(stored(new)),) * 2
     assert result.commits == math.ceil(len(stored(new)) / 10)
 
