@@ -21,7 +21,7 @@ class RepositoryBlobs:
         self._blobs = instance.blobs
 
     def write(self, content: BinaryIO | bytes | bytearray | memoryview) -> BlobRef:
-        """Keep bytes, or what a binary stream yields, in bounded memory; returns the reference to store in a property.
+        """Store bytes or the rest of a binary stream, in bounded memory; return the reference to keep in a property.
 
         A stream is read to its end and not closed. Raises InvalidValueError for anything else, such as a stream of text.
         """
@@ -34,17 +34,17 @@ class RepositoryBlobs:
         return BlobRef(self._blobs.write(stream))
 
     def read(self, ref: BlobRef | str, position: int = 0, length: int | None = None) -> bytes:
-        """Bytes of a blob; raises BlobNotFoundError."""
+        """Return ``length`` bytes of a blob from ``position`` on (None: all). Raises BlobNotFoundError."""
         _check_range(position, length)
         return self._blobs.read(_id(ref), position, length)
 
     def stream(self, ref: BlobRef | str, position: int = 0, length: int | None = None) -> Iterator[bytes]:
-        """The same in pieces of at most 1 MiB, in bounded memory."""
+        """Return an iterator over the bytes, in pieces of at most 1 MiB, in bounded memory."""
         _check_range(position, length)
         return self._blobs.stream(_id(ref), position, length)
 
     def length(self, ref: BlobRef | str) -> int:
-        """How many bytes a blob has; raises BlobNotFoundError."""
+        """Return the number of bytes of a blob. Raises BlobNotFoundError."""
         return self._blobs.length(_id(ref))
 
 

@@ -19,10 +19,10 @@ T = TypeVar("T")
 
 
 class Branch:
-    """A private line of revisions on a fixed view of trunk; made by :meth:`Repository.branch`.
+    """A private line of revisions on a fixed trunk snapshot; created by :meth:`Repository.branch`.
 
-    Used in a ``with`` statement it is merged at the end of the block, unless that raised. It survives its process:
-    ``repo.resume_branch(branch.revision)`` goes on with it, from any instance.
+    The end of a ``with`` block merges it, unless the block raised. A branch survives its process:
+    ``repo.resume_branch(branch.revision)`` continues it in any other.
     """
 
     def __init__(self, repository: Repository, at: int, message: str = "") -> None:
@@ -38,12 +38,12 @@ class Branch:
 
     @property
     def merged(self) -> str | None:
-        """The trunk revision that it was merged as; None before, and after a change that followed a merge of nothing."""
+        """The trunk revision of the merge; None before it, and after a change that follows a merge without effect."""
         return self._merged
 
     @property
     def head(self) -> Snapshot:
-        """The tree as it is on the branch."""
+        """The newest snapshot of the branch."""
         instance = self._repository.instance
         return Snapshot(instance, instance.at(self._at))
 
@@ -62,9 +62,9 @@ class Branch:
         return result
 
     def merge(self, message: str | None = None) -> str:
-        """Make the branch's net effect one trunk revision; returns the new head.
+        """Commit the net effect of the branch to trunk as one revision, and return it.
 
-        Raises ConflictError, leaving both as they were; :meth:`rebase` tells where.
+        Raises ConflictError and changes nothing if trunk and the branch changed the same; :meth:`rebase` shows where.
         """
         text = self._message if message is None else limits.check_message(message)
         instance = self._repository.instance
@@ -73,10 +73,10 @@ class Branch:
         return self._merged
 
     def rebase(self, base: Snapshot | None = None) -> list[str]:
-        """Move the branch to a newer trunk snapshot (None: the newest); returns the paths of conflict markers.
+        """Move the branch to a newer trunk snapshot (None: the newest), and return the paths of conflict markers.
 
-        Where both sides changed the same, trunk's is taken, and a child ``:conflict`` holds the branch's. Remove the
-        markers before merging.
+        Where both sides changed the same, the branch takes trunk's value, and a child ``:conflict`` holds its own. Remove
+        the markers before merging.
         """
         instance = self._repository.instance
         target = (self._repository.refresh() if base is None else self._repository.own(base, "base")).prefix
@@ -85,14 +85,14 @@ class Branch:
         return instance.branches.markers(instance.branches.find(self._at))
 
     def reset(self, to: str) -> None:
-        """Take the branch back to an earlier revision of its own."""
+        """Reset the branch to one of its earlier revisions."""
         self._at = self._repository.instance.branches.reset(self._at, arguments.revision(to, "to"))
         self._merged = None
 
     def abandon(self) -> None:
-        """Give the branch up: it can no longer be committed to or merged, and is swept an hour later.
+        """Abandon the branch: it accepts no commits and no merge any more, and its data is deleted an hour later.
 
-        Raises BranchError when it has ended already, or somebody else has committed to it since.
+        Raises BranchError if the branch has ended, or another writer has committed to it since.
         """
         self._repository.instance.branches.abandon(self._at)
 

@@ -16,7 +16,7 @@ from hbasemk.snapshot import OTHERS_SNAPSHOT, Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One node that differs between two snapshots; its properties on either side, None where it is not there."""
+    """One node that differs between two snapshots, with its properties in each; None where the node does not exist."""
 
     path: str
     before: dict[str, Value] | None
@@ -31,7 +31,7 @@ class Change:
 
 
 def diff(before: Snapshot, after: Snapshot, path: str = paths.ROOT) -> Iterator[Change]:
-    """The nodes at or below ``path`` that differ between two snapshots of one repository, parents before children.
+    """Return the nodes at or below ``path`` that differ between two snapshots of one repository, parents before children.
 
     Costs what changed between the two, not the tree. Raises ValueError for snapshots of two Repository objects.
     """

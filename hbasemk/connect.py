@@ -1,4 +1,4 @@
-"""Opening a repository by its URL. What a URL says is done or refused; no part of it is ignored."""
+"""Opening a repository by its URL. Every part of a URL is used or rejected; none is ignored."""
 
 from __future__ import annotations
 
@@ -27,17 +27,18 @@ _named: Final = NamedStores()
 
 
 def connect(url: str, *, create: bool = True, settings: Settings | None = None, **options: Any) -> Repository:
-    """Open the repository at a URL, creating it where there is none (unless ``create`` is False).
+    """Open the repository at a URL; create it if it does not exist, unless ``create`` is False.
 
-    - ``memory://`` is private and gone when closed; ``memory://name`` is shared by all who use the name in this
-      process, and gone when the last of them has closed it.
-    - ``sqlite:///relative/file`` or ``sqlite:////absolute/file``: one file, many processes of one machine.
-      ``?durable=no`` leaves commits to the operating system's own time of writing.
-    - ``hbase://host:port/?prefix=name_``: tables behind HBase's Thrift2 gateway; ``&timeout=seconds`` per call.
+    - ``memory://`` is private and vanishes when it is closed. ``memory://name`` is shared within this process by all that
+      use the name, and vanishes when the last of them closes it.
+    - ``sqlite:///relative/file`` or ``sqlite:////absolute/file``: one file for many processes of one machine. With
+      ``?durable=no`` the operating system decides when commits reach the disk.
+    - ``hbase://host:port/?prefix=name_``: tables behind HBase's Thrift2 gateway; ``&timeout=seconds`` limits each call.
 
-    ``poll_interval``, ``retry_timeout`` and ``cache_entries`` (see :class:`Repository`) may stand in the URL or be given as
-    keyword arguments, which count more. Raises InvalidValueError for a URL of which a part has no meaning, TypeError for
-    anything but a str (a path too: its URL says which kind of store it is), StoreError when the store cannot be used.
+    ``poll_interval``, ``retry_timeout`` and ``cache_entries`` (see :class:`Repository`) may be part of the URL or keyword
+    arguments; keyword arguments take precedence. Raises InvalidValueError for a URL with a part that has no meaning,
+    TypeError for anything but a str (a path object too: the URL names the kind of store), and StoreError if the store cannot
+    be used.
     """
     unknown = sorted(options.keys() - _REPOSITORY_OPTIONS.keys())
     if unknown:
@@ -56,7 +57,7 @@ def connect(url: str, *, create: bool = True, settings: Settings | None = None, 
 
 
 def open_store(url: str) -> tuple[Store, bool, dict[str, Any]]:
-    """The store of a URL, whether the caller has to close it, and the repository's options in the URL.
+    """Return the store of a URL, whether the caller must close it, and the repository options in the URL.
 
     Raises InvalidValueError for a URL of which a part has no meaning.
     """
@@ -77,7 +78,7 @@ def open_store(url: str) -> tuple[Store, bool, dict[str, Any]]:
 
 
 def redacted(url: str) -> str:
-    """A URL for a message, in which nothing stands that may be a password."""
+    """Return the URL without anything that may be a password, for messages."""
     if not url.lower().startswith(("sqlite:///", "memory:")) and "@" in url:
         begin = url.find("//") + 2 if "//" in url else url.find(":") + 1
         url = f"{url[:begin]}***{url[url.rindex('@') :]}"
@@ -94,7 +95,7 @@ def _refuse(url: str, problem: str) -> NoReturn:
 
 
 def _split(url: str) -> SplitResult:
-    """The parts of a URL; raises InvalidValueError where something of it would get lost, or it has none."""
+    """Return the parts of a URL; raise InvalidValueError if the text is not a URL, or a part of it would be ignored."""
     if isinstance(url, os.PathLike):
         raise TypeError(f"url must be a str, got {shown(url)}; the URL of this file is {_url_of(url)}")
     if not isinstance(url, str):
@@ -124,7 +125,7 @@ def _url_of(path: str | os.PathLike[Any]) -> str:
 
 
 def _parameters(url: str, query: str) -> dict[str, str]:
-    """The parameters of a URL, each given once, with a value."""
+    """Return the parameters of a URL; each must occur once and have a value."""
     given: dict[str, str] = {}
     for field in query.split("&") if query else ():
         name, _, value = field.partition("=")

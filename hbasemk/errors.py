@@ -1,7 +1,7 @@
 """Every error that hbasemk raises, as one small tree.
 
-Each error says what happened, where, and what to do next; the facts are also attributes, so that
-programs need not read messages. All of them can be pickled and copied.
+A message says what happened, where, and what to do next. The facts are attributes too, so that programs need not parse
+messages. All errors can be pickled and copied.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class InvalidValueError(HbasemkError, ValueError):
 
 
 class LimitError(HbasemkError, ValueError):
-    """Something is larger than the store can keep; nothing was written."""
+    """A value, path, message or commit exceeds a limit; nothing was written."""
 
 
 class NodeNotFoundError(HbasemkError, KeyError):
@@ -57,7 +57,7 @@ class NodeNotFoundError(HbasemkError, KeyError):
 
 
 class NodeDeletedError(NodeNotFoundError):
-    """The node was there once; ``deleted_in`` is the revision that deleted it."""
+    """The node existed; revision ``deleted_in`` deleted it."""
 
     deleted_in: str
 
@@ -77,7 +77,7 @@ class PropertyNotFoundError(HbasemkError, KeyError):
 
 
 class InvalidChangeError(HbasemkError, ValueError):
-    """A change that is wrong by itself, such as moving a node below itself."""
+    """A change that is never possible, such as moving a node below itself."""
 
     path: str
 
@@ -86,7 +86,7 @@ class InvalidChangeError(HbasemkError, ValueError):
 
 
 class RevisionError(HbasemkError):
-    """Something is wrong with a revision id."""
+    """The root of the errors about revision ids."""
 
 
 class InvalidRevisionError(RevisionError, ValueError):
@@ -100,7 +100,7 @@ class UnknownRevisionError(RevisionError, LookupError):
 
 
 class RevisionOverflowError(RevisionError):
-    """The repository's epoch leaves no more revision ids; a repository with a later epoch does."""
+    """The repository has no revision ids left; create a repository with a later epoch."""
 
 
 class ClockSkewError(HbasemkError):
@@ -112,13 +112,13 @@ class ClockSkewError(HbasemkError):
 
 
 class LeaseLostError(HbasemkError):
-    """Another process holds this instance's machine id now; the commit was not made."""
+    """Another process has taken over this instance's machine id; nothing was committed."""
 
     machine: int
 
 
 class BranchError(RevisionError):
-    """A branch revision where trunk's is needed or the reverse, an old one where the newest is, or a branch that ended."""
+    """The revision does not suit the call: trunk instead of a branch or the reverse, not the newest, or an ended branch."""
 
     revision: str
 
@@ -127,10 +127,10 @@ class BranchError(RevisionError):
 
 
 class ConflictError(HbasemkError):
-    """Another revision changed what this commit wrote or relied on; nothing of the commit remains.
+    """Another revision changed what this commit wrote or depended on; nothing of the commit remains.
 
-    ``path`` and ``column`` say where they met, ``revision`` is this commit's id (None for a serializable transaction
-    that only read) and ``other`` the one it lost to (both in text form).
+    ``path`` and ``column`` name the first conflict. ``revision`` is this commit's id, None for a serializable transaction
+    that only read; ``other`` is the id of the revision that won. Both are in text form.
     """
 
     path: str
@@ -140,7 +140,7 @@ class ConflictError(HbasemkError):
 
 
 class CommitUnknownError(HbasemkError):
-    """The store went away while it decided; ``revision`` is the id to ask ``Repository.outcome`` about."""
+    """The store failed during the decision; pass ``revision`` to ``Repository.outcome`` to find out whether it is committed."""
 
     revision: str
 
@@ -149,29 +149,29 @@ class CommitUnknownError(HbasemkError):
 
 
 class StoreError(HbasemkError):
-    """A store could not do what it was asked; the subclass says what is known about the effect.
+    """A call to the store failed; the subclass says what is known about its effect.
 
-    ``cause`` is what happened, without what it means for the call; empty where the message does not tell them apart.
+    ``cause`` is what happened, without the consequence for the call; empty where the message is the cause alone.
     """
 
     cause: str = ""
 
     @property
     def reason(self) -> str:
-        """What happened: the cause, else the whole message."""
+        """Return the cause if there is one, else the whole message."""
         return self.cause or self.message
 
 
 class StoreNotAppliedError(StoreError):
-    """The call had no effect and can safely be made again."""
+    """The call had no effect; retrying it is safe."""
 
 
 class StoreUnknownError(StoreError):
-    """The call may or may not have been applied: only calls that do no harm twice may be made again."""
+    """The call may have been applied; only idempotent calls may be retried."""
 
 
 class StoreUnusableError(StoreError):
-    """The store cannot be used as it is (schema, permission, version, wrong server): never retried."""
+    """The store cannot be used as it is: schema, permission, version, or wrong server. Never retried."""
 
 
 class FormatError(StoreUnusableError):
@@ -185,11 +185,8 @@ class ClosedError(HbasemkError):
 # --- the MicroKernel interface ---------------------------------------------------------------------------
 
 
-"""What clients of the MicroKernel interface know the root of all errors as."""
-
-
 class JsopError(HbasemkError, ValueError):
-    """A change text that cannot be read; ``offset`` (in characters) and ``context`` say where."""
+    """A JSOP text that is not valid; ``offset`` (in characters) and ``context`` say where."""
 
     offset: int
     context: str

@@ -1,6 +1,6 @@
-"""Checks of the numbers that callers give as options, made before anything is opened.
+"""Checks of numeric options before a store is opened.
 
-What is out of range would otherwise be found much later, and in a background thread.
+Otherwise a value out of range would fail much later, in a background thread.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from hbasemk.errors import InvalidValueError
 from hbasemk.format.limits import shown
 
 LONGEST: Final = 1_000_000.0
-"""Seconds that anything may be told to wait; clocks, locks and sockets of all systems can count so far."""
+"""The longest wait in seconds. Clocks, locks and sockets of all operating systems accept it."""
 
 
 def seconds(name: str, value: float, *, above_zero: bool = False, endless: bool = False) -> float:
-    """The value, if it is a number of seconds from 0 (or above it) to :data:`LONGEST`; ``endless`` allows infinity.
+    """Return the value if it is a number of seconds from 0 (or above 0) to :data:`LONGEST`; ``endless`` allows infinity.
 
     Raises InvalidValueError naming the option.
     """
@@ -29,7 +29,7 @@ def seconds(name: str, value: float, *, above_zero: bool = False, endless: bool 
 
 
 def count(name: str, value: int) -> int:
-    """The value, if it is a whole number that is not negative. Raises InvalidValueError naming the option."""
+    """Return the value if it is an integer of at least 0. Raises InvalidValueError naming the option."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
     raise InvalidValueError(f"{name} is a whole number, at least 0; {shown(value)} is none")

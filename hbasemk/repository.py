@@ -37,17 +37,17 @@ T = TypeVar("T")
 
 DEFAULT_POLL_INTERVAL: Final = 0.2
 OPENING: Final = 0.0
-"""Seconds for which opening waits for a store that is away: a wrong address is reported at once."""
+"""Seconds for which opening waits for an unreachable store: a wrong address is reported at once."""
 
 
 class Repository:
     """An opened repository. Safe to be used by many threads, and by a forked child (which becomes an instance of
     its own at its first use). Use it as a context manager, or call :meth:`close`.
 
-    ``poll_interval`` is in seconds; 0 polls on demand only, and then a call of which on some hundred more revisions are
-    known ends loose ends and moves the watermark. ``retry_timeout`` is how many seconds :meth:`run` goes on retrying after
-    conflicts, and for how many seconds any call is made again while the store is out of reach (opening is not).
-    ``cache_entries`` bounds the node cache. ``settings`` count only where a repository is created.
+    ``poll_interval`` is the time between background polls in seconds. 0 disables background polling; maintenance then runs
+    inside a call, once every some hundred new revisions. ``retry_timeout`` is the number of seconds for which :meth:`run`
+    retries conflicts, and any call retries while the store is unreachable; opening does not retry. ``cache_entries`` bounds
+    the node cache. ``settings`` apply only when the repository is created.
     """
 
     def __init__(
@@ -85,12 +85,12 @@ class Repository:
             )
         self._kernel.journal.watchers.append(self._arrivals.ring)
         self._kernel.begin(self._poll_interval, owns_store=self._owns_store)
-        # Last: whoever finds the process told uses the rest without a lock.
+        # Last: a thread that finds the pid set uses the rest without a lock.
         self._pid = os.getpid()
 
     @property
     def instance(self) -> Instance:
-        """The kernel under this face; in a forked child a new one, with its own lease."""
+        """The kernel instance behind this object. A forked child gets one of its own, with its own lease."""
         if self._closed:
             raise ClosedError(f"the repository at {self.store.location} has been closed")
         if self._pid != os.getpid():
@@ -105,12 +105,12 @@ class Repository:
 
     @property
     def head(self) -> Snapshot:
-        """The newest snapshot of this instance; no round trip. :meth:`refresh` looks for what others committed."""
+        """The newest snapshot that this instance knows; no round trip. :meth:`refresh` polls for the commits of others."""
         instance = self.instance
         return Snapshot(instance, instance.head())
 
     def at(self, revision: str) -> Snapshot:
-        """The snapshot of a revision, in text form; polls if it is not known yet.
+        """Return the snapshot at a revision, given in text form; poll if the revision is not known yet.
 
         Raises InvalidRevisionError and UnknownRevisionError.
         """
@@ -118,12 +118,12 @@ class Repository:
         return Snapshot(instance, instance.at(arguments.revision(revision, "revision")))
 
     def refresh(self) -> Snapshot:
-        """The newest snapshot after asking the store for what others committed. One round trip if nothing new."""
+        """Poll, and return the newest snapshot. One round trip if nothing is new."""
         self.instance.poll()
         return self.head
 
     def log(self, path: str = paths.ROOT, until: str | None = None) -> Iterator[LogEntry]:
-        """The revisions that touched the subtree of ``path``, newest first; polls first.
+        """Return the revisions that touched the subtree of ``path``, newest first; poll first.
 
         ``until`` is the newest revision to return (None: the head). Reads the journal as the iterator goes on.
         """
@@ -135,12 +135,12 @@ class Repository:
     def transaction(
         self, message: str = "", base: Snapshot | None = None, isolation: Isolation = "snapshot"
     ) -> Transaction:
-        """Changes on the head (or on ``base``) that are committed together when the ``with`` block ends.
+        """Begin a transaction on the head, or on ``base``; the end of the ``with`` block commits it.
 
-        Whatever became visible after that snapshot and touches the same columns is a ConflictError; :meth:`run`
-        repeats instead. ``base`` is a trunk snapshot of this Repository object; ValueError for another's, BranchError for a
-        branch's. Polls first unless a poll has just been made. With ``isolation="serializable"`` it also is when it
-        touches what was read through the transaction, see :class:`Transaction`.
+        The commit raises ConflictError if a later revision touches the same columns; :meth:`run` retries instead. With
+        ``isolation="serializable"`` it also conflicts with changes of what the transaction read, see :class:`Transaction`.
+        ``base`` must be a trunk snapshot of this Repository object: the snapshot of another object raises ValueError, the
+        snapshot of a branch BranchError. Polls first unless a poll was just made.
         """
         limits.check_message(message)
         check_isolation(isolation)
@@ -158,11 +158,11 @@ class Repository:
         retry_timeout: float | None = None,
         isolation: Isolation = "snapshot",
     ) -> T:
-        """Call ``change`` with a transaction, commit it, and repeat both after a conflict.
+        """Call ``change`` with a transaction and commit it; retry both after a conflict.
 
-        It may be called many times, so its effects should be those on the transaction only. Returns what its last
-        call returned; that call's transaction then has the ``revision``.
-        Raises ConflictError after ``retry_timeout`` seconds, and what ``change`` and the commit raise.
+        ``change`` may run many times, so it should have no effects but those on the transaction. Returns the result of its
+        last call; the transaction of that call then has the ``revision``.
+        Raises ConflictError after ``retry_timeout`` seconds, and the errors of ``change`` and of the commit.
         """
         arguments.function(change, "change")
         limits.check_message(message)
@@ -206,17 +206,18 @@ class Repository:
     def watch(
         self, path: str = paths.ROOT, timeout: float | None = None, *, since: str | Snapshot | None = None
     ) -> Watch:
-        """What anyone commits to the subtree of ``path`` from now on, or after ``since``, in this instance's order.
+        """Return an iterator over new commits to the subtree of ``path``, from now on or after ``since``.
 
-        Returns an iterator of :class:`LogEntry` that goes on until it or the repository is closed, or nothing of the kind has
-        come for ``timeout`` seconds. An outage of the store does not end it. Each revision comes once.
+        The iterator yields each revision once as a :class:`LogEntry`, in the order in which this instance sees them. It ends
+        when it or the repository is closed, or after ``timeout`` seconds without an entry. An outage of the store does not
+        end it.
 
-        ``since`` is the ``resume_token`` of a watch, also of an earlier process: then the two together miss and repeat
-        nothing. Or it is a snapshot, of any Repository object on this repository, or a trunk revision's id: then all
-        comes that is not part of that snapshot, or of ``repo.at(id)``. Processes see revisions in different orders,
-        so an id is exact only for revisions that are some seconds old.
-        Raises InvalidRevisionError for a text that is neither, or a token of another repository; UnknownRevisionError for
-        revisions that are not here; BranchError for those of a branch; ValueError for another repository's snapshot.
+        ``since`` is one of: the ``resume_token`` of a watch, also of an earlier process, so that both watches together miss
+        and repeat nothing; a snapshot of any Repository object on this repository; or the id of a trunk revision. For the
+        last two, the watch yields every revision that is not part of the snapshot, or of ``repo.at(id)``. Processes see
+        revisions in different orders, so an id is exact only for revisions that are some seconds old.
+        Raises InvalidRevisionError for an invalid text or a token of another repository, UnknownRevisionError for revisions
+        that the repository lacks, BranchError for revisions of a branch, and ValueError for a snapshot of another repository.
         """
         arguments.path(path)
         if timeout is not None:
@@ -227,7 +228,7 @@ class Repository:
         return Watch(self, self._arrivals, extent, path, timeout, polls=self._poll_interval == 0)
 
     def _extent(self, since: str | Snapshot | None) -> Extent:
-        """What a watch leaves out because it came before."""
+        """Return the extent that a watch omits because it precedes ``since``."""
         instance = self.instance
         if since is None:
             since = self.head
@@ -264,23 +265,23 @@ class Repository:
 
     @property
     def blobs(self) -> RepositoryBlobs:
-        """Large contents, kept once each."""
+        """The blobs of this repository: large contents, stored once each."""
         return RepositoryBlobs(self.instance)
 
     def diff(self, before: Snapshot, after: Snapshot | None = None, path: str = paths.ROOT) -> Iterator[Change]:
-        """The nodes that differ between two snapshots (``after`` None: the head); see :func:`hbasemk.diff`."""
+        """Return the nodes that differ between two snapshots (``after`` None: the head); see :func:`hbasemk.diff`."""
         return diff(self.own(before, "before"), self.head if after is None else self.own(after, "after"), path)
 
     def own(self, snapshot: Snapshot, name: str = "snapshot") -> Snapshot:
-        """The snapshot, if it is one of this Repository object; raises ValueError, and TypeError naming the argument."""
+        """Return the snapshot if it belongs to this Repository object; raise ValueError, or TypeError naming the argument."""
         if arguments.instance(snapshot, Snapshot, name).instance is not self.instance:
             raise ValueError(OTHERS_SNAPSHOT.format(snapshot.revision))
         return snapshot
 
     def sweep_branches(self, retention: float) -> list[str]:
-        """Give up branches that nobody has touched for ``retention`` seconds, and free what ended ones left.
+        """Abandon branches without a commit for ``retention`` seconds, and delete the data of ended branches.
 
-        Returns the first revisions of those that were swept.
+        Returns the first revision of each branch whose data was deleted.
         """
         options.seconds("retention", retention)
         swept = self.instance.branches.sweep(round(retention * 1000))
@@ -293,7 +294,7 @@ class Repository:
         retry_timeout: float | None = None,
         begun: Callable[[int], None] | None = None,
     ) -> int:
-        """Commit what ``make`` makes of the head, again after conflicts; for the faces of the kernel.
+        """Commit the changes that ``make`` returns for the head; retry after conflicts. For front ends.
 
         Calls ``begun`` with the revision id of each attempt before the store gets it.
         """
@@ -307,12 +308,12 @@ class Repository:
         )
 
     def wait(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Wait until a condition holds, at most ``seconds``; looks at each arrival of a revision. Returns the condition.
+        """Wait at most ``seconds`` until a condition holds, and return it. Each arrival of a revision checks it.
 
         Without background polling it polls every 0.1 s.
         """
         deadline = time.monotonic() + seconds
-        # Hung up before the condition is looked at, so that no arrival is missed.
+        # Created before the first check of the condition, so that no arrival is missed.
         bell = self._arrivals.hang()
         while not condition():
             left = deadline - time.monotonic()
@@ -330,7 +331,7 @@ class Repository:
         return True
 
     def outcome(self, revision: str) -> Outcome:
-        """How a revision turned out; ends it first if this instance left it undecided.
+        """Return the outcome of a revision; decide it first if this instance left it undecided.
 
         For CommitUnknownError, and for an interrupted commit (:attr:`Transaction.attempted`).
         """
@@ -338,7 +339,7 @@ class Repository:
 
     @property
     def statistics(self) -> CommitStatistics:
-        """How many commits and conflicts this instance has had."""
+        """The numbers of commits and conflicts of this instance."""
         return self.instance.statistics
 
     # --- the end -----------------------------------------------------------------------------------------
@@ -349,9 +350,9 @@ class Repository:
         return self._closed
 
     def close(self) -> None:
-        """End background work and free everything; idempotent. Later calls raise ClosedError.
+        """Stop background work and release all resources; idempotent. Later calls raise ClosedError.
 
-        Waits a few seconds at most for a store that does not answer; then its lease runs out by itself.
+        Waits a few seconds at most for a store that does not answer; the lease then expires by itself.
         """
         with self._beginning.get():
             if self._closed:

@@ -32,7 +32,7 @@ class Node(Mapping[str, Value]):
 
     @property
     def path(self) -> str:
-        """Where the node is."""
+        """The node's path."""
         return self._state.path
 
     @property
@@ -42,12 +42,12 @@ class Node(Mapping[str, Value]):
 
     @property
     def created(self) -> str:
-        """The revision that began this node's life."""
+        """The revision that created this node, or created it again."""
         return revisions.to_text(self._state.created)
 
     @property
     def revision(self) -> str:
-        """The revision that touched this node last (its properties, or which children it has)."""
+        """The revision that last changed the node's properties or its set of children."""
         return revisions.to_text(self._state.revision)
 
     @property
@@ -57,11 +57,11 @@ class Node(Mapping[str, Value]):
 
     @property
     def child_count(self) -> int:
-        """How many children there are; see :meth:`Snapshot.child_count`."""
+        """The number of children; see :meth:`Snapshot.child_count`."""
         return self._snapshot.instance.counts.of(self._snapshot.prefix, self._state)
 
     def child(self, name: str) -> Node:
-        """The child of this name; raises NodeNotFoundError."""
+        """Return the child with this name. Raises NodeNotFoundError."""
         return self._snapshot[paths.join(self._state.path, arguments.node_name(name))]
 
     def __getitem__(self, name: str) -> Value:
@@ -80,7 +80,7 @@ class Node(Mapping[str, Value]):
         return isinstance(name, str) and name in self._state.encoded
 
     def __bool__(self) -> bool:
-        """True: a node without properties is a node."""
+        """Return True, also for a node without properties."""
         return True
 
     def __iter__(self) -> Iterator[str]:
@@ -132,7 +132,7 @@ class Snapshot(Mapping[str, Node]):
     @overload
     def get(self, path: str, default: Node | T) -> Node | T: ...
     def get(self, path: str, default: object = None) -> object:
-        """The node at a path; ``default`` if there is none, also for a text that is not a path."""
+        """Return the node at a path, or ``default`` if no node exists there or the text is not a path."""
         state = self.instance.reader.node(self.prefix, path) if paths.is_path(path) else None
         return default if state is None else Node(self, state)
 
@@ -153,7 +153,7 @@ class Snapshot(Mapping[str, Node]):
         return {path: None if state is None else Node(self, state) for path, state in found.items()}
 
     def children(self, path: str, after: str | None = None, limit: int | None = None) -> list[str]:
-        """Names of children after the name ``after``, at most ``limit``; raises NodeNotFoundError."""
+        """Return the names of at most ``limit`` children after the name ``after``, in order. Raises NodeNotFoundError."""
         if after is not None:
             arguments.text(after, "after")
         if limit is not None:
@@ -164,7 +164,7 @@ class Snapshot(Mapping[str, Node]):
         return names
 
     def child_count(self, path: str) -> int:
-        """How many children a node has; raises NodeNotFoundError.
+        """Return the number of children of a node. Raises NodeNotFoundError.
 
         One round trip for up to 1,000. A wider node's children are read once; from then on each count, by any process,
         takes a few round trips at most and costs what has changed.
@@ -172,7 +172,7 @@ class Snapshot(Mapping[str, Node]):
         return self[path].child_count
 
     def walk(self, path: str = paths.ROOT, depth: int | None = None) -> Iterator[Node]:
-        """The node and its subtree down to ``depth`` levels below it (None: all), level by level.
+        """Return an iterator over a node and its descendants down to ``depth`` levels below it (None: all), level by level.
 
         Each level comes in the order of its paths' bytes, in batches of up to 1000 nodes a round trip. Raises
         NodeNotFoundError.

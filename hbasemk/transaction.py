@@ -35,14 +35,14 @@ def check_isolation(isolation: object) -> None:
 class Transaction:
     """Changes on one snapshot. Reading from it shows the snapshot with the changes so far.
 
-    Changes are collected without a round trip and validated together when the transaction commits, or when it is
-    first read from after them; an error then names the path and nothing is changed, also if it is caught: whatever is asked
-    of the transaction after that, its commit included, raises the same error. A transaction belongs to one thread. Made by
-    :meth:`Repository.transaction` and :meth:`Repository.run`.
+    A transaction collects changes without a round trip. It validates them together when it commits, or at the first read
+    after them. An error names the path. After an error nothing is committed, even if the caller catches it: every later
+    call, the commit included, raises the same error. A transaction belongs to one thread.
+    :meth:`Repository.transaction` and :meth:`Repository.run` create transactions.
 
-    With ``isolation="serializable"`` everything that is read through the transaction is relied on as what it writes is: a
-    node with all its properties, or its absence; a list of children as a whole. Transactions of that kind are
-    serializable among each other, those that only read included.
+    With ``isolation="serializable"`` the commit also depends on everything that the transaction read: a node with all its
+    properties, or its absence; a list of children as a whole. Such transactions are serializable among each other,
+    those that only read included.
     """
 
     def __init__(self, instance: Instance, snapshot: View, message: str, isolation: Isolation = "snapshot") -> None:
@@ -62,20 +62,20 @@ class Transaction:
     # --- changes -----------------------------------------------------------------------------------------
 
     def add(self, path: str, properties: Mapping[str, PropertyValue] | None = None) -> None:
-        """Add a node; its parent must exist (or be added before), it must not."""
+        """Add a node. Its parent must exist or be added before; the node itself must not exist."""
         given = {} if properties is None else dict(arguments.mapping(properties, "properties"))
         self._take(AddNode(arguments.new_path(path), given))
 
     def set(self, path: str, name: str, value: PropertyValue | None) -> None:
-        """Set a property of an existing node; None removes it."""
+        """Set a property of an existing node; the value None removes it."""
         self._take(SetProperty(arguments.path(path), arguments.node_name(name), value))
 
     def unset(self, path: str, name: str) -> None:
-        """Remove a property; removing one that is not there is no error."""
+        """Remove a property; an absent property is not an error."""
         self.set(path, name, None)
 
     def update(self, path: str, properties: Mapping[str, PropertyValue | None]) -> None:
-        """Set many properties of an existing node; None removes one."""
+        """Set many properties of an existing node; a value of None removes a property."""
         for name, value in arguments.mapping(properties, "properties").items():
             self.set(path, name, value)
 
@@ -103,7 +103,10 @@ class Transaction:
     # --- reading -----------------------------------------------------------------------------------------
 
     def load(self, paths: Sequence[str]) -> dict[str, dict[str, Value] | None]:
-        """Many nodes' properties with the changes so far, None where there is no node; one round trip a batch."""
+        """Return the properties of many nodes with the changes so far, None for a node that does not exist.
+
+        One round trip for each 1000 nodes.
+        """
         checked = arguments.path_list(paths, "paths")
         staging = self._stage()
         staging.load(checked)
@@ -123,25 +126,25 @@ class Transaction:
         return [(node.path, decode_properties(node.path, node.all_encoded())) for node in self._stage().subtree(path)]
 
     def exists(self, path: str) -> bool:
-        """Whether there is a node, with the changes so far."""
+        """Return whether a node exists, with the changes so far."""
         return self._look(path) is not None
 
     def get(self, path: str, name: str, default: Value | None = None) -> Value | None:
-        """A property with the changes so far, ``default`` if the node or the property is not there."""
+        """Return a property with the changes so far, or ``default`` if the node or the property does not exist."""
         arguments.text(name, "name")
         node = self._look(path)
         data = None if node is None else node.encoded(name)
         return default if data is None else decode_property(path, name, data)
 
     def properties(self, path: str) -> dict[str, Value]:
-        """All properties of a node with the changes so far; raises NodeNotFoundError."""
+        """Return all properties of a node with the changes so far. Raises NodeNotFoundError."""
         node = self._look(path)
         if node is None:
             raise self._instance.reader.missing(self._snapshot, path)
         return decode_properties(path, node.all_encoded())
 
     def children(self, path: str) -> list[str]:
-        """The names of a node's children with the changes so far; raises NodeNotFoundError."""
+        """Return the names of a node's children with the changes so far. Raises NodeNotFoundError."""
         arguments.path(path)
         names = self._stage().children(path)
         if names is None:
@@ -189,7 +192,7 @@ class Transaction:
 
     @property
     def revision(self) -> str | None:
-        """The revision that the commit made; None before, and the base's when nothing was changed."""
+        """The revision of the commit; None before it, and the base's revision if nothing changed."""
         return None if self._revision is None else revisions.to_text(self._revision)
 
     @property
@@ -206,14 +209,14 @@ class Transaction:
         self._attempted = made
 
     def source(self) -> Source:
-        """End the collecting: the operations as they are, or, if the transaction was read from, what they made."""
+        """End collecting. Return the operations, or, after a read, a function that builds their change set."""
         self._done = True
         if self._staging is None and self._reads is None:
             return self._operations
         return self._build
 
     def staged(self) -> ChangeSet:
-        """End the collecting: what the operations made."""
+        """End collecting, and return the change set of the operations."""
         self._done = True
         return self._build()
 
@@ -221,13 +224,13 @@ class Transaction:
         return change_set.build(self._stage())
 
     def ended(self, made: int) -> None:
-        """Told by who commits it otherwise than by :meth:`commit`: the revision that it was committed as."""
+        """Record the revision when something other than :meth:`commit` committed this transaction."""
         self._revision = made
 
     def commit(self) -> str:
-        """Commit now; what the ``with`` block does at its end. Returns the revision in text form.
+        """Commit now, as the end of the ``with`` block does; return the revision in text form.
 
-        Raises ConflictError, CommitUnknownError, what is wrong with the changes, and the store's errors.
+        Raises ConflictError, CommitUnknownError, the errors of the changes, and the store's errors.
         """
         if self._done:
             raise ClosedError("this transaction is over; begin another one")

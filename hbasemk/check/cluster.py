@@ -52,7 +52,7 @@ class Leases:
 
 
 class ClusterCheck:
-    """One run over the table. ``tell`` is called with the rows of each batch."""
+    """Check the table once. ``progress`` is called with the number of rows of each batch."""
 
     def __init__(self, context: CheckContext, leases: Leases, progress: Callable[[int], None]) -> None:
         self._context = context

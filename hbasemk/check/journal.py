@@ -38,7 +38,7 @@ class _Entry(NamedTuple):
 
 
 class JournalCheck:
-    """One run over the journal; ``tell`` is called with the rows of each batch."""
+    """Check the journal once. ``progress`` is called with the number of rows of each batch."""
 
     def __init__(self, context: CheckContext, leases: Leases, progress: Callable[[int], None]) -> None:
         self._context = context
@@ -164,7 +164,7 @@ class JournalCheck:
                 yield Problem(kinds.NOT_HIDDEN, "", at, detail, repairable=True)
             return
         lease_over = self._context.is_lease_over(entry.revision)
-        # Its writer, or whoever recovers it, may just have seen to it.
+        # Its writer, or a recovering instance, may have finished it meanwhile.
         current = self._context.current_status(entry.revision)
         if current.outcome is not outcome or current.swept is not None:
             return

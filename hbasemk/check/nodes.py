@@ -51,7 +51,7 @@ class _Batch(NamedTuple):
 
 
 class NodesCheck:
-    """One run over the table, or over one subtree. ``tell`` is called with the rows of each batch."""
+    """Check the table, or one subtree, once. ``progress`` is called with the number of rows of each batch."""
 
     def __init__(self, context: CheckContext, links: Links, progress: Callable[[int], None]) -> None:
         self._context = context
@@ -110,7 +110,7 @@ class NodesCheck:
     def _check_between(self, batch: _Batch, widths: Mapping[bytes, int]) -> Iterator[Problem]:
         """The rows of a batch's range that have child columns only.
 
-        A scan tells them only together with the child columns of all rows, so it covers no more rows at once than have
+        A scan returns them only together with the child columns of all rows, so it covers no more rows at once than have
         CHILDREN of these (``widths``), and leaves out wider ones.
         """
         known = {row.key for row in batch.rows}
@@ -222,7 +222,7 @@ class NodesCheck:
         """The cells of a row, newest first, in windows that are each complete for the time that they span.
 
         With each: whether there are several versions of any column, in this window or in all of them together.
-        ``cells`` are the newest VERSIONS of each column; ``get`` tells what to read for the older ones.
+        ``cells`` are the newest VERSIONS of each column; ``get`` reads the older ones.
         """
         depth = VERSIONS
         deeper = False
@@ -271,7 +271,7 @@ class NodesCheck:
     def _check_uncommitted(
         self, path: str, key: bytes, version: int, status: RevisionStatus, cells: Sequence[Cell]
     ) -> Iterator[Problem]:
-        """Cells of a revision that is not committed: told unless they are gone by now, or their writer may yet see to it."""
+        """Yield problems for cells of an uncommitted revision, unless they are gone by now or the writer may remove them."""
         absent = status.outcome is Outcome.ABSENT
         if version in self._context.deferred():
             return

@@ -95,7 +95,7 @@ def _show(session: Session, problem: Problem, done: str | None, *, repair: bool)
 def recover(session: Session, branches: float | None) -> None:
     """Roll back unfinished work of dead writers now.
 
-    Every instance does so in the background; this does all of it at once and tells each revision: whether it was aborted,
+    Every instance does so in the background; this command does all of it at once and lists each revision: whether it was aborted,
     swept, turned out committed, or has to wait because its writer's lease goes on. Several may do it at the same time, and it may
     be interrupted.
     """

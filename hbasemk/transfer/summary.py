@@ -1,4 +1,4 @@
-"""What is told of many findings: how many there were, and the first of them."""
+"""A summary of many findings: their number, and the first of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 SHOWN: Final = 20
-"""How many are told one by one."""
+"""So many findings are listed one by one."""
 
 
 @dataclass(slots=True)

@@ -91,7 +91,7 @@ class _Worker:
             try:
                 self.pipe.send(batch)
             except OSError:
-                # It has just died; its end of the pipe tells so, and the batch goes to another.
+                # The worker has just died; its end of the pipe shows it, and another worker gets the batch.
                 return
 
 

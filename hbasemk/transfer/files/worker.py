@@ -76,7 +76,7 @@ class Report:
 
 
 def work(job: Job, pipe: Connection) -> None:
-    """A worker's whole life: until it is told to stop, or its parent is gone."""
+    """Run one worker until it receives the end, or its parent is gone."""
     # Ctrl-C reaches the whole group; the parent decides, so that no batch is cut off.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

@@ -106,7 +106,7 @@ class JsonImport:
         self.result = JsonResult()
 
     def run(self, *, verify: bool = True) -> JsonResult:
-        """Do it all; raises what made it impossible, and then ``result`` tells how far it came.
+        """Import everything; after an error ``result`` shows how far the import came.
 
         Raises OSError and InvalidValueError for a source that cannot be read, before anything is changed; InvalidChangeError
         for a node that is there with other properties; and HbasemkError for what the store says.

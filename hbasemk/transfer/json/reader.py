@@ -25,7 +25,7 @@ def read_tree(source: BinaryIO, name: str, at: str) -> Iterator[tuple[str, dict[
     """The path and the properties of each node in a text, parents first; the outermost one's path is ``at``.
 
     The text is that of :func:`hbasemk.transfer.exporter.export_json`, in UTF-8: of a node, ``properties`` come before
-    ``children``, and both may be missing. Raises InvalidValueError, which tells ``name`` and the character, for anything else.
+    ``children``, and both may be missing. Raises InvalidValueError with ``name`` and the character for anything else.
     """
     return _Reader(source, name, at).nodes()
 

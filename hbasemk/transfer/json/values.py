@@ -59,7 +59,7 @@ def _keeps_its_spelling(text: str) -> bool:
     try:
         return Number(text).exact is None
     except (InvalidValueError, LimitError):
-        # Stored by a version that took any text; it goes out, and an import tells that it is no number.
+        # Stored by a version that accepted any text. It is exported; an import reports that it is not a number.
         return False
 
 
