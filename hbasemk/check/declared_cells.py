@@ -39,9 +39,7 @@ def compare(context: CheckContext, declared: Sequence[tuple[int, RowChange]], *,
             yield Problem(kinds.NO_LAST_REVISION, change.path, at, detail)
         elif missing:
             what = ", ".join(map(schema.describe, missing[:5])) + (", …" if len(missing) > 5 else "")
-            yield Problem(
-                kinds.MISSING, change.path, at, f"{what}: the revision is committed and declares it"
-            )
+            yield Problem(kinds.MISSING, change.path, at, f"{what}: the revision is committed and declares it")
         for column, value in expected.items():
             if column in found and found[column] != value and found[column] in (schema.NO, schema.YES):
                 detail = f"{schema.describe(column)} is {found[column].hex()}, and the revision declares {value.hex()}"
