@@ -24,8 +24,8 @@ AT_ONCE: Final = 100
 """Journal rows in one call; each may hold its changes."""
 REMEMBERED: Final = 20_000
 """Cached revision statuses; the journal row of a cached revision is read once."""
-REMEMBERED_CELLS: Final = 250_000
-"""Declared cells of the cached revisions, 8 bytes each."""
+REMEMBERED_CELLS: Final = 8_000_000
+"""Declared cells of the cached revisions, 8 bytes each. Large revisions that evict each other are decoded for each page."""
 
 
 class RevisionStatus(NamedTuple):

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from hbasemk import Repository
-from hbasemk.check import IntegrityCheck
+from hbasemk.check import IntegrityCheck, context
+from hbasemk.check.context import declared_by
 from hbasemk.format import paths, revisions, schema
 from hbasemk.format.changes import RowChange
 from hbasemk.kernel.commit.operations import AddNode, SetProperty
+from hbasemk.store.abc import Row
 from hbasemk.store.memory import MemoryStore
 from hbasemk.store.sqlite import SqliteStore
 from hbasemk.testing.wrapped import Call, FaultyStore
@@ -38,6 +40,27 @@ def test_nothing_is_wrong_where_everything_was_used(tables: Tables) -> None:
     assert {problem.kind for problem in tables.problems()} == {"pending revision of an ended writer"}
     tables.repair()
     assert tables.problems() == []
+
+
+@pytest.mark.slow
+def test_the_changes_of_large_revisions_are_decoded_a_few_times_only(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"/{number}" for number in range(30_000)]
+    tables.commit(*(AddNode(name, {"n": 0, "m": 0}) for name in names))
+    tables.commit(*(SetProperty(name, "n", 1) for name in names))
+    tables.commit(*(SetProperty(name, "m", 1) for name in names))
+    decoded = 0
+
+    def count(row: Row) -> list[RowChange] | None:
+        nonlocal decoded
+        decoded += 1
+        return declared_by(row)
+
+    monkeypatch.setattr(context, "declared_by", count)
+    assert tables.problems() == []
+    print(f"{decoded} journal rows decoded")
+    assert decoded <= 12
 
 
 def test_a_revision_that_is_just_being_rolled_back_is_no_problem_while_others_work(tables: Tables) -> None:
