@@ -80,7 +80,9 @@ class Running:
 
     def line(self) -> str:
         assert self.process.stdout is not None
-        return self.process.stdout.readline().rstrip("\n")
+        line = self.process.stdout.readline()
+        assert line, f"the process of user {self.process.args[-3]} ended early"  # type: ignore[index]
+        return line.rstrip("\n")
 
     def go(self) -> None:
         assert self.process.stdin is not None

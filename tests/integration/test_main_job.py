@@ -200,7 +200,7 @@ def test_an_interrupted_import_says_so_and_is_finished_by_the_next(
     assert code == 130
     assert out == ""
     assert err.count("\n") == 1
-    assert "again to go on" in err
+    assert "again to continue" in err
     assert alive(workers) == []
     resume(url, top)
 

@@ -369,3 +369,27 @@ def test_the_loss_is_detected_without_locks_of_open_file_descriptions(
     plain = sqlite3.connect(f"file:{path}?immutable=1", uri=True)
     assert plain.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     plain.close()
+
+
+READ_ONLY = "attempt to write a readonly database"
+
+
+def test_a_connection_that_opened_files_too_early_to_write_to_them_is_replaced(store: SqliteStore) -> None:
+    used = []
+
+    def write(connection: object) -> int:
+        used.append(connection)
+        if len(used) == 1:
+            raise sqlite3.OperationalError(READ_ONLY)
+        return 5
+
+    assert store._connections.writing(write) == 5
+    assert len(set(map(id, used))) == 2
+
+
+def test_files_that_stay_read_only_are_an_error_soon(store: SqliteStore) -> None:
+    def write(_: object) -> None:
+        raise sqlite3.OperationalError(READ_ONLY)
+
+    with pytest.raises(StoreUnusableError, match=READ_ONLY):
+        store._connections.writing(write)

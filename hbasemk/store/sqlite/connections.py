@@ -213,12 +213,19 @@ class Connections:
                 raise
             except sqlite3.Error as error:
                 reason = self._read_only_because()
+                committing = connection is not None and connection.committing
+                may_pass = time.monotonic() - begun < min(FOREIGN_TIMEOUT, self.busy_timeout)
                 if reason is not None and errors.is_read_only(error):
                     # A writer may just be creating the log and its index.
-                    if time.monotonic() - begun >= min(FOREIGN_TIMEOUT, self.busy_timeout):
+                    if not may_pass:
                         raise errors.needs_a_writer(self.path, reason, str(error)) from error
+                elif errors.is_opened_read_only(error) and not committing and may_pass:
+                    # SQLite opened the files of another user who had not shared them with the group yet. This connection
+                    # cannot write to them any more; a new one can.
+                    if connection is not None:
+                        connection.close()
+                        connection = None
                 elif not errors.is_busy(error):
-                    committing = connection is not None and connection.committing
                     raise errors.translate(error, self.path, committing=committing) from error
                 elif time.monotonic() - begun >= self.busy_timeout:
                     raise errors.busy(self.path, self.busy_timeout) from error

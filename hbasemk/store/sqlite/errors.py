@@ -104,6 +104,11 @@ def is_read_only(error: sqlite3.Error) -> bool:
     return _says(error, "readonly database", "unable to open database file")
 
 
+def is_opened_read_only(error: sqlite3.Error) -> bool:
+    """Return whether a connection cannot write to a file that it has opened."""
+    return _says(error, "readonly database")
+
+
 def translate(error: sqlite3.Error, path: str, *, committing: bool) -> StoreError:
     """Translate an error of SQLite into a store error; ``committing``: a write's COMMIT raised it."""
     text = str(error)
