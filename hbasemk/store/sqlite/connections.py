@@ -5,6 +5,7 @@ The pool accepts a file only if it is empty or has our application id, and its f
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import sqlite3
@@ -73,7 +74,7 @@ class Connection:
         self.durable: bool | None = None
         self.committing = False
         self.unsound = False
-        """Whether the connection's cache may differ from the file."""
+        """Whether the pool must close the connection: its cache may differ from the file, or it cannot write to the file."""
         self.writes = 0
 
     def begin(self, durable: bool) -> None:
@@ -146,7 +147,7 @@ class Connections:
             begun = time.monotonic()
             while not self._writing.acquire(timeout=SLICE):
                 interrupts.deliver()
-                if time.monotonic() - begun >= self.busy_timeout:
+                if self._is_over(begun):
                     raise errors.busy(self.path, self.busy_timeout)
             try:
                 return self._run(call, create, writing=True, begun=begun, interrupts=interrupts)
@@ -206,35 +207,42 @@ class Connections:
                     connection.guard.end_write()
             except errors.ForeignFilesError:
                 # Another user's process may just be creating the files, before it shares them with the group.
-                if time.monotonic() - begun >= min(FOREIGN_TIMEOUT, self.busy_timeout):
+                if self._is_over(begun, FOREIGN_TIMEOUT):
                     raise
             except (StoreUnusableError, StoreUnknownError):
                 self._check_files(connection)
                 raise
             except sqlite3.Error as error:
-                reason = self._read_only_because()
-                committing = connection is not None and connection.committing
-                may_pass = time.monotonic() - begun < min(FOREIGN_TIMEOUT, self.busy_timeout)
-                if reason is not None and errors.is_read_only(error):
-                    # A writer may just be creating the log and its index.
-                    if not may_pass:
-                        raise errors.needs_a_writer(self.path, reason, str(error)) from error
-                elif errors.is_opened_read_only(error) and not committing and may_pass:
-                    # SQLite opened the files of another user who had not shared them with the group yet. This connection
-                    # cannot write to them any more; a new one can.
-                    if connection is not None:
-                        connection.close()
-                        connection = None
-                elif not errors.is_busy(error):
-                    raise errors.translate(error, self.path, committing=committing) from error
-                elif time.monotonic() - begun >= self.busy_timeout:
-                    raise errors.busy(self.path, self.busy_timeout) from error
+                self._raise_unless_repeatable(error, connection, begun)
             finally:
                 self._give_back(connection, usable)
             interrupts.deliver()
             time.sleep(wait * (0.5 + random.random()))
             long = time.monotonic() - begun > BUSY
             wait = min(wait * 2, LONGEST_BUSY_WAIT if long else LONGEST_WAIT)
+
+    def _raise_unless_repeatable(self, error: sqlite3.Error, connection: Connection | None, begun: float) -> None:
+        """Return if the call may be repeated; otherwise raise the store error for an error of SQLite."""
+        reason = self._read_only_because()
+        committing = connection is not None and connection.committing
+        files_over = self._is_over(begun, FOREIGN_TIMEOUT)
+        if reason is not None and (errors.is_read_only(error) or errors.is_not_opened(error)):
+            # A writer may just be creating the log and its index.
+            if files_over:
+                raise errors.needs_a_writer(self.path, reason, str(error)) from error
+        elif errors.is_read_only(error) and not committing and not files_over:
+            # SQLite opened the files of another user who had not shared them with the group yet. This connection
+            # cannot write to them any more; a new one can.
+            if connection is not None:
+                connection.unsound = True
+        elif not errors.is_busy(error):
+            raise errors.translate(error, self.path, committing=committing) from error
+        elif self._is_over(begun):
+            raise errors.busy(self.path, self.busy_timeout) from error
+
+    def _is_over(self, begun: float, limit: float = math.inf) -> bool:
+        """Return whether a call has lasted for ``busy_timeout``, or for a shorter limit in seconds."""
+        return time.monotonic() - begun >= min(limit, self.busy_timeout)
 
     def _read(self, connection: Connection, call: Callable[[Connection], T]) -> T:
         """Run a call that reads; raises SQLite's busy error if it may have read more than one state of the file."""

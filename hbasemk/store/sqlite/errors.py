@@ -16,13 +16,25 @@ from hbasemk.store.sqlite import files
 _BUSY: Final = ("database is locked", "database table is locked", "locking protocol", "database schema is locked")
 _FULL: Final = "database or disk is full"
 _DAMAGED: Final = ("file is not a database", "malformed")
-_FORBIDDEN: Final = ("readonly database", "unable to open database file", "access permission denied", "not authorized")
+_READ_ONLY: Final = "readonly database"
+_NOT_OPENED: Final = "unable to open database file"
+_FORBIDDEN: Final = (_READ_ONLY, _NOT_OPENED, "access permission denied", "not authorized")
 _FAILED: Final = "disk i/o error"
 
 
 def is_busy(error: sqlite3.Error) -> bool:
     """Return whether another process or thread holds a lock at the moment."""
     return _says(error, *_BUSY)
+
+
+def is_read_only(error: sqlite3.Error) -> bool:
+    """Return whether a connection cannot write to a file that it has opened."""
+    return _says(error, _READ_ONLY)
+
+
+def is_not_opened(error: sqlite3.Error) -> bool:
+    """Return whether SQLite could not open the file, or a file beside it."""
+    return _says(error, _NOT_OPENED)
 
 
 def is_missing_table(error: sqlite3.Error) -> bool:
@@ -97,16 +109,6 @@ def needs_a_writer(path: str, reason: str, text: str) -> StoreUnusableError:
         f"{path} cannot be read now without writing to it ({text}), and {reason}. Let a user who may write open the "
         "repository once (`hbasemk status`), and try again."
     )
-
-
-def is_read_only(error: sqlite3.Error) -> bool:
-    """Return whether SQLite had to write and was not allowed to."""
-    return _says(error, "readonly database", "unable to open database file")
-
-
-def is_opened_read_only(error: sqlite3.Error) -> bool:
-    """Return whether a connection cannot write to a file that it has opened."""
-    return _says(error, "readonly database")
 
 
 def translate(error: sqlite3.Error, path: str, *, committing: bool) -> StoreError:
