@@ -27,6 +27,11 @@ AHEAD = 6
 """So many pairs of empty tables are created before a test asks for them. One pair takes HBase a second, six take two."""
 
 
+def unused_prefix() -> str:
+    """Return a prefix for tables that no other test uses."""
+    return f"t{uuid.uuid4().hex[:12]}_"
+
+
 @dataclass
 class HBase:
     """Where the gateways are; ``container`` is None for an HBase that ran before."""
@@ -41,8 +46,8 @@ class HBase:
     _threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(AHEAD, "hbase tables"))
 
     def new_prefix(self) -> str:
-        """A prefix for tables that nobody else uses."""
-        prefix = f"t{uuid.uuid4().hex[:12]}_"
+        """Return a prefix for tables that no other test uses; `drop` removes them."""
+        prefix = unused_prefix()
         self.prefixes.append(prefix)
         return prefix
 
@@ -55,7 +60,7 @@ class HBase:
         return prefix
 
     def _create_tables(self) -> str:
-        prefix = f"t{uuid.uuid4().hex[:12]}_"
+        prefix = unused_prefix()
         with closing(self._store(prefix)) as store:
             store.create_tables(schema.TABLES)
         return prefix
