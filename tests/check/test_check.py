@@ -1,4 +1,4 @@
-"""The integrity check names every kind of damage, with its path and revision, and repair repairs what may be repaired."""
+"""The integrity check reports every kind of damage with its path and revision, and repairs what is repairable."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.tables import Tables
 
 @pytest.fixture(params=["memory", "sqlite"])
 def tables(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Tables]:
-    """A repository in a world whose time a test moves."""
+    """A repository in a world whose clock the test controls."""
     world = World()
     store: Store
     if request.param == "memory":
@@ -39,7 +39,7 @@ def test_damage_is_named(tables: Tables, name: str) -> None:
     assert tables.found() == []
     where = case.damage(tables, "/damaged")
     tables.wait(60)
-    # Damage that keeps anybody from opening the repository is seen by who has opened it before.
+    # Damage that prevents opening the repository is found by an instance that opened it before.
     looking = tables.instance if case.alone else None
     assert (case.kind, *where) in tables.found(looking)
 
@@ -48,12 +48,12 @@ REPAIRED = [name for name, case in CASES.items() if case.repaired]
 
 
 @pytest.mark.parametrize("name", REPAIRED)
-def test_what_may_be_mended_is_mended(tables: Tables, name: str) -> None:
+def test_repairable_damage_is_repaired(tables: Tables, name: str) -> None:
     kind, *where = CASES[name].kind, *CASES[name].damage(tables, "/damaged")
     tables.wait(60)
-    told = [one for one in tables.problems() if (one.kind, one.path, one.revision) == (kind, *where)]
-    assert all(one.repairable for one in told)
-    assert told
+    found = [one for one in tables.problems() if (one.kind, one.path, one.revision) == (kind, *where)]
+    assert all(one.repairable for one in found)
+    assert found
     done = tables.repair()
     print(done)
     assert any(done)
@@ -61,11 +61,11 @@ def test_what_may_be_mended_is_mended(tables: Tables, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if not case.repaired and not case.alone])
-def test_what_may_not_be_mended_stays_as_it_is(tables: Tables, name: str) -> None:
+def test_unrepairable_damage_is_left_alone(tables: Tables, name: str) -> None:
     case = CASES[name]
     where = case.damage(tables, "/damaged")
     tables.wait(60)
-    told = [one for one in tables.problems() if (one.kind, one.path, one.revision) == (case.kind, *where)]
-    assert not any(one.repairable for one in told)
+    found = [one for one in tables.problems() if (one.kind, one.path, one.revision) == (case.kind, *where)]
+    assert not any(one.repairable for one in found)
     tables.repair()
     assert (case.kind, *where) in tables.found()

@@ -1,4 +1,4 @@
-"""What the check does not say: a repository that is whole stays unmentioned, however much goes on in it."""
+"""No false alarms: the check reports no problem in an intact repository, even under concurrent work."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def tables() -> Tables:
     return Tables(store, lambda mac: open_instance(store, world, mac=mac, seed=mac), world.advance, world.clock)
 
 
-def test_nothing_is_wrong_where_everything_was_used(tables: Tables) -> None:
+def test_a_repository_that_used_every_feature_has_no_problems(tables: Tables) -> None:
     use_everything(tables)
     assert tables.problems() == []
     assert tables.problems(live=True) == []
     assert [problem.kind for problem in tables.problems(tables.instance)] == []
-    # Now those in the middle of a commit are dead as well.
+    # Now the writers in the middle of a commit are dead as well.
     tables.wait(60)
     assert {problem.kind for problem in tables.problems()} == {"pending revision of an ended writer"}
     tables.repair()
@@ -63,7 +63,7 @@ def test_the_changes_of_large_revisions_are_decoded_a_few_times_only(
     assert decoded <= 12
 
 
-def test_a_revision_that_is_just_being_rolled_back_is_no_problem_while_others_work(tables: Tables) -> None:
+def test_a_rollback_in_progress_is_not_a_problem_while_others_work(tables: Tables) -> None:
     tables.commit(AddNode("/a", {}))
     made = tables.dead_writer(RowChange("/a", "changed", ["p"]), aborted=True)
     assert tables.found(live=True) == []
@@ -75,7 +75,7 @@ def test_a_revision_that_is_just_being_rolled_back_is_no_problem_while_others_wo
     }
 
 
-def test_what_is_rolled_back_between_two_looks_is_no_problem(tables: Tables) -> None:
+def test_a_rollback_between_two_reads_of_the_check_is_not_a_problem(tables: Tables) -> None:
     tables.commit(AddNode("/a", {}))
     made = tables.dead_writer(RowChange("/a", "changed", ["p"]), aborted=True)
     tables.wait(60)
@@ -91,28 +91,28 @@ def test_what_is_rolled_back_between_two_looks_is_no_problem(tables: Tables) -> 
     assert [problem.kind for problem in IntegrityCheck(looking, notes=True).run()] == []
 
 
-def test_a_base_below_what_was_seen_before_it_is_no_lost_update(tables: Tables) -> None:
+def test_a_base_below_a_revision_seen_earlier_is_not_a_lost_update(tables: Tables) -> None:
     tables.commit(AddNode("/a", {"p": 0}), AddNode("/b", {}))
     slow = tables.other().clock.next(0)
-    told = RowChange("/b", "changed", ["q"])
-    tables.row(slow, [told], base=tables.instance.head().revision)
-    tables.cells(slow, [told])
+    declared = RowChange("/b", "changed", ["q"])
+    tables.row(slow, [declared], base=tables.instance.head().revision)
+    tables.cells(slow, [declared])
     tables.wait(0.01)
     earlier = tables.other().commit(lambda _: [SetProperty("/a", "p", 1)], "", retry_timeout=5, max_poll_age=0)
     tables.instance.poll()
     tables.journal(slow, schema.COMMITTED, schema.YES)
     tables.wait(0.01)
-    # Its base is named by the slow one, which came last, and has the other, whose id is higher.
+    # The base of `later` is the slow revision, which joined last. A view at it contains `earlier`, whose id is higher.
     later = tables.commit(SetProperty("/a", "p", 2))
     base = int.from_bytes(tables.cell(schema.JOURNAL, schema.revision_key(later), schema.BASE).value, "big")
     assert slow == base < earlier < later
     assert tables.problems() == []
-    # Nobody has met in that order what is itself built on the slow one.
+    # A view at the slow revision never contains `later`, which is built on it.
     lost = tables.forge(RowChange("/a", "changed", ["p"]), base=slow)
     assert tables.found() == [("lost update", "/a", revisions.to_text(lost))]
 
 
-def test_commits_go_on_while_it_looks(tmp_path: Path) -> None:
+def test_commits_continue_during_a_check(tmp_path: Path) -> None:
     path = str(tmp_path / "content.db")
     with (
         Repository(SqliteStore(path), poll_interval=0.05) as writing,
@@ -151,7 +151,7 @@ def test_commits_go_on_while_it_looks(tmp_path: Path) -> None:
         assert looking.refresh()["/a"]["n"] >= 10
 
 
-def test_what_lies_deep_in_a_history_and_in_a_wide_node_is_met(tables: Tables) -> None:
+def test_damage_deep_in_a_history_and_in_a_wide_node_is_found(tables: Tables) -> None:
     first = tables.commit(AddNode("/a", {"n": 0}), AddNode("/a/x", {}))
     for number in range(700):
         tables.commit(SetProperty("/a", "n", number + 1))
@@ -175,7 +175,7 @@ def test_what_lies_deep_in_a_history_and_in_a_wide_node_is_met(tables: Tables) -
     assert [problem.kind for problem in IntegrityCheck(tables.instance, path="/wide/00001").run()] == []
 
 
-def test_rows_of_children_only_are_met_wherever_they_lie(tables: Tables) -> None:
+def test_rows_with_child_cells_only_are_found_at_any_key(tables: Tables) -> None:
     wide = [AddNode("/m", {})] + [AddNode(f"/m/{number:05}", {}) for number in range(4500)]
     folders = [AddNode(f"/f{number:02}", {}) for number in range(60)]
     tables.commit(*wide, *folders, *(AddNode(f"/f{number // 100:02}/{number}", {}) for number in range(6000)))
@@ -191,7 +191,7 @@ def test_rows_of_children_only_are_met_wherever_they_lie(tables: Tables) -> None
     tables.put(schema.NODES, paths.key("/huge"), *cells)
     found = tables.found()
     ownerless = [path for kind, path, _ in found if kind == "cell without journal row"]
-    # A wide row is told page by page.
+    # A wide row is reported page by page.
     assert sorted(ownerless) == sorted([*ghosts, *["/huge"] * 3])
     assert [kind for kind, _, _ in found if kind != "cell without journal row"] == ["row key"] * 2
     below = {"/m": ["/m/02000x"], "/f00": ["/f00/0/x"], "/p/q/r": ["/p/q/r/s"], "/z": ["/z"], "/a": ["/a"]}
@@ -201,7 +201,7 @@ def test_rows_of_children_only_are_met_wherever_they_lie(tables: Tables) -> None
 
 @pytest.fixture
 def big(tmp_path: Path) -> dict[int, str]:
-    """SQLite files with so many nodes."""
+    """SQLite files, by their number of nodes."""
     made = {}
     for count in (5_000, 20_000):
         made[count] = str(tmp_path / f"{count}.db")
@@ -215,7 +215,7 @@ def big(tmp_path: Path) -> dict[int, str]:
 
 
 def peak_of(check: IntegrityCheck) -> float:
-    """The KiB that a check takes that finds nothing."""
+    """Return the peak memory in KiB of a check that finds no problem."""
     tracemalloc.start()
     try:
         assert list(check.run()) == []
@@ -239,7 +239,7 @@ def test_memory_is_bounded(big: dict[int, str]) -> None:
 
 
 def tables_with_revisions(count: int) -> Tables:
-    """A repository of 500 nodes that so many revisions changed in turn, written at once; all but the last is settled."""
+    """A repository of 500 nodes that `count` revisions changed in turn, written at once, with the watermark at the last."""
     world = World()
     store = MemoryStore(world.clock)
     tables = Tables(store, lambda mac: open_instance(store, world, mac=mac, seed=mac), world.advance, world.clock)
@@ -248,9 +248,9 @@ def tables_with_revisions(count: int) -> Tables:
     ms, machine = revisions.ms_of(base) + 1, revisions.machine_of(base)
     for number in range(count):
         made = revisions.pack(ms + number // 128, machine, number % 128)
-        told = [RowChange(nodes[number % 500], "changed", ["n"])]
-        tables.row(made, told, committed=True, base=base)
-        tables.cells(made, told)
+        declared = [RowChange(nodes[number % 500], "changed", ["n"])]
+        tables.row(made, declared, committed=True, base=base)
+        tables.cells(made, declared)
         base = made
     tables.put(schema.CLUSTER, schema.SETTINGS_ROW, (schema.WATERMARK, schema.revision_key(base), None))
     return tables

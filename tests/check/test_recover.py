@@ -1,4 +1,4 @@
-"""Recovery by hand: everything that ended writers left is ended and told, by one or by several, interrupted or not."""
+"""Manual recovery ends and reports all unfinished work of dead writers, also when concurrent or interrupted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.tables import Tables
 
 
 class Died(BaseException):
-    """The process is gone: nothing catches it."""
+    """The process died; no handler catches this."""
 
 
 class Place:
@@ -41,18 +41,18 @@ class Place:
         self.empty = self.tables.dead_writer()
 
     def ended(self) -> list[tuple[int, str]]:
-        """What one that recovers tells."""
-        told = recover(self.tables.open_instance(40))
-        return [(revisions.from_text(one.revision), one.what) for one in told]
+        """Recover, and return the reported revisions and actions."""
+        reported = recover(self.tables.open_instance(40))
+        return [(revisions.from_text(one.revision), one.what) for one in reported]
 
 
-def test_what_lives_is_left_alone_and_told_to_wait() -> None:
+def test_revisions_of_live_writers_are_left_alone_and_reported_as_waiting() -> None:
     place = Place()
     assert sorted(place.ended()) == sorted([(place.pending, WAITING), (place.unswept, WAITING), (place.empty, WAITING)])
     assert place.tables.found(live=True) == []
 
 
-def test_what_is_dead_is_ended_and_told() -> None:
+def test_revisions_of_dead_writers_are_ended_and_reported() -> None:
     place = Place()
     place.world.advance(20)
     assert sorted(place.ended()) == sorted([(place.pending, ENDED), (place.unswept, SWEPT), (place.empty, ENDED)])
@@ -77,15 +77,15 @@ def test_a_row_that_came_after_the_watermark_had_passed_is_ended_too() -> None:
     assert place.tables.problems() == []
 
 
-def test_branches_are_given_up_when_asked_for() -> None:
+def test_old_branches_are_abandoned_on_request() -> None:
     place = Place()
     place.world.advance(20)
     root = place.tables.branch()
     place.tables.commit_on_branch(root, AddNode("/c", {}))
     place.world.advance(30)
     instance = place.tables.open_instance(41)
-    told = [(revisions.from_text(one.revision), one.what) for one in recover(instance, 10_000)]
-    assert (root, BRANCH) in told
+    reported = [(revisions.from_text(one.revision), one.what) for one in recover(instance, 10_000)]
+    assert (root, BRANCH) in reported
     assert place.tables.problems() == []
 
 
@@ -101,7 +101,7 @@ def calls_of_a_recovery() -> int:
 
 
 @pytest.mark.parametrize("applied", [False, True])
-def test_it_may_be_interrupted_at_any_call(applied: bool) -> None:
+def test_recovery_can_be_interrupted_at_any_call(applied: bool) -> None:
     count = calls_of_a_recovery()
     assert count > 10
     for number in range(count):
@@ -125,7 +125,7 @@ def test_it_may_be_interrupted_at_any_call(applied: bool) -> None:
         assert place.tables.problems() == [], f"call {number}"
 
 
-def test_several_may_do_it_at_once() -> None:
+def test_two_instances_can_recover_at_once() -> None:
     count = calls_of_a_recovery()
     for number in range(count):
         place = Place()
@@ -133,21 +133,21 @@ def test_several_may_do_it_at_once() -> None:
         store = FaultyStore(place.store)
         calls = itertools.count()
         other = place.tables.open_instance(43)
-        told: list[str] = []
+        reported: list[str] = []
 
         def meanwhile(_: Call, number: int = number, calls: itertools.count[int] = calls) -> None:
             if next(calls) == number:
-                told.extend(one.what for one in recover(other))  # noqa: B023 - called before the next turn
+                reported.extend(one.what for one in recover(other))  # noqa: B023 - called before the next turn
 
         instance = open_instance(store, place.world, mac=42)
         store.before = meanwhile
-        told += [one.what for one in recover(instance)]
-        assert set(told) <= {ENDED, SWEPT}
-        assert len(told) >= 3
+        reported += [one.what for one in recover(instance)]
+        assert set(reported) <= {ENDED, SWEPT}
+        assert len(reported) >= 3
         assert place.tables.problems() == [], f"call {number}"
 
 
-def test_repair_by_two_at_once_mends_once() -> None:
+def test_two_concurrent_repairs_commit_once() -> None:
     place = Place()
     place.tables.forge(RowChange("/a", "changed", (), ["ghost"]))
     place.tables.forge(RowChange("/a/none/x", "added", ["p"]))
@@ -165,7 +165,7 @@ def test_repair_by_two_at_once_mends_once() -> None:
     assert place.tables.open_instance(46).head().revision == before.revision
 
 
-def test_repair_of_what_was_mended_by_hand_meanwhile_changes_nothing() -> None:
+def test_repair_changes_nothing_after_a_manual_repair() -> None:
     place = Place()
     place.tables.forge(RowChange("/a", "changed", (), ["ghost"]))
     place.world.advance(20)
@@ -200,7 +200,7 @@ def test_repair_lists_nothing_under_the_name_of_a_property() -> None:
     assert place.tables.problems() == []
 
 
-def test_what_is_damaged_does_not_keep_the_rest_from_being_ended() -> None:
+def test_damage_does_not_prevent_recovery_of_other_revisions() -> None:
     place = Place()
     place.tables.journal(place.pending, (schema.DATA, schema.CHANGES), b"\x01[[")
     machine = schema.machine_key(revisions.machine_of(place.empty))
@@ -215,18 +215,20 @@ def test_what_is_damaged_does_not_keep_the_rest_from_being_ended() -> None:
     assert sorted(place.ended()) == sorted([(place.pending, DAMAGED), (place.empty, DAMAGED)])
 
 
-def test_recovery_tells_what_is_damaged_and_goes_on() -> None:
+def test_recovery_reports_damage_and_continues() -> None:
     place = Place()
     place.tables.journal(place.pending, (schema.DATA, schema.CHANGES), b"\x01[[")
     place.world.advance(20)
     assert sorted(place.ended()) == sorted([(place.pending, DAMAGED), (place.unswept, SWEPT), (place.empty, ENDED)])
 
 
-def test_branches_are_given_up_although_something_else_is_damaged() -> None:
+def test_branches_are_abandoned_despite_other_damage() -> None:
     place = Place()
     place.tables.journal(place.pending, (schema.DATA, schema.CHANGES), b"\x01[[")
     root = place.tables.branch()
     place.world.advance(30)
-    told = [(revisions.from_text(one.revision), one.what) for one in recover(place.tables.open_instance(41), 10_000)]
-    assert (place.pending, DAMAGED) in told
-    assert (root, BRANCH) in told
+    reported = [
+        (revisions.from_text(one.revision), one.what) for one in recover(place.tables.open_instance(41), 10_000)
+    ]
+    assert (place.pending, DAMAGED) in reported
+    assert (root, BRANCH) in reported

@@ -1,4 +1,4 @@
-"""The commands that look after a repository: check and recover."""
+"""The maintenance commands: check and recover."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Tool:
         return done.stdout
 
     def lines(self, *arguments: str, code: int = 0) -> list[dict[str, Any]]:
-        """What a command tells programs."""
+        """Run a command and return its JSON output."""
         return [json.loads(line) for line in self(*arguments, "--output", "json", code=code).splitlines()]
 
 
@@ -64,8 +64,8 @@ def tables(tool: Tool) -> Iterator[Tables]:
 
 
 def test_a_whole_repository_is_whole(tool: Tool) -> None:
-    told = tool("check").splitlines()
-    assert [line.split() for line in told] == [
+    printed = tool("check").splitlines()
+    assert [line.split() for line in printed] == [
         ["cluster", "looked", "at", "2"],
         ["nodes", "looked", "at", "4"],
         ["journal", "looked", "at", "2"],
@@ -87,7 +87,7 @@ def test_a_whole_repository_is_whole(tool: Tool) -> None:
     ]
 
 
-def test_what_is_found_is_told_and_mended_and_gone(tool: Tool, tables: Tables) -> None:
+def test_problems_are_reported_repaired_and_gone(tool: Tool, tables: Tables) -> None:
     made = tables.forge(RowChange("/a", "changed", (), ["ghost"]))
     first = tool("check", code=1).splitlines()[0].split("\t")
     assert first[:4] == ["damage", "dangling child", "/a/ghost", revisions.to_text(made)]
@@ -111,7 +111,7 @@ def test_what_is_found_is_told_and_mended_and_gone(tool: Tool, tables: Tables) -
     assert "repair" in tool("log", "-n", "1")
 
 
-def test_what_cannot_be_mended_is_told_again(tool: Tool, tables: Tables) -> None:
+def test_unrepairable_problems_are_reported_again(tool: Tool, tables: Tables) -> None:
     made = tables.commit(hbasemk.kernel.commit.operations.SetProperty("/a", "n", 2))
     tables.put(schema.NODES, paths.key("/a"), (schema.property_column("n"), b"\x77", made))
     found, summary = tool.lines("check", "--repair", code=1)
@@ -136,13 +136,13 @@ def test_blobs_are_read_when_asked(tool: Tool, tables: Tables) -> None:
     assert (found["kind"], found["path"]) == ("missing chunk of a blob", blob)
 
 
-def test_a_note_is_no_problem(tool: Tool, tables: Tables) -> None:
+def test_a_note_is_not_a_problem(tool: Tool, tables: Tables) -> None:
     tables.put(schema.BLOBS, bytes(36), ((schema.DATA, b"data"), b"part", None))
     (found, _) = tool.lines("check", "--blobs")
     assert (found["severity"], found["kind"], found["repairable"]) == ("note", "unfinished upload", False)
 
 
-def test_a_repository_that_cannot_be_opened_tells_why(tool: Tool, tables: Tables) -> None:
+def test_a_repository_that_cannot_be_opened_reports_the_reason(tool: Tool, tables: Tables) -> None:
     made = tables.commit(hbasemk.kernel.commit.operations.SetProperty("/a", "n", 2))
     tables.journal(made, (schema.DATA, schema.CHANGES), b"\x01[[")
     (found, _) = tool.lines("check", code=1)
@@ -154,12 +154,12 @@ def test_a_repository_that_cannot_be_opened_tells_why(tool: Tool, tables: Tables
     assert tool.lines("check", code=1)[0]["kind"] == "undecodable settings"
 
 
-def test_recover_tells_what_it_ended(tool: Tool, tables: Tables) -> None:
+def test_recover_lists_the_revisions_that_it_ended(tool: Tool, tables: Tables) -> None:
     pending = tables.dead_writer(RowChange("/a", "changed", ["p"]))
     unswept = tables.dead_writer(RowChange("/a", "changed", ["q"]), aborted=True)
     tables.wait(2.5)
-    told = tool.lines("check", code=1)
-    assert {line.get("kind") for line in told[:-1]} >= {"pending revision of an ended writer"}
+    printed = tool.lines("check", code=1)
+    assert {line.get("kind") for line in printed[:-1]} >= {"pending revision of an ended writer"}
     *ended, last = tool.lines("recover")
     assert [(one["what"], one["revision"]) for one in ended] == [
         ("aborted", revisions.to_text(pending)),
@@ -170,7 +170,7 @@ def test_recover_tells_what_it_ended(tool: Tool, tables: Tables) -> None:
     assert tool("recover").split()[:4] == ["aborted", "0", "swept", "0"]
 
 
-def test_recover_gives_up_branches_when_told_to(tool: Tool) -> None:
+def test_recover_abandons_branches_on_request(tool: Tool) -> None:
     root = tool("branch").strip()
     assert len(tool.lines("recover", "--branches", "3600")) == 1
     (ended, _) = tool.lines("recover", "--branches", "0")

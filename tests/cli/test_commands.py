@@ -1,4 +1,4 @@
-"""The command line: what commands print, for people and for programs, and how they end."""
+"""The command line: the output of commands, for people and for programs, and their exit codes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Run = Callable[..., Ran]
 
 @pytest.fixture
 def run(url: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs the command line in this process, on a repository that is not there yet."""
+    """Runs the command line in this process, on a repository that does not exist yet."""
     monkeypatch.setenv("HBASEMK_URL", url)
     monkeypatch.delenv("HBASEMK_DEBUG", raising=False)
 
@@ -72,16 +72,16 @@ def process(*arguments: str, **options: Any) -> subprocess.CompletedProcess[byte
 # --- errors -----------------------------------------------------------------------------------------------
 
 
-def assert_one_line(ran: Ran, code: int, *told: str) -> None:
+def assert_one_line(ran: Ran, code: int, *parts: str) -> None:
     assert ran.code == code
     assert ran.out == ""
     assert ran.err.count("\n") == 1
     assert ran.err.startswith("hbasemk: ")
-    for part in told:
+    for part in parts:
         assert part in ran.err
 
 
-def test_without_a_repository_usage_is_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_repository_the_usage_is_printed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HBASEMK_URL")
 
     ran = run("ls")
@@ -144,7 +144,7 @@ def test_wrong_usage_ends_with_2_and_changes_nothing(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "named"),
     [
         (("ls", "/nowhere"), "/nowhere"),
         (("cat", "/nowhere"), "/nowhere"),
@@ -158,32 +158,32 @@ def test_wrong_usage_ends_with_2_and_changes_nothing(
         (("export", "/nowhere", "out"), "/nowhere"),
     ],
 )
-def test_what_is_not_possible_ends_with_1_and_one_line(
-    run: Run, tree: None, arguments: tuple[str, ...], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_impossible_request_ends_with_1_and_one_line(
+    run: Run, tree: None, arguments: tuple[str, ...], named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert_one_line(run(*arguments), NO, told)
+    assert_one_line(run(*arguments), NO, named)
 
 
-def test_a_repository_that_is_not_there_ends_with_4_and_none_is_made(run: Run, tmp_path: Path) -> None:
+def test_a_missing_repository_ends_with_4_and_is_not_created(run: Run, tmp_path: Path) -> None:
     assert_one_line(run("ls"), UNREACHABLE, str(tmp_path / "content.db"))
     assert os.listdir(tmp_path) == []
 
 
-def test_a_revision_that_is_not_there_ends_with_1(run: Run, tree: None, url: str) -> None:
+def test_a_missing_revision_ends_with_1(run: Run, tree: None, url: str) -> None:
     with connect(url) as repository:
         text = repository.head.revision
-    # A counter that nobody has come to in this millisecond.
+    # A counter that no writer has reached in this millisecond.
     other = f"{int(text, 16) + 0x50:016x}"
 
     assert_one_line(run("ls", "--at", other), NO, other)
 
 
-def test_a_store_that_is_not_there_ends_with_4(run: Run) -> None:
+def test_an_unreachable_store_ends_with_4(run: Run) -> None:
     assert_one_line(run("ls", "--url", "hbase://127.0.0.1:1/"), UNREACHABLE, "127.0.0.1:1")
 
 
-def test_a_file_that_is_no_repository_is_left_alone(run: Run, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_repository_is_left_alone(run: Run, tmp_path: Path) -> None:
     other = tmp_path / "other.db"
     other.write_bytes(b"something else entirely, and of some length" * 100)
     before = other.read_bytes()
@@ -224,7 +224,7 @@ def test_debug_shows_where_an_error_comes_from(
     assert "NodeNotFoundError" in ran.err
 
 
-# --- looking ----------------------------------------------------------------------------------------------
+# --- reading ----------------------------------------------------------------------------------------------
 
 
 def test_ls_lists_children(run: Run, tree: None) -> None:
@@ -235,7 +235,7 @@ def test_ls_lists_children(run: Run, tree: None) -> None:
     assert run("ls", "--output", "json").lines == [{"name": "a"}, {"name": "c"}]
 
 
-def test_ls_long_tells_revisions_and_property_counts(run: Run, tree: None, url: str) -> None:
+def test_ls_long_prints_revisions_and_property_counts(run: Run, tree: None, url: str) -> None:
     with connect(url) as repository:
         head = repository.head
         wanted = [
@@ -266,14 +266,14 @@ def test_bytes_are_printed_as_bytes(tree: None, url: str) -> None:
     assert process("--url", url, "cat", "/a", "-p", "raw").stdout == b"\xff\n"
 
 
-def test_earlier_revisions_can_be_looked_at(run: Run, tree: None) -> None:
+def test_earlier_revisions_can_be_read(run: Run, tree: None) -> None:
     revisions = [line["revision"] for line in run("log", "--output", "json").lines]
 
     assert run("cat", "/a/b", "-p", "title", "--at", revisions[1]).out == "B\n"
     assert run("ls", "--at", revisions[2]).out == ""
 
 
-def test_names_that_are_no_text_are_printed_as_the_bytes_they_are_on_disk(url: str) -> None:
+def test_names_that_are_not_text_are_printed_as_their_bytes_on_disk(url: str) -> None:
     with connect(url) as repository, repository.transaction() as tx:
         tx.add("/caf\udce9")
         tx.add("/\ud800")
@@ -286,16 +286,16 @@ def test_names_that_are_no_text_are_printed_as_the_bytes_they_are_on_disk(url: s
     assert [json.loads(line)["name"] for line in ran.stdout.splitlines()] == ["caf\udce9", "\ud800"]
 
 
-def test_log_tells_revisions_newest_first(run: Run, tree: None) -> None:
-    told = run("log", "--output", "json", "--changes").lines
+def test_log_lists_revisions_newest_first(run: Run, tree: None) -> None:
+    printed = run("log", "--output", "json", "--changes").lines
 
-    assert [one["message"] for one in told] == ["the second", "the first", "created"]
-    assert told[0]["base"] == told[1]["revision"]
-    assert [change["path"] for change in told[0]["changes"]] == ["/a/b"]
-    assert [change["properties"] for change in told[0]["changes"]] == [["title"]]
-    assert {change["path"] for change in told[1]["changes"]} >= {"/a", "/a/b", "/c"}
-    assert sorted((one["revision"] for one in told), reverse=True) == [one["revision"] for one in told]
-    assert all(one["time"].endswith("Z") for one in told)
+    assert [one["message"] for one in printed] == ["the second", "the first", "created"]
+    assert printed[0]["base"] == printed[1]["revision"]
+    assert [change["path"] for change in printed[0]["changes"]] == ["/a/b"]
+    assert [change["properties"] for change in printed[0]["changes"]] == [["title"]]
+    assert {change["path"] for change in printed[1]["changes"]} >= {"/a", "/a/b", "/c"}
+    assert sorted((one["revision"] for one in printed), reverse=True) == [one["revision"] for one in printed]
+    assert all(one["time"].endswith("Z") for one in printed)
 
 
 def test_log_can_be_limited_in_number_place_and_time(run: Run, tree: None) -> None:
@@ -308,7 +308,7 @@ def test_log_can_be_limited_in_number_place_and_time(run: Run, tree: None) -> No
     assert "/a/b" in run("log", "--changes").out
 
 
-def test_status_tells_what_the_repository_is_and_who_writes(run: Run, tree: None, url: str) -> None:
+def test_status_describes_the_repository_and_its_writers(run: Run, tree: None, url: str) -> None:
     with connect(url) as writing:
         writing.run(lambda tx: tx.set("/a", "title", "new"))
         found = run("status", "--output", "json").json
@@ -328,7 +328,7 @@ def test_status_tells_what_the_repository_is_and_who_writes(run: Run, tree: None
 # --- changing ---------------------------------------------------------------------------------------------
 
 
-def test_init_makes_a_repository_once(run: Run, url: str) -> None:
+def test_init_creates_a_repository_once(run: Run, url: str) -> None:
     ran = run("init", "--epoch", "2020-02-02", "--lease", "2000", "--max-clock-skew", "300", "--output", "json")
 
     assert ran.code == DONE
@@ -360,7 +360,7 @@ def test_init_makes_a_repository_once(run: Run, url: str) -> None:
         ("[]", "json", []),
     ],
 )
-def test_set_keeps_the_type_asked_for(run: Run, tree: None, url: str, value: str, kind: str, wanted: object) -> None:
+def test_set_keeps_the_requested_type(run: Run, tree: None, url: str, value: str, kind: str, wanted: object) -> None:
     assert run("set", "/c", "new", value, "--type", kind).code == DONE
 
     with connect(url) as repository:
@@ -379,7 +379,7 @@ def test_set_keeps_the_type_asked_for(run: Run, tree: None, url: str, value: str
         (("/c", "new", "-"), "new", "-"),
     ],
 )
-def test_set_takes_what_begins_with_a_hyphen_behind_a_separator(
+def test_set_accepts_a_leading_hyphen_after_a_separator(
     run: Run, tree: None, url: str, arguments: tuple[str, ...], name: str, wanted: str
 ) -> None:
     assert run("set", *arguments).code == DONE
@@ -388,7 +388,7 @@ def test_set_takes_what_begins_with_a_hyphen_behind_a_separator(
         assert dict(repository.head["/c"]) == {name: wanted}
 
 
-def test_set_names_an_unknown_option_and_says_what_to_do(run: Run, tree: None) -> None:
+def test_set_names_an_unknown_option_and_suggests_the_separator(run: Run, tree: None) -> None:
     ran = run("set", "/a", "title", "--unst")
 
     assert "--unst;" in ran.err
@@ -396,7 +396,7 @@ def test_set_names_an_unknown_option_and_says_what_to_do(run: Run, tree: None) -
     assert "Put -- before" in run("set", "--help").out
 
 
-def test_set_can_remove_a_property_and_make_a_node(run: Run, tree: None, url: str) -> None:
+def test_set_can_remove_a_property_and_create_a_node(run: Run, tree: None, url: str) -> None:
     assert run("set", "/a", "title", "--unset").code == DONE
     assert run("set", "/a/new", "x", "1", "--create", "-m", "made").code == DONE
 
@@ -406,20 +406,20 @@ def test_set_can_remove_a_property_and_make_a_node(run: Run, tree: None, url: st
     assert run("log", "-n", "1", "--output", "json").json["message"] == "made"
 
 
-def test_mv_cp_and_rm_do_so_with_the_subtree_and_tell_the_revision(run: Run, tree: None) -> None:
-    told = [run("cp", "/a", "/c/a"), run("mv", "/c/a", "/d"), run("rm", "/a")]
+def test_mv_cp_and_rm_change_whole_subtrees_and_print_the_revision(run: Run, tree: None) -> None:
+    printed = [run("cp", "/a", "/c/a"), run("mv", "/c/a", "/d"), run("rm", "/a")]
 
-    assert [ran.code for ran in told] == [DONE] * 3
+    assert [ran.code for ran in printed] == [DONE] * 3
     assert run("ls", "-r").out == "/c\n/d\n/d/b\n"
     assert run("cat", "/d/b").out == 'title = "two"\n'
     logged = [one["revision"] for one in run("log", "-n", "3", "--output", "json").lines]
-    assert [ran.out.strip() for ran in reversed(told)] == logged
+    assert [ran.out.strip() for ran in reversed(printed)] == logged
 
 
-# --- bringing in and out ----------------------------------------------------------------------------------
+# --- import and export ------------------------------------------------------------------------------------
 
 
-def test_import_tells_what_it_did_and_export_writes_it_back(run: Run, tmp_path: Path) -> None:
+def test_import_reports_its_result_and_export_writes_it_back(run: Run, tmp_path: Path) -> None:
     top = write_files(tmp_path / "docs", {**SMALL, "large": b"x" * 100_000})
     count = len(on_disk(top))
 
@@ -427,15 +427,20 @@ def test_import_tells_what_it_did_and_export_writes_it_back(run: Run, tmp_path: 
 
     assert ran.code == DONE
     assert ran.err == ""
-    told = ran.json
-    assert told["imported_to"] == "/docs"
-    assert (told["entries"], told["nodes_added"], told["differences"], told["processes"]) == (count, count, 0, 2)
-    assert (told["contents_not_kept"], told["contents_in_blobs"]) == (0, 1)
+    printed = ran.json
+    assert printed["imported_to"] == "/docs"
+    assert (printed["entries"], printed["nodes_added"], printed["differences"], printed["processes"]) == (
+        count,
+        count,
+        0,
+        2,
+    )
+    assert (printed["contents_not_kept"], printed["contents_in_blobs"]) == (0, 1)
     size = sum(len(data) for data in SMALL.values()) + 100_000
-    assert told["contents_compared"] == f"{len(SMALL) + 1} contents of {size} bytes"
-    assert told["commits"] >= count / 3
-    assert told["retries"] >= told["conflicts"] >= 0
-    assert f"{count} nodes" in told["compared"]
+    assert printed["contents_compared"] == f"{len(SMALL) + 1} contents of {size} bytes"
+    assert printed["commits"] >= count / 3
+    assert printed["retries"] >= printed["conflicts"] >= 0
+    assert f"{count} nodes" in printed["compared"]
 
     assert run("export", "/docs", str(tmp_path / "out")).code == DONE
     assert on_disk(tmp_path / "out") == on_disk(top)
@@ -491,7 +496,7 @@ def test_export_to_standard_output_is_for_json(run: Run, tmp_path: Path, monkeyp
     assert os.listdir(tmp_path) == before
 
 
-def test_import_tells_each_time_of_how_many_files_it_does_not_keep_the_content(run: Run, tmp_path: Path) -> None:
+def test_every_import_counts_the_files_whose_content_it_does_not_keep(run: Run, tmp_path: Path) -> None:
     top = write_files(tmp_path / "docs", {**SMALL, "more/latin": b"caf\xe9", "more/long.txt": b"x" * 101})
     (top / "link").symlink_to("binary")
     import_ = ("import", str(top), "--workers", "2", "--batch", "2", "--contents", "small", "--inline-limit", "100")
@@ -544,7 +549,9 @@ def test_differences_are_listed_and_end_with_1(run: Run, tmp_path: Path, monkeyp
     assert run("import", str(top), "--workers", "1", "--no-verify").code == DONE
 
 
-def test_a_very_wrong_tree_is_told_in_a_few_lines(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_differences_are_summarized_in_a_few_lines(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from hbasemk.transfer.files import importer
 
     top = write_files(tmp_path / "docs", {f"{number:03}": b"" for number in range(100)})
@@ -587,7 +594,7 @@ def test_every_command_has_help_and_is_listed(run: Run) -> None:
         assert "Usage: hbasemk" in ran.out
 
 
-def test_a_reader_that_has_had_enough_is_no_trouble(url: str) -> None:
+def test_a_closed_pipe_is_not_an_error(url: str) -> None:
     with connect(url) as repository, repository.transaction() as tx:
         for number in range(5_000):
             tx.add(f"/node-with-a-long-name-{number:08}")
@@ -618,12 +625,12 @@ def test_progress_is_shown_on_a_terminal_only(run: Run, tmp_path: Path, url: str
             try:
                 shown.write(os.read(ours, 4096))
             except OSError:
-                # How the end of a terminal's output looks on Linux.
+                # The end of a terminal's output on Linux.
                 break
         os.close(ours)
         assert running.stdout is not None
-        told = json.loads(running.stdout.read())
+        printed = json.loads(running.stdout.read())
     assert b"import to /docs" in shown.getvalue()
-    assert told["differences"] == 0
-    # Without a terminal there is none of it.
+    assert printed["differences"] == 0
+    # Without a terminal no progress is printed.
     assert run("import", str(top), "--workers", "1").err == ""

@@ -1,4 +1,4 @@
-"""No command shows a traceback, whatever the tables hold: each cell is damaged in turn, and rows are added that nobody wrote."""
+"""No command shows a traceback on damaged tables: each cell is damaged in turn, and foreign rows are added."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Base:
 
 
 def damages(base: Base) -> Iterator[tuple[str, Callable[[Store], None]]]:
-    """What is done to a copy, in words and as a function."""
+    """Each damage to a copy: its description and the function that does it."""
 
     def write(table: str, key: bytes, cell: NewCell) -> Callable[[Store], None]:
         return lambda store: store.write(table, [Put(key, [cell])])

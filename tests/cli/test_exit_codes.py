@@ -1,4 +1,4 @@
-"""How commands end: the exit codes of the guide, output that cannot be written, and no traceback for anything stored or given."""
+"""Exit codes: those of the guide, output that cannot be written, and no traceback for any stored or given text."""
 
 from __future__ import annotations
 
@@ -189,9 +189,9 @@ def test_commands_end_with_the_codes_of_the_guide(run: Run, place: Place, code: 
 
     assert ended == code, err
     assert "Traceback" not in err
-    told = "hbasemk: " in err or "Error: " in err
+    named = "hbasemk: " in err or "Error: " in err
     if words[0] not in {"init", "branch", "diff", "watch"}:
-        assert told == (code != DONE), err
+        assert named == (code != DONE), err
     if words[0] in {"log", "check"} and code == NO:
         assert out == ""
         assert any(word in err for word in words if word.startswith("/"))
@@ -237,7 +237,7 @@ def test_an_error_of_the_system_is_one_line(run: Run, monkeypatch: pytest.Monkey
 # --- how long ids last ------------------------------------------------------------------------------------
 
 
-def test_init_says_until_when_there_are_ids_and_how_to_have_more(run: Run) -> None:
+def test_init_prints_when_ids_end_and_how_to_get_more(run: Run) -> None:
     code, out, err = run("init", "--url", "sqlite:///new.db")
     assert (code, len(out)) == (DONE, 17)
     assert "2030-06-03T21:56:53.887Z" in err
@@ -247,7 +247,7 @@ def test_init_says_until_when_there_are_ids_and_how_to_have_more(run: Run) -> No
     assert '"ids_run_out": "2042-06-03T21:56:53.887Z"' in out
 
 
-def test_status_says_how_to_have_more_ids(run: Run) -> None:
+def test_status_prints_how_to_get_more_ids(run: Run) -> None:
     _, out, _ = run("status")
     assert "2030-06-03T21:56:53.887Z" in out
     assert "init --epoch DATE" in out
@@ -350,7 +350,7 @@ def test_a_change_text_that_is_not_utf8_is_wrong_usage(place: Place) -> None:
     assert b"standard input is closed" in closed.stderr
 
 
-def test_an_interruption_while_nobody_reads_the_output_is_one_line(place: Place) -> None:
+def test_an_interruption_while_the_output_pipe_is_full_is_one_line(place: Place) -> None:
     with connect(place.url, poll_interval=0) as repository, repository.transaction() as tx:
         for number in range(1000):
             tx.add(f"/a/{number:0200}")
@@ -361,14 +361,14 @@ def test_an_interruption_while_nobody_reads_the_output_is_one_line(place: Place)
         room = select.poll()
         room.register(ours, select.POLLOUT)
         while room.poll(0):
-            # Until the pipe is full and the process waits for a reader.
+            # Wait until the pipe is full and the process waits for a reader.
             assert running.poll() is None
             time.sleep(0.01)
         running.send_signal(signal.SIGINT)
-        _, told = running.communicate()
+        _, stderr = running.communicate()
     os.close(ours)
     os.close(theirs)
-    assert (running.returncode, told.strip()) == (INTERRUPTED, b"hbasemk: interrupted")
+    assert (running.returncode, stderr.strip()) == (INTERRUPTED, b"hbasemk: interrupted")
 
 
 def test_the_version_is_one_line(run: Run) -> None:

@@ -16,8 +16,8 @@ class Tool:
     def __init__(self, url: str) -> None:
         self.url = url
 
-    told = ""
-    """What went to standard error last."""
+    stderr = ""
+    """The standard error of the last command."""
 
     def __call__(self, *arguments: str, stdin: bytes = b"", code: int = 0) -> str:
         done = subprocess.run(
@@ -29,7 +29,7 @@ class Tool:
         assert done.returncode == code, done.stderr.decode()
         if code > 1:
             assert done.stderr.decode().startswith(("hbasemk: ", "Usage: "))
-        self.told = done.stderr.decode()
+        self.stderr = done.stderr.decode()
         return done.stdout.decode().strip()
 
 
@@ -65,11 +65,11 @@ def test_branch_commit_rebase_reset_merge(tool: Tool) -> None:
     assert tool("branch", "--reset", two, one) == one
     tool("commit", '^"/a/n":3')
     tool("merge", one, code=3)
-    assert f"hbasemk branch --rebase {one}" in tool.told
-    assert "property 'n' of /a," in tool.told
-    assert "Repository.run" not in tool.told
+    assert f"hbasemk branch --rebase {one}" in tool.stderr
+    assert "property 'n' of /a," in tool.stderr
+    assert "Repository.run" not in tool.stderr
     rebased = tool("branch", "--rebase", one)
-    assert tool.told == "hbasemk: conflict: /a/:conflict\n"
+    assert tool.stderr == "hbasemk: conflict: /a/:conflict\n"
     assert json.loads(tool("nodes", "/a/:conflict", "--at", rebased))["changeChangedProperty"]["n"] == 2
     clean = tool("commit", "--on", rebased, '-"/a/:conflict" ^"/a/n":4')
     merged = tool("merge", clean, "-m", "done")
@@ -80,13 +80,13 @@ def test_branch_commit_rebase_reset_merge(tool: Tool) -> None:
     tool("branch", "--sweep", "1", "--rebase", clean, code=2)
 
 
-def test_a_rebase_without_conflicts_tells_the_revision_only(tool: Tool) -> None:
+def test_a_rebase_without_conflicts_prints_only_the_revision(tool: Tool) -> None:
     base = tool("commit", '+"/a":{"n":1} +"/b":{}')
     made = tool("commit", "--on", tool("branch", base), '^"/a/n":2')
     trunk = tool("commit", '^"/b/n":3')
     later = tool("commit", '^"/b/n":4')
     rebased = tool("branch", "--rebase", made, trunk)
-    assert tool.told == ""
+    assert tool.stderr == ""
     assert json.loads(tool("nodes", "/", "--at", rebased, "-d", "1"))["b"]["n"] == 3
     tool("branch", trunk, "--rebase", later, code=1)
     assert json.loads(tool("nodes", "/", "--at", tool("merge", rebased)))["a"]["n"] == 2

@@ -1,4 +1,4 @@
-"""What reaches a terminal, and what reaches a pipe, when names, values and messages are hostile."""
+"""Output to a terminal and to a pipe when names, values and messages are hostile."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ NAMES = (
 )
 VALUE = f"{TITLE}one\ntwo\t\x1b[31mred\x9b\u202e caf\udce9 \u00e9\r\n[red]"
 TREE = "/t\x1b[7m\nree"
-"""The parent of them all."""
+"""The parent of all of them."""
 
 
 def as_stored(text: str) -> bytes:
@@ -151,7 +151,7 @@ COMMANDS: dict[str, tuple[int, Callable[[Hostile], tuple[str, ...]]]] = {
 
 @pytest.fixture(scope="module")
 def shown(hostile: Hostile, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Shown]:
-    """What a terminal gets from each command."""
+    """The output of each command on a terminal."""
     commands = {name: make(hostile) for name, (_, make) in COMMANDS.items()}
     folder = str(tmp_path_factory.mktemp("plan"))
     return on_terminal(commands, folder, HBASEMK_URL=hostile.url, HBASEMK_DEBUG="")
@@ -431,7 +431,7 @@ def test_log_shows_the_first_line_of_a_message_or_all_of_it_indented(piped: Any)
         ("cat", "/", "-0", "-p", "x"),
     ],
 )
-def test_what_does_not_fit_together_is_refused(piped: Any, arguments: tuple[str, ...]) -> None:
+def test_contradictory_options_are_rejected(piped: Any, arguments: tuple[str, ...]) -> None:
     code, out, err = piped(*arguments)
     assert (code, out) == (USAGE, b"")
     assert b"Error: " in err
@@ -510,7 +510,7 @@ def test_a_conflict_error_cannot_forge_a_line(
     assert capfdbinary.readouterr().err == b"hbasemk: lost at \\x1b]0;owned\\x07\\nhbasemk: all is well\n"
 
 
-def test_what_the_library_logs_is_a_message_like_any_other(
+def test_log_messages_of_the_library_are_escaped_like_all_messages(
     hostile: Hostile, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     logger = logging.getLogger("hbasemk.store")
@@ -527,9 +527,7 @@ def test_what_the_library_logs_is_a_message_like_any_other(
     assert logging.getLogger("hbasemk").handlers == []
 
 
-def test_what_an_import_skips_and_an_export_cannot_write_is_shown_with_escapes(
-    hostile: Hostile, tmp_path: Path
-) -> None:
+def test_skipped_and_unwritable_entries_are_shown_with_escapes(hostile: Hostile, tmp_path: Path) -> None:
     top = tmp_path / "in"
     top.mkdir()
     for name in ("esc\x1b[31m", "new\nline", "fine"):

@@ -1,4 +1,4 @@
-"""The command line as a process: pipes that nobody reads any more, interruptions, and files that are not what they should be."""
+"""The command line as a process: closed pipes, interruptions, and files of the wrong kind."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NODES = 3000
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A repository whose tree and log do not fit a pipe's buffer; at the end its integrity is checked."""
+    """A repository whose tree and log exceed a pipe's buffer; the integrity check runs at the end."""
     made = f"sqlite:///{tmp_path_factory.mktemp('process') / 'content.db'}"
     with connect(made, poll_interval=0) as repository:
         with repository.transaction("x" * 30_000) as tx:
@@ -61,19 +61,17 @@ def process(arguments: Sequence[str], **options: object) -> subprocess.Popen[byt
     ],
     ids=" ".join,
 )
-def test_a_reader_that_has_had_enough_ends_every_command_with_0_and_no_word(
-    url: str, arguments: tuple[str, ...]
-) -> None:
+def test_a_closed_pipe_ends_every_command_with_0_and_no_message(url: str, arguments: tuple[str, ...]) -> None:
     theirs, ours = os.pipe()
     os.close(theirs)
     with process(["--url", url, *arguments], stdout=ours, stderr=subprocess.PIPE) as running:
         os.close(ours)
-        _, told = running.communicate()
+        _, stderr = running.communicate()
 
-    assert (running.returncode, told) == (DONE, b"")
+    assert (running.returncode, stderr) == (DONE, b"")
 
 
-def test_a_reader_that_leaves_in_the_middle_ends_a_command_with_0(url: str) -> None:
+def test_a_pipe_that_closes_midway_ends_a_command_with_0(url: str) -> None:
     script = f"set -o pipefail; {sys.executable} -m hbasemk --url {url} log -n 100 | head -c 10"
     ran = subprocess.run(["bash", "-c", script], capture_output=True, check=False)
 
@@ -95,7 +93,7 @@ def test_a_blob_may_be_read_in_part(url: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("arguments", "code"), [(("ls", "/nowhere"), NO), (("fly",), USAGE)])
-def test_an_error_that_nobody_reads_is_still_an_error(url: str, arguments: tuple[str, ...], code: int) -> None:
+def test_an_error_is_still_an_error_when_its_pipe_is_closed(url: str, arguments: tuple[str, ...], code: int) -> None:
     theirs, ours = os.pipe()
     os.close(theirs)
     with process(["--url", url, *arguments], stdout=ours, stderr=ours) as running:
@@ -121,7 +119,7 @@ def test_a_pipe_that_broke_and_is_not_the_output_is_an_error(
 # --- errors that were tracebacks --------------------------------------------------------------------------
 
 
-def test_the_version_is_told_without_an_installation() -> None:
+def test_the_version_is_printed_without_an_installation() -> None:
     code = (
         "import importlib.metadata as m, sys\n"
         "def missing(name):\n    raise m.PackageNotFoundError(name)\n"

@@ -1,4 +1,4 @@
-"""The integrity check and its repair on HBase: all kinds of damage in one repository, and none in a whole one."""
+"""The integrity check and its repair on HBase: all kinds of damage in one repository, and none in an intact one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.integration
 
 
 class Machine(SystemRuntime):
-    """A process of a machine id of one's choice, on the real clock."""
+    """A process with a given machine id, on the real clock."""
 
     def __init__(self, mac: int) -> None:
         super().__init__()
@@ -43,23 +43,27 @@ def tables(hbase: HBase) -> Iterator[Tables]:
     store.close()
 
 
-def test_nothing_is_wrong_where_everything_was_used(tables: Tables) -> None:
+def test_a_repository_that_used_every_feature_has_no_problems(tables: Tables) -> None:
     use_everything(tables)
     assert tables.problems(live=True) == []
 
 
-@pytest.mark.parametrize("settled", [False, True])
-def test_all_kinds_of_damage_at_once_are_named_and_those_that_may_be_are_mended(tables: Tables, settled: bool) -> None:
-    together = {name: case for name, case in CASES.items() if not case.alone and case.settles is settled}
+@pytest.mark.parametrize("moves_watermark", [False, True])
+def test_all_kinds_of_damage_at_once_are_reported_and_repaired_if_possible(
+    tables: Tables, moves_watermark: bool
+) -> None:
+    together = {
+        name: case for name, case in CASES.items() if not case.alone and case.moves_watermark is moves_watermark
+    }
     wanted = {}
-    # Ids of another time last: nobody commits before the present has reached what he has seen.
+    # Ids of another time come last: an instance commits only once the present has passed every id that it has seen.
     ordered = sorted(together.items(), key=lambda one: one[1].kind in {kinds.OUTSIDE_LEASE, kinds.OFF_CLOCK})
     for number, (name, case) in enumerate(ordered):
         wanted[name] = (case.kind, *case.damage(tables, f"/damaged{number:02}"))
     tables.wait(7)
     found = tables.found()
     assert {name: where for name, where in wanted.items() if where not in found} == {}
-    # What is mended first may show what it hid.
+    # A first repair may reveal damage that was hidden.
     tables.repair()
     tables.repair()
     found = tables.found()

@@ -1,6 +1,6 @@
-"""Every kind of damage that the integrity check knows, made on purpose: one function each, on a node of its own.
+"""Every kind of damage that the integrity check knows, made on purpose by one function each, on its own node.
 
-A function damages the tables and returns the path and the revision with which the problem must be told.
+A function damages the tables and returns the path and the revision that the problem must carry.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ text = revisions.to_text
 
 @dataclass(frozen=True)
 class Case:
-    """One way to damage a repository: the kind as which it is told, and whether it can be repaired so that nothing is left.
+    """One way to damage a repository: the kind that the check reports, and whether a repair removes all of it.
 
-    ``alone``: nothing else can be seen well beside it. ``settles``: it moves the watermark, below which much is of another kind.
+    ``alone``: it hides other damage. ``moves_watermark``: it moves the watermark, below which the check reports other kinds.
     """
 
     kind: str
     damage: Damage
     repaired: bool
     alone: bool
-    settles: bool
+    moves_watermark: bool
 
 
 CASES: Final[dict[str, Case]] = {}
 
 
 def case(
-    kind: str, *, repaired: bool = False, alone: bool = False, settles: bool = False
+    kind: str, *, repaired: bool = False, alone: bool = False, moves_watermark: bool = False
 ) -> Callable[[Damage], Damage]:
     def add(damage: Damage) -> Damage:
-        CASES[damage.__name__] = Case(kind, damage, repaired, alone, settles)
+        CASES[damage.__name__] = Case(kind, damage, repaired, alone, moves_watermark)
         return damage
 
     return add
@@ -65,7 +65,7 @@ def a_row_key_with_another_depth(tables: Tables, path: str) -> Where:
 
 
 @case(kinds.ROW_KEY)
-def a_row_key_that_is_no_text(tables: Tables, path: str) -> Where:
+def a_row_key_that_is_not_text(tables: Tables, path: str) -> Where:
     made = tables.commit(AddNode(path, {}))
     key = paths.key(path) + b"\xff"
     tables.put(schema.NODES, key, (schema.LAST_REVISION, schema.TOUCHED, made))
@@ -73,7 +73,7 @@ def a_row_key_that_is_no_text(tables: Tables, path: str) -> Where:
 
 
 @case(kinds.ROW_KEY)
-def a_row_key_that_is_no_path(tables: Tables, path: str) -> Where:
+def a_row_key_that_is_not_a_path(tables: Tables, path: str) -> Where:
     made = tables.commit(AddNode(path, {}))
     key = (3).to_bytes(2, "big") + paths.encode(path) + b"//x"
     tables.put(schema.NODES, key, (schema.LAST_REVISION, schema.TOUCHED, made))
@@ -118,7 +118,7 @@ def an_old_version_that_cannot_be_decoded(tables: Tables, path: str) -> Where:
 
 
 @case(kinds.VALUE)
-def a_child_that_is_neither_there_nor_gone(tables: Tables, path: str) -> Where:
+def a_child_cell_with_an_unknown_value(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {}))
     made = tables.commit(AddNode(f"{path}/x", {}))
     tables.node(path, made, (schema.child_column("x"), b"\x07"))
@@ -172,14 +172,14 @@ def a_lost_cell_of_a_branch(tables: Tables, path: str) -> Where:
 
 
 @case(kinds.UNDECLARED)
-def a_property_that_its_revision_does_not_tell(tables: Tables, path: str) -> Where:
+def a_property_that_its_revision_does_not_declare(tables: Tables, path: str) -> Where:
     made = tables.commit(AddNode(path, {"p": 1}))
     tables.node(path, made, (schema.property_column("q"), b"\x04"))
     return path, text(made)
 
 
 @case(kinds.UNDECLARED)
-def a_row_that_its_revision_does_not_tell(tables: Tables, path: str) -> Where:
+def a_row_that_its_revision_does_not_declare(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {}))
     made = tables.commit(AddNode(f"{path}/x", {}))
     tables.node(f"{path}/y", made, (schema.DELETED, schema.ALIVE))
@@ -187,7 +187,7 @@ def a_row_that_its_revision_does_not_tell(tables: Tables, path: str) -> Where:
 
 
 @case(kinds.UNDECLARED)
-def a_child_that_its_revision_tells_otherwise(tables: Tables, path: str) -> Where:
+def a_child_that_its_revision_declares_differently(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {}))
     made = tables.commit(AddNode(f"{path}/x", {}))
     tables.node(path, made, (schema.child_column("x"), schema.GONE))
@@ -219,14 +219,14 @@ def a_row_of_child_cells_only_of_an_aborted_revision(tables: Tables, path: str) 
 
 
 @case(kinds.ROW_KEY)
-def a_row_of_child_cells_only_that_is_no_path(tables: Tables, path: str) -> Where:
+def a_row_of_child_cells_only_whose_key_is_not_a_path(tables: Tables, path: str) -> Where:
     made = tables.commit(AddNode(path, {}))
     key = (9).to_bytes(2, "big") + paths.encode(path) + b"/x"
     tables.put(schema.NODES, key, (schema.child_column("y"), schema.PRESENT, made))
     return f"{path}/x", ""
 
 
-@case(kinds.NO_ROW, settles=True)
+@case(kinds.NO_ROW, moves_watermark=True)
 def cells_without_a_journal_row_below_the_watermark(tables: Tables, path: str) -> Where:
     made = tables.stranger()
     tables.wait(0.01)
@@ -257,7 +257,7 @@ def cells_that_a_paused_writer_brought_late(tables: Tables, path: str) -> Where:
     return path, text(made)
 
 
-@case(kinds.ABORTED, repaired=True, settles=True)
+@case(kinds.ABORTED, repaired=True, moves_watermark=True)
 def visible_cells_of_an_aborted_revision(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {"p": 1}))
     made = tables.dead_writer(RowChange(path, "changed", ["p"]), aborted=True, swept=schema.SWEPT_IN_DOUBT)
@@ -268,14 +268,14 @@ def visible_cells_of_an_aborted_revision(tables: Tables, path: str) -> Where:
 
 
 @case(kinds.DANGLING, repaired=True)
-def a_child_that_is_not_there(tables: Tables, path: str) -> Where:
+def a_child_entry_of_a_missing_node(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {}))
     made = tables.forge(RowChange(path, "changed", (), ["x"]))
     return f"{path}/x", text(made)
 
 
 @case(kinds.ORPHAN, repaired=True)
-def a_node_whose_parent_is_not_there(tables: Tables, path: str) -> Where:
+def a_node_whose_parent_is_missing(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {}))
     made = tables.forge(RowChange(f"{path}/none/below/x", "added", ["p"]))
     return f"{path}/none/below/x", text(made)
@@ -364,12 +364,12 @@ def two_revisions_of_one_base_that_begin_one_life(tables: Tables, path: str) -> 
 
 
 @case(kinds.BLOB_REFERENCE)
-def a_reference_to_a_blob_that_is_not_there(tables: Tables, path: str) -> Where:
+def a_reference_to_a_missing_blob(tables: Tables, path: str) -> Where:
     return path, text(tables.commit(AddNode(path, {"p": BlobRef("ab" * 32)})))
 
 
 @case(kinds.BLOB_REFERENCE)
-def an_array_that_refers_to_a_blob_that_is_not_there(tables: Tables, path: str) -> Where:
+def an_array_that_refers_to_a_missing_blob(tables: Tables, path: str) -> Where:
     there = tables.instance.blobs.write(io.BytesIO(b"there"))
     return path, text(tables.commit(AddNode(path, {"p": [BlobRef(there), BlobRef("no id")]})))
 
@@ -378,7 +378,7 @@ def an_array_that_refers_to_a_blob_that_is_not_there(tables: Tables, path: str) 
 
 
 @case(kinds.JOURNAL_KEY)
-def a_journal_row_that_is_no_revision(tables: Tables, path: str) -> Where:
+def a_journal_row_whose_key_is_not_a_revision(tables: Tables, path: str) -> Where:
     tables.put(schema.JOURNAL, b"\x00" + path.encode()[-2:], (schema.COMMITTED, schema.NO, None))
     return "", (b"\x00" + path.encode()[-2:]).hex()
 
@@ -390,7 +390,7 @@ def a_journal_row_without_its_nonce(tables: Tables, path: str) -> Where:
     return "", text(made)
 
 
-@case(kinds.INCOMPLETE, settles=True)
+@case(kinds.INCOMPLETE, moves_watermark=True)
 def a_journal_row_without_its_changes(tables: Tables, path: str) -> Where:
     made = tables.commit(AddNode(path, {}))
     tables.remove(schema.JOURNAL, schema.revision_key(made), (schema.DATA, schema.CHANGES))
@@ -406,7 +406,7 @@ def a_journal_row_without_its_abort_flag(tables: Tables, path: str) -> Where:
 
 
 @case(kinds.JOURNAL_VALUE)
-def a_flag_that_is_neither_yes_nor_no(tables: Tables, path: str) -> Where:
+def a_flag_that_is_not_a_boolean(tables: Tables, path: str) -> Where:
     made = tables.commit(AddNode(path, {}))
     tables.journal(made, schema.ABORT, b"\x05")
     return "", text(made)
@@ -426,7 +426,7 @@ def committed_and_aborted(tables: Tables, path: str) -> Where:
     return "", text(made)
 
 
-@case(kinds.CHANGES, settles=True)
+@case(kinds.CHANGES, moves_watermark=True)
 def changes_that_cannot_be_read(tables: Tables, path: str) -> Where:
     made = tables.commit(AddNode(path, {}))
     tables.journal(made, (schema.DATA, schema.CHANGES), b"\x01[[")
@@ -434,7 +434,7 @@ def changes_that_cannot_be_read(tables: Tables, path: str) -> Where:
     return "", text(made)
 
 
-@case(kinds.CHANGES, settles=True)
+@case(kinds.CHANGES, moves_watermark=True)
 def changes_of_another_form(tables: Tables, path: str) -> Where:
     made = tables.commit(AddNode(path, {}))
     tables.journal(made, (schema.DATA, schema.CHANGES), b'\x01[["/a","x",[1]]]')
@@ -495,8 +495,8 @@ def an_id_after_the_end_of_its_lease(tables: Tables, path: str) -> Where:
 def an_id_an_hour_behind_the_server(tables: Tables, path: str) -> Where:
     made = tables.other().clock.next(0)
     late = revisions.pack(revisions.ms_of(made) - 3_600_000, revisions.machine_of(made), 0)
-    told = (RowChange(path, "changed", ["p"]),)
-    tables.row(late, told, committed=True, base=late - 1)
+    declared = (RowChange(path, "changed", ["p"]),)
+    tables.row(late, declared, committed=True, base=late - 1)
     return "", text(late)
 
 
@@ -535,7 +535,7 @@ def a_committed_revision_that_says_that_it_is_swept(tables: Tables, path: str) -
     return "", text(made)
 
 
-@case(kinds.BELOW_WATERMARK, repaired=True, settles=True)
+@case(kinds.BELOW_WATERMARK, repaired=True, moves_watermark=True)
 def a_pending_revision_below_the_watermark(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {"p": 1}))
     made = tables.dead_writer(RowChange(path, "changed", ["p"]))
@@ -545,12 +545,12 @@ def a_pending_revision_below_the_watermark(tables: Tables, path: str) -> Where:
     return "", text(made)
 
 
-@case(kinds.BELOW_WATERMARK, repaired=True, settles=True)
+@case(kinds.BELOW_WATERMARK, repaired=True, moves_watermark=True)
 def a_cell_of_a_pending_revision_below_the_watermark(tables: Tables, path: str) -> Where:
     return path, a_pending_revision_below_the_watermark(tables, path)[1]
 
 
-@case(kinds.BELOW_WATERMARK, repaired=True, settles=True)
+@case(kinds.BELOW_WATERMARK, repaired=True, moves_watermark=True)
 def an_unswept_revision_below_the_watermark(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {"p": 1}))
     made = tables.dead_writer(RowChange(path, "changed", ["p"]), aborted=True)
@@ -560,7 +560,7 @@ def an_unswept_revision_below_the_watermark(tables: Tables, path: str) -> Where:
     return "", text(made)
 
 
-@case(kinds.NOT_HIDDEN, repaired=True, settles=True)
+@case(kinds.NOT_HIDDEN, repaired=True, moves_watermark=True)
 def a_revision_in_doubt_that_is_not_hidden(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {"p": 1}))
     made = tables.dead_writer(aborted=True, swept=schema.SWEPT_IN_DOUBT)
@@ -570,7 +570,7 @@ def a_revision_in_doubt_that_is_not_hidden(tables: Tables, path: str) -> Where:
     return "", text(made)
 
 
-@case(kinds.HIDDEN, repaired=True, settles=True)
+@case(kinds.HIDDEN, repaired=True, moves_watermark=True)
 def a_committed_revision_that_is_hidden(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {"p": 1}))
     made = tables.commit(SetProperty(path, "p", 2))
@@ -704,7 +704,7 @@ def _blob(tables: Tables, path: str, size: int) -> bytes:
 
 
 @case(kinds.BLOB_ROW)
-def a_blob_row_that_is_none(tables: Tables, path: str) -> Where:
+def a_blob_row_whose_key_is_not_a_blob_id(tables: Tables, path: str) -> Where:
     tables.put(schema.BLOBS, path.encode(), (DATA, b"what", None))
     return path.encode().hex(), ""
 

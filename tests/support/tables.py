@@ -1,4 +1,4 @@
-"""A repository whose tables a test damages behind the protocol's back, and what the integrity check says of it."""
+"""A repository whose tables a test damages outside of the protocol, and the integrity check's findings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Found = tuple[str, str, str]
 
 
 class Tables:
-    """One repository: ``instance`` works on it as it should, everything else here writes cells as nobody may.
+    """One repository: ``instance`` follows the protocol; all other methods here write forbidden cells.
 
     ``open_instance`` makes further instances, by their machine id; ``wait`` lets seconds pass.
     """
@@ -38,22 +38,22 @@ class Tables:
         self.instance = open_instance(1)
         self._machines = iter(range(100, 1000))
 
-    # --- as it should be ---------------------------------------------------------------------------------
+    # --- by the protocol ---------------------------------------------------------------------------------
 
     def commit(self, *operations: Operation) -> int:
-        """An ordinary commit."""
+        """Commit operations by the protocol."""
         return self.instance.commit(lambda _: operations, "", retry_timeout=5, max_poll_age=0)
 
     def branch(self) -> int:
-        """A new branch on the head."""
+        """Create a branch on the head."""
         return self.instance.branches.begin(self.instance.head())
 
-    def commit_on_branch(self, on: int, *operations: Operation) -> int:
-        """A commit on a branch's newest revision."""
-        return commit_on_branch(self.instance, on, operations)
+    def commit_on_branch(self, revision: int, *operations: Operation) -> int:
+        """Commit on a branch, whose newest revision is given."""
+        return commit_on_branch(self.instance, revision, operations)
 
     def other(self) -> Instance:
-        """One more instance, which holds a lease."""
+        """Open one more instance, which holds a lease."""
         instance = self.open_instance(next(self._machines))
         instance.clock.next(0)
         return instance
@@ -66,7 +66,7 @@ class Tables:
         self.store.write(table, [Put(key, new)])
 
     def cell(self, table: str, key: bytes, column: Column) -> Cell:
-        """The newest cell of a column."""
+        """Return the newest cell of a column."""
         return self.store.read(table, [Get(key, columns=(column,))])[0].cells[0]
 
     def remove(self, table: str, key: bytes, column: Column, timestamp: int | None = None) -> None:
@@ -108,7 +108,7 @@ class Tables:
         self.store.write(schema.JOURNAL, [Put(schema.revision_key(revision), cells)])
 
     def forge(self, *row_changes: RowChange, base: int | None = None) -> int:
-        """A revision that is committed without anybody having looked whether that is possible; ``base`` None: on the head."""
+        """Create a revision that is committed without validation; ``base`` None: on the head."""
         self.instance.poll()
         head = self.instance.head()
         while True:
@@ -117,7 +117,7 @@ class Tables:
             created_ms = self.instance.outcomes.created_ms(revision)
             if created_ms is not None and not self.instance.clock.is_late(revision, created_ms):
                 break
-            # On a machine that stood still meanwhile its late id would be one more problem.
+            # On a machine that was suspended meanwhile, the late id would be one more problem.
             self.store.delete_rows(schema.JOURNAL, [schema.revision_key(revision)])
         self.cells(revision, row_changes)
         return revision
@@ -140,7 +140,7 @@ class Tables:
         return revision
 
     def stranger(self) -> int:
-        """An id of the present time, of a machine id that nobody ever leased, without a journal row."""
+        """Return an id of the present time, of a machine id that was never leased, without a journal row."""
         ms = self.now_ms() - self.instance.settings.epoch_ms
         return revisions.pack(ms, 0xE000 + next(self._machines), 0)
 
@@ -155,16 +155,16 @@ class Tables:
     # --- the check ---------------------------------------------------------------------------------------
 
     def problems(self, instance: Instance | None = None, **options: Any) -> list[Problem]:
-        """What an instance (None: a new one) finds, notes included."""
+        """Return the problems that an instance (None: a new one) finds, notes included."""
         looking = instance or self.open_instance(next(self._machines))
         return list(IntegrityCheck(looking, notes=True, **options).run())
 
     def found(self, instance: Instance | None = None, **options: Any) -> list[Found]:
-        """Kinds, paths and revisions of it."""
+        """Return kinds, paths and revisions of the problems."""
         return [(one.kind, one.path, one.revision) for one in self.problems(instance, **options)]
 
     def repair(self) -> list[str | None]:
-        """Check and repair what can be repaired, in one go; what was done for each problem."""
+        """Check and repair; return the action for each problem, or None."""
         looking = self.open_instance(next(self._machines))
         repair = Repair(looking)
         return [repair.repair(problem) for problem in IntegrityCheck(looking, notes=True).run()]
