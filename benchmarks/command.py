@@ -46,15 +46,8 @@ EXTRA = "pip install -e '.[bench]'"
     help="Report the newest results from this file of JSON lines (repeatable). Without a PLACE, measure nothing.",
 )
 @click.option("--list", "listing", is_flag=True, help="Print scenarios, systems and sizes.")
-@click.option(
-    "--output",
-    "form_of_output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="The format of standard output.",
-)
-@click.option("--debug", is_flag=True, envvar="HBASEMK_DEBUG", help="Show the traceback of an error.")
+@output.form_option("text")
+@output.DEBUG
 @click.pass_obj
 def bench(
     session: Session,
@@ -71,7 +64,7 @@ def bench(
     table: bool,
     files: tuple[Path, ...],
     listing: bool,
-    form_of_output: str,
+    output_form: str,
     debug: bool,
 ) -> int:
     """Compare hbasemk with its peers and with the bare store, turn by turn in one run.
@@ -83,7 +76,7 @@ def bench(
     from benchmarks import registry, results, runner
     from benchmarks.sizes import FULL, QUICK
 
-    session.choose(None, form_of_output, debug)
+    session.choose(None, output_form, debug)
     if listing:
         _list(session)
         return 0

@@ -56,24 +56,17 @@ class _Group(PipeErrors, click.Group):
 @click.option(
     "--url", envvar="HBASEMK_URL", metavar="URL", help="The repository's URL. Default: the variable HBASEMK_URL."
 )
-@click.option(
-    "--output",
-    "form",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="The output format: text for people, json for programs.",
-)
-@click.option("--debug", is_flag=True, envvar="HBASEMK_DEBUG", help="Show the traceback of an error.")
+@output.form_option("text")
+@output.DEBUG
 @click.version_option(version=hbasemk.__version__)
 @click.pass_obj
-def cli(session: Session, url: str | None, form: str, debug: bool) -> None:
+def cli(session: Session, url: str | None, output_form: str, debug: bool) -> None:
     """Work on a versioned content tree to which many processes commit.
 
     URL is sqlite:///file (four slashes for an absolute path) or hbase://host:port/?prefix=name_. These options may also follow
     the command.
     """
-    session.choose(url, form, debug)
+    session.choose(url, output_form, debug)
 
 
 def code_of(error: HbasemkError) -> int:

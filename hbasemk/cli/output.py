@@ -19,8 +19,8 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
-from typing import IO, TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
     from hbasemk.repository import Repository
     from hbasemk.snapshot import Snapshot
+
+Decorated = TypeVar("Decorated", bound="Callable[..., Any] | click.Command")
+"""A command, or the function of a command, to which an option is added."""
 
 STANDARD_OUTPUT: Final = "standard output"
 
@@ -153,28 +156,34 @@ NULL = click.option(
 )
 
 
+DEBUG = click.option("--debug", is_flag=True, envvar="HBASEMK_DEBUG", help="Show the traceback of an error.")
+
+
+def form_option(default: str | None) -> Callable[[Decorated], Decorated]:
+    """Return the option ``--output``; its parameter is ``output_form``, None if there is no default."""
+    return click.option(
+        "--output",
+        "output_form",
+        type=click.Choice(["text", "json"]),
+        default=default,
+        show_default=default is not None,
+        help="The output format: text for people, json for programs.",
+    )
+
+
 def with_common_options(command: click.Command) -> click.Command:
     """Accept ``--url``, ``--output`` and ``--debug`` after a command, too."""
     inner = command.callback
     assert inner is not None
 
     @click.pass_context
-    def callback(
-        context: click.Context, /, common_url: str | None, common_form: str | None, common_debug: bool, **given: Any
-    ) -> Any:
-        context.obj.choose(common_url, common_form, common_debug)
+    def callback(context: click.Context, /, url: str | None, output_form: str | None, debug: bool, **given: Any) -> Any:
+        context.obj.choose(url, output_form, debug)
         return context.invoke(inner, **given)
 
     command.callback = callback
-    command.params += [
-        click.Option(["--url", "common_url"], metavar="URL", help="The repository's URL."),
-        click.Option(
-            ["--output", "common_form"],
-            type=click.Choice(["text", "json"]),
-            help="The output format: text for people, json for programs.",
-        ),
-        click.Option(["--debug", "common_debug"], is_flag=True, help="Show the traceback of an error."),
-    ]
+    for option in (click.option("--url", metavar="URL", help="The repository's URL."), form_option(None), DEBUG):
+        option(command)
     return command
 
 

@@ -13,7 +13,7 @@ import click
 from click.core import ParameterSource
 
 from hbasemk.cli import output
-from hbasemk.cli.output import Revision, Session
+from hbasemk.cli.output import Decorated, Revision, Session
 from hbasemk.errors import HbasemkError
 from hbasemk.transfer.files.entries import DEFAULT_LIMIT, LARGEST_LIMIT, Contents
 from hbasemk.transfer.summary import SHOWN, Sample
@@ -22,17 +22,32 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 
+_RETRY_TIMEOUT = click.option(
+    "--retry-timeout",
+    type=float,
+    metavar="SECONDS",
+    default=120,
+    show_default=True,
+    help="Retry for this long while the store is unreachable.",
+)
+
+
+def _form_option(about: str) -> Callable[[Decorated], Decorated]:
+    """Return the option ``--format`` of a command that transfers files or JSON."""
+    return click.option(
+        "-f",
+        "--format",
+        "form",
+        type=click.Choice(["files", "json"]),
+        default="files",
+        show_default=True,
+        help=about,
+    )
+
+
 @click.command("import")
 @click.argument("source", metavar="SOURCE", type=click.Path(exists=True, allow_dash=True, path_type=Path))
-@click.option(
-    "-f",
-    "--format",
-    "form",
-    type=click.Choice(["files", "json"]),
-    default="files",
-    show_default=True,
-    help="The kind of SOURCE: a directory, or a JSON file.",
-)
+@_form_option("The kind of SOURCE: a directory, or a JSON file.")
 @click.option(
     "--at",
     "target",
@@ -66,14 +81,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Store contents of up to this many bytes in the node, larger ones as blobs (files).",
 )
-@click.option(
-    "--retry-timeout",
-    type=float,
-    metavar="SECONDS",
-    default=120,
-    show_default=True,
-    help="Retry for this long while the store is unreachable.",
-)
+@_RETRY_TIMEOUT
 @click.option("--verify/--no-verify", default=True, help="Compare the imported tree with SOURCE at the end.")
 @click.pass_context
 def import_(
@@ -299,26 +307,11 @@ def _print_sample(what: str, lines: Sequence[str], count: int) -> None:
 @click.command("export")
 @click.argument("path")
 @click.argument("target", type=click.Path(allow_dash=True, path_type=Path), required=False)
-@click.option(
-    "-f",
-    "--format",
-    "form",
-    type=click.Choice(["files", "json"]),
-    default="files",
-    show_default=True,
-    help="The kind of TARGET: files, or one JSON file.",
-)
+@_form_option("The kind of TARGET: files, or one JSON file.")
 @click.option(
     "--at", "revision", type=Revision(), metavar="REVISION", help="Export this revision instead of the newest one."
 )
-@click.option(
-    "--retry-timeout",
-    type=float,
-    metavar="SECONDS",
-    default=120,
-    show_default=True,
-    help="Retry for this long while the store is unreachable.",
-)
+@_RETRY_TIMEOUT
 @click.option(
     "--special-modes",
     is_flag=True,
