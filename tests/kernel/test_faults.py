@@ -7,7 +7,6 @@ its instance is never used again.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 
 import pytest
 
@@ -17,7 +16,6 @@ from hbasemk import (
     InvalidRevisionError,
     Outcome,
     Repository,
-    Settings,
     StoreError,
     StoreNotAppliedError,
     StoreUnknownError,
@@ -25,11 +23,11 @@ from hbasemk import (
 from hbasemk.check import IntegrityCheck
 from hbasemk.format import schema
 from hbasemk.kernel.commit.operations import AddNode, CopyNode, Increment, MoveNode, Operation, RemoveNode, SetProperty
-from hbasemk.kernel.instance import Instance
 from hbasemk.store.abc import Column, Put
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore, lost_reply
-from tests.support.runtime import World, open_instance
+from tests.support.failing import Died, FailingRepository
+from tests.support.runtime import open_instance
 
 COMMITS: dict[str, list[Operation]] = {
     "set": [SetProperty("/a", "p", "new")],
@@ -45,53 +43,16 @@ COMMITS: dict[str, list[Operation]] = {
 }
 
 
-class Died(BaseException):
-    """The process is gone: nothing catches it."""
-
-
-class Place:
-    """A repository with a small tree, seen through stores that can fail."""
+class Place(FailingRepository):
+    """A repository in which the commits of one instance fail."""
 
     def __init__(self, transactions: bool = False) -> None:
-        self.world = World()
-        self.inner = MemoryStore(self.world.clock, transactions=transactions)
-        first = open_instance(self.inner, self.world, Settings(), mac=1)
-        first.commit(
-            lambda _: [AddNode("/a", {"p": "old", "n": 0}), AddNode("/a/b", {}), AddNode("/a/b/c", {})],
-            "",
-            retry_timeout=1,
-            max_poll_age=0,
-        )
-        self.store = FaultyStore(self.inner)
-        self.instance = open_instance(self.store, self.world, mac=2)
-        # The lease is claimed beforehand, so that only the commit's own calls are counted.
+        super().__init__(transactions=transactions)
+        # Claim the lease first, so that only the commit's own calls are counted.
         self.instance.clock.next(0)
-
-    def tree(self, instance: Instance) -> dict[str, dict[str, object]]:
-        instance.poll()
-        head = instance.head()
-        found = {"/": dict(instance.reader.require(head, "/").properties)}
-        for level in instance.reader.levels(head, "/"):
-            found.update({state.path: dict(state.properties) for state in level})
-        return found
 
     def commit(self, operations: list[Operation]) -> int:
         return self.instance.commit(lambda _: operations, "", retry_timeout=5, max_poll_age=0)
-
-    def heal(self) -> None:
-        self.store.before = self.store.after = None
-
-    def check(self) -> dict[str, dict[str, object]]:
-        """What a later instance finds, after the lease time, with everything whole."""
-        self.world.advance(20)
-        later = open_instance(self.inner, self.world, mac=3)
-        later.clock.next(0)
-        later.maintain()
-        later.recovery.advance()
-        found = self.tree(later)
-        assert [str(problem) for problem in IntegrityCheck(later).run()] == []
-        assert not later.journal.pending
-        return found
 
 
 def before_and_after(
@@ -244,15 +205,7 @@ def test_a_paused_writer_that_wakes_up_after_its_recovery_loses() -> None:
 
 def test_late_cells_of_a_recovered_writer_stay_invisible_below_the_watermark() -> None:
     place = Place()
-    held: list[Sequence[Put]] = []
-
-    def hold(table: str, puts: Sequence[Put], *, durable: bool = True) -> None:
-        held.append(puts)
-        raise Died
-
-    place.store.write = hold  # type: ignore[method-assign]
-    with pytest.raises(Died):
-        place.commit(COMMITS["set"])
+    cells = place.die_with_held_cells(lambda: place.commit(COMMITS["set"]))
     # Recovered by another, and the watermark passes it.
     place.world.advance(30)
     other = open_instance(place.inner, place.world, mac=8)
@@ -266,7 +219,7 @@ def test_late_cells_of_a_recovered_writer_stay_invisible_below_the_watermark() -
     assert moved is not None
     assert moved.hidden
     # Only now the paused gateway lets its request through.
-    place.inner.write(schema.NODES, held[0])
+    place.inner.write(schema.NODES, cells)
     fresh = open_instance(place.inner, place.world, mac=10)
     assert fresh.journal.floor >= max(moved.hidden)
     assert place.tree(fresh)["/a"]["p"] == "old"

@@ -24,7 +24,6 @@ from hbasemk import (
     StoreUnknownError,
     StoreUnusableError,
 )
-from hbasemk.check import IntegrityCheck
 from hbasemk.format import schema
 from hbasemk.kernel import retry
 from hbasemk.kernel.commit import change_set
@@ -37,6 +36,7 @@ from hbasemk.kernel.retry import AT_LEAST, LONGEST_WAIT
 from hbasemk.maintenance import InlineMaintenance
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore
+from tests.support.failing import FailingRepository
 from tests.support.runtime import TestRuntime, World, open_instance
 
 RETRY_TIMEOUT = 5.0
@@ -95,42 +95,11 @@ class Outage:
         raise StoreUnknownError(f"{said}; it may have been applied or not", cause=said)
 
 
-class Place:
-    """A small tree, and an instance that has no lease yet, on a store that can fail."""
-
-    def __init__(self, **kind: bool) -> None:
-        self.world = World()
-        self.inner = MemoryStore(self.world.clock, **kind)
-        first = open_instance(self.inner, self.world, mac=1)
-        first.commit(
-            lambda _: [AddNode("/a", {"p": "old", "n": 0}), AddNode("/a/b", {})], "", retry_timeout=1, max_poll_age=0
-        )
-        self.store = FaultyStore(self.inner)
-        self.instance = open_instance(self.store, self.world, mac=2)
+class Place(FailingRepository):
+    """A repository with an instance that has no lease yet."""
 
     def commit(self, operations: list[Operation], retry_timeout: float = RETRY_TIMEOUT) -> int:
         return self.instance.commit(lambda _: operations, "", retry_timeout=retry_timeout, max_poll_age=-1)
-
-    def heal(self) -> None:
-        self.store.before = self.store.after = None
-
-    def tree(self, instance: Instance) -> dict[str, dict[str, object]]:
-        instance.poll()
-        head = instance.head()
-        found = {"/": dict(instance.reader.require(head, "/").properties)}
-        for level in instance.reader.levels(head, "/"):
-            found.update({state.path: dict(state.properties) for state in level})
-        return found
-
-    def found(self) -> dict[str, dict[str, object]]:
-        """What another instance reads once all leases are over, and everything is whole."""
-        self.heal()
-        self.world.advance(30)
-        later = open_instance(self.inner, self.world, mac=3)
-        later.clock.next(0)
-        later.maintain()
-        assert [str(problem) for problem in IntegrityCheck(later).run()] == []
-        return self.tree(later)
 
 
 def expected(kind: str, store: str) -> tuple[dict[str, dict[str, object]], dict[str, dict[str, object]], list[Call]]:
@@ -139,7 +108,7 @@ def expected(kind: str, store: str) -> tuple[dict[str, dict[str, object]], dict[
     before = place.tree(open_instance(place.inner, place.world, mac=9))
     outage = Outage(place.world, place.store, "refused", 10_000, 0)
     place.commit(OPERATIONS[kind])
-    return before, place.found(), outage.calls
+    return before, place.check(), outage.calls
 
 
 def decision_of(calls: list[Call]) -> int:
@@ -160,12 +129,12 @@ def test_outage_shorter_than_the_retry_timeout_raises_no_error(kind: str, store:
         if how == "unusable":
             with pytest.raises(StoreUnusableError):
                 place.commit(OPERATIONS[kind], retry_timeout=60)
-            assert place.found() == before, what
+            assert place.check() == before, what
         else:
             made = place.commit(OPERATIONS[kind], retry_timeout=60)
             assert outage.began is not None
             assert place.instance.outcome(made) is Outcome.COMMITTED
-            assert place.found() == after, what
+            assert place.check() == after, what
 
 
 @pytest.mark.parametrize("how", WAYS)
@@ -198,7 +167,7 @@ def test_error_states_the_outcome_if_the_store_stays_away(kind: str, store: str,
         # The same instance goes on at once.
         place.commit([SetProperty("/", "later", True)])
         assert place.instance.outcomes.deferred == []
-        found = place.found()
+        found = place.check()
         found["/"].pop("later")
         assert found == (after if applied else before), what
 
@@ -231,7 +200,7 @@ def test_losing_commit_raises_conflict_though_roll_back_fails(store: str, how: s
     place.heal()
     place.instance.maintain()
     assert place.instance.outcomes.deferred == []
-    assert place.found()["/a"]["p"] == "winner"
+    assert place.check()["/a"]["p"] == "winner"
 
 
 def set_on_branch(instance: Instance, value: str) -> Callable[[View], ChangeSet]:
@@ -305,7 +274,7 @@ def test_merge_of_a_moved_branch_stands_though_the_head_cannot_be_read() -> None
     place.store.check_and_write = moved_first  # type: ignore[method-assign]
     with pytest.raises(BranchError, match=r"is merged into trunk as .*, but meanwhile its branch has moved on"):
         place.instance.branches.merge(on, "")
-    assert place.found()["/a"]["p"] == "mine"
+    assert place.check()["/a"]["p"] == "mine"
 
 
 def test_reads_are_retried_up_to_the_retry_timeout() -> None:

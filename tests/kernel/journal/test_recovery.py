@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -13,32 +12,18 @@ from hbasemk.format import revisions, schema
 from hbasemk.kernel.commit.operations import AddNode, Operation, SetProperty
 from hbasemk.kernel.instance import Instance
 from hbasemk.store.abc import Put
-from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore
-from tests.support.runtime import World, open_instance
+from tests.support.failing import Died, FailingRepository, is_whole
+from tests.support.runtime import open_instance
 
 
-class Died(BaseException):
-    """The process is gone."""
-
-
-class Place:
-    """A repository, and a writer whose store calls can be watched."""
+class Place(FailingRepository):
+    """A repository, and a writer whose store calls a test can intercept."""
 
     def __init__(self) -> None:
-        self.world = World()
-        self.seeds = itertools.count(100)
-        self.inner = MemoryStore(self.world.clock)
-        self.first = open_instance(self.inner, self.world, mac=1)
-        self.first.commit(
-            lambda _: [AddNode("/a", {"p": "old"}), AddNode("/a/b", {})], "", retry_timeout=1, max_poll_age=0
-        )
-        self.store = FaultyStore(self.inner)
-        self.writer = open_instance(self.store, self.world, mac=2, seed=2)
+        super().__init__()
+        self.writer = self.instance
         self.writer.clock.next(0)
-
-    def open(self, mac: int) -> Instance:
-        return open_instance(self.inner, self.world, mac=mac, seed=next(self.seeds))
 
     def at_cells(self, do: Callable[[], object]) -> None:
         """Do something when the writer's cells have been written, once."""
@@ -69,8 +54,7 @@ class Place:
     def whole(self) -> None:
         one = self.open(60)
         one.maintain()
-        assert [str(problem) for problem in IntegrityCheck(one).run()] == []
-        assert not one.journal.pending
+        is_whole(one)
 
 
 NEW = [SetProperty("/a", "p", "new")]
@@ -216,18 +200,11 @@ def test_concurrent_recovery_is_safe_at_every_step() -> None:
 
 def late_cells(place: Place) -> tuple[int, Sequence[Put]]:
     """A writer dies with its cells held up by a gateway; returns its revision and the cells."""
-    held: list[Sequence[Put]] = []
-
-    def hold(table: str, puts: Sequence[Put], *, durable: bool = True) -> None:
-        held.append(puts)
-        raise Died
-
-    place.store.write = hold  # type: ignore[method-assign]
-    with pytest.raises(Died):
-        place.writer.commit_on(place.writer.head(), [*NEW, AddNode("/a/zombie", {})], "")
+    operations = [*NEW, AddNode("/a/zombie", {})]
+    cells = place.die_with_held_cells(lambda: place.writer.commit_on(place.writer.head(), operations, ""))
     place.first.poll()
     (made,) = place.first.journal.pending
-    return made, held[0]
+    return made, cells
 
 
 @pytest.mark.parametrize("arrive", ["before the sweep", "after the sweep", "after the watermark", "after compaction"])
