@@ -26,10 +26,10 @@ class Died(BaseException):
 class FailingRepository:
     """``first`` made the tree; ``instance`` uses ``store``, which can fail, over ``inner``, which cannot."""
 
-    def __init__(self, **kind: bool) -> None:
+    def __init__(self, *, transactions: bool = False, parallel: bool = False) -> None:
         self.world = World()
         self._seeds = itertools.count(100)
-        self.inner = MemoryStore(self.world.clock, **kind)
+        self.inner = MemoryStore(self.world.clock, transactions=transactions, parallel=parallel)
         self.first = self.open(1)
         self.first.commit(lambda _: TREE, "", retry_timeout=1, max_poll_age=0)
         self.store = FaultyStore(self.inner)
