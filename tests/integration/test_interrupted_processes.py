@@ -6,7 +6,6 @@ import random
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 import hbasemk
 from hbasemk import Settings
 from tests.support.hbase import HBase
+from tests.support.interrupting import signals
 from tests.support.repositories import Checked
 
 SETTINGS = Settings(lease_ms=1000, max_clock_skew_ms=500)
@@ -124,19 +124,8 @@ def interrupt_everywhere(url: str) -> None:
         other.run(lambda tx: [tx.add("/a", {"n": 0}), tx.add("/b", {"n": 0})])
         with started(GOES_ON, url, str(INTERRUPTS)) as running:
             assert running.stdout is not None
-            over = threading.Event()
-
-            def interrupt() -> None:
-                while not over.wait(chance.random() * LONGEST_PAUSE):
-                    running.send_signal(signal.SIGINT)
-
-            thread = threading.Thread(target=interrupt)
-            thread.start()
-            try:
+            with signals(running, chance, LONGEST_PAUSE):
                 enough = running.stdout.readline()
-            finally:
-                over.set()
-                thread.join()
             committed = running.stdout.readline()
             if enough == "enough\n" and committed:
                 # It lives and keeps its lease: nobody else would end what it left.

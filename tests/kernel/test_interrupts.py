@@ -23,7 +23,7 @@ from hbasemk.interrupts import Deferred
 from hbasemk.transfer.files.entries import TOTALS, walk
 from hbasemk.transfer.files.reader import FileReader, ReaderJob
 from hbasemk.transfer.files.worker import Batch, Job, Worker
-from tests.support.interrupting import SECONDS, Point, each_point, interrupted_at, points_of
+from tests.support.interrupting import SECONDS, Point, each_point, interrupted_at, points_of, signals
 from tests.support.repositories import Checked
 
 FORK_EVERY = 8
@@ -253,7 +253,6 @@ def test_real_signals_leave_nothing_held(checked: Checked, tmp_path: Path) -> No
     url = checked(f"sqlite:///{tmp_path / 'content.db'}?busy_timeout=3600&durable=no")
     seed = random.randrange(10**6)
     print("seed", seed)
-    chance = random.Random(seed)
     with connect(url, poll_interval=0) as repo:
         repo.run(lambda tx: tx.add("/a", {"n": 0, "m": 0}))
     with subprocess.Popen(
@@ -261,19 +260,8 @@ def test_real_signals_leave_nothing_held(checked: Checked, tmp_path: Path) -> No
     ) as running:
         assert running.stdout is not None
         assert running.stdout.readline() == "begun\n"
-        over = threading.Event()
-
-        def interrupt() -> None:
-            while not over.wait(chance.random() * 0.02):
-                running.send_signal(signal.SIGINT)
-
-        thread = threading.Thread(target=interrupt)
-        thread.start()
-        try:
+        with signals(running, random.Random(seed), longest_pause=0.02):
             enough = running.stdout.readline()
-        finally:
-            over.set()
-            thread.join()
         output, errors = running.communicate(timeout=200)
     assert (enough, errors) == ("enough\n", "")
     assert output.startswith("whole")

@@ -12,30 +12,9 @@ from pathlib import Path
 import pytest
 
 from hbasemk.errors import FormatError, StoreNotAppliedError, StoreUnusableError
-from hbasemk.store.abc import ALL_VERSIONS, Get, NewCell, Put, Scan, Table
+from hbasemk.store.abc import Get, NewCell, Put, Scan
 from hbasemk.store.sqlite import SqliteStore, connections
-
-MANY = Table("many", (b"c", b"d"), ALL_VERSIONS)
-ONE = Table("one", (b"d",), 1)
-TABLES = [MANY, ONE]
-FLAG = (b"d", b"flag")
-
-
-def flag(row: bytes, value: bytes = b"1") -> Put:
-    return Put(row, [NewCell(*FLAG, value)])
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "content.db"
-
-
-@pytest.fixture
-def store(path: Path):
-    store = SqliteStore(str(path))
-    store.create_tables(TABLES)
-    yield store
-    store.close()
+from tests.support.sqlite import FLAG, TABLES, flag
 
 
 def every_first_call(path: Path):

@@ -14,12 +14,11 @@ from typing import Any
 import pytest
 
 from hbasemk.errors import StoreUnknownError, StoreUnusableError
-from hbasemk.store.abc import Cell, Get, NewCell, Put, Table
+from hbasemk.store.abc import Cell, Get
 from hbasemk.store.memory import MemoryStore
 from hbasemk.store.sqlite import SqliteStore, cells, guard
 from hbasemk.testing.wrapped import CountingStore
-
-TABLES = [Table("one", (b"d",), 1)]
+from tests.support.sqlite import TABLES, flag
 
 
 def identity(path: Path) -> tuple[int, int]:
@@ -38,29 +37,12 @@ store.close()
 """
 
 
-def flag(row: bytes, value: bytes = b"1") -> Put:
-    return Put(row, [NewCell(b"d", b"flag", value)])
-
-
 def has(store: SqliteStore, *rows: bytes) -> list[bool]:
     return [bool(row.cells) for row in store.read("one", [Get(row) for row in rows])]
 
 
 def another_process_writes_and_closes(path: Path) -> None:
     subprocess.run([sys.executable, "-c", OTHER, str(path)], check=True, timeout=60)
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "content.db"
-
-
-@pytest.fixture
-def store(path: Path):
-    store = SqliteStore(str(path))
-    store.create_tables(TABLES)
-    yield store
-    store.close()
 
 
 class TestIdentities:
@@ -171,7 +153,7 @@ class TestLocks:
         first = SqliteStore(str(path))
         first.create_tables(TABLES)
         own = sqlite3.connect(path)
-        assert own.execute("SELECT count(*) FROM hbasemk_tables").fetchone() == (1,)
+        assert own.execute("SELECT count(*) FROM hbasemk_tables").fetchone() == (len(TABLES),)
         for _ in range(3):
             first.close()
             another_process_writes_and_closes(path)

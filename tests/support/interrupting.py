@@ -2,6 +2,8 @@
 
 That is after calls, at the beginning of functions and at the end of each turn of a loop. The handler of SIGINT is called
 there in a trace function, so what replaces the handler for a while has the same effect as on a real signal.
+
+:func:`signals` sends real signals to another process instead.
 """
 
 from __future__ import annotations
@@ -10,9 +12,12 @@ import dis
 import os
 import random
 import signal
+import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import zip_longest
 from types import CodeType, FrameType
 from typing import Any
@@ -120,6 +125,24 @@ def interrupted_at(point: Point, call: Callable[[], object]) -> bool:
         sys.settrace(None)
         signal.signal(signal.SIGINT, before)
     return False
+
+
+@contextmanager
+def signals(running: subprocess.Popen[str], chance: random.Random, longest_pause: float) -> Iterator[None]:
+    """Send SIGINT to a process until the block ends, with random pauses of up to so many seconds."""
+    over = threading.Event()
+
+    def send() -> None:
+        while not over.wait(chance.random() * longest_pause):
+            running.send_signal(signal.SIGINT)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def place(point: Point) -> str:
