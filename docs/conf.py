@@ -39,8 +39,6 @@ html_show_copyright = False
 
 DOCUMENTED = ("hbasemk", "hbasemk.jsop", "hbasemk.testing.store", "hbasemk.testing.history")
 """The packages whose ``__all__`` is the public API."""
-PLUMBING = {"begun", "commit_on_head", "ended", "instance", "own", "prefix", "source", "staged", "wait"}
-"""Members for other modules of the package, which the reference leaves out."""
 CONSTRUCTED = {"BlobRef", "Json", "MicroKernel", "Repository", "Settings"}
 """The classes of ``hbasemk`` that users call. Methods of the others make their instances."""
 
@@ -71,7 +69,7 @@ def public_names() -> dict[str, Any]:
 def public_members(name: str, cls: type) -> set[str]:
     """Return the full names of the attributes, methods and properties that a public class defines itself."""
     defined = {*vars(cls), *inspect.get_annotations(cls)}
-    return {f"{name}.{member}" for member in defined if not member.startswith("_") and member not in PLUMBING}
+    return {f"{name}.{member}" for member in defined if not member.startswith("_")}
 
 
 _PUBLIC = public_names()
@@ -110,11 +108,6 @@ def hide_constructor(
     return None
 
 
-def skip_plumbing(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
-    """Leave out members that users do not call."""
-    return True if name in PLUMBING else None
-
-
 def check_reference(app: Sphinx, env: BuildEnvironment) -> None:
     """Warn of each public name that the reference lacks. Sphinx itself warns of names that appear twice."""
     logger = logging.getLogger(__name__)
@@ -131,5 +124,4 @@ def setup(app: Sphinx) -> None:
     """Register the handlers of this file."""
     app.connect("missing-reference", resolve_public)
     app.connect("autodoc-process-signature", hide_constructor)
-    app.connect("autodoc-skip-member", skip_plumbing)
     app.connect("env-check-consistency", check_reference)

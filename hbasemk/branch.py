@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from hbasemk import arguments
+from hbasemk import arguments, options
 from hbasemk.format import limits, revisions
-from hbasemk.kernel.branches import rebase
-from hbasemk.snapshot import Snapshot
-from hbasemk.transaction import Transaction
-
-if TYPE_CHECKING:
-    from hbasemk.repository import Repository
+from hbasemk.kernel.instance import Instance
+from hbasemk.snapshot import Snapshot, view_of
+from hbasemk.transaction import Isolation, Transaction, check_isolation, run_on_branch
 
 T = TypeVar("T")
 
@@ -25,9 +22,10 @@ class Branch:
     ``repo.resume_branch(branch.revision)`` continues it in any other.
     """
 
-    def __init__(self, repository: Repository, at: int, message: str = "") -> None:
-        self._repository = repository
-        self._at = at
+    def __init__(self, instance: Callable[[], Instance], head: int, message: str = "") -> None:
+        # A function, because a forked child has an instance of its own.
+        self._instance = instance
+        self._at = head
         self._message = message
         self._merged: str | None = None
 
@@ -44,20 +42,33 @@ class Branch:
     @property
     def head(self) -> Snapshot:
         """The newest snapshot of the branch."""
-        instance = self._repository.instance
+        instance = self._instance()
         return Snapshot(instance, instance.at(self._at))
 
-    def run(self, change: Callable[[Transaction], T], message: str = "") -> T:
+    def run(
+        self,
+        change: Callable[[Transaction], T],
+        message: str = "",
+        retry_timeout: float | None = None,
+        isolation: Isolation = "snapshot",
+    ) -> T:
         """Call ``change`` with a transaction on the branch, commit it, and return what ``change`` returned.
 
-        :attr:`revision` is the new revision then. Nothing is retried: a branch has one writer at a time. Raises BranchError
-        when another writer has committed to the branch since, or the branch has ended.
+        :attr:`revision` is the new revision then, and that of the transaction. Store calls of the transaction and the commit
+        are retried for at most ``retry_timeout`` seconds together while the store is unreachable (None: as in any other call).
+
+        ``change`` runs once. A commit succeeds only on :attr:`revision`, so the commits of a branch form one line:
+        they are serializable with both kinds of ``isolation``, and a conflict with another writer is a BranchError. A merge
+        depends on what the branch wrote, not on what it only read.
+        Raises BranchError when another writer has committed to the branch since, or the branch has ended; also the errors
+        of ``change`` and the store's errors. :meth:`Repository.resume_branch` continues from another writer's revision.
         """
         arguments.function(change, "change")
-        instance = self._repository.instance
-        transaction = Transaction(instance, instance.at(self._at), message)
-        result = change(transaction)
-        self._at = instance.branches.commit(self._at, lambda _: transaction.staged(), message)
+        limits.check_message(message)
+        check_isolation(isolation)
+        if retry_timeout is not None:
+            options.seconds("retry_timeout", retry_timeout, endless=True)
+        self._at, result = run_on_branch(self._instance(), self._at, change, message, isolation, retry_timeout)
         self._merged = None
         return result
 
@@ -67,9 +78,9 @@ class Branch:
         Raises ConflictError and changes nothing if trunk and the branch changed the same; :meth:`rebase` shows where.
         """
         text = self._message if message is None else limits.check_message(message)
-        instance = self._repository.instance
+        instance = self._instance()
         instance.poll()
-        self._merged = revisions.to_text(instance.branches.merge(self._at, text))
+        self._merged = revisions.to_text(instance.merge_branch(self._at, text))
         return self._merged
 
     def rebase(self, base: Snapshot | None = None) -> list[str]:
@@ -78,15 +89,17 @@ class Branch:
         Where both sides changed the same, the branch takes trunk's value, and a child ``:conflict`` holds its own. Remove
         the markers before merging.
         """
-        instance = self._repository.instance
-        target = (self._repository.refresh() if base is None else self._repository.own(base, "base")).prefix
-        self._at = rebase.rebase(instance.branches, instance.reader, self._at, target, self._message)
+        instance = self._instance()
+        if base is None:
+            instance.poll()
+        view = instance.head() if base is None else view_of(instance, base, "base")
+        self._at = instance.rebase_branch(self._at, view, self._message)
         self._merged = None
-        return instance.branches.markers(instance.branches.find(self._at))
+        return instance.conflict_markers(self._at)
 
     def reset(self, to: str) -> None:
         """Reset the branch to one of its earlier revisions."""
-        self._at = self._repository.instance.branches.reset(self._at, arguments.revision(to, "to"))
+        self._at = self._instance().reset_branch(self._at, arguments.revision(to, "to"))
         self._merged = None
 
     def abandon(self) -> None:
@@ -94,7 +107,7 @@ class Branch:
 
         Raises BranchError if the branch has ended, or another writer has committed to it since.
         """
-        self._repository.instance.branches.abandon(self._at)
+        self._instance().abandon_branch(self._at)
 
     def __enter__(self) -> Branch:
         return self

@@ -11,7 +11,7 @@ from hbasemk.format.changes import ADDED, CHANGED, REMOVED
 from hbasemk.format.node import decode_properties
 from hbasemk.format.values import Value
 from hbasemk.kernel import diff as kernel_diff
-from hbasemk.snapshot import OTHERS_SNAPSHOT, Snapshot
+from hbasemk.snapshot import Snapshot, instance_of_snapshot, view_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +35,14 @@ def diff(before: Snapshot, after: Snapshot, path: str = paths.ROOT) -> Iterator[
 
     Costs what changed between the two, not the tree. Raises ValueError for snapshots of two Repository objects.
     """
-    arguments.instance(before, Snapshot, "before")
-    arguments.instance(after, Snapshot, "after")
-    arguments.path(path)
-    if before.instance is not after.instance:
-        raise ValueError(OTHERS_SNAPSHOT.format(before.revision))
-    return _diff(before, after, path)
-
-
-def _diff(before: Snapshot, after: Snapshot, path: str) -> Iterator[Change]:
-    found = kernel_diff.diff(after.instance, before.prefix, after.prefix, path)
-    for one, old, new in found:
-        yield Change(
+    instance = instance_of_snapshot(arguments.instance(after, Snapshot, "after"))
+    old_view, new_view = view_of(instance, before, "before"), view_of(instance, after, "after")
+    found = kernel_diff.diff(instance, old_view, new_view, arguments.path(path))
+    return (
+        Change(
             one,
             None if old is None else decode_properties(one, old.encoded),
             None if new is None else decode_properties(one, new.encoded),
         )
+        for one, old, new in found
+    )

@@ -1,7 +1,7 @@
-"""What goes on besides the calls that users make: polling, renewing the lease, ending loose ends; and the end of it.
+"""Background maintenance: polling, lease renewal, recovery; and orderly shutdown.
 
-One thread of an opened repository does it, or, where there shall be none, a call now and then. Errors do not end it: it
-tries again, more slowly, and says so once; the calls that users make raise them.
+One thread of an opened repository runs it. Without background polling, some of the user's calls run it at their end.
+Errors do not end it: it tries again, more slowly, and logs the first error. Only the user's own calls raise errors.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Final
 from hbasemk.errors import ClosedError, HbasemkError
 from hbasemk.interrupts import start_thread
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.retry import time_limit
+from hbasemk.kernel.retry import BRIEFLY, time_limit
 from hbasemk.store.memory import NamedStore
 from hbasemk.system import SystemRuntime
-from hbasemk.wakeup import Flag
+from hbasemk.wakeup import Bells, Flag
 
-NO_PATIENCE: Final = 0.0
-"""Background work that fails is done again later, so that it holds nothing up meanwhile."""
+POLL_EVERY: Final = 0.1
+"""Seconds between the polls of a caller that waits in a repository without background polling."""
 LONGEST_PAUSE: Final = 5.0
 SHARE_OF_TIME: Final = 5
 """Polling pauses this many times as long as the last poll took, but no longer than :data:`LONGEST_REST`."""
@@ -72,47 +72,47 @@ def rest(interval: float, took: float) -> float:
 
 
 class _OutageLog:
-    """Tells once that work failed, and once that it goes on."""
+    """Logs the first failure of a series, and the success that ends it."""
 
     def __init__(self, location: str) -> None:
         self._location = location
-        self._told = False
+        self._failing = False
 
-    def met(self, error: HbasemkError) -> None:
-        """The work failed."""
-        if not self._told:
+    def record_failure(self, error: HbasemkError) -> None:
+        """Log the error unless the last attempt failed too."""
+        if not self._failing:
             _log.warning("background work on %s failed, trying again: %s", self._location, error)
-        self._told = True
+        self._failing = True
 
-    def over(self) -> None:
-        """The work was done."""
-        if self._told:
+    def record_success(self) -> None:
+        """Log that the store is reachable, if the last attempt failed."""
+        if self._failing:
             _log.warning("%s is in reach again", self._location)
-        self._told = False
+        self._failing = False
 
 
 class InlineMaintenance:
-    """Tends one instance each time that it is called, in the caller's thread and one thread at a time."""
+    """Maintains one instance when it is called, in the caller's thread and in one thread at a time."""
 
     def __init__(self, instance: Instance) -> None:
         # Weak, since the instance refers to this.
         self._instance = weakref.ref(instance)
         self._lock = threading.Lock()
-        self._trouble = _OutageLog(instance.store.location)
+        self._outage_log = _OutageLog(instance.store.location)
 
     def __call__(self) -> None:
-        """Tend now, unless another thread does. What fails is for the next time; the call that came by has succeeded."""
+        """Maintain now, unless another thread does. Failures are retried next time; the user's call already succeeded."""
         instance = self._instance()
         if instance is None or not self._lock.acquire(blocking=False):
             return
         try:
-            with time_limit(instance.runtime, NO_PATIENCE):
+            with time_limit(instance.runtime, BRIEFLY):
                 instance.maintain()
-            self._trouble.over()
+            self._outage_log.record_success()
         except ClosedError:
             return
         except HbasemkError as error:
-            self._trouble.met(error)
+            self._outage_log.record_failure(error)
         finally:
             self._lock.release()
 
@@ -122,8 +122,8 @@ class Background:
 
     def __init__(self, instance: Instance, interval: float) -> None:
         self._stopping = Flag()
-        trouble = _OutageLog(instance.store.location)
-        arguments = (weakref.ref(instance), interval, self._stopping, trouble)
+        outage_log = _OutageLog(instance.store.location)
+        arguments = (weakref.ref(instance), interval, self._stopping, outage_log)
         self._thread = threading.Thread(target=_work, args=arguments, name="hbasemk-poll", daemon=True)
         start_thread(self._thread)
 
@@ -134,7 +134,7 @@ class Background:
             self._thread.join(timeout=1.0)
 
 
-def _work(reference: weakref.ref[Instance], interval: float, stopping: Flag, trouble: _OutageLog) -> None:
+def _work(reference: weakref.ref[Instance], interval: float, stopping: Flag, outage_log: _OutageLog) -> None:
     pause = interval
     while not stopping.wait(pause):
         instance = reference()
@@ -142,15 +142,15 @@ def _work(reference: weakref.ref[Instance], interval: float, stopping: Flag, tro
             return
         began = time.monotonic()
         try:
-            with time_limit(instance.runtime, NO_PATIENCE):
+            with time_limit(instance.runtime, BRIEFLY):
                 instance.poll()
                 instance.maintain()
-            trouble.over()
+            outage_log.record_success()
             pause = rest(interval, time.monotonic() - began)
         except ClosedError:
             return
         except HbasemkError as error:
-            trouble.met(error)
+            outage_log.record_failure(error)
             pause = min(max(pause, 0.1) * 2, LONGEST_PAUSE)
         finally:
             # Before the pause: it would not be collected during it.
@@ -168,11 +168,20 @@ class LiveInstance(Instance):
     _background: Background | None = None
     _owns_store = False
     _pid = -1
+    _interval = 0.0
+    _arrivals: Bells
 
-    def begin(self, interval: float, *, owns_store: bool) -> None:
-        """Start the background work; an ``interval`` of 0: within calls, now and then."""
+    def begin(self, interval: float, arrivals: Bells, *, owns_store: bool) -> None:
+        """Start background polling every ``interval`` seconds; 0: maintenance runs inside calls, now and then.
+
+        Each revision that becomes visible rings ``arrivals``, and so does :meth:`end`.
+        """
         self._pid = os.getpid()
         self._owns_store = owns_store
+        self._interval = interval
+        self._arrivals = arrivals
+        self.max_poll_age = interval * 2
+        self.journal.watchers.append(arrivals.ring)
         if interval > 0:
             self._background = Background(self, interval)
         else:
@@ -180,12 +189,36 @@ class LiveInstance(Instance):
         _live.add(self)
         self._live = True
 
+    def wait_for(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Wait at most ``seconds`` until a condition holds, and return it. Each arrival of a revision checks it.
+
+        Without background polling it polls every 0.1 s. Returns at once when the instance ends.
+        """
+        deadline = time.monotonic() + seconds
+        # Created before the first check of the condition, so that no arrival is missed.
+        bell = self._arrivals.hang()
+        while not condition():
+            left = deadline - time.monotonic()
+            if left <= 0 or not self._live:
+                return condition()
+            if self._interval > 0:
+                bell.wait(left)
+                continue
+            bell.wait(min(left, POLL_EVERY))
+            try:
+                self.poll()
+            except ClosedError:
+                if self._live:
+                    raise
+        return True
+
     def end(self) -> None:
         """End the background work, give the lease back, and close the store if it is the repository's own; idempotent.
 
         Waits :data:`CLOSING` seconds at most for a store that does not answer.
         """
         self._live = False
+        self._arrivals.ring()
         _live.discard(self)
         try:
             if self._background is not None:

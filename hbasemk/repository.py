@@ -1,10 +1,9 @@
-"""The Pythonic face: a repository, its snapshots, and the nodes in them."""
+"""The Python API: a repository, its snapshots, and the nodes in them."""
 
 from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Final, TypeVar
@@ -13,31 +12,27 @@ from hbasemk import arguments, options
 from hbasemk.blobs import RepositoryBlobs
 from hbasemk.branch import Branch
 from hbasemk.changes import Change, diff
-from hbasemk.errors import BranchError, ClosedError, UnknownRevisionError
+from hbasemk.errors import BranchError, ClosedError
 from hbasemk.format import limits, paths, revisions
-from hbasemk.kernel import log
-from hbasemk.kernel.commit.committer import CommitStatistics, Source
-from hbasemk.kernel.instance import Instance
+from hbasemk.kernel import feed, log
+from hbasemk.kernel.commit.committer import CommitStatistics
 from hbasemk.kernel.journal.extent import Extent
 from hbasemk.kernel.journal.outcomes import Outcome
-from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.log import LogEntry
 from hbasemk.kernel.reading.cache import DEFAULT_ENTRIES
-from hbasemk.kernel.retry import time_limit
+from hbasemk.kernel.retry import BRIEFLY, time_limit
 from hbasemk.kernel.settings import Settings
 from hbasemk.maintenance import LiveInstance
-from hbasemk.snapshot import OTHERS_SNAPSHOT, Snapshot
+from hbasemk.snapshot import Snapshot, instance_of_snapshot, view_of
 from hbasemk.store.abc import Store
 from hbasemk.system import DEFAULT_RETRY_TIMEOUT, PerProcess, SystemRuntime
-from hbasemk.transaction import Isolation, Transaction, check_isolation
+from hbasemk.transaction import Isolation, Transaction, check_isolation, run_on_head
 from hbasemk.wakeup import Bells
-from hbasemk.watch import POLL_EVERY, Watch
+from hbasemk.watch import Watch
 
 T = TypeVar("T")
 
 DEFAULT_POLL_INTERVAL: Final = 0.2
-OPENING: Final = 0.0
-"""Seconds for which opening waits for an unreachable store: a wrong address is reported at once."""
 
 
 class Repository:
@@ -75,22 +70,21 @@ class Repository:
         # After a fork, a lock may be held by a thread that the child lacks.
         self._beginning = PerProcess(threading.Lock)
         self._arrivals = Bells()
-        self._begin(create, settings, OPENING)
+        # A wrong address is reported at once.
+        self._begin(create, settings, BRIEFLY)
 
     def _begin(self, create: bool, settings: Settings | None, retry_timeout: float) -> None:
         runtime = SystemRuntime(self._retry_timeout)
         with time_limit(runtime, retry_timeout):
-            self._kernel = LiveInstance.open(
+            self._live = LiveInstance.open(
                 self.store, runtime, create=create, wanted=settings, cache_entries=self._cache_entries
             )
-        self._kernel.journal.watchers.append(self._arrivals.ring)
-        self._kernel.begin(self._poll_interval, owns_store=self._owns_store)
+        self._live.begin(self._poll_interval, self._arrivals, owns_store=self._owns_store)
         # Last: a thread that finds the pid set uses the rest without a lock.
         self._pid = os.getpid()
 
-    @property
-    def instance(self) -> Instance:
-        """The kernel instance behind this object. A forked child gets one of its own, with its own lease."""
+    def _instance(self) -> LiveInstance:
+        """Return the kernel instance behind this object. A forked child gets one of its own, with its own lease."""
         if self._closed:
             raise ClosedError(f"the repository at {self.store.location} has been closed")
         if self._pid != os.getpid():
@@ -99,14 +93,14 @@ class Repository:
                     raise ClosedError(f"the repository at {self.store.location} has been closed")
                 if self._pid != os.getpid():
                     self._begin(create=False, settings=None, retry_timeout=self._retry_timeout)
-        return self._kernel
+        return self._live
 
     # --- reading -----------------------------------------------------------------------------------------
 
     @property
     def head(self) -> Snapshot:
         """The newest snapshot that this instance knows; no round trip. :meth:`refresh` polls for the commits of others."""
-        instance = self.instance
+        instance = self._instance()
         return Snapshot(instance, instance.head())
 
     def at(self, revision: str) -> Snapshot:
@@ -114,13 +108,14 @@ class Repository:
 
         Raises InvalidRevisionError and UnknownRevisionError.
         """
-        instance = self.instance
+        instance = self._instance()
         return Snapshot(instance, instance.at(arguments.revision(revision, "revision")))
 
     def refresh(self) -> Snapshot:
         """Poll, and return the newest snapshot. One round trip if nothing is new."""
-        self.instance.poll()
-        return self.head
+        instance = self._instance()
+        instance.poll()
+        return Snapshot(instance, instance.head())
 
     def log(self, path: str = paths.ROOT, until: str | None = None) -> Iterator[LogEntry]:
         """Return the revisions that touched the subtree of ``path``, newest first; poll first.
@@ -128,7 +123,7 @@ class Repository:
         ``until`` is the newest revision to return (None: the head). Reads the journal as the iterator goes on.
         """
         newest = None if until is None else arguments.revision(until, "until")
-        return log.log(self.instance, arguments.path(path), newest)
+        return log.log(self._instance(), arguments.path(path), newest)
 
     # --- changing ----------------------------------------------------------------------------------------
 
@@ -144,12 +139,9 @@ class Repository:
         """
         limits.check_message(message)
         check_isolation(isolation)
-        instance = self.instance
-        if base is None and not instance.journal.is_recent(self._poll_interval * 2):
-            instance.poll()
-        return Transaction(
-            instance, instance.head() if base is None else self.own(base, "base").prefix, message, isolation
-        )
+        instance = self._instance()
+        view = instance.recent_head() if base is None else view_of(instance, base, "base")
+        return Transaction(instance, view, message, isolation)
 
     def run(
         self,
@@ -169,18 +161,7 @@ class Repository:
         check_isolation(isolation)
         if retry_timeout is not None:
             options.seconds("retry_timeout", retry_timeout, endless=True)
-        instance = self.instance
-        attempts: list[tuple[Transaction, T]] = []
-
-        def attempt(prefix: View) -> Source:
-            transaction = Transaction(instance, prefix, message, isolation)
-            attempts[:] = [(transaction, change(transaction))]
-            return transaction.source()
-
-        made = self.commit_on_head(attempt, message, retry_timeout, lambda revision: attempts[0][0].begun(revision))
-        last, result = attempts[0]
-        last.ended(made)
-        return result
+        return run_on_head(self._instance(), change, message, isolation, retry_timeout)
 
     def branch(self, message: str = "", *, base: Snapshot | None = None) -> Branch:
         """Begin a branch on the newest trunk snapshot, or on ``base``.
@@ -189,8 +170,9 @@ class Repository:
         ``with repo.branch() as branch: branch.run(…)`` merges the branch at the end of the block.
         """
         limits.check_message(message)
-        snapshot = self.refresh() if base is None else self.own(base, "base")
-        return Branch(self, self.instance.branches.begin(snapshot.prefix, message), message)
+        instance = self._instance()
+        view = view_of(instance, self.refresh() if base is None else base, "base")
+        return Branch(self._instance, instance.begin_branch(view, message), message)
 
     def resume_branch(self, revision: str) -> Branch:
         """Continue a branch by its newest revision, from any process.
@@ -200,8 +182,8 @@ class Repository:
         found = arguments.revision(revision, "revision")
         if not revisions.is_branch(found):
             raise BranchError(f"{revision} is a trunk revision; expected a revision of a branch", revision=revision)
-        self.instance.branches.require_head(found)
-        return Branch(self, found)
+        self._instance().require_branch_head(found)
+        return Branch(self._instance, found)
 
     def watch(
         self, path: str = paths.ROOT, timeout: float | None = None, *, since: str | Snapshot | None = None
@@ -225,58 +207,45 @@ class Repository:
         if since is not None and not isinstance(since, (str, Snapshot)):
             raise arguments.wrong("since", "a resume token, a revision id, a Snapshot or None", since)
         extent = self._extent(since)
-        return Watch(self, self._arrivals, extent, path, timeout, polls=self._poll_interval == 0)
+        return Watch(self, self._instance, self._arrivals, extent, path, timeout, polls=self._poll_interval == 0)
 
     def _extent(self, since: str | Snapshot | None) -> Extent:
         """Return the extent that a watch omits because it precedes ``since``."""
-        instance = self.instance
+        instance = self._instance()
+        if isinstance(since, str) and len(since) != revisions.TEXT_LENGTH:
+            extent = Extent.from_token(since, instance.settings, self.store.location)
+            feed.require_committed(instance, extent)
+            return extent
         if since is None:
             since = self.head
-        elif not isinstance(since, Snapshot):
-            if not isinstance(since, str) or len(since) == revisions.TEXT_LENGTH:
-                since = Snapshot(instance, instance.at(revisions.from_text(since)))
-            else:
-                extent = Extent.from_token(since, instance.settings, self.store.location)
-                self._require(instance, extent)
-                return extent
-        elif since.instance.settings != instance.settings:
+        elif isinstance(since, str):
+            since = Snapshot(instance, instance.at(revisions.from_text(since)))
+        source = instance_of_snapshot(since)
+        if source.settings != instance.settings:
             raise ValueError(
-                f"the snapshot {since.revision} is of the repository at {since.instance.store.location}; a watch on "
+                f"the snapshot {since.revision} is of the repository at {source.store.location}; a watch on "
                 f"{self.store.location} needs one of the same repository"
             )
-        if revisions.is_branch(since.prefix.revision):
+        view = view_of(source, since)
+        if revisions.is_branch(view.revision):
             raise BranchError(
                 f"a watch shows trunk revisions, and {since.revision} is a branch's; give a trunk revision",
                 revision=since.revision,
             )
-        return since.instance.journal.extent(since.prefix, instance.settings.max_clock_skew_ms << 24)
-
-    @staticmethod
-    def _require(instance: Instance, extent: Extent) -> None:
-        outcomes = instance.outcomes.of_many(sorted(extent.above))
-        missing = [revisions.to_text(one) for one, outcome in outcomes.items() if outcome is not Outcome.COMMITTED]
-        if missing:
-            raise UnknownRevisionError(
-                f"the resume token contains revision {missing[0]}, which is not committed in the repository at "
-                f"{instance.store.location}. Was it restored from a backup that is older than the token? Resume with a revision "
-                "id that the repository has, or without since.",
-                revision=missing[0],
-            )
+        return feed.extent_of(source, view)
 
     @property
     def blobs(self) -> RepositoryBlobs:
         """The blobs of this repository: large contents, stored once each."""
-        return RepositoryBlobs(self.instance)
+        return RepositoryBlobs(self._instance())
 
     def diff(self, before: Snapshot, after: Snapshot | None = None, path: str = paths.ROOT) -> Iterator[Change]:
         """Return the nodes that differ between two snapshots (``after`` None: the head); see :func:`hbasemk.diff`."""
-        return diff(self.own(before, "before"), self.head if after is None else self.own(after, "after"), path)
-
-    def own(self, snapshot: Snapshot, name: str = "snapshot") -> Snapshot:
-        """Return the snapshot if it belongs to this Repository object; raise ValueError, or TypeError naming the argument."""
-        if arguments.instance(snapshot, Snapshot, name).instance is not self.instance:
-            raise ValueError(OTHERS_SNAPSHOT.format(snapshot.revision))
-        return snapshot
+        last = self.head if after is None else after
+        instance = self._instance()
+        for snapshot, name in ((before, "before"), (last, "after")):
+            view_of(instance, snapshot, name)
+        return diff(before, last, path)
 
     def sweep_branches(self, retention: float) -> list[str]:
         """Abandon branches without a commit for ``retention`` seconds, and delete the data of ended branches.
@@ -284,63 +253,20 @@ class Repository:
         Returns the first revision of each branch whose data was deleted.
         """
         options.seconds("retention", retention)
-        swept = self.instance.branches.sweep(round(retention * 1000))
+        swept = self._instance().sweep_branches(round(retention * 1000))
         return [revisions.to_text(root) for root in swept]
-
-    def commit_on_head(
-        self,
-        make: Callable[[View], Source],
-        message: str,
-        retry_timeout: float | None = None,
-        begun: Callable[[int], None] | None = None,
-    ) -> int:
-        """Commit the changes that ``make`` returns for the head; retry after conflicts. For front ends.
-
-        Calls ``begun`` with the revision id of each attempt before the store gets it.
-        """
-        limits.check_message(message)
-        return self.instance.commit(
-            make,
-            message,
-            retry_timeout=self._retry_timeout if retry_timeout is None else retry_timeout,
-            max_poll_age=self._poll_interval * 2,
-            begun=begun,
-        )
-
-    def wait(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Wait at most ``seconds`` until a condition holds, and return it. Each arrival of a revision checks it.
-
-        Without background polling it polls every 0.1 s.
-        """
-        deadline = time.monotonic() + seconds
-        # Created before the first check of the condition, so that no arrival is missed.
-        bell = self._arrivals.hang()
-        while not condition():
-            left = deadline - time.monotonic()
-            if left <= 0 or self._closed:
-                return condition()
-            if self._poll_interval > 0:
-                bell.wait(left)
-                continue
-            bell.wait(min(left, POLL_EVERY))
-            try:
-                self.instance.poll()
-            except ClosedError:
-                if not self._closed:
-                    raise
-        return True
 
     def outcome(self, revision: str) -> Outcome:
         """Return the outcome of a revision; decide it first if this instance left it undecided.
 
         For CommitUnknownError, and for an interrupted commit (:attr:`Transaction.attempted`).
         """
-        return self.instance.outcome(arguments.revision(revision, "revision"))
+        return self._instance().outcome(arguments.revision(revision, "revision"))
 
     @property
     def statistics(self) -> CommitStatistics:
         """The numbers of commits and conflicts of this instance."""
-        return self.instance.statistics
+        return self._instance().statistics
 
     # --- the end -----------------------------------------------------------------------------------------
 
@@ -360,7 +286,7 @@ class Repository:
             self._closed = True
         self._arrivals.ring()
         if self._pid == os.getpid():
-            self._kernel.end()
+            self._live.end()
         elif self._owns_store:
             self.store.close()
 
@@ -374,3 +300,11 @@ class Repository:
 
     def __repr__(self) -> str:
         return f"<Repository {self.store.location}>"
+
+
+def instance_of(repository: Repository) -> LiveInstance:
+    """Return the kernel instance of a repository in this process, for the other front ends and tools.
+
+    Raises ClosedError after :meth:`Repository.close`, and StoreError if a forked child cannot open its own instance.
+    """
+    return repository._instance()

@@ -15,7 +15,7 @@ from hbasemk.kernel.journal.view import View
 
 T = TypeVar("T")
 
-OTHERS_SNAPSHOT: Final = (
+_OTHERS_SNAPSHOT: Final = (
     "the snapshot at {} belongs to another Repository object, or to this one before a fork; each Repository object has its "
     "own order of revisions. Get a snapshot of this one with at(snapshot.revision)."
 )
@@ -58,7 +58,7 @@ class Node(Mapping[str, Value]):
     @property
     def child_count(self) -> int:
         """The number of children; see :meth:`Snapshot.child_count`."""
-        return self._snapshot.instance.counts.of(self._snapshot.prefix, self._state)
+        return self._snapshot._instance.child_count(self._snapshot._view, self._state)
 
     def child(self, name: str) -> Node:
         """Return the child with this name. Raises NodeNotFoundError."""
@@ -110,22 +110,22 @@ class Snapshot(Mapping[str, Node]):
     whole tree.
     """
 
-    __slots__ = ("instance", "prefix")
+    __slots__ = ("_instance", "_view")
 
-    def __init__(self, instance: Instance, prefix: View) -> None:
-        self.instance = instance
-        self.prefix = prefix
+    def __init__(self, instance: Instance, view: View) -> None:
+        self._instance = instance
+        self._view = view
 
     @property
     def revision(self) -> str:
         """The revision's id as text."""
-        return revisions.to_text(self.prefix.revision)
+        return revisions.to_text(self._view.revision)
 
     def __getitem__(self, path: str) -> Node:
-        return Node(self, self.instance.reader.require(self.prefix, arguments.path(path)))
+        return Node(self, self._instance.require(self._view, arguments.path(path)))
 
     def __contains__(self, path: object) -> bool:
-        return paths.is_path(path) and self.instance.reader.node(self.prefix, path) is not None
+        return paths.is_path(path) and self._instance.node(self._view, path) is not None
 
     @overload
     def get(self, path: str) -> Node | None: ...
@@ -133,7 +133,7 @@ class Snapshot(Mapping[str, Node]):
     def get(self, path: str, default: Node | T) -> Node | T: ...
     def get(self, path: str, default: object = None) -> object:
         """Return the node at a path, or ``default`` if no node exists there or the text is not a path."""
-        state = self.instance.reader.node(self.prefix, path) if paths.is_path(path) else None
+        state = self._instance.node(self._view, path) if paths.is_path(path) else None
         return default if state is None else Node(self, state)
 
     def __iter__(self) -> Iterator[str]:
@@ -149,7 +149,7 @@ class Snapshot(Mapping[str, Node]):
 
     def nodes(self, paths: Sequence[str]) -> dict[str, Node | None]:
         """Return many nodes by path, None for each that does not exist. One round trip for each 1000."""
-        found = self.instance.reader.nodes(self.prefix, arguments.path_list(paths, "paths"))
+        found = self._instance.nodes(self._view, arguments.path_list(paths, "paths"))
         return {path: None if state is None else Node(self, state) for path, state in found.items()}
 
     def children(self, path: str, after: str | None = None, limit: int | None = None) -> list[str]:
@@ -158,9 +158,9 @@ class Snapshot(Mapping[str, Node]):
             arguments.text(after, "after")
         if limit is not None:
             arguments.count(limit, "limit")
-        names = self.instance.reader.children(self.prefix, arguments.path(path), after, limit)
+        names = self._instance.children(self._view, arguments.path(path), after, limit)
         if not names:
-            self.instance.reader.require(self.prefix, path)
+            self._instance.require(self._view, path)
         return names
 
     def child_count(self, path: str) -> int:
@@ -183,16 +183,31 @@ class Snapshot(Mapping[str, Node]):
         return self._walk(path, depth)
 
     def _walk(self, path: str, depth: int | None) -> Iterator[Node]:
-        yield Node(self, self.instance.reader.require(self.prefix, path))
-        for batch in self.instance.reader.levels(self.prefix, path, depth):
+        yield Node(self, self._instance.require(self._view, path))
+        for batch in self._instance.levels(self._view, path, depth):
             for state in batch:
                 yield Node(self, state)
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Snapshot) and self.prefix == other.prefix)
+        return self is other or (isinstance(other, Snapshot) and self._view == other._view)
 
     def __hash__(self) -> int:
-        return hash(self.prefix.revision)
+        return hash(self._view.revision)
 
     def __repr__(self) -> str:
         return f"<Snapshot {self.revision}>"
+
+
+def instance_of_snapshot(snapshot: Snapshot) -> Instance:
+    """Return the kernel instance that a snapshot reads through."""
+    return snapshot._instance
+
+
+def view_of(instance: Instance, snapshot: Snapshot, name: str = "snapshot") -> View:
+    """Return the view that a snapshot shows.
+
+    Raises ValueError for a snapshot of another instance, and TypeError, which names the argument, for another object.
+    """
+    if arguments.instance(snapshot, Snapshot, name)._instance is not instance:
+        raise ValueError(_OTHERS_SNAPSHOT.format(snapshot.revision))
+    return snapshot._view

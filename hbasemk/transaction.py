@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 from hbasemk import arguments
 from hbasemk.errors import ClosedError, PropertyNotFoundError
@@ -19,6 +19,9 @@ from hbasemk.kernel.commit.read_set import ReadSet
 from hbasemk.kernel.commit.staging import StagedNode, Staging
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.view import View
+from hbasemk.kernel.retry import time_limit
+
+T = TypeVar("T")
 
 Isolation: TypeAlias = Literal["snapshot", "serializable"]
 """``snapshot``: what is written must not have changed. ``serializable``: what is read neither."""
@@ -45,11 +48,11 @@ class Transaction:
     those that only read included.
     """
 
-    def __init__(self, instance: Instance, snapshot: View, message: str, isolation: Isolation = "snapshot") -> None:
+    def __init__(self, instance: Instance, view: View, message: str, isolation: Isolation = "snapshot") -> None:
         check_isolation(isolation)
         self._instance = instance
         self._reads = ReadSet() if isolation == "serializable" else None
-        self._snapshot = snapshot
+        self._view = view
         self._message = limits.check_message(message)
         self._operations: list[Operation] = []
         self._staged = 0
@@ -140,7 +143,7 @@ class Transaction:
         """Return all properties of a node with the changes so far. Raises NodeNotFoundError."""
         node = self._look(path)
         if node is None:
-            raise self._instance.reader.missing(self._snapshot, path)
+            raise self._instance.reader.missing(self._view, path)
         return decode_properties(path, node.all_encoded())
 
     def children(self, path: str) -> list[str]:
@@ -148,7 +151,7 @@ class Transaction:
         arguments.path(path)
         names = self._stage().children(path)
         if names is None:
-            raise self._instance.reader.missing(self._snapshot, path)
+            raise self._instance.reader.missing(self._view, path)
         return names
 
     def __getitem__(self, key: tuple[str, str]) -> Value:
@@ -172,19 +175,19 @@ class Transaction:
 
     def _stage(self) -> Staging:
         if self._staging is None:
-            self._staging = Staging(self._instance.reader, self._snapshot, self._reads)
+            self._staging = Staging(self._instance.reader, self._view, self._reads)
         if self._failed is not None:
             raise self._failed
-        fresh = self._operations[self._staged :]
-        if fresh:
+        new = self._operations[self._staged :]
+        if new:
             # What fails may have been applied in part, and cannot be taken back: nothing of it must ever be committed.
             self._failed = ClosedError("this transaction was interrupted in the middle of a change; begin another one")
             try:
-                self._staging.apply(fresh)
+                self._staging.apply(new)
             except Exception as error:
                 self._failed = error
                 raise
-            self._staged += len(fresh)
+            self._staged += len(new)
             self._failed = None
         return self._staging
 
@@ -204,28 +207,11 @@ class Transaction:
         """
         return None if self._attempted is None else revisions.to_text(self._attempted)
 
-    def begun(self, made: int) -> None:
-        """Record the revision id of an attempt to commit this transaction."""
-        self._attempted = made
-
-    def source(self) -> Source:
-        """End collecting. Return the operations, or, after a read, a function that builds their change set."""
-        self._done = True
-        if self._staging is None and self._reads is None:
-            return self._operations
-        return self._build
-
-    def staged(self) -> ChangeSet:
-        """End collecting, and return the change set of the operations."""
-        self._done = True
-        return self._build()
+    def _record_attempt(self, revision: int) -> None:
+        self._attempted = revision
 
     def _build(self) -> ChangeSet:
         return change_set.build(self._stage())
-
-    def ended(self, made: int) -> None:
-        """Record the revision when something other than :meth:`commit` committed this transaction."""
-        self._revision = made
 
     def commit(self) -> str:
         """Commit now, as the end of the ``with`` block does; return the revision in text form.
@@ -234,7 +220,7 @@ class Transaction:
         """
         if self._done:
             raise ClosedError("this transaction is over; begin another one")
-        self._revision = self._instance.commit_on(self._snapshot, self.source(), self._message, self.begun)
+        self._revision = self._instance.commit_on(self._view, source_of(self), self._message, self._record_attempt)
         return revisions.to_text(self._revision)
 
     def __enter__(self) -> Transaction:
@@ -246,3 +232,56 @@ class Transaction:
         if kind is None and not self._done:
             self.commit()
         self._done = True
+
+
+def source_of(transaction: Transaction) -> Source:
+    """End a transaction. Return its operations or, after a read, a function that builds their change set."""
+    transaction._done = True
+    if transaction._staging is None and transaction._reads is None:
+        return transaction._operations
+    return transaction._build
+
+
+def run_on_head(
+    instance: Instance,
+    change: Callable[[Transaction], T],
+    message: str,
+    isolation: Isolation,
+    retry_timeout: float | None,
+) -> T:
+    """Call ``change`` with a transaction on the head and commit it, again after a conflict; see :meth:`Repository.run`."""
+    attempts: list[tuple[Transaction, T]] = []
+
+    def make(view: View) -> Source:
+        transaction = Transaction(instance, view, message, isolation)
+        attempts[:] = [(transaction, change(transaction))]
+        return source_of(transaction)
+
+    def begun(revision: int) -> None:
+        attempts[0][0]._record_attempt(revision)
+
+    revision = instance.commit(make, message, retry_timeout=retry_timeout, begun=begun)
+    last, result = attempts[0]
+    last._revision = revision
+    return result
+
+
+def run_on_branch(
+    instance: Instance,
+    head: int,
+    change: Callable[[Transaction], T],
+    message: str,
+    isolation: Isolation,
+    retry_timeout: float | None,
+) -> tuple[int, T]:
+    """Call ``change`` with a transaction on a branch revision and commit it; return the new head and the result.
+
+    See :meth:`Branch.run`.
+    """
+    with time_limit(instance.runtime, retry_timeout):
+        transaction = Transaction(instance, instance.at(head), message, isolation)
+        result = change(transaction)
+        transaction._done = True
+        revision = instance.commit_on_branch(head, lambda _: transaction._build(), message, transaction._record_attempt)
+    transaction._revision = revision
+    return revision, result

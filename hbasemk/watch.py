@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
@@ -12,18 +12,16 @@ from hbasemk.errors import ClosedError, StoreNotAppliedError, StoreUnknownError
 from hbasemk.format import paths
 from hbasemk.kernel import log
 from hbasemk.kernel.feed import Batch, Feed
+from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.extent import Extent
 from hbasemk.kernel.log import LogEntry
-from hbasemk.kernel.retry import time_limit
+from hbasemk.kernel.retry import BRIEFLY, time_limit
+from hbasemk.maintenance import POLL_EVERY
 from hbasemk.wakeup import Bells
 
 if TYPE_CHECKING:
     from hbasemk.repository import Repository
 
-NO_PATIENCE: Final = 0.0
-"""A watch tries again itself, so that it can be closed meanwhile."""
-POLL_EVERY: Final = 0.1
-"""Seconds between the polls of a watch on a repository without background polling."""
 FIRST_WAIT: Final = 0.1
 LONGEST_WAIT: Final = 2.0
 """Seconds between attempts to read from a store that is out of reach."""
@@ -42,10 +40,20 @@ class Watch(Iterator[LogEntry]):
     """
 
     def __init__(
-        self, repository: Repository, arrivals: Bells, extent: Extent, path: str, timeout: float | None, *, polls: bool
+        self,
+        repository: Repository,
+        instance: Callable[[], Instance],
+        arrivals: Bells,
+        extent: Extent,
+        path: str,
+        timeout: float | None,
+        *,
+        polls: bool,
     ) -> None:
         self._repository = repository
-        self._settings = repository.instance.settings
+        # A function, because a forked child has an instance of its own.
+        self._instance = instance
+        self._settings = instance().settings
         self._feed = Feed(extent)
         self._path = path
         self._timeout = timeout
@@ -84,8 +92,8 @@ class Watch(Iterator[LogEntry]):
                 if batch.given >= len(batch.revisions):
                     self._look()
                 elif known is not batch:
-                    instance = self._repository.instance
-                    with time_limit(instance.runtime, NO_PATIENCE):
+                    instance = self._instance()
+                    with time_limit(instance.runtime, BRIEFLY):
                         self._read = (batch, list(log.entries(instance, batch.revisions)))
                 else:
                     entry = entries[batch.given]
@@ -111,8 +119,8 @@ class Watch(Iterator[LogEntry]):
 
     def _look(self) -> None:
         """Choose the next revisions; if there are none, wait for some."""
-        instance = self._repository.instance
-        with time_limit(instance.runtime, NO_PATIENCE):
+        instance = self._instance()
+        with time_limit(instance.runtime, BRIEFLY):
             if self._feed.advance(instance).revisions:
                 return
         left = self._until - time.monotonic()
@@ -123,7 +131,7 @@ class Watch(Iterator[LogEntry]):
         else:
             self._bell.wait(min(left, POLL_EVERY))
             if not self._closed:
-                with time_limit(instance.runtime, NO_PATIENCE):
+                with time_limit(instance.runtime, BRIEFLY):
                     instance.poll()
 
     def _is_out_of_reach(self, error: StoreNotAppliedError | StoreUnknownError) -> None:

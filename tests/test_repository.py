@@ -21,6 +21,7 @@ import hbasemk.format.revisions
 from hbasemk import ClosedError, FormatError, InvalidValueError, Repository, Settings, StoreUnusableError
 from hbasemk.format import schema
 from hbasemk.kernel.commit.operations import AddNode
+from hbasemk.repository import instance_of
 from hbasemk.store.memory import MemoryStore
 from hbasemk.system import SystemRuntime
 from hbasemk.testing.wrapped import Call, FaultyStore
@@ -89,7 +90,7 @@ def test_a_forked_child_is_an_instance_of_its_own(tmp_path: Path) -> None:
 def test_threads_that_use_a_forked_child_first_share_one_instance(tmp_path: Path) -> None:
     with hbasemk.connect(f"sqlite:///{tmp_path / 'content.db'}", poll_interval=0.05) as repo:
         repo.run(lambda tx: tx.add("/a", {"n": 0}))
-        parents = repo.instance
+        parents = instance_of(repo)
 
         def work() -> None:
             signal.alarm(60)
@@ -98,7 +99,7 @@ def test_threads_that_use_a_forked_child_first_share_one_instance(tmp_path: Path
 
             def use() -> None:
                 together.wait()
-                seen.append(repo.instance)
+                seen.append(instance_of(repo))
                 repo.run(lambda tx: tx.increment("/a", "n"))
 
             threads = [threading.Thread(target=use) for _ in range(6)]
@@ -107,8 +108,8 @@ def test_threads_that_use_a_forked_child_first_share_one_instance(tmp_path: Path
             for thread in threads:
                 thread.join()
             assert len(seen) == 6
-            assert set(map(id, seen)) == {id(repo.instance)}
-            assert repo.instance is not parents
+            assert set(map(id, seen)) == {id(instance_of(repo))}
+            assert instance_of(repo) is not parents
             assert [thread.name for thread in threading.enumerate()].count("hbasemk-poll") == 1
             repo.close()
             assert "hbasemk-poll" not in [thread.name for thread in threading.enumerate()]
@@ -205,7 +206,7 @@ def test_a_child_reads_its_parents_snapshot_whatever_its_parents_threads_were_do
     with hbasemk.connect(url, poll_interval=0) as repo:
         repo.run(lambda tx: [tx.add(f"/{number}") for number in range(5)])
     with hbasemk.connect(url, poll_interval=0) as repo:
-        before, kernel = repo.head, repo.instance
+        before, kernel = repo.head, instance_of(repo)
 
         def work() -> None:
             signal.alarm(30)
@@ -312,7 +313,7 @@ def test_closing_does_not_wait_for_a_store_that_hangs() -> None:
 
 def test_a_wait_ends_when_the_repository_is_closed() -> None:
     repo = hbasemk.connect("memory://", poll_interval=0.01)
-    waiting = threading.Thread(target=lambda: repo.wait(lambda: False, 3600))
+    waiting = threading.Thread(target=lambda: instance_of(repo).wait_for(lambda: False, 3600))
     waiting.start()
     repo.close()
     waiting.join(30)
@@ -325,10 +326,10 @@ def test_a_commit_that_waits_ends_when_the_repository_is_closed(real_store: Memo
     counted = FaultyStore(real_store)
     repo = Repository(counted, poll_interval=0, retry_timeout=3600, owns_store=False)
     waits, deciding, go = threading.Event(), threading.Event(), threading.Event()
-    decide = other.instance.outcomes.decide
+    decide = instance_of(other).outcomes.decide
 
     def slow(*arguments: Any) -> bool:
-        other.instance.outcomes.decide = decide
+        instance_of(other).outcomes.decide = decide
         deciding.set()
         go.wait(60)
         return decide(*arguments)
@@ -346,8 +347,8 @@ def test_a_commit_that_waits_ends_when_the_repository_is_closed(real_store: Memo
             # It asks whether the winner is dead.
             waits.set()
 
-    kernel = repo.instance
-    other.instance.outcomes.decide = slow
+    kernel = instance_of(repo)
+    instance_of(other).outcomes.decide = slow
     winner = threading.Thread(target=lambda: other.run(lambda tx: tx.set("/a", "p", 1)))
     loser = threading.Thread(target=lose, daemon=True)
     winner.start()
@@ -371,7 +372,7 @@ def test_a_commit_that_waits_ends_when_the_repository_is_closed(real_store: Memo
 def test_a_closed_repository_claims_no_lease_and_commits_nothing() -> None:
     store = MemoryStore()
     repo = Repository(store, poll_interval=0, owns_store=False)
-    kernel, tx = repo.instance, repo.transaction()
+    kernel, tx = instance_of(repo), repo.transaction()
     tx.add("/a")
     repo.close()
     for commit in (
@@ -390,7 +391,7 @@ def test_the_background_sees_what_others_commit() -> None:
     two = hbasemk.connect("memory://seen", poll_interval=0.01)
     with one, two:
         one.run(lambda tx: tx.add("/a"))
-        assert two.wait(lambda: "/a" in two.head, 60)
+        assert instance_of(two).wait_for(lambda: "/a" in two.head, 60)
         assert problems(two) == []
 
 
@@ -425,7 +426,7 @@ def test_two_that_create_the_same_repository_at_once_share_it(opened: Instances)
     for thread in threads:
         thread.join()
     assert len(made) == 8
-    assert len({repo.instance.settings for repo in made}) == 1
+    assert len({instance_of(repo).settings for repo in made}) == 1
     for number, repo in enumerate(made):
         repo.run(lambda tx, number=number: tx.add(f"/n{number}"))
     assert len({str(tree(repo)) for repo in made}) == 1
@@ -550,12 +551,12 @@ def test_start_up_does_not_grow_with_the_age_of_the_repository(opened: Instances
     for _ in range(1200):
         repo.run(lambda tx: tx.increment("/a", "n"))
     # What is younger than the allowed skew may still get company below it; so the bound is moved as time would.
-    journal = repo.instance.journal
-    journal._low_bound = journal.highest_seen + (repo.instance.settings.max_clock_skew_ms + 1 << 24)
-    moved = repo.instance.recovery.advance()
+    journal = instance_of(repo).journal
+    journal._low_bound = journal.highest_seen + (instance_of(repo).settings.max_clock_skew_ms + 1 << 24)
+    moved = instance_of(repo).recovery.advance()
     assert moved is not None
     assert moved.revision == journal.highest_seen
     later = opened()
-    assert len(later.instance.journal) == 0
+    assert len(instance_of(later).journal) == 0
     assert later.head["/a"]["n"] == 1200
     assert later.at(hbasemk.format.revisions.to_text(list(journal)[600]))["/a"]["n"] == 600

@@ -15,6 +15,7 @@ import pytest
 from hbasemk import ClosedError, Repository, connect
 from hbasemk.format import schema
 from hbasemk.kernel.ids.lease import record_of
+from hbasemk.repository import instance_of
 from hbasemk.store.abc import Get, Store
 from hbasemk.store.memory import MemoryStore
 
@@ -41,7 +42,7 @@ class Left:
         self.store = copy.copy(shared)
         self.repo: Repository | None = Repository(self.store, poll_interval=poll_interval)
         self.repo.run(lambda tx: tx.add("/a", {"n": 1}))
-        lease = self.repo.instance.lease
+        lease = instance_of(self.repo).lease
         self.machine, self.end = lease.machine, lease.end
         # Other tests' threads are none of its business.
         self.polls = [thread for thread in threading.enumerate() if thread.name == "hbasemk-poll"]
@@ -115,15 +116,16 @@ def test_a_closed_repository_ends_without_a_warning(real_store: MemoryStore) -> 
 
 SCRIPT = """
 import os, sys, hbasemk
+from hbasemk.repository import instance_of
 repo = hbasemk.connect(sys.argv[1], poll_interval=float(sys.argv[2]))
 repo.run(lambda tx: tx.increment("/", "n"))
-print(repo.instance.lease.machine, repo.instance.lease.end, flush=True)
+print(instance_of(repo).lease.machine, instance_of(repo).lease.end, flush=True)
 if sys.argv[3] == "fork":
     child = os.fork()
     if not child:
         sys.exit()
     assert os.waitpid(child, 0)[1] == 0
-    assert repo.instance.lease.held
+    assert instance_of(repo).lease.held
     assert repo.refresh()["/"]["n"] == 1
 if sys.argv[3] == "error":
     raise SystemExit("an error")

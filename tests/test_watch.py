@@ -9,6 +9,7 @@ import pytest
 
 from hbasemk import InvalidPathError
 from hbasemk.kernel.journal.journal import Journal
+from hbasemk.repository import instance_of
 from tests.support.repositories import Instances
 
 
@@ -67,7 +68,7 @@ def test_what_arrives_between_two_looks_at_the_journal_is_told_once(
 
     def slow(journal: Journal) -> tuple[int, int, list[int]]:
         found = known(journal)
-        if left and journal is repo.instance.journal:
+        if left and journal is instance_of(repo).journal:
             message = left.pop()
             other.run(lambda tx: tx.add("/c"), message)
             repo.refresh()

@@ -28,6 +28,7 @@ from hbasemk.errors import ClosedError
 from hbasemk.kernel import instance
 from hbasemk.kernel.journal import journal
 from hbasemk.maintenance import LONGEST_REST, rest
+from hbasemk.repository import instance_of
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore
 from hbasemk.watch import Watch as _Watch
@@ -107,9 +108,9 @@ def test_an_old_token_reads_the_journals_table(opened: Instances, monkeypatch: p
     token = one.watch().resume_token
     names = [str(number) for number in range(30)]
     increments(one, *names)
-    one.instance.recovery.advance()
+    instance_of(one).recovery.advance()
     fresh = opened()
-    assert fresh.instance.journal.floor > one.instance.journal.floor - 1
+    assert instance_of(fresh).journal.floor > instance_of(one).journal.floor - 1
     assert [entry.message for entry in fresh.watch(timeout=0.05, since=token)] == names
 
 

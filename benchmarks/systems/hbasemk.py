@@ -15,7 +15,7 @@ from benchmarks.systems.batch_history import write_history
 from hbasemk.connect import open_store
 from hbasemk.errors import NodeExistsError, NodeNotFoundError
 from hbasemk.format import schema
-from hbasemk.repository import DEFAULT_POLL_INTERVAL, Repository
+from hbasemk.repository import DEFAULT_POLL_INTERVAL, Repository, instance_of
 from hbasemk.store.abc import Scan, Store, scan_all
 from hbasemk.transaction import Transaction
 
@@ -139,7 +139,7 @@ class _Hbasemk(System):
 
     def make_history(self, path: str, name: str, commits: int, stop: Callable[[], bool]) -> int:
         """See :func:`~benchmarks.systems.batch_history.write_history`."""
-        return write_history(self.repository.instance, path, name, commits, stop)
+        return write_history(instance_of(self.repository), path, name, commits, stop)
 
     def close(self) -> None:
         """Close the instance; the creator also removes the tree."""

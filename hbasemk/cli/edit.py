@@ -64,6 +64,7 @@ def init(
 
     from hbasemk.connect import connect
     from hbasemk.kernel.settings import Settings
+    from hbasemk.repository import instance_of
 
     requested: dict[str, Any] = {}
     if epoch is not None:
@@ -75,14 +76,14 @@ def init(
     if lease is not None:
         requested["lease_ms"] = lease
     with connect(session.url, create=True, settings=Settings(**requested), poll_interval=0) as repository:
-        stored = dataclasses.asdict(repository.instance.settings)
+        stored = dataclasses.asdict(instance_of(repository).settings)
         for name, value in requested.items():
             if stored[name] != value:
                 raise InvalidValueError(
                     f"there already is a repository at {repository.store.location}; its {name} is {stored[name]}, "
                     f"not {value}. It was not changed: leave out the option, or create the repository elsewhere"
                 )
-        ends = output.moment(repository.instance.ids_end_ms())
+        ends = output.moment(instance_of(repository).ids_end_ms())
         if session.json:
             session.rows([[repository.head.revision, ends]], ["revision", "ids_run_out"])
             return

@@ -176,10 +176,11 @@ def status(session: Session) -> None:
     from hbasemk.format import revisions, schema
     from hbasemk.kernel import settings as kernel_settings
     from hbasemk.kernel.ids.lease import LeaseRecord
+    from hbasemk.repository import instance_of
     from hbasemk.store.abc import Scan, scan_all
 
     with session.open() as repository:
-        instance = repository.instance
+        instance = instance_of(repository)
         settings = instance.settings
         epoch = settings.epoch_ms
         snapshot = repository.refresh()
@@ -208,7 +209,7 @@ def status(session: Session) -> None:
                 "allowed lag": f"{settings.lag_ms} ms",
                 "lease": f"{settings.lease_ms} ms",
                 "head": snapshot.revision,
-                "head time": moment(revisions.ms_of(snapshot.prefix.revision) + epoch),
+                "head time": moment(revisions.ms_of(revisions.from_text(snapshot.revision)) + epoch),
                 "watermark": None if watermark is None else revisions.to_text(watermark.revision),
                 "hidden revisions": 0 if watermark is None else len(watermark.hidden),
                 "revisions above the watermark": 0

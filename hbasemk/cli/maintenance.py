@@ -36,6 +36,7 @@ def check(session: Session, path: str | None, blobs: bool, repair: bool, null: b
     count), else 1. It is 1 as well if there never was a node at PATH.
     """
     from hbasemk.check import DAMAGE, LEFTOVER, NOTE, IntegrityCheck, Repair, check_unopened
+    from hbasemk.repository import instance_of
     from hbasemk.system import SystemRuntime
 
     if null:
@@ -55,10 +56,12 @@ def check(session: Session, path: str | None, blobs: bool, repair: bool, null: b
                 stack.callback(store.close)
             problems = check_unopened(store, SystemRuntime(), error)
         else:
-            run = IntegrityCheck(repository.instance, path=path, blobs=blobs, notes=True, live=True, progress=progress)
+            run = IntegrityCheck(
+                instance_of(repository), path=path, blobs=blobs, notes=True, live=True, progress=progress
+            )
             problems, counted = run.run(), run.counted
             if repair:
-                repair_problem = Repair(repository.instance).repair
+                repair_problem = Repair(instance_of(repository)).repair
         for problem in problems:
             found[problem.severity] += 1
             done = None if repair_problem is None else repair_problem(problem)
@@ -103,14 +106,15 @@ def recover(session: Session, branches: float | None) -> None:
     from hbasemk.check.recover import recover as roll_back
     from hbasemk.format import revisions
     from hbasemk.kernel import settings as kernel_settings
+    from hbasemk.repository import instance_of
 
     counted: Counter[str] = Counter()
     with session.open() as repository:
-        for one in roll_back(repository.instance, None if branches is None else round(branches * 1000)):
+        for one in roll_back(instance_of(repository), None if branches is None else round(branches * 1000)):
             counted[one.what] += 1
             session.rows([[one.what, one.revision, one.holder]], ["what", "revision", "holder"])
             output.flush()
-        _, watermark = kernel_settings.read(repository.instance.store)
+        _, watermark = kernel_settings.read(instance_of(repository).store)
     facts: dict[str, Any] = {what: counted[what] for what in ALL}
     facts["watermark"] = None if watermark is None else revisions.to_text(watermark.revision)
     if session.json:

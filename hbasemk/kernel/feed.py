@@ -10,9 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from hbasemk.errors import UnknownRevisionError
+from hbasemk.format import revisions as revision_ids
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.extent import Extent
 from hbasemk.kernel.journal.journal import Journal
+from hbasemk.kernel.journal.outcomes import Outcome
+from hbasemk.kernel.journal.view import View
 
 BATCH: Final = 200
 
@@ -65,7 +69,7 @@ class Feed:
             self._instance = instance
         while True:
             self._finish()
-            self._raise_floor(journal, instance.settings.max_clock_skew_ms << 24)
+            self._raise_floor(journal, _slack(instance))
             self.batch = batch = self._next(journal)
             if batch.revisions or batch.floor is None:
                 return batch
@@ -106,3 +110,26 @@ class Feed:
         """Return the undelivered revisions among those visible up to a position, or the first of them."""
         new = [one for one in visible if one > self._floor and one not in self._above]
         return Batch(new[:BATCH], position if len(new) <= BATCH else None)
+
+
+def extent_of(instance: Instance, view: View) -> Extent:
+    """Return the extent of a view of trunk, for a feed that omits what the view shows."""
+    return instance.journal.extent(view, _slack(instance))
+
+
+def require_committed(instance: Instance, extent: Extent) -> None:
+    """Raise UnknownRevisionError if the repository lacks a revision above the floor of an extent. One round trip."""
+    outcomes = instance.outcomes.of_many(sorted(extent.above))
+    missing = [revision_ids.to_text(one) for one, outcome in outcomes.items() if outcome is not Outcome.COMMITTED]
+    if missing:
+        raise UnknownRevisionError(
+            f"the resume token contains revision {missing[0]}, which is not committed in the repository at "
+            f"{instance.store.location}. Was it restored from a backup that is older than the token? Resume with a revision "
+            "id that the repository has, or without since.",
+            revision=missing[0],
+        )
+
+
+def _slack(instance: Instance) -> int:
+    """Return the allowed clock skew, as a difference of two revision ids."""
+    return instance.settings.max_clock_skew_ms << 24

@@ -5,14 +5,17 @@ The front ends (``repository``, ``microkernel``) and background maintenance use 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from hbasemk.errors import ClosedError, StoreError, StoreUnusableError
 from hbasemk.format import revisions, schema
+from hbasemk.format.node import NodeState
 from hbasemk.kernel import settings
 from hbasemk.kernel.blobs import Blobs
+from hbasemk.kernel.branches import rebase
 from hbasemk.kernel.branches.branches import Branches
+from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.committer import CommitStatistics, Committer, Source
 from hbasemk.kernel.commit.turns import Turns
 from hbasemk.kernel.ids.clock import IdClock
@@ -23,7 +26,7 @@ from hbasemk.kernel.journal.recovery import Recovery
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.reading.cache import DEFAULT_ENTRIES, NodeCache
 from hbasemk.kernel.reading.child_count import ChildCounts
-from hbasemk.kernel.reading.reader import Reader
+from hbasemk.kernel.reading.reader import Names, Reader
 from hbasemk.kernel.retry import again
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.settings import Settings
@@ -79,6 +82,8 @@ class Instance:
         self.blobs = Blobs(store, runtime)
         self._advanced_at = 0
         self._maintained_at = 0
+        self.max_poll_age = 0.0
+        """Seconds for which :meth:`commit` and :meth:`recent_head` use the result of the last poll."""
         self.on_backlog: Callable[[], None] | None = None
         """Called at the end of a call once :data:`ADVANCE_AFTER` more revisions are known, if there is no background thread."""
 
@@ -121,11 +126,51 @@ class Instance:
         """Return the view of everything visible now. No round trip."""
         return self.journal.head
 
+    def recent_head(self) -> View:
+        """Return the head; poll first, unless a poll began within the last :attr:`max_poll_age` seconds."""
+        if not self.journal.is_recent(self.max_poll_age):
+            self.poll()
+        return self.journal.head
+
     def at(self, revision: int) -> View:
         """Return the view of a trunk or branch revision; raise UnknownRevisionError if there is none."""
         if revisions.is_branch(revision):
             return self.branches.find(revision).snapshot
         return self.journal.find(revision)
+
+    def sees(self, view: View, revision: int) -> bool:
+        """Return whether a trunk revision is part of a view. No round trip."""
+        return self.journal.sees(view, revision)
+
+    # --- reading -----------------------------------------------------------------------------------------
+
+    def node(self, view: View, path: str) -> NodeState | None:
+        """Return a node, or None; see :meth:`Reader.node`."""
+        return self.reader.node(view, path)
+
+    def require(self, view: View, path: str) -> NodeState:
+        """Return a node, or raise NodeNotFoundError; see :meth:`Reader.require`."""
+        return self.reader.require(view, path)
+
+    def nodes(self, view: View, node_paths: Sequence[str]) -> dict[str, NodeState | None]:
+        """Return many nodes by path; see :meth:`Reader.nodes`."""
+        return self.reader.nodes(view, node_paths)
+
+    def children(self, view: View, path: str, after: str | None = None, limit: int | None = None) -> list[str]:
+        """Return the names of a node's children, in order; see :meth:`Reader.children`."""
+        return self.reader.children(view, path, after, limit)
+
+    def levels(self, view: View, path: str, depth: int | None = None) -> Iterator[list[NodeState]]:
+        """Return an iterator over a node's descendants, level by level; see :meth:`Reader.levels`."""
+        return self.reader.levels(view, path, depth)
+
+    def children_of(self, view: View, states: Sequence[NodeState], limit: int | None = None) -> dict[str, Names]:
+        """Return the names of the children of many nodes, by path; see :meth:`Reader.children_of`."""
+        return self.reader.children_of(view, states, limit)
+
+    def child_count(self, view: View, state: NodeState, *, wide: bool = False) -> int:
+        """Return the number of a node's children; see :meth:`ChildCounts.of`."""
+        return self.counts.of(view, state, wide=wide)
 
     # --- commits -----------------------------------------------------------------------------------------
 
@@ -139,20 +184,23 @@ class Instance:
         make: Callable[[View], Source],
         message: str,
         *,
-        retry_timeout: float,
-        max_poll_age: float,
+        retry_timeout: float | None = None,
+        max_poll_age: float | None = None,
         begun: Callable[[int], None] | None = None,
     ) -> int:
-        """Commit on the head, retrying after conflicts; see :meth:`Committer.on_head`."""
-        revision = self._committer.on_head(make, message, retry_timeout, max_poll_age, begun)
+        """Commit on the head, retrying after conflicts; see :meth:`Committer.on_head`.
+
+        ``retry_timeout`` in seconds, None: the runtime's. ``max_poll_age`` in seconds, None: :attr:`max_poll_age`.
+        """
+        seconds = self.runtime.retry_timeout if retry_timeout is None else retry_timeout
+        age = self.max_poll_age if max_poll_age is None else max_poll_age
+        revision = self._committer.on_head(make, message, seconds, age, begun)
         self._check_backlog()
         return revision
 
-    def commit_on(
-        self, snapshot: View, source: Source, message: str, begun: Callable[[int], None] | None = None
-    ) -> int:
+    def commit_on(self, view: View, source: Source, message: str, begun: Callable[[int], None] | None = None) -> int:
         """Commit once on a given base; see :meth:`Committer.on_base`."""
-        revision = self._committer.on_base(snapshot, source, message, begun=begun)
+        revision = self._committer.on_base(view, source, message, begun=begun)
         self._check_backlog()
         return revision
 
@@ -162,6 +210,50 @@ class Instance:
             self.outcomes.resolve_pending()
             return self.branches.outcome(revision)
         return self.outcomes.final_outcome(revision)
+
+    # --- branches ----------------------------------------------------------------------------------------
+
+    def begin_branch(self, base: View, message: str = "") -> int:
+        """Create a branch on a view of trunk; see :meth:`Branches.begin`."""
+        return self.branches.begin(base, message)
+
+    def require_branch_head(self, revision: int) -> None:
+        """Raise BranchError unless a branch revision is the newest of a branch that has not ended."""
+        self.branches.require_head(revision)
+
+    def commit_on_branch(
+        self,
+        revision: int,
+        build: Callable[[View], ChangeSet],
+        message: str,
+        begun: Callable[[int], None] | None = None,
+    ) -> int:
+        """Commit on the newest revision of a branch; see :meth:`Branches.commit`."""
+        return self.branches.commit(revision, build, message, begun)
+
+    def merge_branch(self, revision: int, message: str) -> int:
+        """Commit the net effect of a branch to trunk as one revision; see :meth:`Branches.merge`."""
+        return self.branches.merge(revision, message)
+
+    def rebase_branch(self, revision: int, base: View, message: str) -> int:
+        """Move a branch to another view of trunk; return its newest revision there; see :func:`rebase.rebase`."""
+        return rebase.rebase(self.branches, self.reader, revision, base, message)
+
+    def reset_branch(self, revision: int, ancestor: int) -> int:
+        """Reset a branch to one of its earlier revisions; see :meth:`Branches.reset`."""
+        return self.branches.reset(revision, ancestor)
+
+    def abandon_branch(self, revision: int) -> None:
+        """End a branch without merging it; see :meth:`Branches.abandon`."""
+        self.branches.abandon(revision)
+
+    def conflict_markers(self, revision: int) -> list[str]:
+        """Return the paths of the conflict markers at a branch revision, which prevent a merge."""
+        return self.branches.markers(self.branches.find(revision))
+
+    def sweep_branches(self, retention_ms: int | None) -> list[int]:
+        """Abandon old branches and delete the cells of ended ones; see :meth:`Branches.sweep`."""
+        return self.branches.sweep(retention_ms)
 
     # --- background work ---------------------------------------------------------------------------------
 

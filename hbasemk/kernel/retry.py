@@ -26,6 +26,8 @@ LONGEST_WAIT: Final = 1.0
 """The longest wait in seconds, before jitter; calls continue this soon after an outage."""
 AT_LEAST: Final = 0.2
 """Seconds for which a call is retried even if no time is left: one lost connection is not an outage."""
+BRIEFLY: Final = 0.0
+"""A time limit for callers that try again later themselves: each call is retried for :data:`AT_LEAST` only."""
 _SHORTEST: Final = 0.001
 
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from hbasemk.format import paths
 from hbasemk.format.node import NodeState
 from hbasemk.jsop import JsonBuilder
+from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.view import View
-from hbasemk.kernel.reading.child_count import ChildCounts
-from hbasemk.kernel.reading.reader import Reader
 from hbasemk.microkernel.filters import Filter
 from hbasemk.microkernel.json_values import to_json
 from hbasemk.microkernel.reserved import CHILD_NODE_COUNT, HASH, ID, RESERVED
@@ -28,9 +27,8 @@ class _Shown:
 
 
 def tree(
-    reader: Reader,
-    counts: ChildCounts,
-    snapshot: View,
+    instance: Instance,
+    view: View,
     top: NodeState,
     depth: int,
     offset: int,
@@ -44,27 +42,26 @@ def tree(
     """
     if depth < 0:
         offset = limit = 0
-    shown = _show(reader, counts, snapshot, [top], offset, limit, chosen)[0]
+    shown = _show(instance, view, [top], offset, limit, chosen)[0]
     level = [shown]
     for _ in range(depth):
         parents = {paths.join(node.state.path, name): (node, name) for node in level for name in node.names}
         if not parents:
             break
-        by_path = reader.nodes(snapshot, list(parents))
+        by_path = instance.nodes(view, list(parents))
         states = [by_path[path] for path in parents]
-        children = _show(reader, counts, snapshot, [state for state in states if state is not None], 0, limit, chosen)
+        children = _show(instance, view, [state for state in states if state is not None], 0, limit, chosen)
         for child in children:
             parent, name = parents[child.state.path]
             parent.children[name] = child
         level = children
-    hashes = subtree_hashes(reader, snapshot, top) if chosen.properties.names(HASH) else {}
-    return _write(snapshot, shown, chosen, hashes, remember)
+    hashes = subtree_hashes(instance, view, top) if chosen.properties.names(HASH) else {}
+    return _write(view, shown, chosen, hashes, remember)
 
 
 def _show(
-    reader: Reader,
-    counts: ChildCounts,
-    snapshot: View,
+    instance: Instance,
+    view: View,
     states: list[NodeState],
     offset: int,
     limit: int,
@@ -72,19 +69,19 @@ def _show(
 ) -> list[_Shown]:
     end = None if limit < 0 else offset + limit
     # With a filter of nodes, paging needs all names.
-    listed = reader.children_of(snapshot, states, end if chosen.nodes is None else None)
+    listed = instance.children_of(view, states, end if chosen.nodes is None else None)
     shows_count = chosen.properties.takes(CHILD_NODE_COUNT)
     shown = []
     for state in states:
         names, is_whole = listed[state.path]
         accepted = [name for name in names if name not in RESERVED and chosen.takes_node(name)]
-        count = len(names) if is_whole else counts.of(snapshot, state, wide=True) if shows_count else 0
+        count = len(names) if is_whole else instance.child_count(view, state, wide=True) if shows_count else 0
         shown.append(_Shown(state, count, accepted[offset:end]))
     return shown
 
 
 def _write(
-    snapshot: View, top: _Shown, chosen: Filter, hashes: dict[str, str], remember: Callable[[str, str], None]
+    view: View, top: _Shown, chosen: Filter, hashes: dict[str, str], remember: Callable[[str, str], None]
 ) -> str:
     builder = JsonBuilder()
     takes = chosen.properties.takes
@@ -99,7 +96,7 @@ def _write(
             builder.value(value, HASH)
             remember(value, node.state.path)
         if chosen.properties.names(ID):
-            builder.value(node_id(snapshot, node.state.path), ID)
+            builder.value(node_id(view, node.state.path), ID)
         if takes(CHILD_NODE_COUNT):
             builder.value(node.count, CHILD_NODE_COUNT)
 
@@ -119,18 +116,18 @@ def _write(
     return builder.text()
 
 
-def node_id(snapshot: View, path: str) -> str:
+def node_id(view: View, path: str) -> str:
     """Return the ``:id`` of a node: its revision and path."""
-    return f"{snapshot.revision:016x}:{path}"
+    return f"{view.revision:016x}:{path}"
 
 
-def subtree_hashes(reader: Reader, snapshot: View, top: NodeState) -> dict[str, str]:
+def subtree_hashes(instance: Instance, view: View, top: NodeState) -> dict[str, str]:
     """Return a hash of the subtree of each node at and below ``top``, by path.
 
     Two hashes are equal exactly if the subtrees' structures and properties are. Reads the whole subtree, level by level.
     """
     nodes = [top]
-    for batch in reader.levels(snapshot, top.path):
+    for batch in instance.levels(view, top.path):
         nodes += batch
     children: dict[str, list[tuple[bytes, bytes]]] = {}
     hashes: dict[str, str] = {}

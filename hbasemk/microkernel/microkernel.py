@@ -11,14 +11,14 @@ from hbasemk.errors import BranchError, ConflictError, InvalidPathError
 from hbasemk.format import paths, revisions
 from hbasemk.format.node import NodeState
 from hbasemk.kernel import checkpoints, diff
-from hbasemk.kernel.branches import rebase
 from hbasemk.kernel.journal.view import View
+from hbasemk.maintenance import LiveInstance
 from hbasemk.microkernel import arguments, commit, get_nodes, journal
 from hbasemk.microkernel.arguments import note_of, revision_of, text, text_or_none, whole
 from hbasemk.microkernel.filters import Filter
 from hbasemk.microkernel.hash_index import Hashes
 from hbasemk.microkernel.jsop_diff import to_jsop
-from hbasemk.repository import Repository
+from hbasemk.repository import Repository, instance_of
 
 LONGEST_WAIT: Final = 4_000_000
 """Seconds (46 days): the longest time that all platforms can wait in one call."""
@@ -33,13 +33,13 @@ class MicroKernel:
 
     def __init__(self, repository: Repository) -> None:
         self.repository = check.instance(repository, Repository, "repository")
-        self._hashes = Hashes(repository.instance)
+        self._hashes = Hashes(self._instance())
 
     # --- revisions ---------------------------------------------------------------------------------------
 
     def get_head_revision(self) -> str:
         """Return the newest trunk revision of this instance."""
-        return revisions.to_text(self.repository.instance.head().revision)
+        return revisions.to_text(self._instance().head().revision)
 
     def checkpoint(self, lifetime_ms: int) -> str:
         """Return the head, and keep it readable for at least ``lifetime_ms``, for every process and after restarts.
@@ -48,7 +48,7 @@ class MicroKernel:
         """
         if whole(lifetime_ms, "lifetime_ms") <= 0:
             raise ValueError(f"lifetime_ms must be positive, got {lifetime_ms}")
-        instance = self.repository.instance
+        instance = self._instance()
         instance.poll()
         head = instance.head().revision
         checkpoints.keep(instance, head, instance.runtime.now_ms() + lifetime_ms)
@@ -60,10 +60,10 @@ class MicroKernel:
         Without an ``old_head`` (None), return the current head immediately.
         """
         seconds = min(whole(timeout_ms, "timeout_ms") / 1000, LONGEST_WAIT)
-        instance = self.repository.instance
-        old = self._snapshot(old_head, "old_head")
+        instance = self._instance()
+        old = self._view(old_head, "old_head")
         if seconds > 0 and old_head is not None:
-            self.repository.wait(lambda: instance.head() != old, seconds)
+            instance.wait_for(lambda: instance.head() != old, seconds)
         return self.get_head_revision()
 
     def get_revision_history(self, since_ms: int, max_entries: int, path: str | None = None) -> str:
@@ -72,13 +72,13 @@ class MicroKernel:
         A negative ``max_entries`` means no limit.
         """
         since, limit = whole(since_ms, "since_ms"), whole(max_entries, "max_entries")
-        return journal.history(self.repository.instance, since, limit, _path(path))
+        return journal.history(self._instance(), since, limit, _path(path))
 
     def get_journal(self, from_revision: str, to_revision: str | None, path: str | None = None) -> str:
         """Return the revisions between two, both included, with their changes, as JSON; ``[]`` if they are not in order."""
         limit = _path(path)
-        first, last = self._snapshot(from_revision, "from_revision"), self._snapshot(to_revision, "to_revision")
-        return journal.journal(self.repository.instance, first.revision, last.revision, limit)
+        first, last = self._view(from_revision, "from_revision"), self._view(to_revision, "to_revision")
+        return journal.journal(self._instance(), first.revision, last.revision, limit)
 
     def diff(self, from_revision: str | None, to_revision: str | None, path: str | None = None, depth: int = -1) -> str:
         """Return the changes from one revision to another as JSOP; empty if the trees are equal.
@@ -89,16 +89,16 @@ class MicroKernel:
         top = _path(path)
         if whole(depth, "depth") < -1:
             raise ValueError(f"depth must be -1 (unlimited) or a number of levels, got {depth}")
-        before, after = self._snapshot(from_revision, "from_revision"), self._snapshot(to_revision, "to_revision")
-        return to_jsop(diff.diff(self.repository.instance, before, after, top), top, depth)
+        before, after = self._view(from_revision, "from_revision"), self._view(to_revision, "to_revision")
+        return to_jsop(diff.diff(self._instance(), before, after, top), top, depth)
 
     # --- reading -----------------------------------------------------------------------------------------
 
     def node_exists(self, path: str, revision_id: str | None = None) -> bool:
         """Return whether a node exists."""
         text(path, "path")
-        snapshot = self._snapshot(revision_id, "revision_id")
-        return self.repository.instance.reader.node(snapshot, paths.check_path(path)) is not None
+        view = self._view(revision_id, "revision_id")
+        return self._instance().node(view, paths.check_path(path)) is not None
 
     def get_child_node_count(self, path: str, revision_id: str | None = None) -> int:
         """Return a node's number of children; raise NodeNotFoundError if there is no node.
@@ -106,9 +106,9 @@ class MicroKernel:
         Does not list a wide node's children in each call; see :meth:`hbasemk.Snapshot.child_count`.
         """
         text(path, "path")
-        snapshot = self._snapshot(revision_id, "revision_id")
-        instance = self.repository.instance
-        return instance.counts.of(snapshot, instance.reader.require(snapshot, paths.check_path(path)))
+        view = self._view(revision_id, "revision_id")
+        instance = self._instance()
+        return instance.child_count(view, instance.require(view, paths.check_path(path)))
 
     def get_nodes(
         self,
@@ -140,38 +140,36 @@ class MicroKernel:
         located = self._locate(path, revision_id)
         if located is None:
             return None
-        snapshot, top = located
-        instance = self.repository.instance
+        view, top = located
+        instance = self._instance()
         hashes: dict[str, tuple[int, str]] = {}
 
         def remember(value: str, at: str) -> None:
-            hashes[value] = (snapshot.revision, at)
+            hashes[value] = (view.revision, at)
 
-        shown = get_nodes.tree(
-            instance.reader, instance.counts, snapshot, top, depth, offset, max_child_nodes, chosen, remember
-        )
+        shown = get_nodes.tree(instance, view, top, depth, offset, max_child_nodes, chosen, remember)
         self._hashes = self._hashes.of(instance)
         self._hashes.remember(hashes)
         return shown
 
     def _locate(self, path: str, revision_id: str | None) -> tuple[View, NodeState] | None:
-        instance = self.repository.instance
+        instance = self._instance()
         if path.startswith("/"):
-            snapshot = self._snapshot(revision_id, "revision_id")
+            view = self._view(revision_id, "revision_id")
             paths.check_path(path)
         elif (known := self._hashes.find(path)) is not None:
             revision, path = known
-            snapshot = instance.at(revision)
+            view = instance.at(revision)
         else:
             revision_text, _, rest = path.partition(":")
             if not rest.startswith("/"):
                 raise InvalidPathError(
                     f"{path!r} is not an absolute path; expected one, or a :hash or :id that this MicroKernel returned"
                 )
-            snapshot = instance.at(revisions.from_text(revision_text))
+            view = instance.at(revisions.from_text(revision_text))
             path = paths.check_path(rest)
-        top = instance.reader.node(snapshot, path)
-        return None if top is None else (snapshot, top)
+        top = instance.node(view, path)
+        return None if top is None else (view, top)
 
     # --- changing ----------------------------------------------------------------------------------------
 
@@ -186,18 +184,18 @@ class MicroKernel:
         """
         operations = jsop.parse(text(jsop_diff, "jsop_diff"), text_or_none(path, "path") or "")
         note = note_of(message)
-        instance = self.repository.instance
+        instance = self._instance()
         build = commit.builder(instance.reader, operations)
         if revision_id is None:
-            committed = self.repository.commit_on_head(lambda snapshot: lambda: build(snapshot), note)
+            committed = instance.commit(lambda view: lambda: build(view), note)
             return revisions.to_text(committed)
         revision = revision_of(revision_id, "revision_id")
         if revisions.is_branch(revision):
-            return revisions.to_text(instance.branches.commit(revision, build, note))
+            return revisions.to_text(instance.commit_on_branch(revision, build, note))
         return revisions.to_text(self._commit_on(instance.at(revision), operations, note))
 
     def _commit_on(self, base: View, operations: Sequence[jsop.Operation], message: str) -> int:
-        instance = self.repository.instance
+        instance = self._instance()
         while True:
             build = commit.builder(instance.reader, operations)
             try:
@@ -215,8 +213,8 @@ class MicroKernel:
 
     def branch(self, trunk_revision_id: str | None = None) -> str:
         """Create a branch on a trunk revision and return its first revision; raise BranchError for a branch revision."""
-        snapshot = self._snapshot(trunk_revision_id, "trunk_revision_id")
-        return revisions.to_text(self.repository.instance.branches.begin(snapshot))
+        view = self._view(trunk_revision_id, "trunk_revision_id")
+        return revisions.to_text(self._instance().begin_branch(view))
 
     def merge(self, branch_revision_id: str, message: str | None = None) -> str:
         """Commit a branch's net effect to trunk as one revision; return the new head.
@@ -224,25 +222,25 @@ class MicroKernel:
         Raises ConflictError, which leaves both sides unchanged, and BranchError.
         """
         note = note_of(message)
-        instance = self.repository.instance
+        instance = self._instance()
         instance.poll()
-        return revisions.to_text(instance.branches.merge(self._branch(branch_revision_id), note))
+        return revisions.to_text(instance.merge_branch(self._branch(branch_revision_id), note))
 
     def rebase(self, branch_revision_id: str, new_base_revision_id: str | None = None) -> str:
         """Move a branch to a newer trunk revision; record conflicts as markers below ``:conflict``."""
-        instance = self.repository.instance
+        instance = self._instance()
         revision = self._branch(branch_revision_id)
         if new_base_revision_id is None:
             instance.poll()
-        base = self._snapshot(new_base_revision_id, "new_base_revision_id")
-        return revisions.to_text(rebase.rebase(instance.branches, instance.reader, revision, base, ""))
+        base = self._view(new_base_revision_id, "new_base_revision_id")
+        return revisions.to_text(instance.rebase_branch(revision, base, ""))
 
     def reset(self, branch_revision_id: str, ancestor_revision_id: str) -> str:
         """Reset a branch to an earlier revision of its own; raise BranchError for any other revision."""
-        instance = self.repository.instance
+        instance = self._instance()
         revision, ancestor = self._branch(branch_revision_id), revision_of(ancestor_revision_id, "ancestor_revision_id")
         instance.at(ancestor)  # an unknown revision raises its own error, not BranchError
-        return revisions.to_text(instance.branches.reset(revision, ancestor))
+        return revisions.to_text(instance.reset_branch(revision, ancestor))
 
     # --- blobs -------------------------------------------------------------------------------------------
 
@@ -253,7 +251,7 @@ class MicroKernel:
         """
         arguments.stream(stream, "stream")
         try:
-            return self.repository.instance.blobs.write(stream)
+            return self._instance().blobs.write(stream)
         finally:
             if hasattr(stream, "close"):
                 stream.close()
@@ -261,22 +259,25 @@ class MicroKernel:
     def read(self, blob_id: str, position: int, length: int) -> bytes:
         """Read up to ``length`` bytes of a blob: fewer at its end, none past it. Raise BlobNotFoundError or ValueError."""
         begin, limit = whole(position, "position"), whole(length, "length")
-        return self.repository.instance.blobs.read(text(blob_id, "blob_id"), begin, limit)
+        return self._instance().blobs.read(text(blob_id, "blob_id"), begin, limit)
 
     def get_length(self, blob_id: str) -> int:
         """Return the length of a blob in bytes; raise BlobNotFoundError if it does not exist."""
-        return self.repository.instance.blobs.length(text(blob_id, "blob_id"))
+        return self._instance().blobs.length(text(blob_id, "blob_id"))
+
+    def _instance(self) -> LiveInstance:
+        return instance_of(self.repository)
 
     # --- arguments ---------------------------------------------------------------------------------------
 
-    def _snapshot(self, revision_id: str | None, name: str) -> View:
-        instance = self.repository.instance
+    def _view(self, revision_id: str | None, name: str) -> View:
+        instance = self._instance()
         return instance.head() if revision_id is None else instance.at(revision_of(revision_id, name))
 
     def _branch(self, revision_id: str) -> int:
         revision = revision_of(revision_id, "branch_revision_id")
         if not revisions.is_branch(revision):
-            self.repository.instance.at(revision)  # an unknown revision raises its own error, not BranchError
+            self._instance().at(revision)  # an unknown revision raises its own error, not BranchError
             raise BranchError(f"{revision_id} is a trunk revision; expected a branch revision", revision=revision_id)
         return revision
 

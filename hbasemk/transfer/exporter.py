@@ -15,7 +15,7 @@ from typing import Final, TypeGuard
 
 from hbasemk.errors import BlobNotFoundError
 from hbasemk.format import paths
-from hbasemk.snapshot import Node, Snapshot
+from hbasemk.snapshot import Node, Snapshot, instance_of_snapshot
 from hbasemk.transfer import own_files
 from hbasemk.transfer.files import entries
 from hbasemk.transfer.files.entries import (
@@ -116,7 +116,8 @@ class _Export:
         self._top = top
         self._mask = PERMISSIONS | (SPECIAL if special_modes else 0)
         self._directories: dict[str, tuple[tuple[bytes, ...], Node | None]] = {}
-        self._own = snapshot.instance.store.files
+        self._instance = instance_of_snapshot(snapshot)
+        self._own = self._instance.store.files
         self._done = Exported()
 
     def run(self, target: Path) -> Exported:
@@ -213,7 +214,7 @@ class _Export:
                 # Nobody else reads a private file before it has its mode.
                 mode = 0o600 if MODE in node else 0o666
                 with os.fdopen(os.open(temporary, flags, mode, dir_fd=at), "wb") as file:
-                    file.writelines(entries.pieces(node[CONTENT], self._snapshot.instance.blobs.stream))
+                    file.writelines(entries.pieces(node[CONTENT], self._instance.blobs.stream))
                     file.flush()
                     self._stamp(node, file.fileno())
         except (ValueError, BlobNotFoundError) as error:

@@ -14,6 +14,7 @@ from hbasemk.check.context import declared_by
 from hbasemk.format import paths, revisions, schema
 from hbasemk.format.changes import RowChange
 from hbasemk.kernel.commit.operations import AddNode, SetProperty
+from hbasemk.repository import instance_of
 from hbasemk.store.abc import Row
 from hbasemk.store.memory import MemoryStore
 from hbasemk.store.sqlite import SqliteStore
@@ -143,7 +144,7 @@ def test_commits_continue_during_a_check(tmp_path: Path) -> None:
             looks = 0
             while looks < 8 or (thread.is_alive() and looking.refresh()["/a"]["n"] < 10):
                 looks += 1
-                found = [str(one) for one in IntegrityCheck(looking.instance, notes=True, live=True).run()]
+                found = [str(one) for one in IntegrityCheck(instance_of(looking), notes=True, live=True).run()]
                 assert found == []
         finally:
             ended.set()
@@ -230,7 +231,7 @@ def test_memory_is_bounded(big: dict[int, str]) -> None:
     peaks = {}
     for count, path in big.items():
         with Repository(SqliteStore(path), poll_interval=0) as repo:
-            check = IntegrityCheck(repo.instance)
+            check = IntegrityCheck(instance_of(repo))
             peaks[count] = peak_of(check)
             assert check.rows == count + 1
     print({count: f"{peak:.0f} KiB" for count, peak in peaks.items()})

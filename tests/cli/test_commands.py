@@ -15,6 +15,7 @@ import pytest
 
 from hbasemk import CommitUnknownError, ConflictError, Repository, connect
 from hbasemk.cli.main import main
+from hbasemk.repository import instance_of
 from tests.support.imports import SMALL, on_disk, write_files
 
 DONE, NO, USAGE, CONFLICT, UNREACHABLE = range(5)
@@ -333,7 +334,7 @@ def test_init_creates_a_repository_once(run: Run, url: str) -> None:
 
     assert ran.code == DONE
     with connect(url, create=False) as repository:
-        settings = repository.instance.settings
+        settings = instance_of(repository).settings
         assert settings.epoch_ms == 1_580_601_600_000
         assert (settings.lease_ms, settings.max_clock_skew_ms) == (2000, 300)
         assert ran.json["revision"] == repository.head.revision
@@ -341,7 +342,7 @@ def test_init_creates_a_repository_once(run: Run, url: str) -> None:
     assert run("init", "--lease", "2000").code == DONE
     assert_one_line(run("init", "--lease", "3000"), USAGE, "2000")
     with connect(url, create=False) as repository:
-        assert repository.instance.settings == settings
+        assert instance_of(repository).settings == settings
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import hbasemk
+from hbasemk.repository import instance_of
 from tests.support.examples import definitions
 from tests.support.repositories import Checked
 
@@ -55,7 +56,7 @@ def wait_for_watermark(repo: hbasemk.Repository, row: Any) -> None:
     while watermark(row) < int(repo.head.revision, 16):
         time.sleep(0.05)
         repo.refresh()
-        repo.instance.recovery.advance()
+        instance_of(repo).recovery.advance()
 
 
 def test_the_documented_reader_agrees_with_the_library(

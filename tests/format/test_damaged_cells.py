@@ -16,6 +16,7 @@ from hbasemk import FormatError, HbasemkError, MicroKernel, Repository
 from hbasemk.check import IntegrityCheck
 from hbasemk.format import paths, schema
 from hbasemk.kernel import checkpoints
+from hbasemk.repository import instance_of
 from hbasemk.store.abc import Cell, NewCell, Put, Scan, scan_all
 from hbasemk.store.memory import MemoryStore
 
@@ -79,7 +80,7 @@ def base() -> Base:
         branch = repo.branch()
         branch.run(lambda tx: tx.set("/a", "n", 2))
         repo.run(lambda tx: tx.remove("/c"))
-        checkpoints.keep(repo.instance, repo.instance.head().revision, 2**42)
+        checkpoints.keep(instance_of(repo), instance_of(repo).head().revision, 2**42)
         newest = branch.revision
     cells = [
         (table.name, row.key, cell)
@@ -117,7 +118,7 @@ READERS: dict[str, Callable[[Repository, Base], Any]] = {
     "move": lambda repo, base: repo.run(lambda tx: tx.move("/a", "/q")),
     "rebase": lambda repo, base: repo.resume_branch(base.branch).rebase(),
     "sweep": lambda repo, base: repo.sweep_branches(0),
-    "maintain": lambda repo, base: repo.instance.maintain(),
+    "maintain": lambda repo, base: instance_of(repo).maintain(),
 }
 
 
@@ -153,7 +154,7 @@ def errors(base: Base, table: str, key: bytes, cell: NewCell) -> Iterator[tuple[
             except Exception as error:
                 yield name, error
         try:
-            for _ in IntegrityCheck(repo.instance).run():
+            for _ in IntegrityCheck(instance_of(repo)).run():
                 pass
         except Exception as error:
             yield "check", error

@@ -13,6 +13,7 @@ import pytest
 
 import hbasemk
 from hbasemk import Settings
+from hbasemk.repository import instance_of
 from tests.support.hbase import HBase
 from tests.support.interrupting import signals
 from tests.support.repositories import Checked
@@ -110,7 +111,7 @@ def started(script: str, *arguments: str) -> subprocess.Popen[str]:
 
 def until_nothing_is_pending(repository: hbasemk.Repository) -> None:
     deadline = time.monotonic() + WITHIN
-    while repository.refresh() and repository.instance.journal.pending:
+    while repository.refresh() and instance_of(repository).journal.pending:
         assert time.monotonic() < deadline, "a revision stays pending"
         time.sleep(0.05)
 

@@ -13,6 +13,7 @@ import pytest
 
 import hbasemk
 from hbasemk import Settings
+from hbasemk.repository import instance_of
 from tests.support import killed
 from tests.support.hbase import HBase
 from tests.support.repositories import problems, tree
@@ -44,11 +45,11 @@ def kill_everywhere(url: str, action: str) -> None:
         else:
             pytest.fail(f"{action} has more than {MOST} store calls")
         deadline = time.monotonic() + RETRY_TIMEOUT
-        while time.monotonic() < deadline and (watcher.instance.journal.pending or problems(watcher)):
+        while time.monotonic() < deadline and (instance_of(watcher).journal.pending or problems(watcher)):
             time.sleep(0.2)
-        assert not watcher.instance.journal.pending
+        assert not instance_of(watcher).journal.pending
         assert problems(watcher) == []
-        assert not watcher.instance.lease.held
+        assert not instance_of(watcher).lease.held
         with hbasemk.connect(url, create=False, poll_interval=0) as fresh:
             assert tree(fresh) == tree(watcher)
             # Nothing is undone that was visible once, nothing comes after its writer's end.

@@ -15,6 +15,7 @@ import hbasemk
 from hbasemk import Repository
 from hbasemk.connect import open_store
 from hbasemk.kernel.instance import ADVANCE_AFTER
+from hbasemk.repository import instance_of
 from hbasemk.testing.wrapped import CountingStore, Traffic
 from tests.support.hbase import HBase
 from tests.support.repositories import Checked
@@ -34,7 +35,7 @@ def write(url: str, seconds: float, most: int) -> tuple[int, str]:
             count += 1
         last = repository.head.revision
         deadline = time.monotonic() + RETRY_TIMEOUT
-        instance = repository.instance
+        instance = instance_of(repository)
         while instance.journal.decided_bound <= int(last, 16) and time.monotonic() < deadline:
             time.sleep(0.2)
         instance.recovery.advance()

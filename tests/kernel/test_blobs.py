@@ -13,6 +13,7 @@ import pytest
 
 from hbasemk import InvalidValueError, MicroKernel, Repository
 from hbasemk.format import schema
+from hbasemk.repository import instance_of
 from hbasemk.store.abc import Scan
 from hbasemk.store.memory import MemoryStore
 from tests.support.repositories import problems
@@ -48,7 +49,7 @@ def test_a_view_of_numbers_is_the_bytes_of_them(repo: Repository) -> None:
     ids=["text", "number", "None", "list", "path", "text file", "empty text file"],
 )
 def test_streams_that_yield_no_bytes_are_rejected(repo: Repository, content: Any) -> None:
-    for write in (repo.blobs.write, repo.instance.blobs.write):
+    for write in (repo.blobs.write, instance_of(repo).blobs.write):
         with pytest.raises(InvalidValueError, match="binary stream"):
             write(content)
     assert repo.store.scan(schema.BLOBS, Scan(None, None, 10)) == []

@@ -12,6 +12,7 @@ from hbasemk import Repository, StoreUnusableError, connect
 from hbasemk.errors import ClosedError
 from hbasemk.format import schema
 from hbasemk.kernel.ids.lease import record_of
+from hbasemk.repository import instance_of
 from hbasemk.store.abc import Get
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore
@@ -21,7 +22,7 @@ from tests.support.repositories import Checked
 def test_closing_gives_the_lease_back(real_store: MemoryStore) -> None:
     repo = Repository(real_store, poll_interval=0, owns_store=False)
     repo.run(lambda tx: tx.add("/a"))
-    lease = repo.instance.lease
+    lease = instance_of(repo).lease
     end, machine = lease.end, lease.machine
     repo.close()
     found = record_of(real_store.read(schema.CLUSTER, [Get(schema.machine_key(machine))])[0])
@@ -83,9 +84,10 @@ def test_close_ignores_an_unusable_store(real_store: MemoryStore) -> None:
 def test_a_repository_can_be_closed_when_the_interpreter_ends(url: str) -> None:
     script = """
 import atexit, sys, hbasemk
+from hbasemk.repository import instance_of
 repo = hbasemk.connect(sys.argv[1], poll_interval=0)
 repo.run(lambda tx: tx.add("/a"))
-machine, end = repo.instance.lease.machine, repo.instance.lease.end
+machine, end = instance_of(repo).lease.machine, instance_of(repo).lease.end
 atexit.register(lambda: (repo.close(), print(machine, end)))
 """
     ran = subprocess.run([sys.executable, "-c", script, url], capture_output=True, text=True, timeout=60, check=False)
@@ -104,7 +106,7 @@ def test_close_ignores_a_closed_store(checked: Checked) -> None:
             store = checked(MemoryStore())
             repo = Repository(store, poll_interval=poll_interval, owns_store=owns_store)
             repo.run(lambda tx: tx.add("/a"))
-            kernel = repo.instance
+            kernel = instance_of(repo)
             store.close()
             repo.close()
             assert not kernel.lease.held

@@ -23,6 +23,7 @@ from hbasemk import (
 from hbasemk.check import IntegrityCheck
 from hbasemk.format import schema
 from hbasemk.kernel.commit.operations import AddNode, CopyNode, Increment, MoveNode, Operation, RemoveNode, SetProperty
+from hbasemk.repository import instance_of
 from hbasemk.store.abc import Column, Put
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore, lost_reply
@@ -292,6 +293,6 @@ def test_a_commit_at_one_moment_whose_reply_is_lost_and_that_is_built_on_at_once
     one.run(lambda tx: tx.increment("/a", "count", 1))
     assert one.refresh()["/a"]["count"] == 2
     assert one.statistics.committed == 2
-    assert [str(problem) for problem in IntegrityCheck(other.instance).run()] == []
+    assert [str(problem) for problem in IntegrityCheck(instance_of(other)).run()] == []
     one.close()
     other.close()

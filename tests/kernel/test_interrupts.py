@@ -20,6 +20,7 @@ import pytest
 
 from hbasemk import Outcome, Transaction, connect
 from hbasemk.interrupts import Deferred
+from hbasemk.repository import instance_of
 from hbasemk.transfer.files.entries import TOTALS, walk
 from hbasemk.transfer.files.reader import FileReader, ReaderJob
 from hbasemk.transfer.files.worker import Batch, Job, Worker
@@ -108,7 +109,7 @@ class Subject:
             assert os.waitpid(child, 0)[1] == 0
         count = self.other.refresh()["/a"]["n"]
         # The commit above has ended whatever the interrupted call left.
-        assert not self.other.instance.journal.pending, "a revision of a living process stays pending"
+        assert not instance_of(self.other).journal.pending, "a revision of a living process stays pending"
         assert isinstance(count, int)
         while sum(thread.name == "hbasemk-poll" for thread in threading.enumerate()) > 1:
             assert time.monotonic() < deadline, "a repository that nothing refers to still polls"

@@ -14,6 +14,7 @@ import pytest
 import hbasemk
 from hbasemk import BlobRef, BranchError, Change, ConflictError, Repository, UnknownRevisionError
 from hbasemk.check import IntegrityCheck
+from hbasemk.repository import instance_of
 from hbasemk.store.abc import Store
 from tests.support.repositories import Instances, tree
 
@@ -47,7 +48,7 @@ def test_a_branch_goes_on_in_another_instance_with_the_same_view_of_trunk(opened
     two = opened()
     two.run(lambda tx: tx.set("/a", "later", True))
     # Its own process is gone; a third one goes on, though trunk has moved on and the watermark with it.
-    two.instance.recovery.advance()
+    instance_of(two).recovery.advance()
     three = opened()
     resumed = three.resume_branch(branch.revision)
     assert dict(resumed.head["/a"]) == {"n": 1, "mine": True}
@@ -262,4 +263,4 @@ def test_a_long_stream_takes_little_memory_both_ways(new_store: Callable[[], Sto
         print(f"{added / 1024:.0f} MiB more memory at the peak")
         assert digest.hexdigest() == ref.id
         assert added < 64 * 1024
-        assert [str(problem) for problem in IntegrityCheck(repo.instance).run()] == []
+        assert [str(problem) for problem in IntegrityCheck(instance_of(repo)).run()] == []

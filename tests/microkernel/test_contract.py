@@ -22,6 +22,7 @@ from hbasemk import (
 )
 from hbasemk.format import revisions
 from hbasemk.kernel import diff as kernel_diff
+from hbasemk.repository import instance_of
 from tests.microkernel.conftest import Cluster
 
 
@@ -321,7 +322,7 @@ def test_diff_from_the_journal_equals_the_walk_over_the_trees(mk: Cluster) -> No
         '+"/w":{"a":{}}',
     )
     ids = [mk.get_head_revision(), *(mk.commit("", text) for text in texts)]
-    instance = mk.next.repository.instance
+    instance = instance_of(mk.next.repository)
 
     def told(found: Iterable[kernel_diff.NodeChange]) -> list[tuple[Any, ...]]:
         return [(c.path, c.before and c.before.encoded, c.after and c.after.encoded) for c in found]

@@ -24,7 +24,7 @@ from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.exploration import Exploration
 from hbasemk.testing.simulation import Actor, Simulator
 from hbasemk.testing.stepped import SteppedSimulator
-from hbasemk.transaction import Transaction
+from hbasemk.transaction import Transaction, source_of
 from tests.simulation import mutants
 from tests.simulation.schedules import Broken, check_tables, tree
 from tests.support import proof
@@ -87,7 +87,7 @@ def serializable(change: Callable[[Transaction], object]) -> Callable[[Instance,
         def make(snapshot: View) -> Source:
             tx = Transaction(instance, snapshot, "", "serializable")
             change(tx)
-            return tx.source()
+            return source_of(tx)
 
         return instance.commit(make, "", retry_timeout=FOREVER, max_poll_age=0)
 

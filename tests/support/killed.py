@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from hbasemk import Repository, Transaction
 from hbasemk.connect import open_store
+from hbasemk.repository import instance_of
 from hbasemk.snapshot import Snapshot
 from hbasemk.testing.wrapped import Call, FaultyStore
 
@@ -55,7 +56,7 @@ def work(url: str, action: str, place: str, at: int, when: str) -> None:
     store, _, _ = open_store(url)
     faulty = FaultyStore(store)
     repository = Repository(faulty, create=False, poll_interval=0)
-    repository.instance.clock.next(0)
+    instance_of(repository).clock.next(0)
     count = 0
 
     def before(_: Call) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from hbasemk import Repository, StoreUnusableError, connect
 from hbasemk.check import DAMAGE, IntegrityCheck
+from hbasemk.repository import instance_of
 from hbasemk.store.abc import Store
 from hbasemk.store.memory import MemoryStore
 
@@ -23,7 +24,7 @@ Where = TypeVar("Where", str, MemoryStore)
 
 def problems(repository: Repository) -> list[str]:
     """What the integrity check finds in a repository, in words."""
-    return [str(problem) for problem in IntegrityCheck(repository.instance).run()]
+    return [str(problem) for problem in IntegrityCheck(instance_of(repository)).run()]
 
 
 def damage(where: str | MemoryStore) -> list[str]:
@@ -45,12 +46,12 @@ def damage(where: str | MemoryStore) -> list[str]:
     deadline = time.monotonic() + 30
     with opened as repository:
         while True:
-            found = list(IntegrityCheck(repository.instance).run())
+            found = list(IntegrityCheck(instance_of(repository)).run())
             if all(problem.severity == DAMAGE for problem in found) or time.monotonic() > deadline:
                 return [str(problem) for problem in found]
             time.sleep(0.1)
-            repository.instance.recovery.recover()
-            repository.instance.recovery.advance()
+            instance_of(repository).recovery.recover()
+            instance_of(repository).recovery.advance()
 
 
 def judge(test: pytest.Item, found: list[str]) -> None:

@@ -35,6 +35,7 @@ from hbasemk import (
 from hbasemk.format import limits, schema
 from hbasemk.kernel.blobs import Blobs
 from hbasemk.kernel.settings import Settings
+from hbasemk.repository import instance_of
 from hbasemk.store.sqlite import SqliteStore
 from hbasemk.transfer import retry
 from hbasemk.transfer.files import entries
@@ -645,7 +646,7 @@ def test_an_interrupted_import_leaves_no_process_and_can_go_on(url: str, tmp_pat
 
     assert not any(worker.process.is_alive() for worker in running._workers)
     with connect(url) as repository:
-        assert not repository.instance.journal.pending
+        assert not instance_of(repository).journal.pending
     first = len(in_tree(url, AT))
     assert 30 <= first < len(on_disk(top))
     assert totals(url, AT)[":nodes"] == first

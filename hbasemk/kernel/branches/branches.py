@@ -191,18 +191,31 @@ class Branches:
     # --- commits on a branch -----------------------------------------------------------------------------
 
     @patient
-    def commit(self, revision: int, build: Callable[[View], ChangeSet], message: str) -> int:
+    def commit(
+        self,
+        revision: int,
+        build: Callable[[View], ChangeSet],
+        message: str,
+        begun: Callable[[int], None] | None = None,
+    ) -> int:
         """Commit on the newest revision of a branch; return the branch's new head, or ``revision`` if nothing changes.
 
         Properties that are set to the value they have are written too, because the merge depends on their trunk values.
+        Calls ``begun`` with the id of the new revision before the store receives it.
 
         Raises BranchError if ``revision`` is not the newest, and the errors of ``build``. After a store error the branch is
         unchanged; CommitUnknownError means that the outcome is unknown.
         """
         with nothing_committed():
-            return self._commit(revision, build, message)
+            return self._commit(revision, build, message, begun)
 
-    def _commit(self, revision: int, build: Callable[[View], ChangeSet], message: str) -> int:
+    def _commit(
+        self,
+        revision: int,
+        build: Callable[[View], ChangeSet],
+        message: str,
+        begun: Callable[[int], None] | None,
+    ) -> int:
         self._outcomes.resolve_pending()
         state = self.require_head(revision)
         plan = change_set.with_unchanged_writes(build(state.snapshot))
@@ -214,6 +227,8 @@ class Branches:
         inline = changes.size_of(encoded) <= changes.INLINE
         above = max(state.snapshot.upper, self._journal.highest_seen)
         new_revision = again(self._runtime, lambda: self._clock.next(above, branch=True))
+        if begun is not None:
+            begun(new_revision)
         put = Put(
             schema.revision_key(new_revision),
             [

@@ -21,7 +21,7 @@ from hbasemk.connect import connect
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.outcomes import Outcome
 from hbasemk.kernel.settings import Settings
-from hbasemk.repository import Repository
+from hbasemk.repository import Repository, instance_of
 from hbasemk.testing.history.anomalies import Anomaly
 from hbasemk.testing.history.recorder import Attempt, Moments, Worker
 from hbasemk.testing.history.records import History
@@ -194,7 +194,7 @@ class Conductor:
     def _worker(self, name: str, repository: Repository) -> Worker:
         return Worker(
             name,
-            repository.instance,
+            instance_of(repository),
             appending(self._file(name)),
             self._moments,
             self._chance,
@@ -205,7 +205,7 @@ class Conductor:
     def _judge(self) -> RunReport:
         time.sleep(PAST_THE_LEASE)
         with connect(self.url, create=False, poll_interval=0) as repository:
-            fresh_instance = repository.instance
+            fresh_instance = instance_of(repository)
             fresh_instance.clock.next(0)
             fresh_instance.maintain()
             # Another instance sweeps a losing revision only after its writer's lease has expired.

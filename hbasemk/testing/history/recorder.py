@@ -39,7 +39,7 @@ from hbasemk.testing.history.records import (
     Write,
     frozen,
 )
-from hbasemk.transaction import Isolation
+from hbasemk.transaction import Isolation, source_of
 from hbasemk.transaction import Transaction as Changes
 
 TAG: Final = "by"
@@ -346,7 +346,7 @@ class Worker:
         change(attempt)
         attempt.committing = self.moments()
         attempt.record("unknown", ended=False, polled=polled)
-        return attempt.changes.source()
+        return source_of(attempt.changes)
 
     def _end(self, attempts: list[Attempt], polled: float | None, commit: Callable[[], int]) -> None:
         try:

@@ -16,7 +16,7 @@ import click
 
 from hbasemk.connect import connect
 from hbasemk.errors import StoreNotAppliedError, StoreUnknownError
-from hbasemk.repository import Repository
+from hbasemk.repository import Repository, instance_of
 from hbasemk.testing.history.recorder import Attempt, Moments, Worker
 from hbasemk.testing.history.records import Transaction
 from hbasemk.testing.history.workloads import WORKLOADS
@@ -66,7 +66,7 @@ def main(url: str, file: Path, number: int, seed: int, origin: float, names: tup
     with opened(url) as repository:
         worker = Worker(
             f"w{number}",
-            repository.instance,
+            instance_of(repository),
             appending(file),
             Moments(time.monotonic),
             chance,

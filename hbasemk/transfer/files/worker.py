@@ -16,7 +16,7 @@ from typing import BinaryIO, Final, TypeAlias
 from hbasemk.errors import HbasemkError
 from hbasemk.format import paths
 from hbasemk.format.values import BlobRef, PropertyValue
-from hbasemk.repository import Repository
+from hbasemk.repository import Repository, instance_of
 from hbasemk.transaction import Transaction
 from hbasemk.transfer.files import entries
 from hbasemk.transfer.files.entries import CONTENT, FILE, TOTALS, Contents, Entry, Skipped
@@ -200,7 +200,7 @@ class Worker:
 
     def _keep_blob(self, stream: BinaryIO) -> None:
         # The commit that refers to it makes it durable.
-        self.repository.instance.blobs.write(stream, durable=False)
+        instance_of(self.repository).blobs.write(stream, durable=False)
 
     def _commit(self, batch: Batch, kept: Kept, done: _Done, gone: Sequence[str] = ()) -> None:
         if not kept and not gone:

@@ -17,7 +17,7 @@ from hbasemk.format.values import BlobRef, PropertyValue, encode
 from hbasemk.interrupts import Deferred
 from hbasemk.kernel.journal.outcomes import Outcome
 from hbasemk.kernel.retry import time_limit
-from hbasemk.repository import Repository
+from hbasemk.repository import Repository, instance_of
 from hbasemk.transaction import Transaction
 from hbasemk.transfer import own_files
 from hbasemk.transfer.json.reader import read_tree
@@ -198,7 +198,7 @@ class JsonImport:
         """Ask the store whether the batch that was cut off is committed, and count it then."""
         newest = tries[0] if tries else None
         try:
-            with time_limit(repository.instance.runtime, ANSWER_WITHIN):
+            with time_limit(instance_of(repository).runtime, ANSWER_WITHIN):
                 committed = newest is not None and self._is_committed(repository, batch, newest)
         except HbasemkError as error:
             self.result.notes.append(f"the outcome of the last batch is not known: {error}")

@@ -16,6 +16,7 @@ from hbasemk.kernel.commit.operations import AddNode
 from hbasemk.kernel.instance import BRANCH_RETENTION_MS, Instance
 from hbasemk.kernel.journal.outcomes import Outcome
 from hbasemk.kernel.journal.view import View
+from hbasemk.repository import instance_of
 from hbasemk.store.abc import NewCell, Put, Scan, scan_all
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore, lost_reply
@@ -208,7 +209,7 @@ def test_a_merge_in_doubt_ends_its_branch_once_it_is_known_to_be_committed(
     if then == "asked":
         assert repo.outcome(made) is (Outcome.COMMITTED if arrives else Outcome.ABORTED)
     elif then == "tended":
-        repo.instance.maintain()
+        instance_of(repo).maintain()
         assert len(live(other)) == (0 if arrives else 1)
     if arrives:
         with pytest.raises(BranchError, match=f"merged into trunk as {made}"):

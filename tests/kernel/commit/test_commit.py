@@ -15,6 +15,7 @@ from hbasemk import (
     NodeNotFoundError,
     Transaction,
 )
+from hbasemk.repository import instance_of
 from tests.support.repositories import Instances, tree
 
 OPERATIONS = {
@@ -153,7 +154,7 @@ def test_an_older_base_works_from_an_instance_that_began_later(opened: Instances
     begin(first)
     base = first.head.revision
     first.run(lambda tx: tx.set("/a", "p", 1))
-    first.instance.recovery.advance()
+    instance_of(first).recovery.advance()
     later = opened()
     old = later.at(base)
     assert "p" not in old["/a"]
@@ -249,7 +250,7 @@ def test_a_change_refused_by_an_old_head_is_tried_on_the_newest(opened: Instance
     one, two = opened(), opened()
     two.refresh()
     begin(one)
-    two.instance.journal._polled_at = float("inf")  # as if the background had just polled
+    instance_of(two).journal._polled_at = float("inf")  # as if the background had just polled
     two.run(lambda tx: tx.set("/a", "p", 1))
     assert tree(one)["/a"]["p"] == 1
 
@@ -328,7 +329,7 @@ def test_what_cannot_be_committed_at_all_leaves_nothing_behind(opened: Instances
         repo.run(lambda tx: tx.increment("/a", "n", 1.5))
     with pytest.raises(LimitError, match="65537 bytes"):
         repo.run(lambda tx: tx.set("/a", "n", 1), "m" * 65_537)
-    assert not repo.instance.outcomes.deferred
+    assert not instance_of(repo).outcomes.deferred
     assert repo.refresh().revision == before
     repo.run(lambda tx: tx.set("/a", "n", 1), "m" * 65_536)
     assert next(repo.log()).message == "m" * 65_536

@@ -21,6 +21,7 @@ from hbasemk import (
 from hbasemk.format import changes, revisions, schema
 from hbasemk.format.changes import RowChange
 from hbasemk.kernel.commit.operations import AddNode, MoveNode, Operation, RemoveNode, SetProperty
+from hbasemk.repository import instance_of
 from hbasemk.store.abc import CellVersion, Delete, Get, NewCell, Put, Row, Store
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, CountingStore, FaultyStore, WrappedStore
@@ -261,7 +262,7 @@ def names(seed: int, count: int = 200) -> list[Operation]:
 def test_large_changes_follow_the_row_that_begins_a_revision(opened: Instances) -> None:
     one, two = opened(), opened()
     before = two.head
-    made = one.commit_on_head(lambda _: names(1), "large")
+    made = instance_of(one).commit(lambda _: names(1), "large")
     shown = two.refresh()
     assert shown.children("/") == one.head.children("/")
     assert len(shown.children("/")) == 200
@@ -341,16 +342,16 @@ def test_a_commit_too_large_for_the_journal_is_refused_at_once(
 @pytest.mark.parametrize("count", [10_000, pytest.param(100_000, marks=[pytest.mark.proof, pytest.mark.timeout(0)])])
 def test_a_large_tree_comes_moves_and_goes_in_one_commit_each(opened: Instances, count: int) -> None:
     one, two = opened(), opened()
-    one.commit_on_head(lambda _: tree_of(count), "")
+    instance_of(one).commit(lambda _: tree_of(count), "")
     assert len(two.refresh().children("/top")) == count // 100
-    one.commit_on_head(lambda _: [MoveNode("/top", "/moved"), SetProperty("/moved", "n", 1)], "")
+    instance_of(one).commit(lambda _: [MoveNode("/top", "/moved"), SetProperty("/moved", "n", 1)], "")
     assert two.refresh()["/moved/7/42"]["n"] == 42
     assert "/top/7" not in two.head
     branch = two.branch()
     branch.run(lambda tx: tx.copy("/moved", "/copy"))
     branch.merge()
     assert one.refresh()["/copy/7/42"]["n"] == 42
-    one.commit_on_head(lambda _: [RemoveNode("/moved")], "")
+    instance_of(one).commit(lambda _: [RemoveNode("/moved")], "")
     assert two.refresh().children("/") == ["copy"]
 
 

@@ -13,6 +13,7 @@ from hbasemk.format import schema
 from hbasemk.format.watermark import Watermark
 from hbasemk.kernel.journal import journal
 from hbasemk.kernel.journal.outcomes import Outcome
+from hbasemk.repository import instance_of
 from hbasemk.store.abc import Get
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore
@@ -56,10 +57,10 @@ def test_the_watermark_moves_and_the_journal_stays_short(opened: Instances, alon
             # Who only commits on what it has never hears how far the others are.
             writer.refresh()
         reader.refresh()
-        most = max(most, *(len(repo.instance.journal._sequence.ids) for repo in (writer, reader)))
+        most = max(most, *(len(instance_of(repo).journal._sequence.ids) for repo in (writer, reader)))
     assert watermark(writer).revision > before
-    assert len(writer.instance.journal) >= 30 * EVERY
-    assert len(reader.instance.journal) >= 30 * EVERY
+    assert len(instance_of(writer).journal) >= 30 * EVERY
+    assert len(instance_of(reader).journal) >= 30 * EVERY
     assert most < 20 * EVERY
 
 
@@ -67,13 +68,13 @@ def test_revision_of_a_dead_writer_is_recovered(opened: Instances) -> None:
     repo = opened(settings=SHORT)
     repo.run(lambda tx: tx.add("/a"))
     dead = opened()
-    kernel = dead.instance
+    kernel = instance_of(dead)
     made = kernel.clock.next(kernel.head().upper)
     kernel._committer._create(made, kernel.head(), [], "never ended")
     deadline = time.monotonic() + 60
     while repo.outcome(hbasemk.format.revisions.to_text(made)) is Outcome.PENDING and time.monotonic() < deadline:
         commits(repo, EVERY)
-    assert repo.instance.outcomes.of(made) is Outcome.ABORTED
+    assert instance_of(repo).outcomes.of(made) is Outcome.ABORTED
 
 
 def test_commit_succeeds_though_maintenance_fails(real_store: MemoryStore, caplog: pytest.LogCaptureFixture) -> None:

@@ -16,6 +16,7 @@ from hbasemk.kernel.journal.journal import Arrival
 from hbasemk.kernel.journal.sequence import RevisionSequence
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.reading.cache import Entry, NodeCache
+from hbasemk.repository import instance_of
 from tests.support.repositories import Instances
 
 
@@ -142,7 +143,7 @@ def test_an_interrupted_arrival_leaves_nothing_stale(opened: Instances, where: s
     one.run(lambda tx: (tx.add("/a", {"n": 0}), tx.add("/b", {"n": 0})))
     two.refresh()
     assert two.head["/a"]["n"] == two.head["/b"]["n"] == 0
-    kernel = two.instance
+    kernel = instance_of(two)
     journal = kernel.journal
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
         if where == "cache drops":
