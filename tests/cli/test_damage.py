@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,8 +14,9 @@ import pytest
 from hbasemk import connect
 from hbasemk.cli.main import main
 from hbasemk.format import paths, schema
-from hbasemk.store.abc import Cell, NewCell, Put, Scan, Store, scan_all
+from hbasemk.store.abc import Cell, NewCell, Put, Store
 from hbasemk.store.sqlite import SqliteStore
+from tests.support.contents import Contents, all_cells, fill
 
 COMMANDS = (
     "ls -lr",
@@ -45,7 +47,7 @@ class Base(NamedTuple):
     """A repository to damage copies of."""
 
     path: Path
-    facts: dict[str, str]
+    contents: Contents
     cells: list[tuple[str, bytes, Cell]]
 
 
@@ -53,25 +55,9 @@ class Base(NamedTuple):
 def base(tmp_path_factory: pytest.TempPathFactory) -> Base:
     path = tmp_path_factory.mktemp("damage") / "base.db"
     with connect(f"sqlite:///{path}", poll_interval=0) as repository:
-        facts = {"first": repository.head.revision}
-        blob = repository.blobs.write(b"content")
-        repository.run(
-            lambda tx: [tx.add("/a", {"n": 1, "list": [1, "x"], "blob": blob}), tx.add("/a/b"), tx.add("/c")], "made"
-        )
-        branch = repository.branch()
-        branch.run(lambda tx: tx.set("/a", "n", 2))
-        repository.run(lambda tx: tx.remove("/c"))
-        facts |= {"branch": branch.revision, "blob": blob.id}
-    store = SqliteStore(str(path))
-    cells = [
-        (table.name, row.key, cell)
-        for table in schema.TABLES
-        for row in scan_all(store, table.name, Scan(None, None, 1000))
-        for cell in row.cells
-    ]
-    store.close()
-    assert {table for table, _, _ in cells} == {table.name for table in schema.TABLES}
-    return Base(path, facts, cells)
+        contents = fill(repository)
+    with closing(SqliteStore(str(path))) as store:
+        return Base(path, contents, all_cells(store))
 
 
 def damages(base: Base) -> Iterator[tuple[str, Callable[[Store], None]]]:
@@ -116,7 +102,7 @@ def test_no_damage_of_the_tables_is_a_traceback(
         damage(store)
         store.close()
         for command in COMMANDS:
-            words = [word.format(**base.facts) if "{" in word else word for word in command.split()]
+            words = [word.format(**base.contents._asdict()) if "{" in word else word for word in command.split()]
             try:
                 main(words)
             except SystemExit as ended:

@@ -17,8 +17,9 @@ from hbasemk.check import IntegrityCheck
 from hbasemk.format import paths, schema
 from hbasemk.kernel import checkpoints
 from hbasemk.repository import instance_of
-from hbasemk.store.abc import Cell, NewCell, Put, Scan, scan_all
+from hbasemk.store.abc import Cell, NewCell, Put
 from hbasemk.store.memory import MemoryStore
+from tests.support.contents import Contents, all_cells, fill
 
 GARBAGE = (
     b"\xff",
@@ -61,10 +62,10 @@ QUALIFIERS = (b"\x01\xff\xfe", b"\xff\xfe", b"\x00\xff", b"\x01", b"\x02x")
 
 
 class Base(NamedTuple):
+    """A repository to damage copies of."""
+
     store: MemoryStore
-    first: str
-    branch: str
-    blob: str
+    contents: Contents
     cells: list[tuple[str, bytes, Cell]]
 
 
@@ -72,53 +73,43 @@ class Base(NamedTuple):
 def base() -> Base:
     store = MemoryStore()
     with Repository(copy.copy(store), poll_interval=0) as repo:
-        first = repo.head.revision
-        blob = repo.blobs.write(b"content")
-        repo.run(
-            lambda tx: [tx.add("/a", {"n": 1, "list": [1, "x"], "blob": blob}), tx.add("/a/b"), tx.add("/c")], "made"
-        )
-        branch = repo.branch()
-        branch.run(lambda tx: tx.set("/a", "n", 2))
-        repo.run(lambda tx: tx.remove("/c"))
+        contents = fill(repo)
         checkpoints.keep(instance_of(repo), instance_of(repo).head().revision, 2**42)
-        newest = branch.revision
-    cells = [
-        (table.name, row.key, cell)
-        for table in schema.TABLES
-        for row in scan_all(store, table.name, Scan(None, None, 1000))
-        for cell in row.cells
-    ]
-    return Base(store, first, newest, blob.id, cells)
+    return Base(store, contents, all_cells(store))
 
 
-READERS: dict[str, Callable[[Repository, Base], Any]] = {
-    "node": lambda repo, base: dict(repo.head["/a"]),
-    "nodes": lambda repo, base: [node and dict(node) for node in repo.head.nodes(["/", "/a", "/a/b", "/c"]).values()],
-    "missing": lambda repo, base: repo.head["/c"],
-    "children": lambda repo, base: [repo.head.children("/"), repo.head.children("/a")],
-    "child count": lambda repo, base: repo.head.child_count("/"),
-    "walk": lambda repo, base: [dict(node) for node in repo.head.walk()],
-    "older": lambda repo, base: [dict(node) for node in repo.at(base.first).walk()],
-    "log": lambda repo, base: list(repo.log("/a")),
-    "diff": lambda repo, base: list(repo.diff(repo.at(base.first))),
-    "watch": lambda repo, base: list(repo.watch("/a", 0, since=base.first)),
-    "branch": lambda repo, base: [dict(node) for node in repo.resume_branch(base.branch).head.walk()],
-    "outcome": lambda repo, base: [repo.outcome(base.branch), repo.outcome(base.first)],
-    "blob": lambda repo, base: [repo.blobs.read(base.blob), repo.blobs.length(base.blob)],
-    "transaction": lambda repo, base: [
+READERS: dict[str, Callable[[Repository, Contents], Any]] = {
+    "node": lambda repo, contents: dict(repo.head["/a"]),
+    "nodes": lambda repo, contents: [
+        node and dict(node) for node in repo.head.nodes(["/", "/a", "/a/b", "/c"]).values()
+    ],
+    "missing": lambda repo, contents: repo.head["/c"],
+    "children": lambda repo, contents: [repo.head.children("/"), repo.head.children("/a")],
+    "child count": lambda repo, contents: repo.head.child_count("/"),
+    "walk": lambda repo, contents: [dict(node) for node in repo.head.walk()],
+    "older": lambda repo, contents: [dict(node) for node in repo.at(contents.first).walk()],
+    "log": lambda repo, contents: list(repo.log("/a")),
+    "diff": lambda repo, contents: list(repo.diff(repo.at(contents.first))),
+    "watch": lambda repo, contents: list(repo.watch("/a", 0, since=contents.first)),
+    "branch": lambda repo, contents: [dict(node) for node in repo.resume_branch(contents.branch).head.walk()],
+    "outcome": lambda repo, contents: [repo.outcome(contents.branch), repo.outcome(contents.first)],
+    "blob": lambda repo, contents: [repo.blobs.read(contents.blob), repo.blobs.length(contents.blob)],
+    "transaction": lambda repo, contents: [
         (tx.properties("/a"), tx.subtree("/"), tx.load(["/a"]), tx.get("/a", "n")) for tx in [repo.transaction()]
     ],
-    "get_nodes": lambda repo, base: MicroKernel(repo).get_nodes("/", None, 3, filter='{"properties":["*",":hash"]}'),
-    "get_journal": lambda repo, base: MicroKernel(repo).get_journal(base.first, None),
-    "history": lambda repo, base: MicroKernel(repo).get_revision_history(0, -1),
-    "branch journal": lambda repo, base: MicroKernel(repo).get_journal(base.first, base.branch),
-    "mk diff": lambda repo, base: MicroKernel(repo).diff(base.first, None),
-    "checkpoint": lambda repo, base: MicroKernel(repo).checkpoint(1000),
-    "set": lambda repo, base: repo.run(lambda tx: tx.increment("/a", "n")),
-    "move": lambda repo, base: repo.run(lambda tx: tx.move("/a", "/q")),
-    "rebase": lambda repo, base: repo.resume_branch(base.branch).rebase(),
-    "sweep": lambda repo, base: repo.sweep_branches(0),
-    "maintain": lambda repo, base: instance_of(repo).maintain(),
+    "get_nodes": lambda repo, contents: MicroKernel(repo).get_nodes(
+        "/", None, 3, filter='{"properties":["*",":hash"]}'
+    ),
+    "get_journal": lambda repo, contents: MicroKernel(repo).get_journal(contents.first, None),
+    "history": lambda repo, contents: MicroKernel(repo).get_revision_history(0, -1),
+    "branch journal": lambda repo, contents: MicroKernel(repo).get_journal(contents.first, contents.branch),
+    "mk diff": lambda repo, contents: MicroKernel(repo).diff(contents.first, None),
+    "checkpoint": lambda repo, contents: MicroKernel(repo).checkpoint(1000),
+    "set": lambda repo, contents: repo.run(lambda tx: tx.increment("/a", "n")),
+    "move": lambda repo, contents: repo.run(lambda tx: tx.move("/a", "/q")),
+    "rebase": lambda repo, contents: repo.resume_branch(contents.branch).rebase(),
+    "sweep": lambda repo, contents: repo.sweep_branches(0),
+    "maintain": lambda repo, contents: instance_of(repo).maintain(),
 }
 
 
@@ -150,7 +141,7 @@ def errors(base: Base, table: str, key: bytes, cell: NewCell) -> Iterator[tuple[
     with repo:
         for name, reader in READERS.items():
             try:
-                reader(repo, base)
+                reader(repo, base.contents)
             except Exception as error:
                 yield name, error
         try:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hbasemk import connect
+import pytest
+
+from hbasemk import Repository, connect
 from hbasemk.transfer.files.verify import Verification, verify
 
 SMALL = {
@@ -74,3 +78,35 @@ def totals(url: str, at: str) -> dict[str, Any]:
 def differences(url: str, top: Path, at: str, **options: Any) -> list[str]:
     """What the verification says."""
     return list(verify(url, str(top), at, Verification(), **options))
+
+
+def around_runs(
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    before: Callable[[int], None] = lambda _: None,
+    after: Callable[[int], None] = lambda _: None,
+) -> None:
+    """Call functions before and after each ``Repository.run`` with its number, from 1; they may raise errors."""
+    real = Repository.run
+    numbers = itertools.count(1)
+
+    def run(self: Repository, *arguments: Any) -> Any:
+        number = next(numbers)
+        before(number)
+        result = real(self, *arguments)
+        after(number)
+        return result
+
+    monkeypatch.setattr(Repository, "run", run)
+
+
+def deny_listing(monkeypatch: pytest.MonkeyPatch, ending: bytes) -> None:
+    """Let the system refuse to list the directories whose path ends with ``ending``."""
+    real = os.scandir
+
+    def scandir(path: bytes) -> Any:
+        if path.endswith(ending):
+            raise PermissionError(13, "Permission denied", path)
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)

@@ -43,7 +43,17 @@ from hbasemk.transfer.files.entries import Contents, Entry, Skipped
 from hbasemk.transfer.files.importer import Import, Result
 from hbasemk.transfer.files.reader import FileReader, Files, ReaderJob
 from hbasemk.transfer.files.worker import Batch, Job, Report, Worker
-from tests.support.imports import SMALL, differences, in_tree, many_files, on_disk, totals, write_files
+from tests.support.imports import (
+    SMALL,
+    around_runs,
+    deny_listing,
+    differences,
+    in_tree,
+    many_files,
+    on_disk,
+    totals,
+    write_files,
+)
 from tests.support.repositories import damage
 
 AT = "/docs"
@@ -505,14 +515,7 @@ def test_a_subdirectory_that_cannot_be_listed_keeps_its_nodes_and_is_told(
 ) -> None:
     bring_in(url, top)
     before = in_tree(url, AT)
-    real = os.scandir
-
-    def scandir(path: bytes) -> Any:
-        if path.endswith(b"/a/b"):
-            raise PermissionError(13, "Permission denied", path)
-        return real(path)
-
-    monkeypatch.setattr(os, "scandir", scandir)
+    deny_listing(monkeypatch, b"/a/b")
 
     result = bring_in(url, top)
 
@@ -688,22 +691,18 @@ def test_a_commit_with_an_unknown_end_is_done_again_and_counts_once(
     url: str, tmp_path: Path, hurried: None, monkeypatch: pytest.MonkeyPatch, error: HbasemkError, applied: bool
 ) -> None:
     top = write_files(tmp_path / "docs", {"one": b"1", "two": b"22"})
-    real = Repository.run
-    calls = []
+    runs: list[int] = []
 
-    def run(self: Repository, *arguments: Any) -> Any:
-        calls.append(arguments)
-        if len(calls) == 1:
-            if applied:
-                real(self, *arguments)
+    def fail(number: int) -> None:
+        runs.append(number)
+        if number == 1:
             raise error
-        return real(self, *arguments)
 
     with one_batch(url, top) as (worker, batch):
-        monkeypatch.setattr(Repository, "run", run)
+        around_runs(monkeypatch, **{"after" if applied else "before": fail})
         report = worker.do(batch)
 
-    assert len(calls) == 2
+    assert runs == [1, 2]
     assert report.notes == [str(error)]
     assert report.retries == 1
     assert_imported(url, top)

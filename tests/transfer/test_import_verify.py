@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from hbasemk import Transaction, connect
 from hbasemk.transfer.files.importer import Import
-from tests.support.imports import SMALL, differences, write_files
+from tests.support.imports import SMALL, deny_listing, differences, write_files
 
 AT = "/docs"
 EXCLUDED = ("*.log",)
@@ -159,13 +158,6 @@ def test_a_directory_that_cannot_be_listed_proves_nothing(url: str, top: Path, t
 def test_a_subdirectory_that_cannot_be_listed_is_a_difference(
     url: str, top: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = os.scandir
-
-    def scandir(path: bytes) -> Any:
-        if path.endswith(b"/z"):
-            raise PermissionError(13, "Permission denied", path)
-        return real(path)
-
-    monkeypatch.setattr(os, "scandir", scandir)
+    deny_listing(monkeypatch, b"/z")
 
     assert "/docs/z" in "\n".join(differences(url, top, AT, exclude=EXCLUDED))

@@ -42,6 +42,7 @@ from hbasemk.transfer.json import reader
 from hbasemk.transfer.json.importer import JsonImport, JsonResult
 from hbasemk.transfer.json.reader import read_tree
 from hbasemk.transfer.json.values import decoder, from_json, to_json
+from tests.support.imports import around_runs
 from tests.support.repositories import Checked, damage
 
 VALUES: dict[str, Any] = {
@@ -261,17 +262,13 @@ def test_an_import_that_was_cut_off_tells_how_far_it_came_and_goes_on(
     old: str, new: str, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retry, "FIRST_WAIT", 0.001)
-    real = Repository.run
-    calls = []
 
-    def run(self: Repository, *arguments: Any) -> Any:
-        calls.append(arguments)
-        if len(calls) > 3:
+    def fail(number: int) -> None:
+        if number > 3:
             raise StoreNotAppliedError("the store is away")
-        return real(self, *arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Repository, "run", run)
+        around_runs(patched, before=fail)
         job = JsonImport(new, file, "/", batch=4, retry_timeout=0.0)
         with pytest.raises(StoreNotAppliedError):
             job.run()
@@ -286,17 +283,12 @@ def test_a_store_that_is_away_for_a_while_is_waited_for(
     old: str, new: str, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retry, "FIRST_WAIT", 0.001)
-    real = Repository.run
-    calls = []
 
-    def run(self: Repository, *arguments: Any) -> Any:
-        calls.append(arguments)
-        made = real(self, *arguments)
-        if len(calls) == 2:
+    def fail(number: int) -> None:
+        if number == 2:
             raise StoreNotAppliedError("the reply was lost")
-        return made
 
-    monkeypatch.setattr(Repository, "run", run)
+    around_runs(monkeypatch, after=fail)
     result = bring_in(new, file, batch=10)
 
     assert (result.retries, result.notes) == (1, ["the reply was lost"])
