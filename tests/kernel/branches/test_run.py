@@ -1,0 +1,139 @@
+"""``Branch.run``: its isolation, its time limit, and what its transaction says afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+
+from hbasemk import Branch, BranchError, Outcome, StoreNotAppliedError, Transaction
+from hbasemk.testing.wrapped import Call, FaultyStore
+from tests.support.repositories import Instances
+
+REFUSALS = 8
+"""More refused calls than are retried in the 0.2 s that every call gets, and fewer than in a minute."""
+
+
+def take(tx: Transaction, mine: str, other: str) -> None:
+    """Take one of two duties, unless the other one is taken."""
+    if tx.get("/duty", other) is None:
+        tx.set("/duty", mine, True)
+
+
+@pytest.mark.parametrize("isolation", ["serializable", "snapshot"])
+def test_of_two_writers_that_each_read_what_the_other_writes_one_commits(opened: Instances, isolation: Any) -> None:
+    store = FaultyStore(opened.new_store())
+    one, two = opened(store), opened()
+    one.run(lambda tx: tx.add("/duty"))
+    calls, interrupted_at = 0, -1
+
+    def attempt(branch: Branch, mine: str, other: str) -> None:
+        with contextlib.suppress(BranchError):
+            branch.run(lambda tx: take(tx, mine, other), isolation=isolation)
+            acknowledged.append(mine)
+
+    def before(call: Call) -> None:
+        # The other writer commits as a whole before the call with this number.
+        nonlocal calls
+        calls += 1
+        if calls - 1 == interrupted_at:
+            attempt(theirs, "two", "one")
+
+    while calls > interrupted_at:
+        acknowledged: list[str] = []
+        mine = one.branch()
+        theirs = two.resume_branch(mine.revision)
+        calls, interrupted_at = 0, interrupted_at + 1
+        store.before = before
+        attempt(mine, "one", "two")
+        store.before = None
+        assert len(acknowledged) == 1, f"the other writer committed before call {interrupted_at}"
+        # Raises BranchError if this is not the newest revision of the branch.
+        newest = two.resume_branch((mine if acknowledged == ["one"] else theirs).revision)
+        assert dict(newest.head["/duty"]) == {acknowledged[0]: True}
+        newest.abandon()
+    assert interrupted_at >= 4, "the schedules do not reach into the commit"
+
+
+def test_a_transaction_that_only_reads_an_outdated_branch_raises_branch_error(opened: Instances) -> None:
+    one, two = opened(), opened()
+    one.run(lambda tx: tx.add("/duty"))
+    mine = one.branch()
+    two.resume_branch(mine.revision).run(lambda tx: tx.set("/duty", "two", True))
+    with pytest.raises(BranchError):
+        mine.run(lambda tx: tx.get("/duty", "two"), isolation="serializable")
+
+
+def refuse(store: FaultyStore, table: str) -> None:
+    """Refuse the next calls to one table, :data:`REFUSALS` times."""
+    left = REFUSALS
+
+    def before(call: Call) -> None:
+        nonlocal left
+        if call.table == table and left:
+            left -= 1
+            raise StoreNotAppliedError(f"the test refuses this {call.method}")
+
+    store.before = before
+
+
+@pytest.mark.parametrize("table", ["nodes", "journal"])
+def test_the_time_limit_of_a_run_replaces_that_of_the_repository(opened: Instances, table: str) -> None:
+    store = FaultyStore(opened.new_store())
+    patient, hasty = opened(store, retry_timeout=60), opened(store, retry_timeout=0)
+    patient.run(lambda tx: tx.add("/a", {"n": 0}))
+    branch = patient.branch()
+    refuse(store, table)
+    with pytest.raises(StoreNotAppliedError):
+        branch.run(lambda tx: tx.increment("/a", "n"), retry_timeout=0)
+    store.before = None
+    assert branch.head["/a"]["n"] == 0
+    resumed = hasty.resume_branch(branch.revision)
+    refuse(store, table)
+    resumed.run(lambda tx: tx.increment("/a", "n"), retry_timeout=60)
+    assert resumed.head["/a"]["n"] == 1
+
+
+def test_the_transaction_has_the_revision_and_the_result_is_returned(opened: Instances) -> None:
+    repo = opened()
+    branch = repo.branch()
+    tried: list[Transaction] = []
+    assert branch.run(lambda tx: (tried.append(tx), tx.add("/a"), "done")[-1]) == "done"
+    assert tried[0].revision == tried[0].attempted == branch.revision
+    assert branch.run(lambda tx: (tried.append(tx), "nothing")[-1]) == "nothing"
+    assert tried[1].revision == branch.revision
+    assert tried[1].attempted is None
+
+
+@pytest.mark.parametrize("write", [0, 1, 2, 3])
+def test_the_outcome_of_an_interrupted_run_can_be_asked_for(opened: Instances, write: int) -> None:
+    store = FaultyStore(opened.new_store())
+    repo = opened(store)
+    repo.run(lambda tx: tx.add("/a"))
+    branch = repo.branch()
+    tried: list[Transaction] = []
+    left = write
+
+    def before(call: Call) -> None:
+        nonlocal left
+        if "write" in call.method:
+            left -= 1
+            if left < 0:
+                store.before = None
+                raise KeyboardInterrupt
+
+    store.before = before
+    try:
+        branch.run(lambda tx: (tried.append(tx), tx.set("/a", "n", 1)))
+        assert left >= 0, "the interrupt was swallowed"
+        interrupted = False
+    except KeyboardInterrupt:
+        interrupted = True
+    store.before = None
+    attempted = tried[0].attempted
+    assert attempted is not None
+    expected = Outcome.ABORTED if interrupted else Outcome.COMMITTED
+    assert repo.outcome(attempted) is expected
+    repo.resume_branch(branch.revision).run(lambda tx: tx.set("/a", "n", 2))
+    assert interrupted == (write < 3)
