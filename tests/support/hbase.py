@@ -23,6 +23,8 @@ from hbasemk.store.hbase import HBaseStore
 BUILD = Path(__file__).parents[2] / "docker" / "hbase" / "build.sh"
 READY_WITHIN = 240.0
 """Seconds for the container to become healthy."""
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""HBase lives for some minutes only: compiling its code well takes it more time than that saves."""
 AHEAD = 6
 """So many pairs of empty tables are created before a test asks for them. One pair takes HBase a second, six take two."""
 
@@ -155,6 +157,9 @@ def running() -> Iterator[HBase]:
     # Published on loopback only, on ports that are free.
     addresses: dict[str, Any] = {"9090/tcp": ("127.0.0.1", None), "9091/tcp": ("127.0.0.1", None)}
     container.ports = addresses
+    container.with_env("JDK_JAVA_OPTIONS", JAVA_OPTIONS)
+    # Docker would run the health check every two seconds; `HBase` runs it when it waits.
+    container.with_kwargs(healthcheck={"test": ["NONE"]})
     try:
         container.start()
         wrapped = container.get_wrapped_container()
