@@ -48,6 +48,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xdist_group("hbase"))
             if reason is not None:
                 item.add_marker(pytest.mark.skip(reason=reason))
+    if getattr(config.option, "loadgroup", False):
+        # A slow test that begins last would keep one process busy while the others wait.
+        items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
