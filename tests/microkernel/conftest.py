@@ -19,7 +19,7 @@ from tests.support.repositories import Instances, instances
 
 
 class Cluster:
-    """One or two MicroKernels; calls on it go to them in turn, each after a poll, as clients of a cluster would."""
+    """One or two MicroKernels. Calls go to them in turn, each after a poll, like those of a cluster's clients."""
 
     def __init__(self, opened: Instances, count: int) -> None:
         self.kernels = [MicroKernel(opened()) for _ in range(count)]
@@ -27,7 +27,7 @@ class Cluster:
 
     @property
     def next(self) -> MicroKernel:
-        """The one whose turn it is, up to date."""
+        """The next MicroKernel in turn, after a poll."""
         self._turn += 1
         kernel = self.kernels[self._turn % len(self.kernels)]
         kernel.repository.refresh()
@@ -65,14 +65,14 @@ def new_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], St
 
 @pytest.fixture
 def opened(new_store: Callable[[], Store]) -> Iterator[Instances]:
-    """Opens instances on one repository; at the end its integrity is checked."""
+    """Opens instances on one repository; the integrity check runs at the end."""
     with instances(new_store) as made:
         yield made
 
 
 @pytest.fixture(params=[1, 2], ids=["one instance", "two instances"])
 def mk(request: pytest.FixtureRequest, opened: Instances) -> Cluster:
-    """MicroKernels on an empty repository but for ``/test``."""
+    """MicroKernels on a repository that holds only ``/test``."""
     cluster = Cluster(opened, request.param)
     cluster.commit(
         "/",

@@ -1,6 +1,6 @@
-"""A MicroKernel as simple as can be: whole trees in memory, and the table of what a change writes and relies on.
+"""A minimal MicroKernel: whole trees in memory, and the columns that each change writes and depends on.
 
-It shares no code with the real one but the reader of JSOP.
+It shares only the JSOP reader with the real one.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _lives = itertools.count(1)
 
 
 class Refused(Exception):
-    """The change is wrong by itself."""
+    """The change is invalid on its base."""
 
 
 class Conflict(Exception):
-    """Somebody else was first."""
+    """A concurrent commit changed a column that this one depends on."""
 
 
 def parent(path: str) -> str:
@@ -40,17 +40,20 @@ def depth(path: str) -> int:
 
 
 def below(tree: Tree, path: str) -> list[str]:
-    """The node and everything in its subtree."""
+    """Return the node and its descendants."""
     return [one for one in tree if one == path or one.startswith(path.rstrip("/") + "/")]
 
 
 def lives_on(before: Tree, after: Tree, path: str) -> bool:
-    """Whether a node is in both trees, in the same life."""
+    """Return whether a node is in both trees, in the same life."""
     return path in before and path in after and before[path][0] == after[path][0]
 
 
-def apply(base: Tree, told: list[jsop.Operation], touched: set[Column] | None = None) -> Tree:
-    """The tree after the operations; raises Refused. ``touched`` receives the properties and children that they mention."""
+def apply(base: Tree, operations: list[jsop.Operation], touched: set[Column] | None = None) -> Tree:
+    """Return the tree after the operations. ``touched`` receives the properties and children that they name.
+
+    Raises Refused.
+    """
     tree = {path: (life, dict(kept)) for path, (life, kept) in base.items()}
     touched = set() if touched is None else touched
 
@@ -76,7 +79,7 @@ def apply(base: Tree, told: list[jsop.Operation], touched: set[Column] | None = 
         for one in below(tree, path):
             del tree[one]
 
-    for operation in told:
+    for operation in operations:
         if isinstance(operation, jsop.AddNode):
             for path, node in operation.node.walk(operation.path):
                 begin(path, dict(node.properties))
@@ -116,8 +119,8 @@ def apply(base: Tree, told: list[jsop.Operation], touched: set[Column] | None = 
     return tree
 
 
-def leans(operation: jsop.Operation, path: str) -> bool:
-    """Whether an operation has to do with the subtree that a removal of ``path`` takes."""
+def depends_on(operation: jsop.Operation, path: str) -> bool:
+    """Return whether an operation reads or writes the subtree that a removal of ``path`` removes."""
 
     def inside(one: str, other: str) -> bool:
         return (one.rstrip("/") + "/").startswith(other.rstrip("/") + "/")
@@ -132,24 +135,24 @@ def leans(operation: jsop.Operation, path: str) -> bool:
 
 @dataclass
 class Effect:
-    """What makes one tree another: nodes as they became (None: gone), and the columns written and relied on."""
+    """The difference of two trees: new nodes (None: removed), and the columns that it writes and depends on."""
 
     nodes: dict[str, tuple[int, dict[str, Any]] | None] = field(default_factory=dict)
     props: dict[str, dict[str, Any | None]] = field(default_factory=dict)
     writes: set[Column] = field(default_factory=set)
-    relies: set[Column] = field(default_factory=set)
+    depends_on: set[Column] = field(default_factory=set)
 
 
 def effect(before: Tree, after: Tree, touched: Iterable[Column] = ()) -> Effect:
-    """The net effect between two trees, by the table of the protocol; what was ``touched`` without effect is relied on."""
+    """Return the net effect between two trees, by the protocol's table. It depends on what was ``touched`` without effect."""
     found = Effect()
     for kind, path, key in touched:
         if not lives_on(before, after, path):
             continue
         if kind == "p" and before[path][1].get(key) == after[path][1].get(key):
-            found.relies |= {("p", path, key), ("d", path, "")}
+            found.depends_on |= {("p", path, key), ("d", path, "")}
         elif kind == "c" and not {path.rstrip("/") + "/" + key} & (before.keys() | after.keys()):
-            found.relies |= {("c", path, key), ("d", path, "")}
+            found.depends_on |= {("c", path, key), ("d", path, "")}
     for path in before.keys() | after.keys():
         old, new = before.get(path), after.get(path)
         if old is not None and new is not None and old[0] == new[0]:
@@ -160,7 +163,7 @@ def effect(before: Tree, after: Tree, touched: Iterable[Column] = ()) -> Effect:
                 found.props[path] = changed
                 columns = {("p", path, key) for key in changed}
                 found.writes |= columns | {("l", path, "")}
-                found.relies |= columns | {("d", path, "")}
+                found.depends_on |= columns | {("d", path, "")}
             continue
         if old == new:
             continue
@@ -168,22 +171,22 @@ def effect(before: Tree, after: Tree, touched: Iterable[Column] = ()) -> Effect:
         found.writes |= {("d", path, ""), ("l", path, "")}
         if new is not None:
             found.writes |= {("p", path, key) for key in new[1]}
-        found.relies.add(("l", path, ""))
+        found.depends_on.add(("l", path, ""))
         above = parent(path)
         kept = before.get(above), after.get(above)
         if kept[0] is not None and kept[1] is not None and kept[0][0] == kept[1][0]:
             found.writes |= {("c", above, name(path)), ("l", above, "")}
-            found.relies |= {("c", above, name(path)), ("d", above, "")}
+            found.depends_on |= {("c", above, name(path)), ("d", above, "")}
     return found
 
 
 def same(one: Tree, other: Tree) -> bool:
-    """Whether two trees differ in nothing but the lives of their nodes."""
+    """Return whether two trees are equal but for the lives of their nodes."""
     return {path: kept for path, (_, kept) in one.items()} == {path: kept for path, (_, kept) in other.items()}
 
 
 def put_on(tree: Tree, change: Effect) -> Tree:
-    """A tree with an effect that does not conflict with what happened to it."""
+    """Return a tree with an effect that does not conflict with it."""
     result = dict(tree)
     for path, node in change.nodes.items():
         if node is None:
@@ -205,47 +208,47 @@ class Line:
     trees: list[Tree]
     ids: list[str]
     wrote: list[set[Column]]
-    """The properties that each of its revisions wrote, also those that it left as they were."""
+    """The properties that each revision wrote, including those that kept their value."""
 
     def effect(self, base: Tree) -> Effect:
-        """The branch's net effect on the tree that it is based on."""
+        """Return the branch's net effect on its base."""
         return effect(base, self.trees[-1], set().union(*self.wrote))
 
 
 class Model:
-    """Trunk as a list of trees with what each revision wrote, and the open branches."""
+    """Trunk: the tree of each revision, and the columns that it wrote."""
 
     def __init__(self, head: str) -> None:
         self.ids = [head]
         self.trees: list[Tree] = [{"/": (0, {})}]
         self.wrote: list[set[Column]] = [set()]
 
-    def plan(self, told: list[jsop.Operation], base: int) -> tuple[list[jsop.Operation], Effect] | None:
-        """The effect of a commit on a base, None if it has none; raises Refused and Conflict."""
+    def plan(self, operations: list[jsop.Operation], base: int) -> tuple[list[jsop.Operation], Effect] | None:
+        """Return the effect of a commit on a base, or None without effect; raises Refused and Conflict."""
         while True:
             touched: set[Column] = set()
-            after = apply(self.trees[base], told, touched)
+            after = apply(self.trees[base], operations, touched)
             change = effect(self.trees[base], after, touched)
             if not self.conflicts(change, base):
-                return None if not change.writes or same(self.trees[base], after) else (told, change)
+                return None if not change.writes or same(self.trees[base], after) else (operations, change)
             gone = [
                 one
-                for one in told
+                for one in operations
                 if isinstance(one, jsop.Remove)
                 and one.path in self.trees[base]
                 and one.path not in self.trees[-1]
-                and not any(leans(other, one.path) for other in told)
+                and not any(depends_on(other, one.path) for other in operations)
             ]
             if not gone:
                 raise Conflict
-            told = [one for one in told if one not in gone]
+            operations = [one for one in operations if one not in gone]
 
     def conflicts(self, change: Effect, base: int) -> bool:
-        """Whether trunk changed after a base what an effect relies on."""
-        return any(wrote & change.relies for wrote in self.wrote[base + 1 :])
+        """Return whether trunk changed a column after a base on which an effect depends."""
+        return any(wrote & change.depends_on for wrote in self.wrote[base + 1 :])
 
-    def add(self, made: str, change: Effect) -> None:
-        """A revision joins trunk."""
-        self.ids.append(made)
+    def add(self, revision: str, change: Effect) -> None:
+        """Append a revision to trunk."""
+        self.ids.append(revision)
         self.trees.append(put_on(self.trees[-1], change))
         self.wrote.append(change.writes)

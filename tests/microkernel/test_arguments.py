@@ -1,4 +1,4 @@
-"""Arguments of the wrong type or size are told by name, and streams that are none do no harm."""
+"""Errors name arguments of the wrong type or size; objects that are not streams do no harm."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ WRONG_TYPES: list[tuple[str, Call]] = [
 
 
 @pytest.mark.parametrize(("name", "call"), WRONG_TYPES, ids=[str(number) for number in range(len(WRONG_TYPES))])
-def test_a_wrong_type_is_told_with_the_arguments_name(mk: Cluster, name: str, call: Call) -> None:
+def test_a_type_error_names_the_argument(mk: Cluster, name: str, call: Call) -> None:
     head = str(mk.get_head_revision())
     with pytest.raises(TypeError, match=rf"^{name} "):
         call(mk, head)
@@ -74,7 +74,7 @@ def test_numbers_beyond_64_bits_are_value_errors(mk: Cluster, name: str, call: C
         call(mk, str(mk.get_head_revision()))
 
 
-def test_the_largest_numbers_are_taken(mk: Cluster) -> None:
+def test_the_largest_numbers_are_accepted(mk: Cluster) -> None:
     most = 2**63 - 1
     head = str(mk.get_head_revision())
     new = mk.commit("", '+"/x":{}')
@@ -87,7 +87,7 @@ def test_the_largest_numbers_are_taken(mk: Cluster) -> None:
 
 
 @pytest.mark.parametrize("bad", [None, 5, b"0000000000000000", "x"])
-def test_what_is_no_revision_id_is_told_as_such(mk: Cluster, bad: Any) -> None:
+def test_an_error_names_an_invalid_revision_id(mk: Cluster, bad: Any) -> None:
     for call in (
         lambda: mk.merge(bad),
         lambda: mk.rebase(bad),
@@ -102,7 +102,7 @@ def test_what_is_no_revision_id_is_told_as_such(mk: Cluster, bad: Any) -> None:
 
 
 class Source:
-    """Has what a stream needs and nothing else."""
+    """The minimal interface of a stream."""
 
     def __init__(self, *blocks: Any) -> None:
         self.blocks = list(blocks)
@@ -115,7 +115,7 @@ class Source:
         self.closed = True
 
 
-def test_whatever_can_be_read_and_closed_is_a_stream(mk: Cluster) -> None:
+def test_any_object_with_read_and_close_is_a_stream(mk: Cluster) -> None:
     source = Source(b"ab", bytearray(b"c"), b"de")
     assert mk.read(mk.write(source), 0, 9) == b"abcde"
     assert source.closed
@@ -128,7 +128,7 @@ def test_whatever_can_be_read_and_closed_is_a_stream(mk: Cluster) -> None:
 
 
 @pytest.mark.parametrize("block", [None, "text", "", 5, 0])
-def test_what_is_no_bytes_is_no_end_of_a_stream(mk: Cluster, block: Any) -> None:
+def test_a_block_that_is_not_bytes_does_not_end_a_stream(mk: Cluster, block: Any) -> None:
     source = Source(b"begin", block, b"end")
     with pytest.raises(InvalidValueError, match="instead of bytes"):
         mk.write(source)

@@ -1,4 +1,4 @@
-"""Branches, differences, blobs and watching through the Pythonic face, and what only several instances can show."""
+"""Branches, diffs, blobs and watches through the Python API, including behaviour across instances."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def test_a_block_that_raises_merges_nothing(opened: Instances) -> None:
     assert tree(repo) == {"/": {}}
 
 
-def test_a_branch_goes_on_in_another_instance_with_the_same_view_of_trunk(opened: Instances) -> None:
+def test_a_branch_resumes_in_another_instance_with_the_same_view_of_trunk(opened: Instances) -> None:
     one = opened()
     one.run(lambda tx: tx.add("/a", {"n": 1}))
     branch = one.branch()
     branch.run(lambda tx: tx.set("/a", "mine", True))
     two = opened()
     two.run(lambda tx: tx.set("/a", "later", True))
-    # Its own process is gone; a third one goes on, though trunk has moved on and the watermark with it.
+    # Its process has ended. A third process resumes, although trunk and the watermark have advanced.
     instance_of(two).recovery.advance()
     three = opened()
     resumed = three.resume_branch(branch.revision)
@@ -60,7 +60,7 @@ def test_a_branch_goes_on_in_another_instance_with_the_same_view_of_trunk(opened
         assert tree(repo)["/a"] == {"n": 2, "mine": True, "later": True}
 
 
-def test_an_increment_on_a_branch_meets_one_on_trunk(opened: Instances) -> None:
+def test_an_increment_on_a_branch_conflicts_with_one_on_trunk(opened: Instances) -> None:
     repo, other = opened(), opened()
     repo.run(lambda tx: tx.add("/a", {"n": 0}))
     branch = repo.branch()
@@ -155,7 +155,7 @@ def test_a_large_branch_is_merged_whole_or_not_at_all_for_every_reader(opened: I
         assert all(path.count("/") == 1 or path.startswith("/trunk/") for path in tree(reader))
 
 
-def test_differences_are_told_as_changes(opened: Instances) -> None:
+def test_diff_returns_changes(opened: Instances) -> None:
     repo = opened()
     repo.run(lambda tx: (tx.add("/a", {"n": 1}), tx.add("/b", {"x": [1, "y"]})))
     before = repo.head
@@ -171,7 +171,7 @@ def test_differences_are_told_as_changes(opened: Instances) -> None:
     assert list(repo.diff(repo.head, branch.head)) == [Change("/a", {"n": 2}, {"n": 3})]
 
 
-def test_a_difference_costs_what_changed_and_not_the_tree(opened: Instances) -> None:
+def test_the_cost_of_a_diff_depends_on_the_changes_and_not_on_the_tree(opened: Instances) -> None:
     from hbasemk.testing.wrapped import CountingStore
 
     store = CountingStore(opened.new_store())
@@ -188,7 +188,7 @@ def test_a_difference_costs_what_changed_and_not_the_tree(opened: Instances) -> 
     assert len(calls) <= 3
 
 
-def test_watching_tells_what_anyone_commits(opened: Instances) -> None:
+def test_a_watch_yields_the_commits_of_all_instances(opened: Instances) -> None:
     watcher, other = opened(), opened()
     watcher.run(lambda tx: (tx.add("/a"), tx.add("/b")))
     found: list[str] = []
@@ -205,7 +205,7 @@ def test_watching_tells_what_anyone_commits(opened: Instances) -> None:
     thread = threading.Thread(target=follow)
     thread.start()
     started.wait()
-    # A generator looks at the head when it is first asked; give it commits until it has both.
+    # A generator reads the head at its first `next`. Commit until it has yielded two.
     number = 0
     while thread.is_alive():
         other.run(lambda tx, number=number: tx.set("/b", "n", number), "elsewhere")
@@ -213,12 +213,12 @@ def test_watching_tells_what_anyone_commits(opened: Instances) -> None:
         number += 1
         thread.join(0.05)
     assert found == ["here", "here"]
-    # What was committed after the second one is nothing new.
+    # Later commits repeat the same change.
     watcher.refresh()
     assert list(watcher.watch(timeout=0.01)) == []
 
 
-def test_blobs_in_the_pythonic_face(opened: Instances) -> None:
+def test_blobs_in_the_python_api(opened: Instances) -> None:
     repo = opened()
     ref = repo.blobs.write(io.BytesIO(b"content"))
     assert ref == BlobRef(hashlib.sha256(b"content").hexdigest())
@@ -230,7 +230,7 @@ def test_blobs_in_the_pythonic_face(opened: Instances) -> None:
 
 
 class Endless(io.RawIOBase):
-    """So many megabytes that differ from each other, made while they are read."""
+    """A stream of distinct megabytes, generated while it is read."""
 
     def __init__(self, megabytes: int) -> None:
         self.left = megabytes
@@ -246,7 +246,7 @@ class Endless(io.RawIOBase):
 
 
 @pytest.mark.slow
-def test_a_long_stream_takes_little_memory_both_ways(new_store: Callable[[], Store], tmp_path: Path) -> None:
+def test_a_long_stream_is_written_and_read_in_little_memory(new_store: Callable[[], Store], tmp_path: Path) -> None:
     store = new_store()
     if store.location == "memory":
         pytest.skip("a store in memory keeps the content there")

@@ -1,4 +1,4 @@
-"""The number of a wide node's children, however it is come by, is the number of the names."""
+"""The child count of a wide node equals the number of its names, whichever way it is computed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hbasemk.testing.wrapped import Call, CountingStore, FaultyStore
 from tests.support.repositories import Instances
 
 MANY = 1_100
-"""A little more than what makes a node a wide one."""
+"""Slightly more than the threshold of a wide node."""
 
 
 def name(number: int) -> str:
@@ -30,7 +30,7 @@ def fill(repo: Repository, begin: int = 0, end: int = MANY) -> None:
 
 
 def counted(snapshot: Snapshot, path: str = "/p") -> int:
-    """The number of children, which must be that of the names; asked for twice, as the second answer is a kept one."""
+    """Return the child count, which must equal the number of names. The second call reads the cached count."""
     expected = len(snapshot.children(path))
     assert snapshot.child_count(path) == expected
     assert snapshot[path].child_count == expected
@@ -49,7 +49,7 @@ def write_memo(store: Store, value: bytes, path: str = "/p") -> None:
 
 @pytest.fixture(params=["from the journal", "from the node's row"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Where the difference between two snapshots is looked for; by size it would be the row for such small nodes."""
+    """The source of the difference between two snapshots; by default such small nodes use the row."""
     if request.param == "from the journal":
         monkeypatch.setattr(child_count, "PER_REVISION", 1)
     else:
@@ -68,14 +68,14 @@ def test_few_children_are_counted_without_a_memo(opened: Instances) -> None:
         one.head.child_count("/nowhere")
 
 
-def test_a_second_instance_takes_over_what_the_first_has_counted(opened: Instances) -> None:
+def test_a_second_instance_uses_the_memo_of_the_first(opened: Instances) -> None:
     one = opened()
     fill(one)
     assert counted(one.head) == MANY
     memo = memo_of(one.store)
     assert memo is not None
     assert memo.children == MANY
-    # A memo that is wrong on purpose shows that it is used.
+    # A wrong memo shows that it is used.
     write_memo(one.store, memo._replace(children=5 * MANY).encode())
     assert opened().head.child_count("/p") == 5 * MANY
     one.run(lambda tx: [tx.add(name(MANY)), tx.add(name(MANY + 1)), tx.remove(name(0))])
@@ -88,35 +88,35 @@ def test_additions_and_removals_after_the_memo_are_added_to_it(opened: Instances
     one = opened()
     fill(one)
     assert counted(one.head) == MANY
-    told = memo_of(one.store)
+    memo = memo_of(one.store)
     one.run(lambda tx: [tx.remove(name(number)) for number in range(10)])
     assert counted(opened().head) == counted(one.head) == MANY - 10
     one.run(lambda tx: [tx.add(name(number)) for number in range(5)])
     one.run(lambda tx: tx.set("/p", "unrelated", way))
     assert counted(opened().head) == counted(one.head) == MANY - 5
-    # Added and removed again, and the reverse, in one commit and in several: nothing, after all.
+    # Add and remove, and the reverse, in one commit and in several: no net change.
     one.run(lambda tx: [tx.add("/p/x"), tx.remove("/p/x"), tx.remove(name(100)), tx.add(name(100))])
     one.run(lambda tx: tx.remove(name(200)))
     one.run(lambda tx: tx.add(name(200)))
     assert counted(opened().head) == counted(one.head) == MANY - 5
     one.run(lambda tx: [tx.move(name(300), "/p/moved"), tx.move(name(301), "/elsewhere"), tx.copy("/p/moved", "/p/c")])
     assert counted(opened().head) == counted(one.head) == MANY - 5
-    assert memo_of(one.store) == told
+    assert memo_of(one.store) == memo
 
 
-def test_what_changed_too_much_is_counted_and_told_anew(opened: Instances) -> None:
+def test_many_changes_lead_to_a_new_count_and_memo(opened: Instances) -> None:
     one = opened()
     fill(one)
     assert counted(one.head) == MANY
     fill(one, MANY, 2 * MANY)
     assert counted(one.head) == 2 * MANY
-    told = memo_of(one.store)
-    assert told is not None
-    assert told.children == 2 * MANY
+    memo = memo_of(one.store)
+    assert memo is not None
+    assert memo.children == 2 * MANY
     assert counted(opened().head) == 2 * MANY
 
 
-def test_a_parent_that_was_removed_and_made_again_begins_anew(opened: Instances, way: str) -> None:
+def test_a_parent_that_was_removed_and_added_again_has_a_new_count(opened: Instances, way: str) -> None:
     one, two = opened(), opened()
     fill(one)
     wide = one.head
@@ -134,7 +134,7 @@ def test_a_parent_that_was_removed_and_made_again_begins_anew(opened: Instances,
     for repo in (one, two, opened()):
         assert counted(repo.refresh()) == 2 * MANY + 5
         assert counted(repo.at(wide.revision)) == MANY
-    # Removed and made again in one commit; the memo is of the life before.
+    # Removed and added again in one commit; the memo belongs to the previous life.
     one.run(lambda tx: [tx.remove("/p"), tx.add("/p"), tx.add("/p/only")])
     for repo in (one, two, opened()):
         assert counted(repo.refresh()) == 1
@@ -161,7 +161,7 @@ def test_an_old_revision_is_counted_from_a_newer_memo(opened: Instances, way: st
         assert counted(repo.head) == MANY - 15
 
 
-def test_a_memo_may_be_newer_than_what_its_reader_has_seen(opened: Instances, way: str) -> None:
+def test_a_memo_can_be_newer_than_the_view_of_its_reader(opened: Instances, way: str) -> None:
     late = opened()
     one = opened()
     fill(one)
@@ -172,13 +172,13 @@ def test_a_memo_may_be_newer_than_what_its_reader_has_seen(opened: Instances, wa
     assert counted(late.refresh()) == MANY + 1
 
 
-def test_a_branch_counts_its_own(opened: Instances, way: str) -> None:
+def test_a_branch_counts_its_own_children(opened: Instances, way: str) -> None:
     one = opened()
     fill(one)
     branch = one.branch()
     branch.run(lambda tx: [tx.add("/p/x"), tx.add("/p/y"), *(tx.remove(name(number)) for number in range(10))])
     one.run(lambda tx: [tx.add(name(MANY)), tx.remove(name(50))])
-    # The branch's cells lie on top of some columns, and the memo does not count them.
+    # The branch's cells are the newest in some columns, and the memo does not count them.
     assert counted(one.head) == MANY
     assert counted(branch.head) == MANY - 8
     memo = memo_of(one.store)
@@ -209,7 +209,7 @@ def test_a_count_on_a_branch_leaves_no_memo(opened: Instances) -> None:
     assert counted(opened().head) == MANY
 
 
-def test_several_counts_in_a_row_read_only_what_changed(opened: Instances, new_store: Callable[[], Store]) -> None:
+def test_repeated_counts_read_only_changed_columns(opened: Instances, new_store: Callable[[], Store]) -> None:
     one = opened()
     fill(one)
     store = CountingStore(new_store())
@@ -227,7 +227,7 @@ def test_several_counts_in_a_row_read_only_what_changed(opened: Instances, new_s
     two.refresh()
     store.take()
     assert two.head.child_count("/p") == MANY + 10
-    # The node itself, since it was touched; and the columns that were.
+    # The node itself, since a commit touched it, and its changed columns.
     assert store.take() == {("read", "nodes"): 2}
 
 
@@ -254,7 +254,7 @@ def test_the_interface_shows_counts_without_the_names(opened: Instances, new_sto
     assert none == {"00000": {}, "00001": {}}
 
 
-def test_a_page_of_names_goes_past_children_that_are_gone(opened: Instances) -> None:
+def test_a_page_of_names_skips_removed_children(opened: Instances) -> None:
     one = opened()
     fill(one, 0, 2 * MANY)
     one.run(lambda tx: [tx.remove(name(number)) for number in range(MANY + 200)])
@@ -269,8 +269,8 @@ def test_counts_are_right_while_others_commit(opened: Instances) -> None:
     trouble: list[BaseException] = []
     writers = [opened(), opened()]
 
-    def turn(repo: Repository, which: int, added: str) -> None:
-        repo.run(lambda tx: tx.remove(name(which)) if tx.exists(name(which)) else tx.add(name(which)))
+    def turn(repo: Repository, number: int, added: str) -> None:
+        repo.run(lambda tx: tx.remove(name(number)) if tx.exists(name(number)) else tx.add(name(number)))
         repo.run(lambda tx: tx.add(added))
 
     def write(number: int) -> None:
@@ -295,7 +295,7 @@ def test_counts_are_right_while_others_commit(opened: Instances) -> None:
     assert counted(reader.refresh()) == MANY + 40
 
 
-def test_a_damaged_memo_is_told_with_the_way_out(opened: Instances) -> None:
+def test_the_error_for_a_damaged_memo_names_the_remedy(opened: Instances) -> None:
     one = opened()
     fill(one)
     write_memo(one.store, b"\x01damaged")
@@ -305,7 +305,7 @@ def test_a_damaged_memo_is_told_with_the_way_out(opened: Instances) -> None:
     assert counted(one.head) == MANY
 
 
-def test_who_cannot_leave_a_memo_gets_the_count(opened: Instances, new_store: Callable[[], Store]) -> None:
+def test_a_count_succeeds_when_its_memo_cannot_be_written(opened: Instances, new_store: Callable[[], Store]) -> None:
     fill(opened())
     refused: list[Call] = []
 

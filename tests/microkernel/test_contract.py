@@ -1,4 +1,4 @@
-"""What a client of the MicroKernel interface expects."""
+"""The contract of the MicroKernel interface."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_filters(mk: Cluster) -> None:
             mk.get_nodes("/f", None, 0, 0, -1, bad)
 
 
-def test_hash_and_id_are_shown_when_named_and_can_be_looked_up(mk: Cluster) -> None:
+def test_hash_and_id_are_returned_on_request_and_accepted_as_paths(mk: Cluster) -> None:
     chosen = '{"properties":["*",":hash",":id"]}'
     assert not {":hash", ":id"} & nodes(mk, "/").keys()
     kernel = mk.kernels[0]
@@ -132,7 +132,7 @@ def test_existence_and_counts(mk: Cluster) -> None:
 
 
 @pytest.mark.parametrize("bad", ["12345678", "zz", "0000000000000000", "7000000000000000", "7000000000000080"])
-def test_unknown_revisions_are_told(mk: Cluster, bad: str) -> None:
+def test_unknown_revisions_are_named_in_errors(mk: Cluster, bad: str) -> None:
     for call in (
         lambda: mk.node_exists("/test", bad),
         lambda: mk.get_nodes("/test", bad),
@@ -172,7 +172,7 @@ def test_operations_apply_in_order_each_seeing_the_ones_before(mk: Cluster) -> N
     assert not mk.node_exists("/x")
 
 
-def test_copying_into_its_own_descendant_copies_what_was_there_before(mk: Cluster) -> None:
+def test_a_copy_into_its_own_descendant_copies_the_state_before_it(mk: Cluster) -> None:
     mk.commit("/", '+"test/child":{} *"test":"test/copy"')
     found = nodes(mk, "/test")
     assert (found[":childNodeCount"], found["copy"][":childNodeCount"]) == (2, 1)
@@ -214,7 +214,7 @@ def test_a_bad_change_text_changes_nothing(mk: Cluster, text: str, error: type[E
     assert not mk.node_exists("/ok")
 
 
-def test_what_has_no_effect_returns_the_unchanged_head(mk: Cluster) -> None:
+def test_a_change_without_effect_returns_the_unchanged_head(mk: Cluster) -> None:
     head = mk.get_head_revision()
     for text in ("", "  ", '^"/test/intProp":42', '+"/x":{} -"/x"', '^"/test/none":null'):
         assert mk.commit("", text) == head
@@ -231,11 +231,11 @@ def test_a_removal_takes_a_node_or_a_property(mk: Cluster) -> None:
 def test_an_older_base_is_merged_where_it_does_not_conflict(mk: Cluster) -> None:
     base = mk.commit("", '+"/a":{"p":1} +"/b":{}')
     mk.commit("", '^"/a/q":1 +"/c":{} -"/b"')
-    made = mk.commit("", '^"/a/p":2 +"/d":{} -"/b"', base)
-    found = nodes(mk, "/", made)
+    revision = mk.commit("", '^"/a/p":2 +"/d":{} -"/b"', base)
+    found = nodes(mk, "/", revision)
     assert (found["a"]["p"], found["a"]["q"]) == (2, 1)
     assert {"c", "d"} <= found.keys()
-    assert made == mk.get_head_revision()
+    assert revision == mk.get_head_revision()
     for text in ('^"/a/q":2', '+"/c":{}', '>"/b":"/e"', '-"/a"', '+"/b/x":{}'):
         with pytest.raises(ConflictError):
             mk.commit("", text, base)
@@ -247,29 +247,33 @@ def test_an_older_base_is_merged_where_it_does_not_conflict(mk: Cluster) -> None
 # --- revisions -------------------------------------------------------------------------------------------
 
 
-def test_the_revision_history_is_told_oldest_first(mk: Cluster) -> None:
+def test_the_revision_history_is_listed_oldest_first(mk: Cluster) -> None:
     begin = mk.commit("", '+"/h":{"a":{},"b":{}}', None, "begin")
-    made = [mk.commit("/h/a", f'^"p":{number}', None, f"commit {number}") for number in range(5)]
+    revisions = [mk.commit("/h/a", f'^"p":{number}', None, f"commit {number}") for number in range(5)]
     other = mk.commit("/h/b", '^"p":1', None, "other")
     everything = json.loads(mk.get_revision_history(0, -1))  # type: ignore[arg-type]
-    assert [entry["id"] for entry in everything][-7:] == [begin, *made, other]
+    assert [entry["id"] for entry in everything][-7:] == [begin, *revisions, other]
     assert len(json.loads(mk.get_revision_history(0, 1))) == 1  # type: ignore[arg-type]
-    since = next(entry["ts"] for entry in everything if entry["id"] == made[2])
+    since = next(entry["ts"] for entry in everything if entry["id"] == revisions[2])
     recent = json.loads(mk.get_revision_history(since, -1, "/h/a"))  # type: ignore[arg-type]
-    assert recent[-1] == {"id": made[4], "ts": recent[-1]["ts"], "msg": "commit 4"}
+    assert recent[-1] == {"id": revisions[4], "ts": recent[-1]["ts"], "msg": "commit 4"}
     assert all(entry["ts"] >= since for entry in recent)
     assert [entry["id"] for entry in json.loads(mk.get_revision_history(0, -1, "/h/b"))] == [begin, other]  # type: ignore[arg-type]
     assert mk.get_revision_history(0, -1, "/blah") == "[]"
     assert mk.get_revision_history(10**15, -1) == "[]"
 
 
-def test_the_journal_tells_changes_between_two_revisions(mk: Cluster) -> None:
+def test_the_journal_lists_changes_between_two_revisions(mk: Cluster) -> None:
     first = mk.commit("", '+"/j":{"a":{},"b":{}}', None, "first")
     second = mk.commit("", '^"/j/a/p":123', None, "second")
     third = mk.commit("", '^"/j/b/p":456', None, "third")
-    told = json.loads(mk.get_journal(first, third))  # type: ignore[arg-type]
-    assert [(entry["id"], entry["msg"]) for entry in told] == [(first, "first"), (second, "second"), (third, "third")]
-    assert told[1]["changes"] == '^"/j/a/p":123\n' or told[1]["changes"].strip() == '^"/j/a/p":123'
+    entries = json.loads(mk.get_journal(first, third))  # type: ignore[arg-type]
+    assert [(entry["id"], entry["msg"]) for entry in entries] == [
+        (first, "first"),
+        (second, "second"),
+        (third, "third"),
+    ]
+    assert entries[1]["changes"] == '^"/j/a/p":123\n' or entries[1]["changes"].strip() == '^"/j/a/p":123'
     limited = json.loads(mk.get_journal(first, None, "/j/b"))  # type: ignore[arg-type]
     assert [entry["id"] for entry in limited] == [first, third]
     assert "123" not in "".join(entry["changes"] for entry in limited)
@@ -300,7 +304,7 @@ def test_a_name_may_change_from_property_to_child_and_back(mk: Cluster) -> None:
     assert nodes(mk, "/k") == nodes(mk, "/k", one)
 
 
-def test_diff_stops_at_the_depth_and_says_that_there_is_more(mk: Cluster) -> None:
+def test_diff_stops_at_the_depth_and_marks_deeper_changes(mk: Cluster) -> None:
     base = mk.commit("/test", '+"foo":{}')
     mk.commit("/test/foo", '+"bar":{"p1":123}')
     head = mk.commit("/test/foo/bar", '^"p1":456')
@@ -324,14 +328,14 @@ def test_diff_from_the_journal_equals_the_walk_over_the_trees(mk: Cluster) -> No
     ids = [mk.get_head_revision(), *(mk.commit("", text) for text in texts)]
     instance = instance_of(mk.next.repository)
 
-    def told(found: Iterable[kernel_diff.NodeChange]) -> list[tuple[Any, ...]]:
+    def listed(found: Iterable[kernel_diff.NodeChange]) -> list[tuple[Any, ...]]:
         return [(c.path, c.before and c.before.encoded, c.after and c.after.encoded) for c in found]
 
     for one in ids:
         for other in ids:
             before, after = (instance.at(revisions.from_text(str(text))) for text in (one, other))
-            walked = told(kernel_diff.walk(instance, before, after))
-            assert told(kernel_diff.diff(instance, before, after)) == walked
+            walked = listed(kernel_diff.walk(instance, before, after))
+            assert listed(kernel_diff.diff(instance, before, after)) == walked
 
 
 def test_waiting_ends_when_the_head_has_moved(mk: Cluster) -> None:
@@ -377,7 +381,7 @@ def test_a_branch_is_private_until_it_is_merged_as_a_whole(mk: Cluster) -> None:
     assert entry["msg"] == "merged"
     assert entry["changes"].replace(" ", "").strip() == '+"/branch":{"foo":{}}'
     along = json.loads(mk.get_journal(one, two))  # type: ignore[arg-type]
-    assert [(told["id"], told["branchRootId"]) for told in along] == [(one, base), (two, base)]
+    assert [(entry["id"], entry["branchRootId"]) for entry in along] == [(one, base), (two, base)]
     assert mk.node_exists("/branch/foo", two)
 
 
@@ -417,7 +421,7 @@ def test_a_branch_without_net_change_leaves_the_head(mk: Cluster) -> None:
     assert mk.merge(branch) == head == mk.get_head_revision()
 
 
-def test_wrong_revisions_for_branches_are_told(mk: Cluster) -> None:
+def test_wrong_revisions_for_branches_are_named_in_errors(mk: Cluster) -> None:
     trunk = str(mk.get_head_revision())
     root = str(mk.branch())
     first = str(mk.commit("", '+"/b":{}', root))
@@ -444,7 +448,7 @@ def test_wrong_revisions_for_branches_are_told(mk: Cluster) -> None:
             call()
 
 
-def test_reset_takes_a_branch_back(mk: Cluster) -> None:
+def test_reset_returns_a_branch_to_an_earlier_revision(mk: Cluster) -> None:
     root = str(mk.branch())
     first = str(mk.commit("", '+"/r":{"p":1}', root))
     second = str(mk.commit("", '^"/r/p":2 +"/r/c":{}', first))
@@ -457,7 +461,7 @@ def test_reset_takes_a_branch_back(mk: Cluster) -> None:
 
 
 REBASES = [
-    # branch, trunk, the marker's owner, the marker, what the branch's tree then has
+    # branch, trunk, the marker's owner, the marker, the branch's tree afterwards
     ('^"/x/y/q":42', '^"/x/y/q":99', "/x/y", {"addExistingProperty": {"q": 42}}, ("q", 99)),
     ('^"/x/y/p":99', '^"/x/y/p":null', "/x/y", {"changeDeletedProperty": {"p": 99}}, ("p", None)),
     ('^"/x/y/p":null', '^"/x/y/p":99', "/x/y", {"deleteChangedProperty": {"p": 42}}, ("p", 99)),
@@ -505,7 +509,7 @@ def test_rebase_without_conflict_takes_both_sides(mk: Cluster) -> None:
     assert plain(nodes(mk, "/x")) == expected
 
 
-def test_the_same_change_on_both_sides_is_no_conflict(mk: Cluster) -> None:
+def test_the_same_change_on_both_sides_is_not_a_conflict(mk: Cluster) -> None:
     mk.commit("", '+"/x":{"p":1}')
     branch = mk.commit("", '^"/x/p":2 +"/x/same":{"k":1}', mk.branch())
     mk.commit("", '^"/x/p":2 +"/x/same":{"k":1}')
@@ -531,7 +535,7 @@ def test_blobs_are_kept_once_and_read_in_parts(mk: Cluster) -> None:
     assert nodes(mk, "/file")["data"] == f":blobId:{blob}"
 
 
-def test_bad_blob_arguments_are_told(mk: Cluster) -> None:
+def test_invalid_blob_arguments_are_named_in_errors(mk: Cluster) -> None:
     for blob in ("", "zz", "00" * 32, "AB" * 32):
         with pytest.raises(BlobNotFoundError):
             mk.get_length(blob)
@@ -542,7 +546,7 @@ def test_bad_blob_arguments_are_told(mk: Cluster) -> None:
         mk.read(blob, -1, 1)
 
 
-def test_a_broken_stream_leaves_nothing_and_is_closed(mk: Cluster) -> None:
+def test_a_broken_stream_stores_nothing_and_is_closed(mk: Cluster) -> None:
     class Broken(io.BytesIO):
         def read(self, size: int | None = -1) -> bytes:
             if self.tell() > 2_000_000:

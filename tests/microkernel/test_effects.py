@@ -1,4 +1,4 @@
-"""What leaves the tree as it was makes no revision, however much it moved about."""
+"""A change without net effect creates no revision, even if it moves nodes back and forth."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WITHOUT_EFFECT = [
 
 
 @pytest.mark.parametrize("text", WITHOUT_EFFECT)
-def test_a_text_that_puts_everything_back_returns_the_head(mk: Cluster, text: str) -> None:
+def test_a_text_that_restores_the_tree_returns_the_head(mk: Cluster, text: str) -> None:
     base = mk.commit("", TREE)
     assert mk.commit("", text) == base
     assert mk.commit("", text, base) == base
@@ -29,7 +29,7 @@ def test_a_text_that_puts_everything_back_returns_the_head(mk: Cluster, text: st
 
 
 @pytest.mark.parametrize("text", ['-"/a" +"/a":{"p":2}', '-"/b" +"/b":{"c":{"n":1.1}}', '-"/b" +"/b":{}', '>"/b":"/z"'])
-def test_a_text_that_puts_back_something_else_makes_a_revision(mk: Cluster, text: str) -> None:
+def test_a_text_that_restores_another_node_creates_a_revision(mk: Cluster, text: str) -> None:
     base = mk.commit("", TREE)
     assert mk.commit("", text) == mk.get_head_revision() != base
 
@@ -42,7 +42,7 @@ def test_a_text_that_puts_back_something_else_makes_a_revision(mk: Cluster, text
         ('+"/b/c/d":{}', '>"/b":"/z" >"/z":"/b"'),
     ],
 )
-def test_putting_back_what_trunk_has_changed_since_the_base_conflicts(mk: Cluster, theirs: str, ours: str) -> None:
+def test_restoring_a_value_that_trunk_changed_since_the_base_conflicts(mk: Cluster, theirs: str, ours: str) -> None:
     base = mk.commit("", TREE)
     head = mk.commit("", theirs)
     with pytest.raises(ConflictError):
@@ -50,7 +50,7 @@ def test_putting_back_what_trunk_has_changed_since_the_base_conflicts(mk: Cluste
     assert mk.get_head_revision() == head
 
 
-def test_a_branch_that_puts_everything_back_leaves_the_head(mk: Cluster) -> None:
+def test_merging_a_branch_that_restores_the_tree_returns_the_head(mk: Cluster) -> None:
     mk.commit("", TREE)
     branch = mk.commit("", '-"/a"', mk.branch())
     branch = mk.commit("", '+"/a":{"p":1}', branch)

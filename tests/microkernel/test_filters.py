@@ -1,4 +1,4 @@
-"""Filters of ``get_nodes``: what their lists mean, and what a glob matches."""
+"""Filters of ``get_nodes``: the meaning of their lists and of globs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.microkernel.conftest import Cluster
         ('{"properties":[":childNodeCount"],"nodes":["x","z"]}', {":childNodeCount"}, {"x"}),
     ],
 )
-def test_only_what_is_included_and_not_excluded_is_shown(
+def test_only_included_and_not_excluded_names_are_returned(
     mk: Cluster, chosen: str, properties: set[str], children: set[str]
 ) -> None:
     mk.commit("", '+"/f":{"a":1,"b":2,"x":{},"y":{}}')
@@ -53,9 +53,9 @@ def test_only_what_is_included_and_not_excluded_is_shown(
     ],
 )
 def test_globs(glob: str, takes: list[str], leaves: list[str]) -> None:
-    made = Globs((glob,))
-    assert [name for name in takes if not made.takes(name)] == []
-    assert [name for name in leaves if made.takes(name)] == []
+    globs = Globs((glob,))
+    assert [name for name in takes if not globs.takes(name)] == []
+    assert [name for name in leaves if globs.takes(name)] == []
     excluded = Globs(("*", "-" + glob))
     assert [name for name in takes if excluded.takes(name)] == []
 
@@ -66,23 +66,23 @@ def test_a_backslash_reaches_properties_whose_name_has_one(mk: Cluster) -> None:
     assert json.loads(mk.get_nodes("/f", None, 0, 0, -1, chosen)) == {r"a\b": 1}  # type: ignore[arg-type]
 
 
-def test_many_wildcards_match_in_few_steps_what_a_regular_expression_says() -> None:
+def test_many_wildcards_match_like_a_regular_expression_in_few_steps() -> None:
     letters = ["a", "b", "*"]
     for size in range(5):
         for glob in ("".join(one) for one in itertools.product(letters, repeat=size)):
             pattern = re.compile(glob.replace("*", ".*"))
-            made = Globs((glob,))
+            globs = Globs((glob,))
             for length in range(5):
                 for name in ("".join(one) for one in itertools.product("ab", repeat=length)):
-                    assert made.takes(name) == bool(pattern.fullmatch(name)), (glob, name)
+                    assert globs.takes(name) == bool(pattern.fullmatch(name)), (glob, name)
 
 
-def test_a_glob_that_makes_regular_expressions_backtrack_is_answered() -> None:
-    # With backtracking this would take longer than anyone lives.
+def test_a_glob_that_would_make_a_regular_expression_backtrack_is_matched() -> None:
+    # With backtracking this would never end.
     assert not Globs(("*a*" * 40 + "*b",)).takes("a" * 2000)
 
 
-def test_named_are_only_globs_without_wildcard() -> None:
+def test_only_globs_without_wildcards_name_a_property() -> None:
     assert Globs((":hash",)).names(":hash")
     assert not Globs(("*", ":h*")).names(":hash")
     assert not Globs((":hash", "-:h*")).names(":hash")

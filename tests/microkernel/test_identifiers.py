@@ -1,4 +1,4 @@
-"""``:hash`` and ``:id`` given as paths, and revisions that are none."""
+"""``:hash`` and ``:id`` given as paths, and texts that are not revisions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def shown(kernel: MicroKernel, path: str, depth: int) -> dict[str, Any]:
     return found
 
 
-def test_a_hash_that_was_shown_last_is_found_however_large_the_tree_is(
+def test_the_hash_returned_last_is_found_in_a_tree_of_any_size(
     opened: Instances, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hash_index, "LIMIT", 5)
@@ -45,7 +45,7 @@ def test_a_hash_that_was_shown_last_is_found_however_large_the_tree_is(
         kernel.get_nodes(last["c"][":hash"], None, 0)
 
 
-def test_hashes_may_be_asked_for_by_many_threads(opened: Instances, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_threads_can_request_hashes(opened: Instances, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hash_index, "LIMIT", 1)
     kernel = MicroKernel(opened())
     kernel.commit("", "".join(f'+"/n{number}":{{"v":{number}}}' for number in range(4)))
@@ -75,7 +75,7 @@ def test_a_fork_while_another_thread_shows_hashes_leaves_the_child_usable(opened
     held, done = threading.Event(), threading.Event()
 
     def hold() -> None:
-        # The moment at which another thread takes down what it shows, made long.
+        # Another thread stays inside the hash index for as long as the test needs.
         with kernel._hashes._lock:
             held.set()
             done.wait()
@@ -104,7 +104,7 @@ def test_a_fork_while_another_thread_shows_hashes_leaves_the_child_usable(opened
     assert answer == b"[1, null]"
 
 
-def test_an_id_whose_path_is_none_is_told(mk: Cluster) -> None:
+def test_the_error_names_an_id_without_a_valid_path(mk: Cluster) -> None:
     mk.commit("", '+"/a":{"b":{"p":1}} +"/n1":{}')
     kernel = mk.next
     found = shown(kernel, "/a", 0)[":id"]
@@ -116,7 +116,7 @@ def test_an_id_whose_path_is_none_is_told(mk: Cluster) -> None:
 
 
 @pytest.mark.parametrize("bad", ["7000000000000000", "0000000000000001", "7000000000000080"])
-def test_a_revision_that_is_nowhere_is_unknown_to_branches_too(mk: Cluster, bad: str) -> None:
+def test_a_missing_revision_is_unknown_to_branch_calls_too(mk: Cluster, bad: str) -> None:
     branch = mk.commit("", '+"/b":{}', mk.branch())
     for call in (
         lambda: mk.merge(bad),

@@ -22,17 +22,17 @@ def test_branch_entries_name_the_trunk_revision_below(mk: Cluster) -> None:
     one = mk.commit("", '+"/b":{}', root)
     two = mk.commit("", '^"/b/p":1', one)
     for first in (base, one):
-        told = json.loads(str(mk.get_journal(first, two)))
-        assert [entry.get("branchRootId") for entry in told][-2:] == [base, base]
+        entries = json.loads(str(mk.get_journal(first, two)))
+        assert [entry.get("branchRootId") for entry in entries][-2:] == [base, base]
     mk.merge(two)
-    told = json.loads(str(mk.get_journal(one, two)))
-    assert [(entry["id"], entry["branchRootId"]) for entry in told] == [(one, base), (two, base)]
+    entries = json.loads(str(mk.get_journal(one, two)))
+    assert [(entry["id"], entry["branchRootId"]) for entry in entries] == [(one, base), (two, base)]
     rebased = mk.commit("", '+"/c":{}', mk.branch(base))
     rebased = mk.rebase(rebased)
     assert json.loads(str(mk.get_journal(rebased, rebased)))[0]["branchRootId"] == mk.get_head_revision()
 
 
-def test_backwards_there_is_nothing_to_tell(mk: Cluster) -> None:
+def test_a_journal_from_a_later_to_an_earlier_revision_is_empty(mk: Cluster) -> None:
     base = mk.get_head_revision()
     root = mk.branch(base)
     one = mk.commit("", '+"/b":{}', root)
@@ -48,7 +48,7 @@ def test_backwards_there_is_nothing_to_tell(mk: Cluster) -> None:
             mk.get_journal(first, last)
 
 
-def test_from_a_trunk_revision_that_the_branch_does_not_see_only_later_ones_are_told(mk: Cluster) -> None:
+def test_a_journal_from_a_trunk_revision_outside_the_branch_lists_only_later_revisions(mk: Cluster) -> None:
     base = mk.get_head_revision()
     one = mk.commit("", '+"/b":{}', mk.branch(base))
     later = mk.commit("", '+"/later":{}')

@@ -1,4 +1,4 @@
-"""Which nodes named ``:conflict`` keep a branch from being merged: those that it added, not those that trunk has."""
+"""Nodes named ``:conflict`` prevent a merge if the branch added them, but not if trunk has them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names that belong to the kernel: nothing of the caller's can take them, nothing shows twice."""
+"""Reserved names: callers cannot use them, and no name is returned twice."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RESERVED = (":childNodeCount", ":hash", ":id")
         '^"/a/{}":1',
     ],
 )
-def test_the_kernels_names_cannot_be_taken(mk: Cluster, text: str, name: str) -> None:
+def test_reserved_names_are_rejected(mk: Cluster, text: str, name: str) -> None:
     head = mk.commit("", '+"/a":{} +"/b":{}')
     with pytest.raises(InvalidChangeError, match=name):
         mk.commit("", text.format(name))
@@ -40,7 +40,7 @@ def keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def test_what_the_other_face_has_put_there_is_not_shown_twice(mk: Cluster) -> None:
+def test_names_set_through_the_python_api_are_not_returned_twice(mk: Cluster) -> None:
     before = mk.commit("", '+"/a":{"p":1}')
     repository = mk.next.repository
     repository.run(lambda tx: [tx.set("/a", name, "mine") for name in RESERVED])
@@ -51,7 +51,7 @@ def test_what_the_other_face_has_put_there_is_not_shown_twice(mk: Cluster) -> No
         assert "mine" not in shown.values()
     assert (found["a"]["p"], found["b"]["q"]) == (1, 2)
     assert not isinstance(found["b"][":id"], dict)
-    told = str(mk.diff(before, None))
-    assert told.split() == ['+"/b":{"q":2}']
+    diff = str(mk.diff(before, None))
+    assert diff.split() == ['+"/b":{"q":2}']
     assert str(mk.diff(None, before)).split() == ['-"/b"']
-    mk.commit("", told.replace("/b", "/again"))
+    mk.commit("", diff.replace("/b", "/again"))

@@ -1,4 +1,4 @@
-"""Change texts on an older base: which removals may have been made by the other side, and which conflict."""
+"""Change texts on an older base: removals that trunk revision as well, and removals that conflict."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TREE = '+"/a":{"b":{"q":1},"c":{}} +"/p":{"x":1,"y":2}'
         '>"/a":"/z" +"/a":{"b":{}} -"/a/b"',
     ],
 )
-def test_a_removal_that_other_operations_lean_on_conflicts_when_both_sides_made_it(mk: Cluster, text: str) -> None:
+def test_a_removal_on_both_sides_conflicts_if_other_operations_depend_on_it(mk: Cluster, text: str) -> None:
     base = mk.commit("", TREE)
     head = mk.commit("", '-"/a/b"', base)
     with pytest.raises(ConflictError):
@@ -34,22 +34,22 @@ def test_a_removal_that_other_operations_lean_on_conflicts_when_both_sides_made_
     assert mk.get_head_revision() == head
 
 
-def test_removals_of_what_is_gone_are_allowed_beside_unrelated_operations(mk: Cluster) -> None:
+def test_removals_of_missing_nodes_are_allowed_beside_unrelated_operations(mk: Cluster) -> None:
     base = mk.commit("", TREE)
     mk.commit("", '-"/a/b"', base)
-    made = mk.commit("", '-"/a/b" *"/a/c":"/z" ^"/a/n":1 +"/a/bb":{}', base)
-    found = json.loads(mk.get_nodes("/", made, 9))  # type: ignore[arg-type]
+    revision = mk.commit("", '-"/a/b" *"/a/c":"/z" ^"/a/n":1 +"/a/bb":{}', base)
+    found = json.loads(mk.get_nodes("/", revision, 9))  # type: ignore[arg-type]
     assert found["a"] == {"n": 1, ":childNodeCount": 2, "bb": {":childNodeCount": 0}, "c": {":childNodeCount": 0}}
     assert "z" in found
 
 
-def test_a_property_that_is_gone_meanwhile_may_be_removed(mk: Cluster) -> None:
+def test_a_property_that_trunk_removed_can_be_removed_again(mk: Cluster) -> None:
     base = mk.commit("", TREE)
     mk.commit("", '^"/p/x":null')
     head = mk.get_head_revision()
     assert mk.commit("", '-"/p/x"', base) == head
-    made = mk.commit("", '-"/p/x" -"/p/y"', base)
-    assert json.loads(mk.get_nodes("/p", made, 0)) == {":childNodeCount": 0}  # type: ignore[arg-type]
+    revision = mk.commit("", '-"/p/x" -"/p/y"', base)
+    assert json.loads(mk.get_nodes("/p", revision, 0)) == {":childNodeCount": 0}  # type: ignore[arg-type]
     gone = mk.commit("", '-"/p"')
     assert mk.commit("", '-"/p/y"', base) == gone
     with pytest.raises(ConflictError):

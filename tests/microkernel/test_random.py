@@ -19,11 +19,11 @@ from tests.support.repositories import Instances
 
 STEPS = {"memory": 10_000, "sqlite": 2_000, "hbase": 300}
 LIFE = 400
-"""Steps on one repository; then a new one begins, so that the trees of the model stay few."""
+"""Steps on one repository; then a new one begins, so that the model keeps few trees."""
 
 
 def shown(tree: Tree) -> dict[str, Any]:
-    """A tree of the model as JSON has it."""
+    """Return a tree of the model as ``get_nodes`` returns it."""
     return {
         path: {key: json.loads(jsop.write_value(value)) for key, value in kept.items()}
         for path, (_, kept) in tree.items()
@@ -31,7 +31,7 @@ def shown(tree: Tree) -> dict[str, Any]:
 
 
 def flat(path: str, found: dict[str, Any], into: dict[str, Any]) -> dict[str, Any]:
-    """What get_nodes shows, by path."""
+    """Return the nodes of ``get_nodes`` by path."""
     into[path] = {
         key: value for key, value in found.items() if not isinstance(value, dict) and key != ":childNodeCount"
     }
@@ -43,7 +43,7 @@ def flat(path: str, found: dict[str, Any], into: dict[str, Any]) -> dict[str, An
 
 
 class Walk:
-    """One life of a repository under random operations."""
+    """One repository under random operations."""
 
     def __init__(self, chance: random.Random, kernels: list[MicroKernel], opened: Instances) -> None:
         self.chance = chance
@@ -60,7 +60,7 @@ class Walk:
         return kernel
 
     def path(self, tree: Tree, *, new: bool = False) -> str:
-        """A path that is there more often than not, or one that is likely to be free."""
+        """Return a path that mostly exists or, with ``new``, one that is mostly free."""
         there = sorted(tree)
         if new or self.chance.random() < 0.15:
             above = self.chance.choice([one for one in there if one.count("/") < 4])
@@ -69,31 +69,31 @@ class Walk:
 
     def operations(self, tree: Tree) -> list[jsop.Operation]:
         """A few random operations on a tree."""
-        told: list[jsop.Operation] = []
+        operations: list[jsop.Operation] = []
         for _ in range(self.chance.choice((1, 1, 1, 2, 3))):
             kind = self.chance.choice(("add", "add", "add", "set", "set", "unset", "remove", "move", "copy"))
             if kind == "add":
                 node = jsop.parse_node(
                     self.chance.choice(("{}", '{"p":1}', '{"q":"x","c":{}}', '{"c":{"d":{"p":1.0}}}'))
                 )
-                told.append(jsop.AddNode(self.path(tree, new=True), node))
+                operations.append(jsop.AddNode(self.path(tree, new=True), node))
             elif kind in ("set", "unset"):
                 value = (
                     None
                     if kind == "unset"
                     else jsop.parse_value(self.chance.choice(("1", "2", "1.50", '"t"', "[1,2]", "true")))
                 )
-                told.append(jsop.SetProperty(self.path(tree), self.chance.choice("pqr"), value))
+                operations.append(jsop.SetProperty(self.path(tree), self.chance.choice("pqr"), value))
             elif kind == "remove":
-                told.append(jsop.Remove(self.path(tree)))
+                operations.append(jsop.Remove(self.path(tree)))
             else:
                 source, target = self.path(tree), self.path(tree, new=True)
-                told.append(jsop.Move(source, target) if kind == "move" else jsop.Copy(source, target))
+                operations.append(jsop.Move(source, target) if kind == "move" else jsop.Copy(source, target))
             try:
-                tree = simple.apply(tree, told[-1:])
+                tree = simple.apply(tree, operations[-1:])
             except Refused:
                 break
-        return told if len(tree) < 60 else [jsop.Remove(self.chance.choice(sorted(tree)[1:]))]
+        return operations if len(tree) < 60 else [jsop.Remove(self.chance.choice(sorted(tree)[1:]))]
 
     def step(self) -> None:
         """One random operation on both."""
@@ -113,26 +113,26 @@ class Walk:
         self._commit(self.chance.randrange(max(0, len(self.model.ids) - 8), len(self.model.ids)), explicit=True)
 
     def _commit(self, base: int, *, explicit: bool) -> None:
-        told = self.operations(self.model.trees[base])
-        kernel, revision = self.kernel, self.model.ids[base] if explicit else None
+        operations = self.operations(self.model.trees[base])
+        kernel, base_revision = self.kernel, self.model.ids[base] if explicit else None
         try:
-            plan = self.model.plan(told, base)
+            plan = self.model.plan(operations, base)
         except Conflict:
             with pytest.raises(ConflictError):
-                kernel.commit("", jsop.write(told), revision)
+                kernel.commit("", jsop.write(operations), base_revision)
             self.counts["conflict"] = self.counts.get("conflict", 0) + 1
             return
         except Refused:
             with pytest.raises(HbasemkError):
-                kernel.commit("", jsop.write(told), revision)
+                kernel.commit("", jsop.write(operations), base_revision)
             self.counts["refused"] = self.counts.get("refused", 0) + 1
             return
-        made = kernel.commit("", jsop.write(told), revision)
+        revision = kernel.commit("", jsop.write(operations), base_revision)
         if plan is None:
-            assert made == self.model.ids[-1]
+            assert revision == self.model.ids[-1]
         else:
-            assert made not in self.model.ids
-            self.model.add(made, plan[1])
+            assert revision not in self.model.ids
+            self.model.add(revision, plan[1])
 
     def bad(self) -> None:
         for call in (
@@ -145,7 +145,7 @@ class Walk:
                 call()
 
     def restart(self) -> None:
-        """One process ends, another begins: nothing but the store carries over."""
+        """Replace one process by a new one: only the store carries over."""
         number = self.chance.randrange(len(self.kernels))
         self.kernels[number].repository.close()
         self.kernels[number] = MicroKernel(self.opened())
@@ -154,27 +154,27 @@ class Walk:
 
     def branch(self) -> None:
         base = self.chance.randrange(max(0, len(self.model.ids) - 4), len(self.model.ids))
-        made = self.kernel.branch(self.model.ids[base])
-        self.lines.append(Line(base, [self.model.trees[base]], [made], [set()]))
+        revision = self.kernel.branch(self.model.ids[base])
+        self.lines.append(Line(base, [self.model.trees[base]], [revision], [set()]))
 
     def on_branch(self) -> None:
         if not self.lines:
             return
         line = self.chance.choice(self.lines)
-        told = self.operations(line.trees[-1])
+        operations = self.operations(line.trees[-1])
         touched: set[simple.Column] = set()
         try:
-            tree = simple.apply(line.trees[-1], told, touched)
+            tree = simple.apply(line.trees[-1], operations, touched)
         except Refused:
             with pytest.raises(HbasemkError):
-                self.kernel.commit("", jsop.write(told), line.ids[-1])
+                self.kernel.commit("", jsop.write(operations), line.ids[-1])
             return
-        made = self.kernel.commit("", jsop.write(told), line.ids[-1])
+        revision = self.kernel.commit("", jsop.write(operations), line.ids[-1])
         if not simple.same(line.trees[-1], tree):
             line.trees.append(tree)
-            line.ids.append(made)
+            line.ids.append(revision)
             line.wrote.append({column for column in touched if column[0] == "p"})
-        assert made == line.ids[-1]
+        assert revision == line.ids[-1]
 
     def merge(self) -> None:
         if not self.lines:
@@ -197,18 +197,18 @@ class Walk:
             return
         line = self.chance.choice(self.lines)
         change = line.effect(self.model.trees[line.base])
-        made = self.kernel.rebase(line.ids[-1])
+        revision = self.kernel.rebase(line.ids[-1])
         if line.base == len(self.model.ids) - 1:
-            assert made == line.ids[-1]
+            assert revision == line.ids[-1]
             return
-        found = flat("/", json.loads(self.kernel.get_nodes("/", made, 99) or ""), {})
+        found = flat("/", json.loads(self.kernel.get_nodes("/", revision, 99) or ""), {})
         if not self.model.conflicts(change, line.base):
             line.base = len(self.model.ids) - 1
-            line.trees, line.ids = [simple.put_on(self.model.trees[-1], change)], [made]
+            line.trees, line.ids = [simple.put_on(self.model.trees[-1], change)], [revision]
             line.wrote = [set().union(*line.wrote)]
             assert found == shown(line.trees[-1])
             return
-        # With conflicts: outside the markers it must be a tree, and trunk's where it is not the branch's.
+        # With conflicts: outside the markers, every node comes from the branch or from trunk.
         self.lines.remove(line)
         trunk, branch = shown(self.model.trees[-1]), shown(line.trees[-1])
         for path, kept in found.items():
@@ -249,12 +249,12 @@ class Walk:
 
     def diff(self) -> None:
         (one, before), (other, after) = self._any(), self._any()
-        told = jsop.parse(self.kernel.diff(one, other))
-        assert shown(simple.apply(before, told)) == shown(after)
+        operations = jsop.parse(self.kernel.diff(one, other))
+        assert shown(simple.apply(before, operations)) == shown(after)
 
 
 @pytest.mark.parametrize("share", SHARES)
-def test_random_operations_give_the_answers_of_the_model(
+def test_random_operations_agree_with_the_model(
     request: pytest.FixtureRequest, opened: Instances, new_store: Callable[[], Store], share: float
 ) -> None:
     kind = request.node.callspec.params["new_store"]
@@ -266,7 +266,7 @@ def test_random_operations_give_the_answers_of_the_model(
     kernels = [MicroKernel(opened()) for _ in range(2)]
     for begin in range(0, steps, LIFE):
         if begin:
-            # An empty tree again: a life of its own on the same repository.
+            # Empty the tree and start again on the same repository.
             kernel = kernels[0]
             kernel.repository.refresh()
             names = [*json.loads(kernel.get_nodes("/", None, 0) or "")]

@@ -1,4 +1,4 @@
-"""Rebasing what is harder than one conflict: markers that are there already, names that would be a property and a child."""
+"""Harder rebases: existing markers, and names that would be both a property and a child."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.repositories import Instances
 
 
 def shown(mk: Cluster, path: str, at: str) -> Any:
-    """A whole subtree, which no key may be twice in."""
+    """Return a whole subtree; fails on duplicate keys."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
@@ -36,7 +36,7 @@ def test_a_branch_with_markers_is_rebased_again(mk: Cluster) -> None:
     branch = str(mk.rebase(branch))
     kept = {":conflict": {"changeChangedProperty": {"p": 2, "q": 2}}, "p": 3, "q": 3}
     assert shown(mk, "/x", branch) == kept
-    # Once more, with nothing new on either side of the conflicts.
+    # Again, with no new change on either side of the conflicts.
     mk.commit("", '+"/elsewhere":{}')
     branch = str(mk.rebase(branch))
     assert shown(mk, "/x", branch) == kept
@@ -104,7 +104,7 @@ def test_a_name_stays_a_property_or_a_child(
     assert shown(mk, "/a", str(mk.get_head_revision())) == expected
 
 
-def test_what_the_branch_put_in_the_place_of_a_node_that_trunk_changed_is_marked(opened: Instances) -> None:
+def test_a_node_that_replaces_one_that_trunk_changed_is_marked(opened: Instances) -> None:
     repo = opened()
     repo.run(lambda tx: tx.add("/a", {"old": 1}))
     branch = repo.branch()
@@ -131,31 +131,31 @@ def test_a_deep_new_chain_is_rebased_in_few_calls(opened: Instances) -> None:
     assert "/n" * deep in branch.head
 
 
-def test_a_branch_is_rebased_to_a_view_of_the_same_name_with_more_in_it(opened: Instances) -> None:
+def test_a_branch_is_rebased_to_a_larger_view_at_the_same_revision(opened: Instances) -> None:
     store = FaultyStore(opened.new_store())
     first, slow, other = opened(), opened(store), opened()
     first.run(lambda tx: tx.add("/c", {"n": 0, "m": 0}))
     other.refresh()
-    made: list[Branch] = []
+    branches: list[Branch] = []
 
     def before(call: Call) -> None:
         if call.method in ("write_if", "write") and call.table == "nodes":
-            # The slow one has its id and goes on; a higher one commits first, and a branch begins on that alone.
+            # The slow writer has its id and continues. A higher id commits first, and a branch begins on that one only.
             store.before = None
             first.run(lambda tx: tx.set("/c", "m", 1))
-            made.append(first.branch())
-            made[0].run(lambda tx: tx.set("/c", "n", 7))
+            branches.append(first.branch())
+            branches[0].run(lambda tx: tx.set("/c", "n", 7))
 
     store.before = before
     slow.run(lambda tx: tx.set("/c", "n", 1))
     other.refresh()
     assert dict(other.head["/c"]) == {"n": 1, "m": 1}
     assert other.head.revision == first.head.revision
-    branch = other.resume_branch(made[0].revision)
+    branch = other.resume_branch(branches[0].revision)
     with pytest.raises(ConflictError):
         branch.merge()
     assert branch.rebase() == ["/c/:conflict"]
-    assert branch.revision != made[0].revision
+    assert branch.revision != branches[0].revision
     stands = branch.revision
     assert branch.rebase() == ["/c/:conflict"]
     assert branch.revision == stands
@@ -164,7 +164,7 @@ def test_a_branch_is_rebased_to_a_view_of_the_same_name_with_more_in_it(opened: 
     assert dict(first.refresh()["/c"]) == {"n": 7, "m": 1}
 
 
-def test_a_rebase_tells_the_markers_that_a_merge_would_refuse_and_no_others(opened: Instances) -> None:
+def test_a_rebase_lists_exactly_the_markers_that_a_merge_refuses(opened: Instances) -> None:
     repo = opened()
     repo.run(lambda tx: (tx.add("/a", {"n": 0}), tx.add("/a/:conflict", {"trunk's": 1})))
     branch = repo.branch()

@@ -1,4 +1,4 @@
-"""Values that the Pythonic face has set and JSON has no plain form for: they show, and the nodes around them too."""
+"""Values from the Python API that have no plain JSON form are readable, and so are the nodes around them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hbasemk.format.values import Json
 from tests.microkernel.conftest import Cluster
 
 
-def test_whole_numbers_up_to_the_limit_are_shown_and_come_back(mk: Cluster) -> None:
+def test_integers_up_to_the_limit_are_returned_and_round_trip(mk: Cluster) -> None:
     digits = "1" + "7" * 4299
     number = int(Decimal(digits))
     before = mk.get_head_revision()
@@ -20,15 +20,15 @@ def test_whole_numbers_up_to_the_limit_are_shown_and_come_back(mk: Cluster) -> N
     text = str(mk.get_nodes("/", None, 9))
     assert f'"n":{digits}' in text
     assert f'"all":[-{digits},1]' in text
-    told = str(mk.diff(before, None))
+    diff = str(mk.diff(before, None))
     mk.commit("", '-"/big"')
-    mk.commit("", told)
+    mk.commit("", diff)
     assert str(mk.get_nodes("/", None, 9)) == text
 
 
-def test_stored_json_that_is_no_number_is_shown_as_a_string(mk: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stored_json_that_is_not_a_number_is_returned_as_a_string(mk: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as earlier:
-        # As earlier versions stored it, which took any text.
+        # Earlier versions accepted and stored any text.
         earlier.setattr(values, "_is_number", lambda text: True)
         mk.next.repository.run(lambda tx: tx.add("/j", {"o": Json('{"a":1}'), "all": [Json("NaN"), Json("1.50")]}))
     text = str(mk.get_nodes("/", None, 3))
