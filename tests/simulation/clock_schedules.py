@@ -1,9 +1,9 @@
-"""Schedules in which no clock can be trusted: servers' clocks step, differ between tables, and machines sleep unnoticed.
+"""Schedules with unreliable clocks: servers' clocks step and differ between tables, and machines sleep unnoticed.
 
-They add to :mod:`tests.simulation.lease_schedules`. On a store with transactions, which stands for SQLite, the store's clock
-steps by any amount, and with it the wall clocks of all processes: it is the clock of their machine. On the others each table has
-a server with a clock of its own, and these differ and step by at most the allowed skew. At any call a machine may sleep: then
-neither the process goes on, nor does its monotonic clock count.
+They add to :mod:`tests.simulation.lease_schedules`. On a store with transactions, which models SQLite, the store's clock
+steps by any amount, together with the wall clocks of all processes: they share one machine. On the others each table has
+a server with a clock of its own, and these differ and step by at most the allowed skew. At any call a machine may sleep. Its
+process and its monotonic clock then stop.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ class ClockSimulator(HoldingSimulator):
         return lambda: int(self.ms) + self.offsets[table]
 
     def add(self, name: str, work: Callable[[Actor], Any], *, skew_ms: int = 0) -> Actor:
-        """One more process; on one machine its clock is the store's."""
+        """Add a process; on one machine its clock is the store's."""
         return super().add(name, work, skew_ms=skew_ms + (self.offsets[schema.CLUSTER] if self.one_machine else 0))
 
     def calm(self) -> None:
-        """From now on nothing fails, and clocks keep time."""
+        """Stop all faults; clocks run evenly from now on."""
         super().calm()
         self.steps_of_servers = self.sleeps = 0.0
 
     def step(self, actor: Actor, what: Step, do: Callable[[], T]) -> T:
-        """One store call on one row."""
+        """Run one store call on one row."""
         if getcurrent() is not self.main:
             if self.happens(self.sleeps):
                 seconds = self.chance.choice((0.15, 4.0, 8.0))
@@ -98,11 +98,11 @@ class ClockSchedule(LeaseSchedule):
         self.simulator.sleeps = SLEEPS
 
     def skew(self) -> int:
-        """On one machine all processes have the same clock to begin with."""
+        """Return 0 on one machine: all processes begin with the same clock."""
         return 0 if self.simulator.one_machine else super().skew()
 
     def check(self, fresh_instance: Instance, but: Sequence[str] = ()) -> None:
-        """Once clocks keep time, instances that still run see everything when the watermark moves, or before."""
+        """Check that live instances see everything once clocks run evenly and the watermark moves, or before."""
         for instance in self.live:
             instance.poll()
             instance.recovery.advance()

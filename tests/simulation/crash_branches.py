@@ -1,4 +1,4 @@
-"""What is done to branches, as actions that can be stopped anywhere, and what prepares and shows it."""
+"""Actions on branches that a crash can stop at any call, with their preparation and the views of their result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.runtime import open_instance
 
 
 def branch(site: Site) -> tuple[int, int]:
-    """A branch with one commit: its first revision and its newest."""
+    """Create a branch with one commit; return its first and its newest revision."""
     one = site.open(1)
     root = one.branches.begin(one.head())
     head = commit_on_branch(one, root, [SetProperty("/a", "p", "branch"), AddNode("/a/branch", {})])
@@ -39,7 +39,7 @@ def branch_behind(site: Site) -> tuple[int, int]:
 
 
 def branch_head(site: Site, instance: Any) -> Any:
-    """Trunk and the branch as anybody finds it: what its newest revision shows, or that of the branch it goes on as."""
+    """Return trunk and the branch's tree at its newest revision, or that of the branch it was rebased to."""
     head = instance.branches._heads.read(site.state[0])
     if head.how == REBASED:
         return tree(instance), "rebased", tree(instance, instance.at(head.into))
@@ -57,7 +57,7 @@ def branch_exists(site: Site, instance: Any) -> Any:
 
 
 def merged(site: Site, instance: Any) -> Any:
-    """A merge is a commit on trunk; whether the branch says so too comes after."""
+    """Return trunk: a merge commits there first, and closes the branch afterwards."""
     return tree(instance)
 
 
@@ -86,7 +86,7 @@ def branch_that_is_merged(site: Site) -> tuple[int, int]:
 
 
 def left_on_branch(site: Site) -> tuple[int, int]:
-    """A branch, behind, on which somebody died just before its commit would have become the head."""
+    """Create a branch behind trunk whose writer died just before its commit became the head."""
     found = branch_behind(site)
     steps = Steps(site.store)
     one = open_instance(steps, site.world, mac=0x21, seed=77)
@@ -96,14 +96,14 @@ def left_on_branch(site: Site) -> tuple[int, int]:
     try:
         commit_on_branch(one, found[1], [SetProperty("/a", "p", "left"), AddNode("/a/left", {}), RemoveNode("/a/b")])
     except Died:
-        # All is there but for the last step.
+        # Everything but the last step is done.
         assert steps.log[-4:] == ["write nodes"] * 4, steps.log
     site.world.advance(16)
     return found
 
 
 def branch_with_markers(site: Site) -> tuple[int, int]:
-    """A branch that was rebased, which left markers, and then worked on; trunk has changed the same again."""
+    """Create a rebased branch with markers and later commits; trunk has changed the same again."""
     found = branch_that_conflicts(site)
     one = site.open(1)
     head = rebase.rebase(one.branches, one.reader, found[1], one.head(), "")
@@ -126,13 +126,13 @@ def rebase_on_head(site: Site) -> None:
 
 
 def late_on_branch(site: Site) -> None:
-    """A commit to a branch with which somebody has gone on since its beginning: rolled back and told."""
+    """Commit to a branch that another instance advanced meanwhile: rolled back, with an error."""
     branches = site.acting.branches
-    asked = branches.require_head
+    require_head = branches.require_head
 
-    def at_first(on: int) -> Any:
-        branches.require_head = asked  # type: ignore[method-assign]
-        return branches._find_cached(on)
+    def at_first(revision: int) -> Any:
+        branches.require_head = require_head  # type: ignore[method-assign]
+        return branches._find_cached(revision)
 
     branches.require_head = at_first  # type: ignore[method-assign]
     try:

@@ -1,4 +1,4 @@
-"""Everything that changes a repository, as actions that can be stopped anywhere."""
+"""Every action that changes a repository, for crashes at any call."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hbasemk.kernel import checkpoints, settings
 from hbasemk.kernel.commit.operations import AddNode, CopyNode, Increment, MoveNode, Operation, RemoveNode, SetProperty
 from hbasemk.store.abc import Get
 from hbasemk.transaction import Transaction
-from tests.simulation import crash_mending as mending
+from tests.simulation import crash_repair
 from tests.simulation.crash_branches import (
     abandoned,
     branch,
@@ -45,12 +45,12 @@ TREE: list[Operation] = [
 
 @dataclass(frozen=True)
 class Kind:
-    """An action. ``prepare`` makes what it needs and returns what ``act`` and ``look`` are given as ``site.state``.
+    """An action. ``prepare`` creates its preconditions; ``act`` and ``look`` find its result in ``site.state``.
 
-    ``look`` tells what an instance sees of it: before or after, nothing else. ``changes``: whether the two differ.
-    ``again``: whether it can simply be done again when it failed, and then is done. ``hourly``: whether what is left of it
-    may wait until branches and rows that came late are looked after, which is once an hour. ``finish`` is called with an
-    instance at the end of all, to do and to see what nobody does by itself; ``shown`` is what all instances then see alike.
+    ``look`` returns an instance's view of it, which must be that before or after. ``changes``: whether the two differ.
+    ``again``: whether the action succeeds when it is repeated after a failure. ``hourly``: whether its remains may stay
+    until the hourly maintenance of branches and late rows. ``finish`` runs at the end with an instance, for manual steps
+    and final assertions; ``shown`` returns the state that must be equal on all instances.
     """
 
     name: str
@@ -74,7 +74,7 @@ def on_base(operations: list[Operation]) -> Callable[[Site], Any]:
 
 
 def after_others(site: Site) -> int:
-    """An old base: a commit has come since that touches nothing of this one's."""
+    """Create an old base, followed by an unrelated commit."""
     one = site.open(1)
     base = one.head().revision
     one.commit(
@@ -96,7 +96,7 @@ def after_a_winner(site: Site) -> int:
 
 
 def lose(site: Site) -> None:
-    """A conflict: told, rolled back, nothing remains."""
+    """Commit with a conflict: rolled back completely, with an error."""
     try:
         on_base([SetProperty("/a", "p", "new"), AddNode("/a/new", {}), RemoveNode("/a/b")])(site)
     except ConflictError:
@@ -105,7 +105,7 @@ def lose(site: Site) -> None:
 
 
 def leave(site: Site, seconds: float) -> int:
-    """A writer that died with its cells written, so long ago."""
+    """Create the revision of a writer that died after its cells, so many seconds ago."""
     steps = Steps(site.store, transactions=False)
     one = open_instance(steps, site.world, mac=0x21, seed=77)
     one.clock.next(0)
@@ -122,13 +122,13 @@ def leave(site: Site, seconds: float) -> int:
 
 
 def left_undone(site: Site) -> int:
-    """The same with its abort decided by somebody else, and not swept."""
-    made = leave(site, 16)
+    """Create the same revision, aborted by another instance and not swept."""
+    revision = leave(site, 16)
     one = site.open(1)
-    one.outcomes.abort_other(made)
+    one.outcomes.abort_other(revision)
     one.close()
     site.world.advance(16)
-    return made
+    return revision
 
 
 def recover(site: Site) -> None:
@@ -140,7 +140,7 @@ def recover(site: Site) -> None:
 
 
 def many_revisions(site: Site) -> None:
-    """Revisions to move the watermark past, one of them swept in doubt."""
+    """Create revisions for the watermark to pass, one of them swept in doubt."""
     one = site.open(1)
     for number in range(3):
         one.commit(lambda _, n=number: [AddNode(f"/w{n}", {})], "", retry_timeout=1, max_poll_age=0)  # type: ignore[misc]
@@ -170,7 +170,7 @@ def serializable(site: Site) -> None:
 
 
 def listed(site: Site) -> int:
-    """Since the base only the list of children has changed of what a transaction reads."""
+    """Change only the list of children, of everything that a transaction on the base reads."""
     one = site.open(1)
     base = one.head().revision
     one.commit(lambda _: [AddNode("/a/since", {})], "", retry_timeout=1, max_poll_age=0)
@@ -179,9 +179,9 @@ def listed(site: Site) -> int:
 
 
 def list_and_set(site: Site, base: int | None = None) -> None:
-    """Write elsewhere what was found by listing children."""
+    """Write the number of listed children to another node."""
     tx = Transaction(site.acting, site.acting.head() if base is None else site.acting.at(base), "", "serializable")
-    tx.set("/other", "kids", len(tx.children("/a")))
+    tx.set("/other", "count", len(tx.children("/a")))
     tx.commit()
 
 
@@ -207,7 +207,7 @@ def blob_seen(site: Site, instance: Any) -> Any:
     try:
         return instance.blobs.read(name) == bytes(range(95))
     except BlobNotFoundError:
-        assert instance.blobs._length(bytes.fromhex(name)) is None, "a blob that tells its length lacks chunks"
+        assert instance.blobs._length(bytes.fromhex(name)) is None, "a blob with a length lacks chunks"
         return False
 
 
@@ -338,30 +338,30 @@ KINDS = [
     Kind("sweep of what nobody rolled back", recover, left_undone, changes=False, again=True),
     Kind("move of the watermark", advance, many_revisions, changes=False, again=True),
     *(
-        Kind(name, mending.recover_late, late, changes=False, again=True, hourly=True, finish=mending.hidden)
+        Kind(name, crash_repair.recover_late, late, changes=False, again=True, hourly=True, finish=crash_repair.hidden)
         for name, late in (
-            ("recovery of rows that came late", mending.late_rows),
-            ("sweep of a row that came late and aborted", mending.late_burial),
+            ("recovery of rows that arrived late", crash_repair.late_rows),
+            ("sweep of an aborted row that arrived late", crash_repair.late_abort),
         )
     ),
     *(
-        Kind(name, mending.count_children, wide, changes=False, finish=mending.counted)
+        Kind(name, crash_repair.count_children, wide, changes=False, finish=crash_repair.counted)
         for name, wide in (
-            ("count of a wide node's children", mending.wide_node),
-            ("count of a wide node's children anew", mending.wide_node_with_a_memo),
+            ("count of a wide node's children", crash_repair.wide_node),
+            ("new count of a wide node's children", crash_repair.wide_node_with_a_memo),
         )
     ),
     *(
         Kind(
             f"repair of {name.replace('_', ' ')}",
-            mending.repair,
-            mending.damaged(name),
-            mending.not_damaged,
+            crash_repair.repair,
+            crash_repair.damaged(name),
+            crash_repair.not_damaged,
             changes=False,
             again=True,
-            finish=mending.repaired,
-            shown=mending.seen_alike(name),
+            finish=crash_repair.repaired,
+            shown=crash_repair.shared_view(name),
         )
-        for name in mending.MENDED
+        for name in crash_repair.REPAIRED
     ),
 ]

@@ -1,4 +1,4 @@
-"""Actions that mend what others left, or what is damaged, as actions that can be stopped anywhere."""
+"""Recovery, repair and count memos as actions that a crash can stop at any call."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.tables import Tables
 
 DAMAGED = "/damaged"
 
-MENDED = (
+REPAIRED = (
     "cells_without_a_journal_row",
     "visible_cells_of_an_aborted_revision",
     "cells_of_a_revision_that_says_they_are_deleted",
@@ -37,17 +37,17 @@ MENDED = (
     "a_memo_of_another_number_of_children",
     "an_upload_that_ended_days_ago",
 )
-"""The damages whose repair is stopped: one for each thing that a repair does."""
+"""The damages whose repair a crash stops: one for each step of a repair."""
 
 
-# --- rows that come late -----------------------------------------------------------------------------------------
+# --- rows that arrive late -----------------------------------------------------------------------------------------
 
 
 def _late(site: Site, count: int, **flags: bytes) -> list[int]:
-    """Journal rows that arrive when their writer's lease is over, nobody looks there any more, and the watermark is above."""
+    """Write journal rows after their writer's lease, below the watermark and outside of every poll."""
     gone = site.open(0x21)
     base = gone.head().revision
-    made = [gone.clock.next(0) for _ in range(count)]
+    late = [gone.clock.next(0) for _ in range(count)]
     site.world.advance(16)
     one = site.open(1)
     one.commit(lambda _: [SetProperty("/a", "p", "since")], "", retry_timeout=1, max_poll_age=0)
@@ -57,24 +57,24 @@ def _late(site: Site, count: int, **flags: bytes) -> list[int]:
     one.recovery.advance()
     _, mark = settings.read(site.store)
     assert mark is not None
-    assert mark.revision > max(made)
+    assert mark.revision > max(late)
     one.close()
-    for which in made:
+    for revision in late:
         cells = [*journal_row.begin(bytes(16), base, ""), *changes.encode([RowChange("/a", changes.CHANGED, ["p"])])]
         kept = [cell for cell in cells if cell.qualifier.decode() not in flags]
-        told = [NewCell(schema.DATA, name.encode(), value) for name, value in flags.items()]
-        site.store.write(schema.JOURNAL, [Put(schema.revision_key(which), [*kept, *told])])
+        flagged = [NewCell(schema.DATA, name.encode(), value) for name, value in flags.items()]
+        site.store.write(schema.JOURNAL, [Put(schema.revision_key(revision), [*kept, *flagged])])
         site.world.advance(1)
-    return made
+    return late
 
 
 def late_rows(site: Site) -> list[int]:
-    """Two that would begin a revision."""
+    """Write two rows that would begin a revision."""
     return _late(site, 2)
 
 
-def late_burial(site: Site) -> list[int]:
-    """One that is aborted and not swept."""
+def late_abort(site: Site) -> list[int]:
+    """Write one row that is aborted and not swept."""
     return _late(site, 1, abort=schema.YES)
 
 
@@ -83,7 +83,7 @@ def recover_late(site: Site) -> None:
 
 
 def hidden(site: Site, instance: Instance) -> None:
-    """What came late is hidden from whoever begins at the watermark, and can never commit."""
+    """Assert that late revisions are hidden from instances that begin at the watermark, and can never commit."""
     _, mark = settings.read(instance.store)
     assert mark is not None
     assert mark.hidden.issuperset(site.state)
@@ -100,18 +100,18 @@ def damaged(name: str) -> Callable[[Site], Any]:
         site.world.advance(30)
         looking = site.open(0x60)
         assert problems(looking) or CASES[name].kind == UPLOAD
-        # What hangs wrongly in the tree is all kept; elsewhere what must not be seen goes.
+        # Repair keeps misplaced nodes and removes all other cells that must not be visible.
         return tree(looking) if CASES[name].kind in {DANGLING, ORPHAN, UNLISTED} else {}
 
     return prepare
 
 
 def repair(site: Site) -> None:
-    """Mend all that another found just now."""
-    mend_with(site.acting, site.watcher)
+    """Repair all problems that another instance found."""
+    repair_with(site.acting, site.watcher)
 
 
-def mend_with(acting: Instance, looking: Instance) -> None:
+def repair_with(acting: Instance, looking: Instance) -> None:
     acting.poll()
     repairing = Repair(acting)
     for problem in list(IntegrityCheck(looking, notes=True).run()):
@@ -119,7 +119,7 @@ def mend_with(acting: Instance, looking: Instance) -> None:
 
 
 def not_damaged(_: Site, instance: Instance) -> dict[str, dict[str, object]]:
-    """What a repair has nothing to do with."""
+    """Return the nodes outside of the repair."""
     return beside_damage(instance)
 
 
@@ -127,17 +127,17 @@ def beside_damage(instance: Instance) -> dict[str, dict[str, object]]:
     return {path: state for path, state in tree(instance).items() if not path.startswith(DAMAGED)}
 
 
-def seen_alike(name: str) -> Callable[[Instance], Any]:
-    """What instances that began before the repair and after it show; a revision that was hidden stays so for who began then."""
+def shared_view(name: str) -> Callable[[Instance], Any]:
+    """Return the function for the nodes that old and new instances must agree on; old ones keep a revision hidden."""
     if CASES[name].kind == HIDDEN:
         return beside_damage
     return tree
 
 
 def repaired(site: Site, instance: Instance) -> None:
-    """Whoever comes later mends the rest; then a check finds nothing, and a second repair nothing to do."""
+    """Let a later instance repair the rest; then the check is clean and a second repair has nothing to do."""
     for _ in range(2):
-        mend_with(instance, instance)
+        repair_with(instance, instance)
     left = [str(problem) for problem in IntegrityCheck(instance, notes=True).run()]
     assert left == []
     found = tree(instance)
@@ -151,13 +151,13 @@ def repaired(site: Site, instance: Instance) -> None:
 
 def wide_node(site: Site) -> None:
     one = site.open(1)
-    kids = [AddNode(f"/wide/{number}", {}) for number in range(8)]
-    one.commit(lambda _: [AddNode("/wide", {}), *kids], "", retry_timeout=1, max_poll_age=0)
+    children = [AddNode(f"/wide/{number}", {}) for number in range(8)]
+    one.commit(lambda _: [AddNode("/wide", {}), *children], "", retry_timeout=1, max_poll_age=0)
     one.close()
 
 
 def wide_node_with_a_memo(site: Site) -> None:
-    """A memo is there, and so much has changed since that whoever counts leaves another."""
+    """Create a memo and enough changes that the next count writes a new one."""
     wide_node(site)
     one = site.open(1)
     count(one)
@@ -183,10 +183,10 @@ def count_children(site: Site) -> None:
     site.acting.poll()
     before = memo(site)
     count(site.acting)
-    # A memo is for others; that the store would not take it is no error.
+    # The memo is an optimization: a failed write of it is not an error.
     assert memo(site) != before or site.steps.fails_at >= 0 or site.steps.steps < 2
 
 
 def counted(_: Site, instance: Instance) -> None:
-    """Whatever memo is there, the number is right."""
+    """Assert that the count is right with any memo."""
     count(instance)

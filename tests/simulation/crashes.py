@@ -1,6 +1,6 @@
 """Crash points: an action is stopped at each of its store calls, row by row, in every way a store or a process can fail.
 
-A place is a small repository with a live watcher; it is copied for each point, so that thousands of points are quick.
+A site is a small repository with a live watcher. Each point runs on a copy, so that thousands of points are quick.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ SETTLE_SECONDS = 16.0
 
 
 class Died(BaseException):
-    """The process is gone: nothing catches it."""
+    """The process died; no handler catches this."""
 
 
 class Steps(WrappedStore):
-    """Each row that is written or deleted is a step, and so is each other call; one step may fail."""
+    """Makes each written or deleted row, and each other call, one step; one step can fail."""
 
     def __init__(self, inner: Store, rows: int = 1000, *, transactions: bool = True) -> None:
         super().__init__(inner)
@@ -54,30 +54,30 @@ class Steps(WrappedStore):
 
     @property
     def batch_rows(self) -> int:
-        """Small, where a commit of several batches is wanted."""
+        """Return a small size, to make commits of several batches."""
         return self._rows
 
     @property
     def supports_transactions(self) -> bool:
-        """As the inner store, unless that is not wanted."""
+        """Return the inner store's answer, or False if the test excludes transactions."""
         return self._transactions and self.inner.supports_transactions
 
     def fail(self, at: int, way: str) -> None:
-        """Fail at a step, counted from now on."""
+        """Let a step fail, counted from now on."""
         self.steps, self.fails_at, self.way = 0, at, way
 
     def heal(self) -> None:
-        """The store is in reach again."""
+        """Make the store reachable again."""
         self.fails_at = -1
         self._gone = False
 
     @property
     def dead(self) -> bool:
-        """Whether the process that uses this has ended."""
+        """Return whether the process that uses this has died."""
         return self._dead
 
     def around(self, call: Call, do: Callable[[], T]) -> T:
-        """One step."""
+        """Run one step."""
         if self._dead:
             raise Died
         if self._gone:
@@ -89,7 +89,7 @@ class Steps(WrappedStore):
             return do()
         if self.way in (REFUSED, AWAY):
             self._gone = self.way == AWAY
-            # Of a batch of which rows are applied nobody says that it is not applied.
+            # A store never reports "not applied" for a batch that is applied in part.
             raise (StoreUnknownError if self._before else StoreNotAppliedError)(f"{call.method} failed on purpose")
         if self.way == LOST_BEFORE:
             raise StoreUnknownError(f"{call.method} never arrived, on purpose, and nobody knows")
@@ -117,11 +117,11 @@ class Steps(WrappedStore):
         self._each(deletes, lambda delete: super(Steps, self).delete(table, [delete]))
 
     def close(self) -> None:
-        """The shared store stays."""
+        """Do nothing: the store is shared."""
 
 
 def tree(instance: Instance, snapshot: View | None = None) -> dict[str, dict[str, object]]:
-    """What a snapshot (None: a newly polled head) shows, read past the cache."""
+    """Return the tree of a snapshot (None: a newly polled head), without the cache."""
     if snapshot is None:
         instance.poll()
         snapshot = instance.head()
@@ -140,7 +140,7 @@ def tree(instance: Instance, snapshot: View | None = None) -> dict[str, dict[str
 
 @dataclass
 class Site:
-    """One copy of a place: the store, its time, the instance that acts (through steps) and one that looks on."""
+    """One copy of a repository: the store, its clock, the acting instance (through steps) and a watching one."""
 
     store: MemoryStore
     world: World
@@ -162,18 +162,18 @@ class Site:
             self.steps.log.clear()
 
     def open(self, mac: int) -> Instance:
-        """One more instance on the bare store."""
+        """Open one more instance on the bare store."""
         self.opened += 1
         return open_instance(self.store, self.world, mac=mac, seed=self.opened)
 
     def copy(self) -> Site:
-        """The same once more, with instances of its own."""
+        """Return a copy with new instances."""
         world = World(int(self.world.ms))
         return Site(self.store.clone(world.clock), world, self.mac, self.rows, self.state, opened=self.opened)
 
 
 def live_on(site: Site, one: Instance, seconds: float = SETTLE_SECONDS) -> None:
-    """Do what every instance does in the background for so long."""
+    """Run background maintenance of an instance for so many seconds."""
     left = seconds
     while left > 0:
         site.world.advance(min(4.0, left))
@@ -183,5 +183,5 @@ def live_on(site: Site, one: Instance, seconds: float = SETTLE_SECONDS) -> None:
 
 
 def problems(instance: Instance) -> list[str]:
-    """What the integrity check finds."""
+    """Return the problems that the integrity check finds."""
     return [str(problem) for problem in IntegrityCheck(instance).run()]

@@ -1,8 +1,8 @@
-"""Schedules about time: wrong and jumping clocks, pauses past the lease, held requests, several that recover and compact.
+"""Schedules about time: wrong clocks, pauses past the lease, delayed requests, concurrent recovery and compaction.
 
-Besides what :mod:`tests.simulation.schedules` has, clocks are ten minutes off or jump by as much, a gateway lets requests
-through long after it was given up (as long as their sender's recovery and the watermark's passing), and two processes do
-nothing but recover, move the watermark and drop what it settles.
+They add to :mod:`tests.simulation.schedules`. Clocks are ten minutes off or jump by as much. A gateway delivers requests
+long after their timeout, even after recovery of their sender and after the watermark. Two processes only recover, move
+the watermark and drop the positions below it.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ MINUTES: Final = 600_000
 FAULTS: Final = {"lost": 0.02, "refused": 0.01, "deaths": 0.004, "pauses": 0.01, "twice": 0.05, "jumps": 0.01}
 HELD: Final = 0.02
 LATE: Final = (500, 3_000, 40_000, 61_000, 63_000, 10**9)
-"""After how many ms a held request is let through: the fresh instance begins after a minute, the last come at its end."""
+"""Delays of held requests in ms: the fresh instance begins after a minute, and the last ones arrive at its end."""
 
 
 class HoldingSimulator(Simulator):
-    """A simulator whose gateway holds requests back and lets them through when nobody expects them."""
+    """A simulator whose gateway delays requests past their timeout."""
 
     held = 0.0
 
     def calm(self) -> None:
-        """From now on nothing fails, and nothing more is held back."""
+        """Stop all faults and delays."""
         super().calm()
         self.held = 0.0
 
@@ -48,7 +48,7 @@ class HoldingSimulator(Simulator):
         self.let_through = 0
 
     def let(self, until: float) -> None:
-        """Let through what is due."""
+        """Deliver the requests that are due."""
         due = [one for one in self.late if one[0] <= until]
         self.late = [one for one in self.late if one[0] > until]
         for _, do in due:
@@ -56,7 +56,7 @@ class HoldingSimulator(Simulator):
             self.let_through += 1
 
     def step(self, actor: Actor, what: Step, do: Callable[[], T]) -> T:
-        """One store call on one row, after what was held and is due."""
+        """Run one store call on one row, after the delayed requests that are due."""
         self.let(self.ms)
         if getcurrent() is not self.main and what.writes and self.happens(self.held):
             self.late.append((self.ms + self.chance.choice(LATE), do))
@@ -83,18 +83,18 @@ class LeaseSchedule(Schedule):
             simulator.add(f"keeper{number}", self.keeper, skew_ms=self.skew())
 
     def skew(self) -> int:
-        """How far off a process's clock is."""
+        """Return the offset of a process's clock in ms."""
         return self.simulator.chance.choice((0, 0, 0, 200, -200, MINUTES, -MINUTES))
 
     def opened(self, actor: Actor) -> Instance:
-        """As the other schedules', noting the order of what arrives, which the instance itself forgets."""
+        """Open an instance and record the order of its arrivals, which the instance itself drops."""
         instance = super().opened(actor)
         self.watch(instance)
         return instance
 
     def watch(self, instance: Instance) -> None:
-        """Note what an instance has seen, and sees."""
-        came = self.came[id(instance)] = {made: number for number, made in enumerate(instance.journal)}
+        """Record the arrivals of an instance."""
+        came = self.came[id(instance)] = {revision: number for number, revision in enumerate(instance.journal)}
 
         def note(arrival: Arrival) -> None:
             came[arrival.revision] = arrival.position
@@ -102,20 +102,20 @@ class LeaseSchedule(Schedule):
         instance.journal.listeners.append(note)
 
     def keeper(self, actor: Actor) -> None:
-        """Recovers, moves the watermark, compacts, and holds on to what it saw; never commits."""
+        """Recover, move the watermark, compact, and keep snapshots; never commit."""
         instance = self.opened(actor)
         for _ in range(8):
             actor.runtime.sleep(self.simulator.chance.choice((0.3, 0, 0.005, 2.6, 5)))
             with contextlib.suppress(StoreError, LeaseLostError):
                 instance.poll()
                 snapshot = instance.head()
-                visible = frozenset(made for made in instance.journal if instance.journal.sees(snapshot, made))
+                visible = frozenset(one for one in instance.journal if instance.journal.sees(snapshot, one))
                 self.kept.append((instance, snapshot, tree(instance, snapshot), visible))
                 instance.maintain()
                 instance.recovery.advance()
 
     def run(self) -> None:
-        """Run it and check everything; then let through what was held until the end, which must change nothing."""
+        """Run it and check everything; then deliver the remaining requests, which must change nothing."""
         super().run()
         trees = [tree(instance, instance.head()) for instance in self.live]
         self.simulator.let(10**15)
@@ -128,7 +128,7 @@ class LeaseSchedule(Schedule):
         fresh = self.simulator.add("fresh", lambda _: None).open()
         if tree(fresh, fresh.head()) != trees[0]:
             raise Broken("I8: late cells show to who begins then")
-        # Nor are they in anybody's way.
+        # They do not block later commits either.
         fresh.commit(lambda _: [AddNode("/at-the-end", {})], "", retry_timeout=20, max_poll_age=0)
         self.simulator.ms += LATE_LOOK
         for one in (fresh, *self.live[:2]):
@@ -139,10 +139,10 @@ class LeaseSchedule(Schedule):
         check_tables(fresh, "tables, after what was held came", self.excused)
 
     def check(self, fresh_instance: Instance, but: Sequence[str] = ()) -> None:
-        """After an hour: requests may have been held that long."""
+        """Check after an hour: requests may have been delayed that long."""
         self.an_hour_later(fresh_instance)
         super().check(fresh_instance)
 
     def came_before(self, earlier: int, base: int) -> bool:
-        """By the order that was noted; journals may have dropped it."""
+        """Compare by the recorded order; journals may have dropped it."""
         return any(base in came and came.get(earlier, -1) <= came[base] for came in self.came.values())

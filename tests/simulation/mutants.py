@@ -1,4 +1,4 @@
-"""The kernel broken on purpose, one line at a time: each of these must be found by some schedule."""
+"""Mutants: the kernel broken on purpose, one line at a time. Some schedule must find each of them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MUTANTS: list[Callable[[pytest.MonkeyPatch], None]] = []
 
 
 def mutant(function: Callable[[pytest.MonkeyPatch], None]) -> Callable[[pytest.MonkeyPatch], None]:
-    """Note down one more."""
+    """Register a mutant."""
     MUTANTS.append(function)
     return function
 
@@ -41,7 +41,7 @@ def mutant(function: Callable[[pytest.MonkeyPatch], None]) -> Callable[[pytest.M
 def must_be_found(name: str, schedules: Iterable[Schedule]) -> None:
     """Run schedules until an invariant is broken, and fail if none is.
 
-    A process that ends with an error of Python's own breaks none: so does a mutant that no longer fits what it replaces.
+    A process that ends with a built-in Python error breaks none: a mutant that no longer fits the kernel does the same.
     """
     number, other = -1, None
     for number, schedule in enumerate(schedules):
@@ -66,7 +66,7 @@ def _merely_ended(schedule: Schedule, error: Broken) -> bool:
     return any(end is cause for end in ends if end is not None) and not isinstance(cause, (Broken, HbasemkError))
 
 
-# --- the read-back and who wins ------------------------------------------------------------------------------
+# --- the read-back and conflicts ------------------------------------------------------------------------------
 
 
 @mutant
@@ -81,20 +81,20 @@ def bound_too_high(patch: pytest.MonkeyPatch) -> None:
 
 @mutant
 def put_for_compare_and_set(patch: pytest.MonkeyPatch) -> None:
-    def decide(self: Outcomes, which: int, _: object, then: Any, *__: object) -> bool:
-        self._store.write(schema.JOURNAL, [Put(schema.revision_key(which), [NewCell(*then, schema.YES)])])
+    def decide(self: Outcomes, revision: int, _: object, then: Any, *__: object) -> bool:
+        self._store.write(schema.JOURNAL, [Put(schema.revision_key(revision), [NewCell(*then, schema.YES)])])
         return True
 
     patch.setattr(Outcomes, "decide", decide)
 
 
 @mutant
-def aborting_without_asking(patch: pytest.MonkeyPatch) -> None:
+def aborting_without_compare_and_set(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Outcomes, "abort_other", lambda *_: Outcome.ABORTED)
 
 
 @mutant
-def ids_without_what_was_seen(patch: pytest.MonkeyPatch) -> None:
+def ids_below_seen_revisions(patch: pytest.MonkeyPatch) -> None:
     original = IdClock._candidate
     patch.setattr(IdClock, "_candidate", lambda self, _, branch: original(self, 0, branch))
 
@@ -132,8 +132,8 @@ def last_revision_not_read_back(patch: pytest.MonkeyPatch) -> None:
 def pending_taken_for_aborted(patch: pytest.MonkeyPatch) -> None:
     original = Outcomes.of_many
 
-    def of_many(self: Outcomes, asked: Any) -> Any:
-        found = original(self, asked)
+    def of_many(self: Outcomes, ids: Any) -> Any:
+        found = original(self, ids)
         return {one: Outcome.ABORTED if how is Outcome.PENDING else how for one, how in found.items()}
 
     patch.setattr(Outcomes, "of_many", of_many)
@@ -142,7 +142,7 @@ def pending_taken_for_aborted(patch: pytest.MonkeyPatch) -> None:
 @mutant
 def roll_back_forgotten(patch: pytest.MonkeyPatch) -> None:
     original = Outcomes._sweep
-    patch.setattr(Outcomes, "_sweep", lambda self, which, _, by: original(self, which, (), by))
+    patch.setattr(Outcomes, "_sweep", lambda self, revision, _, by: original(self, revision, (), by))
 
 
 @mutant
@@ -161,9 +161,9 @@ def read_back_before_writing(patch: pytest.MonkeyPatch) -> None:
     look = ReadBack.validate
     patch.setattr(Committer, "_write", lambda *_: None)
 
-    def look_then_write(self: ReadBack, made: int, snapshot: Any, plan: ChangeSet) -> Any:
-        loss = look(self, made, snapshot, plan)
-        write_nodes(self._store, self._runtime, plan.puts(made))
+    def look_then_write(self: ReadBack, revision: int, snapshot: Any, plan: ChangeSet) -> Any:
+        loss = look(self, revision, snapshot, plan)
+        write_nodes(self._store, self._runtime, plan.puts(revision))
         return loss
 
     patch.setattr(ReadBack, "validate", look_then_write)
@@ -171,10 +171,12 @@ def read_back_before_writing(patch: pytest.MonkeyPatch) -> None:
 
 @mutant
 def higher_pending_ignored(patch: pytest.MonkeyPatch) -> None:
-    # Those lower are lost to, those higher are left to find out themselves.
+    # Lower revisions win; higher ones find the conflict themselves.
     resolve = ReadBack._resolve
     patch.setattr(
-        ReadBack, "_resolve", lambda self, made, met: resolve(self, made, {k: v for k, v in met.items() if k < made})
+        ReadBack,
+        "_resolve",
+        lambda self, revision, met: resolve(self, revision, {k: v for k, v in met.items() if k < revision}),
     )
 
 
@@ -182,12 +184,14 @@ def higher_pending_ignored(patch: pytest.MonkeyPatch) -> None:
 def lower_ignored(patch: pytest.MonkeyPatch) -> None:
     resolve = ReadBack._resolve
     patch.setattr(
-        ReadBack, "_resolve", lambda self, made, met: resolve(self, made, {k: v for k, v in met.items() if k > made})
+        ReadBack,
+        "_resolve",
+        lambda self, revision, met: resolve(self, revision, {k: v for k, v in met.items() if k > revision}),
     )
 
 
 @mutant
-def bound_without_what_arrived_since(patch: pytest.MonkeyPatch) -> None:
+def bound_without_later_arrivals(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Journal, "low_bound_for", lambda self, _: self._low_bound)
 
 
@@ -205,7 +209,7 @@ def child_not_read_back(patch: pytest.MonkeyPatch) -> None:
 
 
 def child_lists_not_read_back(patch: pytest.MonkeyPatch) -> None:
-    """For the interleavings: who lists in a history looks at each child, too, and the schedules list nothing."""
+    """For the interleavings: transactions of histories also read each listed child, and the schedules list nothing."""
     patch.setattr(ReadSet, "children", lambda *_: None)
 
 
@@ -231,23 +235,23 @@ def only_the_newest_version_read_back(patch: pytest.MonkeyPatch) -> None:
 
 @mutant
 def recovery_without_compare_and_set(patch: pytest.MonkeyPatch) -> None:
-    def recover(self: Outcomes, which: int) -> Outcome:
-        self._store.write(schema.JOURNAL, [Put(schema.revision_key(which), [NewCell(*schema.ABORT, schema.YES)])])
-        self.sweep_again(which)
+    def recover(self: Outcomes, revision: int) -> Outcome:
+        self._store.write(schema.JOURNAL, [Put(schema.revision_key(revision), [NewCell(*schema.ABORT, schema.YES)])])
+        self.sweep_again(revision)
         return Outcome.ABORTED
 
     patch.setattr(Outcomes, "recover", recover)
 
 
 @mutant
-def nobody_recovers(patch: pytest.MonkeyPatch) -> None:
+def recovery_disabled(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Lease, "is_over", lambda *_: False)
 
 
 @mutant
-def roll_back_of_what_is_committed(patch: pytest.MonkeyPatch) -> None:
-    def abort(self: Outcomes, which: int) -> Outcome:
-        self.decide(which, schema.COMMITTED, schema.ABORT)
+def roll_back_of_committed_revisions(patch: pytest.MonkeyPatch) -> None:
+    def abort(self: Outcomes, revision: int) -> Outcome:
+        self.decide(revision, schema.COMMITTED, schema.ABORT)
         return Outcome.ABORTED
 
     patch.setattr(Outcomes, "abort", abort)
@@ -257,23 +261,23 @@ def roll_back_of_what_is_committed(patch: pytest.MonkeyPatch) -> None:
 def cells_before_the_journal_row(patch: pytest.MonkeyPatch) -> None:
     create = Committer._create
 
-    def late(self: Committer, made: int, snapshot: Any, told: Any, message: str) -> Any:
+    def late(self: Committer, revision: int, snapshot: Any, encoded: Any, message: str) -> Any:
         self._store.write(
             schema.NODES,
             [
-                Put(delete.row, [NewCell(cell.family, cell.qualifier, b"\x02\x01", made) for cell in delete.cells])
-                for delete in changes.deletes(changes.decode(told), made)
+                Put(delete.row, [NewCell(cell.family, cell.qualifier, b"\x02\x01", revision) for cell in delete.cells])
+                for delete in changes.deletes(changes.decode(encoded), revision)
             ],
         )
-        return create(self, made, snapshot, told, message)
+        return create(self, revision, snapshot, encoded, message)
 
     patch.setattr(Committer, "_create", late)
 
 
 @mutant
-def lost_reply_to_the_decision_taken_for_a_no(patch: pytest.MonkeyPatch) -> None:
-    def turned_out(self: Committer, made: int, touched: Any, doubt: Any) -> bool:
-        self._outcomes._sweep(made, touched, schema.SWEPT_IN_DOUBT)
+def lost_reply_to_the_decision_read_as_a_refusal(patch: pytest.MonkeyPatch) -> None:
+    def turned_out(self: Committer, revision: int, touched: Any, doubt: Any) -> bool:
+        self._outcomes._sweep(revision, touched, schema.SWEPT_IN_DOUBT)
         return False
 
     patch.setattr(Committer, "_turned_out_committed", turned_out)
@@ -281,7 +285,7 @@ def lost_reply_to_the_decision_taken_for_a_no(patch: pytest.MonkeyPatch) -> None
 
 
 @mutant
-def creation_seen_twice_taken_for_anothers(patch: pytest.MonkeyPatch) -> None:
+def own_creation_read_as_a_foreign_one(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Committer, "_is_ours", lambda *_: False)
 
 
@@ -311,7 +315,7 @@ def everything_below_the_head_is_visible(patch: pytest.MonkeyPatch) -> None:
 
 
 @mutant
-def no_look_below_what_is_not_visible(patch: pytest.MonkeyPatch) -> None:
+def invisible_versions_hide_older_ones(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Reader, "_read_deeper", lambda *_: None)
 
 
@@ -328,7 +332,7 @@ def an_earlier_life_shows(patch: pytest.MonkeyPatch) -> None:
 
 
 @mutant
-def own_states_cached_whatever_came_between(patch: pytest.MonkeyPatch) -> None:
+def own_states_cached_despite_arrivals_between(patch: pytest.MonkeyPatch) -> None:
     arrived = NodeCache.arrived
 
     def keep(self: NodeCache, arrival: Any) -> None:
@@ -341,7 +345,7 @@ def own_states_cached_whatever_came_between(patch: pytest.MonkeyPatch) -> None:
 
 
 @mutant
-def merge_that_does_not_meet_what_came_since_its_base(patch: pytest.MonkeyPatch) -> None:
+def merge_without_validation_against_later_commits(patch: pytest.MonkeyPatch) -> None:
     original = Committer.on_base
 
     def on_base(self: Committer, snapshot: Any, source: Any, message: str, advice: str = "") -> int:
@@ -353,8 +357,8 @@ def merge_that_does_not_meet_what_came_since_its_base(patch: pytest.MonkeyPatch)
 def branch_heads_without_compare_and_set(patch: pytest.MonkeyPatch) -> None:
     """For two processes on one branch, which the schedules do not have."""
 
-    def move(self: BranchHeads, root: int, _: bytes, wanted: bytes, *__: object) -> bool:
-        self._store.write(schema.JOURNAL, [Put(schema.revision_key(root), [NewCell(*schema.BRANCH_HEAD, wanted)])])
+    def move(self: BranchHeads, root: int, _: bytes, then: bytes, *__: object) -> bool:
+        self._store.write(schema.JOURNAL, [Put(schema.revision_key(root), [NewCell(*schema.BRANCH_HEAD, then)])])
         return True
 
     patch.setattr(BranchHeads, "move", move)
@@ -364,17 +368,17 @@ def branch_heads_without_compare_and_set(patch: pytest.MonkeyPatch) -> None:
 
 
 @mutant
-def watermark_past_what_may_still_come(patch: pytest.MonkeyPatch) -> None:
+def watermark_past_possible_late_revisions(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Journal, "decided_bound", property(lambda self: self.highest_seen + 1))
 
 
 @mutant
-def watermark_past_what_is_not_swept(patch: pytest.MonkeyPatch) -> None:
+def watermark_past_unswept_revisions(patch: pytest.MonkeyPatch) -> None:
     original = recovery.scan_all
 
     def scan_all(store: Any, table: str, scan: Any) -> Any:
         rows = original(store, table, scan)
-        # The look for late rows has no start; it still sees them.
+        # The scan for late rows has no start; it still finds them.
         return rows if scan.start is None else (row for row in rows if not unswept(row))
 
     def unswept(row: Any) -> bool:
@@ -384,7 +388,7 @@ def watermark_past_what_is_not_swept(patch: pytest.MonkeyPatch) -> None:
 
 
 @mutant
-def late_creation_taken_for_one_in_time(patch: pytest.MonkeyPatch) -> None:
+def late_creation_accepted_as_timely(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(IdClock, "is_late", lambda *_: False)
 
 

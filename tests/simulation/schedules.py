@@ -1,4 +1,4 @@
-"""Random schedules of a few writers and a reader, and what must hold after each of them."""
+"""Random schedules of a few writers and a reader, and the invariants that must hold after each."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ FEW: list[Callable[[int], list[Operation]]] = [
 
 
 AN_HOUR_LATER: Final = (BELOW_WATERMARK, NOT_HIDDEN)
-"""What rows that came too late for any poll leave until somebody looks for them."""
+"""The problems that rows too late for any poll cause until the hourly scan finds them."""
 
 
 class Broken(AssertionError):
-    """An invariant does not hold; the trace says how that came about."""
+    """An invariant does not hold; the trace shows the cause."""
 
 
 def check_tables(instance: Instance, when: str = "tables", but: Sequence[str] = ()) -> None:
@@ -63,12 +63,12 @@ def check_tables(instance: Instance, when: str = "tables", but: Sequence[str] = 
 
 
 def store_like(seed: int) -> dict[str, bool]:
-    """What a seed's store offers: a third do several calls at one moment, as SQLite, a third gain by parallel ones, as HBase."""
+    """Return the features of a seed's store: a third have transactions, like SQLite; a third parallel calls, like HBase."""
     return {"transactions": seed % 3 == 2, "parallel": seed % 3 == 1}
 
 
 def tree(instance: Instance, snapshot: Any) -> dict[str, tuple[tuple[str, bytes], ...]]:
-    """Everything in a snapshot, read past the cache."""
+    """Return the tree of a snapshot, without the cache."""
     instance.cache.__init__(instance.cache._lock, 1)  # type: ignore[misc]
     instance.cache._horizon = 2**60
     found = {}
@@ -83,7 +83,7 @@ def tree(instance: Instance, snapshot: Any) -> dict[str, tuple[tuple[str, bytes]
 
 
 def apply(model: dict[str, dict[str, Any]], operation: Operation) -> None:
-    """One operation on a tree in a dictionary."""
+    """Apply one operation to a tree in a dictionary."""
     if isinstance(operation, AddNode):
         model[operation.path] = dict(operation.properties)
     elif isinstance(operation, SetProperty):
@@ -127,7 +127,7 @@ class Schedule:
             simulator.add("reader", lambda actor: self.reader(actor, looks))
 
     def begin(self, simulator: Simulator, settings: Settings, faults: Mapping[str, float]) -> Instance:
-        """Make the repository and a small tree, without faults; returns the instance that did."""
+        """Create the repository and a small tree, without faults; return the instance."""
         self.simulator = simulator
         self.faults = faults
         self.merged: set[int] = set()
@@ -143,7 +143,7 @@ class Schedule:
         return opened
 
     def writer(self, number: int, turns: Sequence[int]) -> Callable[[Actor], None]:
-        """A process that makes commits; after its death another may go on where it was."""
+        """Return the work of a process that commits; after its death a new process may continue it."""
         chance = self.simulator.chance
 
         def work(actor: Actor) -> None:
@@ -169,7 +169,7 @@ class Schedule:
         return work
 
     def in_background(self, actor: Actor, instance: Instance) -> None:
-        """What a process's own thread does while it commits and reads."""
+        """Run maintenance like a process's background thread, while the process commits and reads."""
 
         def work() -> None:
             for _ in range(4):
@@ -183,7 +183,7 @@ class Schedule:
         actor.spawn(work)
 
     def branch(self, actor: Actor, instance: Instance, number: int) -> None:
-        """One or two commits on a branch, and an end of it."""
+        """Commit to a branch once or twice, and merge or abandon it."""
         chance, branches = self.simulator.chance, instance.branches
 
         with contextlib.suppress(StoreError, HbasemkError):
@@ -199,14 +199,14 @@ class Schedule:
             elif chance.happens(0.2):
                 at = branches.reset(at, began)
             if chance.happens(0.7):
-                made = branches.merge(at, "")
-                if instance.journal.knows(made):
-                    self.merged.add(made)
+                revision = branches.merge(at, "")
+                if instance.journal.knows(revision):
+                    self.merged.add(revision)
             elif chance.happens(0.5):
                 branches.abandon(at)
 
     def turn(self, actor: Actor, instance: Instance, number: int) -> None:
-        """One commit, on the head or on a base, and now and then what an instance does in the background."""
+        """Commit once, on the head or on a base, and sometimes run background maintenance."""
         chance = self.simulator.chance
         operations = chance.choice(FEW)(number)
         head = chance.below(10) < 7
@@ -215,15 +215,15 @@ class Schedule:
                 base = instance.head()
                 actor.runtime.sleep(chance.choice((0, 0.01, 1)))
                 if chance.happens(0.5):
-                    # What arrives meanwhile stays outside the base.
+                    # Later arrivals stay outside the base.
                     instance.poll()
-                made = instance.commit_on(base, operations, "")
+                revision = instance.commit_on(base, operations, "")
             else:
                 if chance.happens(0.5):
                     instance.poll()
-                made = instance.commit(lambda _: operations, "", retry_timeout=20, max_poll_age=0)
-            if instance.journal.knows(made) and made not in self.acknowledged:
-                self.acknowledged[made] = operations
+                revision = instance.commit(lambda _: operations, "", retry_timeout=20, max_poll_age=0)
+            if instance.journal.knows(revision) and revision not in self.acknowledged:
+                self.acknowledged[revision] = operations
         except CommitUnknownError as error:
             self.unknown[int(error.revision, 16)] = operations
         except (ConflictError, StoreError) as error:
@@ -232,7 +232,7 @@ class Schedule:
         except InvalidRevisionError as error:
             raise Broken(f"I1: {error}") from error
         except HbasemkError:
-            # Wrong by itself: somebody had removed what it changes.
+            # Invalid on its base: another process had removed the node.
             pass
         if chance.happens(0.3):
             with contextlib.suppress(StoreError, LeaseLostError):
@@ -260,7 +260,7 @@ class Schedule:
             try:
                 instance.poll()
                 snapshot = instance.head()
-                seen = frozenset(made for made in instance.journal if instance.journal.sees(snapshot, made))
+                seen = frozenset(revision for revision in instance.journal if instance.journal.sees(snapshot, revision))
                 self.kept.append((instance, snapshot, tree(instance, snapshot), seen))
             except StoreError:
                 continue
@@ -268,7 +268,7 @@ class Schedule:
     # --- after the run ----------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Run it and check everything; raises Broken."""
+        """Run the schedule and check everything; raises Broken."""
         self.simulator.run()
         for actor in self.simulator.actors:
             if actor.error is not None and not isinstance(actor.error, Died):
@@ -281,7 +281,7 @@ class Schedule:
         fresh_instance = self.simulator.add("fresh_instance", lambda _: None).open()
         fresh_instance.clock.next(0)
         fresh_instance.maintain()
-        # What a loser left unswept gets its writer's whole lease time before somebody else sweeps it.
+        # Other instances sweep an aborted revision only after its writer's whole lease time.
         self.simulator.ms += 2_600
         fresh_instance.poll()
         fresh_instance.maintain()
@@ -294,20 +294,20 @@ class Schedule:
             raise Broken("I8: looking for late rows has changed the tree")
 
     def an_hour_later(self, fresh_instance: Instance) -> None:
-        """Only then somebody looks for rows that came too late for any poll."""
+        """Let an hour pass: only then an instance scans for rows too late for any poll."""
         self.simulator.ms += LATE_LOOK
         fresh_instance.poll()
         fresh_instance.maintain()
         fresh_instance.poll()
 
     def check(self, fresh_instance: Instance, but: Sequence[str] = ()) -> None:
-        """I1 to I12, as far as they can be seen from outside; ``but``: the kinds of problems in the tables that may be there."""
+        """Check I1 to I12 as far as they are visible from outside; ``but``: the kinds of problems that the tables may have."""
         if fresh_instance.journal.pending:
             raise Broken(f"I9: still pending: {fresh_instance.journal.pending}")
         head = fresh_instance.head()
-        for made in (*self.acknowledged, *self.merged):
-            if not fresh_instance.journal.sees(head, made):
-                raise Broken(f"I7: {made:016x} was acknowledged and is lost")
+        for revision in (*self.acknowledged, *self.merged):
+            if not fresh_instance.journal.sees(head, revision):
+                raise Broken(f"I7: {revision:016x} was acknowledged and is lost")
         check_tables(fresh_instance, but=(*but, *self.excused))
         final = tree(fresh_instance, head)
         counted = self.increments(fresh_instance)
@@ -317,40 +317,40 @@ class Schedule:
         outcomes = self.outcomes()
         for instance in (*self.live, fresh_instance):
             instance.poll()
-            for made, outcome in outcomes.items():
-                seen = instance.journal.sees(instance.head(), made)
-                # What is settled and rolled back cleanly has no cells, so nobody asks whether it is visible.
-                if seen and outcome is not Outcome.COMMITTED and made > instance.journal.floor:
-                    raise Broken(f"I8: {made:016x} is {outcome.value} and visible")
+            for revision, outcome in outcomes.items():
+                seen = instance.journal.sees(instance.head(), revision)
+                # Below the floor, a revision that was rolled back has no cells, so no reader asks whether it is visible.
+                if seen and outcome is not Outcome.COMMITTED and revision > instance.journal.floor:
+                    raise Broken(f"I8: {revision:016x} is {outcome.value} and visible")
                 if not seen and outcome is Outcome.COMMITTED:
-                    raise Broken(f"I3: {made:016x} is committed and a live instance has not seen it")
+                    raise Broken(f"I3: {revision:016x} is committed and a live instance has not seen it")
             if tree(instance, instance.head()) != final:
                 raise Broken("I11: two instances that have seen the same read different trees")
-        told = self.told(fresh_instance)
-        self.compare_with_model(told, final)
+        committed = self.committed(fresh_instance)
+        self.compare_with_model(committed, final)
         for instance in self.live:
-            for made in instance.journal:
-                base = told[made][0]
-                if base in told and instance.journal.sort_key(base) >= instance.journal.sort_key(made):
-                    raise Broken(f"I2: {made:016x} comes before its base {base:016x} in an instance")
+            for revision in instance.journal:
+                base = committed[revision][0]
+                if base in committed and instance.journal.sort_key(base) >= instance.journal.sort_key(revision):
+                    raise Broken(f"I2: {revision:016x} comes before its base {base:016x} in an instance")
         for instance, snapshot, seen, visible in self.kept:
             if tree(instance, snapshot) != seen:
                 raise Broken(f"I5: the tree at {snapshot.revision:016x} has changed")
-            for made in visible:
-                base = told[made][0]
-                if base in told and not instance.journal.sees(snapshot, base):
-                    raise Broken(f"I2: {made:016x} is visible without its base {base:016x}")
-        self.lost_updates(told)
+            for revision in visible:
+                base = committed[revision][0]
+                if base in committed and not instance.journal.sees(snapshot, base):
+                    raise Broken(f"I2: {revision:016x} is visible without its base {base:016x}")
+        self.lost_updates(committed)
 
     def increments(self, fresh_instance: Instance) -> int:
-        """Committed revisions that counted."""
+        """Return the number of committed increments."""
         operations = {**self.acknowledged, **self.unknown}
         counted = 0
-        for made, (_, changes) in self.told(fresh_instance).items():
-            if made in operations:
-                counted += any(isinstance(one, Increment) for one in operations[made])
+        for revision, (_, changes) in self.committed(fresh_instance).items():
+            if revision in operations:
+                counted += any(isinstance(one, Increment) for one in operations[revision])
             else:
-                # Its writer died before it was told.
+                # Its writer died before commit() returned.
                 counted += any(
                     change.path == "/a" and change.kind == CHANGED and "count" in change.properties
                     for change in changes
@@ -358,52 +358,56 @@ class Schedule:
         return counted
 
     def outcomes(self) -> dict[int, Outcome]:
-        """How every revision of trunk ended, as the journal's rows have it."""
+        """Return the outcome of every trunk revision, by the journal's rows."""
         rows = scan_all(self.simulator.store, schema.JOURNAL, Scan(None, None, 1000))
         found = {int.from_bytes(row.key, "big"): outcome_of(row) for row in rows}
-        return {made: outcome for made, outcome in found.items() if not revisions.is_branch(made)}
+        return {revision: outcome for revision, outcome in found.items() if not revisions.is_branch(revision)}
 
-    def told(self, fresh_instance: Instance) -> dict[int, tuple[int, list[RowChange]]]:
-        """Base and changes of every committed revision."""
-        committed = [made for made, outcome in self.outcomes().items() if outcome is Outcome.COMMITTED]
+    def committed(self, fresh_instance: Instance) -> dict[int, tuple[int, list[RowChange]]]:
+        """Return base and changes of every committed revision."""
+        committed = [revision for revision, outcome in self.outcomes().items() if outcome is Outcome.COMMITTED]
         found = {}
         for entry in log.entries(fresh_instance, committed):
-            made = int(entry.revision, 16)
-            found[made] = (int(entry.base or "0", 16), [self.written(made, change) for change in entry.changes])
+            revision = int(entry.revision, 16)
+            found[revision] = (int(entry.base or "0", 16), [self.written(revision, change) for change in entry.changes])
         return found
 
-    def written(self, made: int, change: RowChange) -> RowChange:
-        """A change as it was written: one that was told before its nodes were read may tell properties that had that value."""
+    def written(self, revision: int, change: RowChange) -> RowChange:
+        """Return a change without the properties that already had their value. A change that was declared before its nodes were
+        read may name such properties.
+        """
         store = self.simulator.store
         if not store.supports_parallel_calls or not change.properties:
             return change
         columns = [schema.property_column(name) for name in change.properties]
-        (row,) = store.read(schema.NODES, [Get(paths.key(change.path), columns=columns, since=made, before=made + 1)])
+        (row,) = store.read(
+            schema.NODES, [Get(paths.key(change.path), columns=columns, since=revision, before=revision + 1)]
+        )
         there = {(cell.family, cell.qualifier) for cell in row.cells}
         return change._replace(
             properties=[name for name, column in zip(change.properties, columns, strict=True) if column in there]
         )
 
-    def compare_with_model(self, told: dict[int, Any], final: dict[str, Any]) -> None:
-        """The tree is what the committed operations make of a plain dictionary, one after the other.
+    def compare_with_model(self, committed: dict[int, Any], final: dict[str, Any]) -> None:
+        """Check that the tree equals a plain dictionary after all committed operations in order.
 
-        Where somebody died before it was told, or copied what others changed, that cannot be said.
+        This is not known if a writer died before commit() returned, or if one copied nodes that others changed.
         """
         operations = {**self.acknowledged, **self.unknown}
-        later = [made for made in sorted(told) if made > self.setup]
-        done = [operations.get(made) for made in later]
+        later = [revision for revision in sorted(committed) if revision > self.setup]
+        done = [operations.get(revision) for revision in later]
         if any(one is None or any(isinstance(part, CopyNode) for part in one) for one in done):
             return
         model: dict[str, dict[str, Any]] = {"/": {}, "/a": {"count": 0}, "/a/b": {}}
-        for made in later:
-            written = {(change.path, name) for change in told[made][1] for name in change.properties}
-            for operation in operations[made]:
-                # What the base had already is not written, so it does not undo what came between.
+        for revision in later:
+            written = {(change.path, name) for change in committed[revision][1] for name in change.properties}
+            for operation in operations[revision]:
+                # A property that kept its value is not written, so it does not undo a later commit.
                 if not isinstance(operation, SetProperty) or (operation.path, operation.name) in written:
                     try:
                         apply(model, operation)
                     except KeyError as error:
-                        raise Broken(f"{made:016x} committed {operation}, which cannot be done then") from error
+                        raise Broken(f"{revision:016x} committed {operation}, which cannot be done then") from error
         expected = {
             path: tuple(sorted((name, values.encode(value)) for name, value in properties.items()))
             for path, properties in model.items()
@@ -411,22 +415,22 @@ class Schedule:
         if expected != final:
             raise Broken(f"the tree is {final}, and the committed operations make {expected}")
 
-    def lost_updates(self, told: dict[int, tuple[int, list[RowChange]]]) -> None:
-        """I4: two that write the same column (but ``lastRevision``) must be ordered: the later is built on the earlier."""
+    def lost_updates(self, committed: dict[int, tuple[int, list[RowChange]]]) -> None:
+        """Check I4: of two revisions that write one column (but ``lastRevision``), the later is built on the earlier."""
         writers: dict[tuple[str, Any], list[int]] = {}
-        for made, (_, changes) in told.items():
+        for revision, (_, changes) in committed.items():
             for change in changes:
                 for column in change.columns():
                     if column != schema.LAST_REVISION:
-                        writers.setdefault((change.path, column), []).append(made)
+                        writers.setdefault((change.path, column), []).append(revision)
         for place, all_of in writers.items():
             for earlier, later in itertools.pairwise(sorted(all_of)):
-                base = told[later][0]
+                base = committed[later][0]
                 if base < earlier and not self.came_before(earlier, base):
                     raise Broken(f"I4: {earlier:016x} and {later:016x} both write {place} and neither has the other")
 
     def came_before(self, earlier: int, base: int) -> bool:
-        """Whether an instance saw a revision no later than a lower one, which then names a snapshot that has both."""
+        """Return whether an instance saw a revision before a lower one; a view at the lower one then contains both."""
         return any(
             instance.journal.knows(base) and instance.journal.sort_key(earlier) <= instance.journal.sort_key(base)
             for instance in self.live
@@ -434,7 +438,7 @@ class Schedule:
 
 
 def breaks(schedule: Schedule) -> bool:
-    """Run a schedule; whether that broke something."""
+    """Run a schedule; return whether an invariant broke."""
     try:
         schedule.run()
     except Broken:
@@ -443,7 +447,7 @@ def breaks(schedule: Schedule) -> bool:
 
 
 def shortest(seed: int, **options: Any) -> Schedule:
-    """The schedule of a seed that breaks something, made short; it has been run, and its simulator tells the trace."""
+    """Shrink the failing schedule of a seed; it has run, and its simulator has the trace."""
     failed = Schedule(seed, **options)
     with contextlib.suppress(BaseException):
         failed.run()

@@ -1,4 +1,4 @@
-"""Schedules in which no clock can be trusted, and mutants of the rules that make answers independent of clocks.
+"""Schedules with unreliable clocks, and mutants of the rules that make answers independent of clocks.
 
 ``HBASEMK_CLOCK_SEEDS=first:last`` runs other schedules.
 """
@@ -29,7 +29,7 @@ Mutant = Callable[[pytest.MonkeyPatch], None]
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Instances forget positions, and look at the watermark, after two revisions."""
+    """Instances drop positions, and read the watermark, after two revisions."""
     monkeypatch.setattr(journal, "KEPT", 2)
     monkeypatch.setattr(instance, "ADVANCE_AFTER", 2)
 
@@ -37,7 +37,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("seeds", SEEDS)
-def test_clocks_that_step_and_machines_that_sleep_break_nothing(seeds: range) -> None:
+def test_invariants_hold_while_clocks_step_and_machines_sleep(seeds: range) -> None:
     commits = stepped = slept = 0
     for seed in seeds:
         schedule = ClockSchedule(seed)
@@ -67,14 +67,14 @@ def bases_not_looked_for(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Journal, "_lowest_unknown_base", lambda *_: None)
 
 
-def watermark_trusted_without_a_look(patch: pytest.MonkeyPatch) -> None:
+def watermark_not_verified(patch: pytest.MonkeyPatch) -> None:
     def verify(self: Journal, watermark: Watermark) -> None:
         self._verified = max(self._verified, watermark.revision)
 
     patch.setattr(Journal, "verify", verify)
 
 
-def watermark_not_asked_by_the_commit(patch: pytest.MonkeyPatch) -> None:
+def watermark_ignored_by_the_commit(patch: pytest.MonkeyPatch) -> None:
     original = committer._DeadlineCheck.__call__
 
     def judge(self: Any, rows: Any) -> bool:
@@ -97,8 +97,8 @@ MUTANTS: list[Mutant] = [
     read_back_down_to_an_estimate,
     lateness_not_judged,
     bases_not_looked_for,
-    watermark_trusted_without_a_look,
-    watermark_not_asked_by_the_commit,
+    watermark_not_verified,
+    watermark_ignored_by_the_commit,
     held_snapshots_bounded_by_an_estimate,
 ]
 

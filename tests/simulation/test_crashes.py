@@ -1,6 +1,6 @@
-"""Stopped at any step, in any way, everything that changes a repository leaves all or nothing, and nobody has to clean up.
+"""A crash at any step of any action leaves all or nothing of it, and needs no manual cleaning up.
 
-Each point is met by a later instance with the same MAC, and in another run by one with another.
+At each point a later instance has the same MAC, and in another run a different one.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ STORES = {
     "at one moment": {"transactions": True},
     "ids before reads as on HBase": {"parallel": True},
 }
-"""What each kind of store offers."""
+"""The features of each kind of store."""
 
 
 @pytest.fixture(autouse=True)
 def small_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blobs of several chunks, and wide nodes, are small ones here."""
+    """Make chunks and wide nodes small."""
     for module in (blobs, checked_blobs):
         monkeypatch.setattr(module, "CHUNK", 10)
     for module in (child_count, reader):
@@ -44,14 +44,14 @@ def small_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def counted() -> Iterator[list[int]]:
-    """How many crash points each test met."""
+    """Count the crash points of each test."""
     points: list[int] = []
     yield points
     print(f"{sum(points)} crash points of {len(points)} kinds of actions and stores")
 
 
 def prepared(kind: Kind, offers: dict[str, bool]) -> Site:
-    """The place as it is before the action."""
+    """Return the site before the action."""
     world = World()
     site = Site(MemoryStore(world.clock, **offers), world, rows=kind.rows)
     if kind.name == "creation of a repository":
@@ -64,14 +64,14 @@ def prepared(kind: Kind, offers: dict[str, bool]) -> Site:
 
 
 def begun(site: Site, kind: Kind) -> Site:
-    """A copy of the place, with the instances open."""
+    """Return a copy of the site, with the instances open."""
     here = site.copy()
     here.begin(acts=kind.name != "creation of a repository")
     return here
 
 
 def outcomes(site: Site, kind: Kind) -> tuple[object, object, int]:
-    """What is seen before and after, without faults, and in how many steps it is done."""
+    """Run the action without faults; return the views before and after it, and its number of steps."""
     here = begun(site, kind)
     before = kind.look(here, here.watcher) if hasattr(here, "watcher") else None
     here.steps.fail(-1, "")
@@ -84,7 +84,7 @@ def outcomes(site: Site, kind: Kind) -> tuple[object, object, int]:
 
 
 class Point:
-    """One crash point, and what must hold after it."""
+    """One crash point, and the checks after it."""
 
     def __init__(self, site: Site, kind: Kind, step: int, way: str, mac: int, expected: tuple[object, object]) -> None:
         self.kind, self.way, self.mac = kind, way, mac
@@ -109,11 +109,11 @@ class Point:
 
     def check(self) -> None:
         site, kind = self.site, self.kind
-        # At once, to those who were there and to those who come: all or nothing.
+        # Immediately, old and new instances see all or nothing.
         if hasattr(site, "watcher"):
             assert kind.look(site, site.watcher) in self.expected
         elif not self.acknowledged and not site.steps.dead:
-            # Whoever was interrupted in the middle of the creation tries again.
+            # A process that was interrupted during the creation tries again.
             site.steps.heal()
             kind.act(site)
         later = site.open(self.mac)
@@ -121,7 +121,7 @@ class Point:
         assert seen in self.expected
         if self.acknowledged:
             assert seen == self.expected[1], "acknowledged and lost"
-        # Time passes; the store stays away for the one that was stopped until others have recovered what it left.
+        # Time passes. The stopped instance cannot reach the store until others have rolled back its work.
         back_soon = self.mac == SAME and self.way in (AWAY, AWAY_LOST)
         if back_soon:
             self.come_back()
@@ -138,12 +138,12 @@ class Point:
         self.goes_on(later)
 
     def an_hour_later(self, later: Instance) -> None:
-        """Branches are looked after once an hour."""
+        """Let an hour pass, after which branches are maintained."""
         self.site.world.advance(3601)
         later.maintain()
 
     def come_back(self) -> None:
-        """The store is in reach again for the instance that was stopped."""
+        """Make the store reachable again for the stopped instance."""
         site, kind = self.site, self.kind
         site.steps.heal()
         if not hasattr(site, "acting"):
@@ -155,23 +155,23 @@ class Point:
             except HbasemkError as error:
                 assert "took over machine id" in str(error)
         one.poll()
-        told = kind.look(site, one)
-        assert told in self.expected
+        seen = kind.look(site, one)
+        assert seen in self.expected
         if self.unknown is not None:
             ended = one.outcome(self.unknown)
             assert ended in (Outcome.COMMITTED, Outcome.ABORTED)
             if kind.changes and not kind.name.startswith("rebase"):
-                # A rebase is a commit on another branch, and then the old one is told so.
-                assert (told == self.expected[1]) == (ended is Outcome.COMMITTED)
+                # A rebase commits on another branch, and then records that on the old one.
+                assert (seen == self.expected[1]) == (ended is Outcome.COMMITTED)
         elif self.refused and not kind.again:
-            assert told == self.expected[0] or self.may_be, "refused, and it is there"
+            assert seen == self.expected[0] or self.may_be, "refused, and it is there"
         if self.refused and kind.again:
             self.refused = False
             kind.act(site)
             self.acknowledged = True
 
     def goes_on(self, later: Instance) -> None:
-        """Nothing is in the way of further commits, on any instance, nor of one that begins at a new watermark."""
+        """Check that commits succeed on all instances, including one that begins at a new watermark."""
         site = self.site
         later.commit(
             lambda _: [AddNode("/then", {"n": 1}), SetProperty("/", "afterwards", True)],
@@ -204,7 +204,7 @@ class Point:
 
 
 def kind_may_be(kind: Kind) -> bool:
-    """Whether an action ends with one call of its own whose unknown outcome is the error that is told."""
+    """Return whether an action ends with a separate call whose unknown outcome becomes its error."""
     return kind.name.split()[0] in {"merge", "rebase", "reset", "abandon"}
 
 
@@ -218,7 +218,9 @@ def kind_may_be(kind: Kind) -> bool:
         lambda action: f"{action[0].name}-{action[1]}",
     ),
 )
-def test_stopped_anywhere_it_is_all_or_nothing(action: tuple[Kind, str], counted: list[int]) -> None:
+def test_an_action_stopped_at_any_call_is_applied_fully_or_not_at_all(
+    action: tuple[Kind, str], counted: list[int]
+) -> None:
     kind, store = action
     site = prepared(kind, STORES[store])
     before, after, steps = outcomes(site, kind)

@@ -27,7 +27,7 @@ ROUNDS = 14
 
 
 class Chain:
-    """One watch that moves from process to process as a token."""
+    """One watch that moves between processes as a token."""
 
     def __init__(self, one: Instance) -> None:
         extent = one.journal.extent(one.head(), one.settings.max_clock_skew_ms << 24)
@@ -39,7 +39,7 @@ class Chain:
         return Feed(Extent.from_token(self.token, one.settings, "here"))
 
     def take(self, one: Instance, feed: Feed, most: int) -> None:
-        """What comes next, at most so much; the token is that of the last one taken."""
+        """Take at most so many entries, and keep the token of the last one."""
         try:
             for _ in range(most):
                 batch = feed.batch
@@ -71,7 +71,7 @@ class Run:
                 one.commit(lambda _: [AddNode("/a", {"n": 0})], "", retry_timeout=1, max_poll_age=0)
                 break
             except HbasemkError:
-                # It exists, or the call was made to fail.
+                # The node exists, or the call failed on purpose.
                 continue
         live = Chain(one)
         living = live.resume(one)
@@ -79,7 +79,7 @@ class Run:
         for _ in range(ROUNDS):
             self.round(actor, one)
             with contextlib.suppress(HbasemkError):
-                # Made to fail; the token is that of the last one taken all the same.
+                # The call failed on purpose; the token is still that of the last entry taken.
                 live.take(one, living, self.random.choice([0, 1, 100]))
         self.chains.append(live)
         self.orders.append(list(one.journal))
@@ -112,7 +112,7 @@ class Run:
                     chain.take(one, feed, self.random.choice([1, 2, 100]))
                     one.poll()
         except HbasemkError:
-            # Made to fail; what was taken before is counted by the chain's token.
+            # The call failed on purpose; the chain's token covers the entries taken before.
             actor.runtime.sleep(0.1)
         finally:
             if chain is not None:
@@ -127,7 +127,7 @@ class Run:
         fresh = simulator.add("fresh", lambda actor: None).open()
         fresh.poll()
         fresh.maintain()
-        # What it knows of the store's time begins with the newest row.
+        # Its estimate of the store's clock begins with the newest row.
         simulator.ms += 8_000
         fresh.poll()
         entries = {from_text(entry.revision): entry for entry in log.log(fresh)}
@@ -154,7 +154,7 @@ def test_a_watch_that_moves_between_instances_misses_and_repeats_nothing(
     seeds: range, faults: bool, short_lived: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if short_lived:
-        # The sequence in memory is cut short again and again, so that much is read from the journal's table.
+        # The sequence in memory is shortened repeatedly, so that feeds read the journal table.
         monkeypatch.setattr(journal, "KEPT", 3)
         monkeypatch.setattr(journal, "SCAN_BATCH", 4)
         monkeypatch.setattr(instance, "ADVANCE_AFTER", 4)

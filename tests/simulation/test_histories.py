@@ -1,4 +1,4 @@
-"""Histories of simulated runs: none has an anomaly, and a kernel that is broken on purpose is found by its histories alone.
+"""Histories of simulated runs: none has an anomaly, and histories alone find mutants of the kernel.
 
 ``HBASEMK_HISTORY_SEEDS=first:last`` runs others, as many as you like.
 """
@@ -40,7 +40,7 @@ FLOORS = {
     "phantoms": 3.4,
     "all together": 9.0,
 }
-"""Committed transactions that wrote, for each history: about half of what there are."""
+"""The least number of committed transactions that wrote, in a history: about half of the average."""
 
 
 def ran(seed: int, workloads: Sequence[Workload], turns: int, **options: Any) -> Simulated:
@@ -49,17 +49,17 @@ def ran(seed: int, workloads: Sequence[Workload], turns: int, **options: Any) ->
 
 
 def without_faults(seed: int) -> bool:
-    """Whether nothing fails in the histories of a seed."""
+    """Return whether the histories of a seed run without faults."""
     return seed % 4 == 3
 
 
 def wrote(found: Simulated) -> int:
-    """How many transactions, but for the first one, wrote something and committed."""
+    """Return how many transactions wrote and committed, without the first one."""
     return sum(one.outcome == "committed" and one.writes and one.instance != "setup" for one in found.history)
 
 
 def shortest(seed: int, workloads: Sequence[Workload], turns: int, found: Simulated) -> Simulated:
-    """The run made short, with an anomaly of the same kind left in it."""
+    """Shrink the run to a minimal one with the same kind of anomaly."""
 
     def fails(choices: list[int]) -> bool:
         try:
@@ -122,8 +122,8 @@ def test_a_kernel_that_refuses_commits_is_noticed(name: str, monkeypatch: pytest
         ("serializable", "/b#x", True),
     ],
 )
-def test_who_met_nobody_should_have_got_through(isolation: str, met: str, refused: bool) -> None:
-    # Found by a longer run: who is serializable loses to another property of a node that it read, and may.
+def test_a_conflict_without_an_overlapping_commit_is_reported(isolation: str, met: str, refused: bool) -> None:
+    # A longer run found this: a serializable transaction may lose to another property of a node that it read.
     found = Run(3, [WORKLOADS["registers"]], faults=False, turns=0).finish()
     tried = (Read("/a#x", None), Write("/a#x", "one"))
     one = Transaction("1", "one", tried, "aborted", 1.0, 2.0, isolation=isolation, call="one")
@@ -142,7 +142,7 @@ def test_without_serializable_the_checker_finds_write_skew(workload: Workload) -
     for seed in range(200):
         found = ran(seed, [workload], 5, weakened="snapshot")
         kinds = {anomaly.kind for anomaly in found.anomalies}
-        # The weakened commits do not rely on what they read, so others may overtake them in it.
+        # The weakened commits do not depend on their reads, so others may change them meanwhile.
         assert kinds <= {Kind.WRITE_SKEW, Kind.G2, Kind.INVARIANT, Kind.OVERTAKEN}, found.explain()
         if Kind.WRITE_SKEW in kinds:
             print(f"write skew was found in history {seed}:\n{found.explain()}")
@@ -154,13 +154,13 @@ MUTANTS = [
     mutants.no_read_back,
     mutants.read_back_before_writing,
     mutants.bound_too_high,
-    mutants.bound_without_what_arrived_since,
+    mutants.bound_without_later_arrivals,
     mutants.put_for_compare_and_set,
-    mutants.aborting_without_asking,
+    mutants.aborting_without_compare_and_set,
     mutants.pending_taken_for_aborted,
-    mutants.ids_without_what_was_seen,
+    mutants.ids_below_seen_revisions,
     mutants.cache_not_invalidated,
-    mutants.own_states_cached_whatever_came_between,
+    mutants.own_states_cached_despite_arrivals_between,
     mutants.deleted_not_read_back,
     mutants.last_revision_not_read_back,
     mutants.child_not_read_back,
@@ -187,11 +187,11 @@ def test_a_mutant_of_the_kernel_is_found_by_a_history(
         try:
             found = Run(seed, [kinds[seed % len(kinds)]], faults=seed // len(kinds) % 2 == 1).finish()
         except Exception as error:
-            # The kernel itself noticed, but here only histories count.
-            print(f"history {seed} was not made: {error!r}")
+            # The kernel itself raised an error, but here only histories count.
+            print(f"history {seed} was not recorded: {error!r}")
             continue
         if found.anomalies:
-            told = found.anomalies[0].explain(found.history)
-            print(f"{mutant.__name__} was found by history {seed}, {kinds[seed % len(kinds)].name}:\n{told}")
+            explanation = found.anomalies[0].explain(found.history)
+            print(f"{mutant.__name__} was found by history {seed}, {kinds[seed % len(kinds)].name}:\n{explanation}")
             return
     pytest.fail(f"{mutant.__name__} was not found in 2000 histories")

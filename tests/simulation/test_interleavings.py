@@ -34,12 +34,12 @@ FOREVER = 1e9
 WHICH = os.environ.get("HBASEMK_INTERLEAVINGS", "")
 PREEMPTIONS = int(os.environ.get("HBASEMK_PREEMPTIONS", "2" if WHICH == "triples" else "1"))
 ENOUGH = 100
-"""So many ends of each pair must be enough to find a mutant."""
+"""The number of final states of each pair that must suffice to find a mutant."""
 Tree = dict[str, Any]
 
 
 class Prepared(NamedTuple):
-    """What the scenario begins with: the store, the base that old commits are made on, and a branch's revision."""
+    """The initial state: the store, the base of commits on an old base, and a branch's revision."""
 
     store: MemoryStore
     base: int
@@ -47,7 +47,7 @@ class Prepared(NamedTuple):
 
 
 def prepare(parallel: bool = False) -> Prepared:
-    """A small tree, a revision after its base, a branch with one commit."""
+    """Create a small tree, a revision after its base, and a branch with one commit."""
     simulator = Simulator(0, parallel=parallel)
     instance = simulator.add("first", lambda _: None).open(wanted=Settings(max_clock_skew_ms=500, lease_ms=2000))
 
@@ -110,11 +110,11 @@ KINDS: dict[str, Callable[[Instance, Prepared], int]] = {
     "old base": on_old_base(SetProperty("/a/b", "r", 2), Increment("/a", "count", 10)),
     "old base below": on_old_base(AddNode("/a/b/c/old", {}), SetProperty("/a/leaf", "x", 1)),
     "merge": lambda instance, prepared: instance.branches.merge(prepared.branch, ""),
-    # Each changes what the other sets to what is there.
+    # Each changes the property that the other sets to its present value.
     "set one, repeat other": on_head(SetProperty("/a", "p", "one"), SetProperty("/a/b", "q", 1)),
     "repeat one, set other": on_head(SetProperty("/a", "p", 0), SetProperty("/a/b", "q", "other")),
     "old base, repeated": on_old_base(Increment("/a", "count", 0), SetProperty("/a/leaf", "x", 1)),
-    # Each writes what the other reads.
+    # Each writes the property that the other reads.
     "serializable list": serializable(lambda tx: tx.set("/a", "children", len(tx.children("/a/b")))),
     "serializable add": serializable(lambda tx: tx.add("/a/b/new", {"n": tx.get("/a", "children") or 0})),
 }
@@ -125,12 +125,12 @@ WAYS: dict[str, tuple[tuple[int, int], bool, bool]] = {
     "second is lower": ((1, 0), False, False),
     "ids before reads as on HBase, rows backwards": ((0, 1), True, True),
 }
-"""The clocks of the two, which decide whose id is lower; whether calls gain by being made at the same time, so that the journal
-row comes before what the commit reads; whether the rows of a batch are written from the last to the first."""
+"""The clocks of the two, which decide whose id is lower; whether the store has parallel calls, so that the journal row precedes
+the reads of the commit; whether the rows of a batch are written from the last to the first."""
 
 
 class Run:
-    """Some writers in one interleaving, and what came of each."""
+    """Some writers in one interleaving, and the result of each."""
 
     def __init__(
         self, prepared: Prepared, kinds: Sequence[str], skews: Sequence[int], *, backwards: bool = False
@@ -147,7 +147,7 @@ class Run:
             instance = actor.open()
             instance.clock.next(0)
             self.instances.append(instance)
-        # So that the poll each was opened with is no longer fresh.
+        # The poll of each open() must no longer count as recent.
         self.simulator.ms += 1
 
     def _work(self, number: int, commit: Callable[[Instance, Prepared], int]) -> Callable[[Actor], None]:
@@ -160,45 +160,45 @@ class Run:
         return work
 
     def check(self, allowed: Callable[[tuple[int, ...]], list[Tree]]) -> None:
-        """Raises Broken unless everything is as some allowed order of those that committed would have it."""
+        """Raise Broken unless the tree equals that of an allowed order of the committed writers."""
         for actor in self.simulator.actors:
             if actor.error is not None:
                 raise Broken(f"{actor.name} ended with {actor.error!r}") from actor.error
-        made = {number: how for number, how in enumerate(self.ended) if isinstance(how, int)}
-        if not made:
+        ended = {number: how for number, how in enumerate(self.ended) if isinstance(how, int)}
+        if not ended:
             raise Broken(f"I10: nobody got through: {self.ended}")
         fresh_instance = self.simulator.add("fresh_instance", lambda _: None).open()
         if fresh_instance.journal.pending:
             raise Broken(f"pending: {fresh_instance.journal.pending}")
         check_tables(fresh_instance)
         final = tree(fresh_instance, fresh_instance.head())
-        if final not in allowed(tuple(made)):
-            raise Broken(f"I4: {[self.kinds[number] for number in made]} committed, and the tree is {final}")
-        own = {number for number, one in made.items() if self._is_own(number, one)}
+        if final not in allowed(tuple(ended)):
+            raise Broken(f"I4: {[self.kinds[number] for number in ended]} committed, and the tree is {final}")
+        own = {number for number, one in ended.items() if self._is_own(number, one)}
         for instance in (*self.instances, fresh_instance):
             instance.poll()
             if tree(instance, instance.head()) != final:
                 raise Broken("I11: two instances that have seen the same read different trees")
-            for number, one in made.items():
+            for number, one in ended.items():
                 if not instance.journal.knows(one):
                     raise Broken(f"I3, I7: {self.kinds[number]} committed and is not seen")
                 if number not in own and instance is not self.instances[number]:
                     continue
                 after = instance.at(one)
-                seen = {other for other in own if instance.journal.sees(after, made[other])}
+                seen = {other for other in own if instance.journal.sees(after, ended[other])}
                 sees = tuple(sorted(seen | {number}))
                 if tree(instance, after) not in allowed(sees):
                     raise Broken(f"I6: the tree after {self.kinds[number]} shows {sees} and is none of theirs")
 
     def _is_own(self, number: int, one: int) -> bool:
-        """Whether a writer made the revision that it ended with. Who finds nothing to do is given the revision of its head,
-        which in another instance, with another order, may be a head without what made there nothing to do.
+        """Return whether a writer created the revision that it returned. A commit without effect returns its head revision. In
+        another instance, with another order, that head may lack the change that made the commit a no-op.
         """
         return revisions.machine_of(one) == self.instances[number].lease.machine
 
 
 class Allowed:
-    """The trees that some of the writers may leave: one after the other in any order, or where they may, on one base."""
+    """The trees that the writers may produce: in any serial order or, where allowed, on one base."""
 
     def __init__(self, prepared: Prepared, kinds: Sequence[str]) -> None:
         self.prepared = prepared
@@ -206,14 +206,14 @@ class Allowed:
         self._known: dict[frozenset[int], list[Tree]] = {}
 
     def __call__(self, numbers: tuple[int, ...]) -> list[Tree]:
-        wanted = frozenset(numbers)
-        if wanted not in self._known:
+        writers = frozenset(numbers)
+        if writers not in self._known:
             found: list[Tree] = []
-            for order in itertools.permutations(sorted(wanted)):
-                # ``fresh``: how many of them, counted from the end, do not see those before.
+            for order in itertools.permutations(sorted(writers)):
+                # ``stale``: how many of them, counted from the end, do not see the earlier ones.
                 found += [one for stale in range(len(order)) if (one := self._after(order, stale)) is not None]
-            self._known[wanted] = found
-        return self._known[wanted]
+            self._known[writers] = found
+        return self._known[writers]
 
     def _after(self, order: Sequence[int], stale: int) -> Tree | None:
         simulator = Simulator(0)
@@ -236,7 +236,7 @@ class Allowed:
 
 
 class Stale:
-    """An instance whose commits are made on the head it has, without a poll."""
+    """An instance that commits on its present head, without a poll."""
 
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
@@ -265,7 +265,7 @@ def test_two_writers_in_every_interleaving(first: str, way: str) -> None:
 
 
 class Explored:
-    """The ends that some writers can come to, and what it took to find them."""
+    """The final states that some writers can reach, and the number of runs that found them."""
 
     def __init__(
         self,
@@ -291,7 +291,7 @@ class Explored:
             yield self._runs[0]
 
     def check(self, allowed: Allowed) -> None:
-        """Fails the test if one of them is not allowed."""
+        """Fail the test if a final state is not allowed."""
         for run in self:
             try:
                 run.check(allowed)
@@ -308,7 +308,7 @@ FOUND_BY_ORDER_ALONE = [
     mutants.read_back_before_writing,
     mutants.higher_pending_ignored,
     mutants.lower_ignored,
-    mutants.aborting_without_asking,
+    mutants.aborting_without_compare_and_set,
     mutants.deleted_not_read_back,
     mutants.last_revision_not_read_back,
     mutants.child_not_read_back,
@@ -338,7 +338,7 @@ def test_a_mutant_is_found_by_the_order_of_steps_alone(
                     run.check(allowed)
                 except Broken as error:
                     if error.__cause__ is not None:
-                        # A process ended with an error of Python's own: that breaks no invariant.
+                        # A process ended with a built-in Python error: that breaks no invariant.
                         continue
                     print(f"{mutant.__name__} was found in run {runs}, {' and '.join(kinds)}: {str(error)[:80]}")
                     return

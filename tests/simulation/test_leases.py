@@ -1,4 +1,4 @@
-"""Leases, recovery, the watermark and the shortened journal in schedules about time, and mutants of them that are found.
+"""Leases, recovery, the watermark and the shortened journal in schedules about time, and their mutants.
 
 ``HBASEMK_LEASE_SEEDS=first:last`` runs other schedules, as many as you like.
 """
@@ -29,13 +29,13 @@ ENOUGH = 4000
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Instances forget positions, and look at the watermark, after two revisions."""
+    """Instances drop positions, and read the watermark, after two revisions."""
     monkeypatch.setattr(journal, "KEPT", 2)
     monkeypatch.setattr(instance, "ADVANCE_AFTER", 2)
 
 
 def shortest(seed: int) -> list[str]:
-    """The trace of a seed that breaks something, made short."""
+    """Return the shrunk trace of a failing seed."""
     failed = LeaseSchedule(seed)
 
     def fails(choices: list[int]) -> bool:
@@ -57,7 +57,7 @@ def shortest(seed: int) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("seeds", SEEDS)
-def test_wrong_clocks_pauses_and_late_requests_break_nothing(seeds: range) -> None:
+def test_invariants_hold_with_wrong_clocks_pauses_and_late_requests(seeds: range) -> None:
     commits = late = 0
     for seed in seeds:
         schedule = LeaseSchedule(seed)
@@ -77,7 +77,7 @@ def late_cells_not_hidden(patch: pytest.MonkeyPatch) -> None:
     original = Recovery._move
 
     def move(self: Recovery, current: Watermark, moved: Watermark) -> bool:
-        # A look for late rows lists them without moving it.
+        # A scan for late rows lists them without moving it.
         shown = moved if moved.revision == current.revision else Watermark(moved.revision, frozenset())
         return original(self, current, shown)
 
@@ -88,19 +88,19 @@ def late_rows_not_hidden(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Recovery, "_hide", lambda *_: None)
 
 
-def hidden_ones_forgotten_by_the_shortened(patch: pytest.MonkeyPatch) -> None:
+def hidden_revisions_lost_when_shortened(patch: pytest.MonkeyPatch) -> None:
     original = RevisionSequence.shortened
 
     def shortened(self: RevisionSequence, watermark: Watermark, limit: int, keep: int) -> RevisionSequence | None:
-        made = original(self, watermark, limit, keep)
-        if made is not None:
-            made.hidden = frozenset()
-        return made
+        shorter = original(self, watermark, limit, keep)
+        if shorter is not None:
+            shorter.hidden = frozenset()
+        return shorter
 
     patch.setattr(RevisionSequence, "shortened", shortened)
 
 
-def held_snapshots_told_nothing_above(patch: pytest.MonkeyPatch) -> None:
+def held_snapshots_without_revisions_above(patch: pytest.MonkeyPatch) -> None:
     original = RevisionSequence.store_extents
 
     def store_extents(self: RevisionSequence, pins: Any, low_bound: int) -> None:
@@ -111,7 +111,7 @@ def held_snapshots_told_nothing_above(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RevisionSequence, "store_extents", store_extents)
 
 
-def held_snapshots_told_too_much(patch: pytest.MonkeyPatch) -> None:
+def held_snapshots_with_too_many_revisions(patch: pytest.MonkeyPatch) -> None:
     original = RevisionSequence.store_extents
 
     def store_extents(self: RevisionSequence, pins: Any, low_bound: int) -> None:
@@ -122,7 +122,7 @@ def held_snapshots_told_too_much(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RevisionSequence, "store_extents", store_extents)
 
 
-def shortened_past_what_may_still_come(patch: pytest.MonkeyPatch) -> None:
+def shortened_past_possible_late_revisions(patch: pytest.MonkeyPatch) -> None:
     original = RevisionSequence.shortened
 
     def shortened(self: RevisionSequence, watermark: Watermark, limit: int, keep: int) -> RevisionSequence | None:
@@ -155,10 +155,10 @@ def ids_of_any_time(patch: pytest.MonkeyPatch) -> None:
 MUTANTS = [
     late_cells_not_hidden,
     late_rows_not_hidden,
-    hidden_ones_forgotten_by_the_shortened,
-    held_snapshots_told_nothing_above,
-    held_snapshots_told_too_much,
-    shortened_past_what_may_still_come,
+    hidden_revisions_lost_when_shortened,
+    held_snapshots_without_revisions_above,
+    held_snapshots_with_too_many_revisions,
+    shortened_past_possible_late_revisions,
     watermark_that_does_not_wait,
     ids_of_any_time,
 ]

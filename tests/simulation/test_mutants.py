@@ -1,4 +1,4 @@
-"""Mutants that neither the schedules nor the histories meet, and the scenario of two processes that finds each."""
+"""Mutants that neither schedules nor histories find, with the scenario of two processes that finds each."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ class Race:
         return rebase(instance.branches, instance.reader, self.root, instance.head(), "")
 
     def run(self) -> None:
-        """Raises what ended a process otherwise."""
+        """Raise the error that ended a process, other than a conflict."""
         self.simulator.run()
         for actor in self.simulator.actors:
             if actor.error is not None:
                 raise actor.error
 
 
-def test_of_two_that_go_on_from_one_revision_of_a_branch_one_gets_through() -> None:
+def test_one_of_two_commits_on_the_same_branch_revision_succeeds() -> None:
     for seed in range(SEEDS):
         race = Race(seed)
         race.run()

@@ -1,4 +1,4 @@
-"""The kernel in random schedules that one seed decides, and mutants of it that must be found.
+"""The kernel in random schedules determined by a seed, and mutants that they must find.
 
 ``HBASEMK_SIM_SEEDS=first:last`` runs other schedules, as many as you like.
 """
@@ -58,7 +58,7 @@ def test_the_choices_of_a_run_give_the_same_run() -> None:
         assert one.simulator.trace == two.simulator.trace
 
 
-def test_a_list_is_shrunk_to_what_it_takes_to_fail() -> None:
+def test_a_list_is_shrunk_to_a_minimal_failing_one() -> None:
     drawn = Choices(7)
     long = [drawn.below(100) for _ in range(500)]
 
@@ -70,7 +70,7 @@ def test_a_list_is_shrunk_to_what_it_takes_to_fail() -> None:
     assert left > 90
 
 
-def test_a_run_that_breaks_something_is_made_short(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_run_is_shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
     no_read_back(monkeypatch)
     seed = next(seed for seed in range(100) if breaks(Schedule(seed, faults=False)))
     short = shortest(seed, faults=False)

@@ -12,7 +12,7 @@ from hbasemk.kernel.journal.outcomes import Outcome
 from hbasemk.store.abc import NewCell, Put
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore
-from tests.simulation.crash_mending import late_rows
+from tests.simulation.crash_repair import late_rows
 from tests.simulation.crashes import AWAY, DIED, Died, Site, problems
 from tests.support.runtime import World, open_instance
 
