@@ -1,4 +1,4 @@
-"""Branches that end, or go on, while somebody else merges, rebases or reads them: told to everybody, nothing by halves."""
+"""Branches that end or advance while another instance merges, rebases or reads them: all see it, and nothing is partial."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WRITING = ("write", "nodes")
 
 
 def meanwhile(store: FaultyStore, when: tuple[str, str], do: Callable[[], object]) -> None:
-    """Have something done just before the next call of a kind; writing at one moment is a kind of writing."""
+    """Run a function just before the next call of a kind; write_if counts as a write."""
 
     def before(call: Call) -> None:
         if (call.method.removesuffix("_if"), call.table) == when:
@@ -41,13 +41,13 @@ def meanwhile(store: FaultyStore, when: tuple[str, str], do: Callable[[], object
 
 
 def heads(repo: Repository) -> list[bytes]:
-    """What is told of the heads of all branches, oldest branch first."""
+    """Return the stored heads of all branches, oldest branch first."""
     rows = scan_all(repo.store, schema.JOURNAL, Scan(None, None, 1000, columns=(schema.BRANCH_HEAD,)))
     return [cell.value for row in rows for cell in row.cells]
 
 
 def live(repo: Repository) -> list[str]:
-    """The newest revisions of the branches that have not ended."""
+    """Return the newest revisions of the open branches."""
     return [head.hex() for head in heads(repo) if len(head) == 8]
 
 
@@ -68,7 +68,7 @@ def test_a_branch_swept_while_it_is_read_is_not_merged_or_rebased_in_part(opened
 
 
 @pytest.mark.parametrize("when", [READING, WRITING])
-def test_a_commit_to_a_branch_during_its_rebase_makes_that_fail(opened: Instances, when: tuple[str, str]) -> None:
+def test_a_commit_to_a_branch_during_its_rebase_fails_the_rebase(opened: Instances, when: tuple[str, str]) -> None:
     store = FaultyStore(opened.new_store())
     repo, other = opened(store, retry_timeout=0.2), opened()
     repo.run(lambda tx: tx.add("/a"))
@@ -87,7 +87,7 @@ def test_a_commit_to_a_branch_during_its_rebase_makes_that_fail(opened: Instance
 
 
 @pytest.mark.parametrize("when", [READING, WRITING])
-def test_a_commit_to_a_branch_during_its_merge_is_told(opened: Instances, when: tuple[str, str]) -> None:
+def test_a_commit_to_a_branch_during_its_merge_is_reported(opened: Instances, when: tuple[str, str]) -> None:
     store = FaultyStore(opened.new_store())
     repo, other = opened(store, retry_timeout=0.2), opened()
     repo.run(lambda tx: tx.add("/a"))
@@ -102,10 +102,10 @@ def test_a_commit_to_a_branch_during_its_merge_is_told(opened: Instances, when: 
         others.merge()
         assert tree(other).keys() == {"/", "/a", "/a/mine", "/a/others"}
         return
-    with pytest.raises(BranchError, match="is merged into trunk as .*, but .* continues at") as told:
+    with pytest.raises(BranchError, match="is merged into trunk as .*, but .* continues at") as raised:
         branch.merge()
-    assert others.revision in str(told.value)
-    assert repo.refresh().revision in str(told.value)
+    assert others.revision in str(raised.value)
+    assert repo.refresh().revision in str(raised.value)
     assert tree(other).keys() == {"/", "/a", "/a/mine"}
     assert live(repo) == [others.revision]
 
@@ -130,7 +130,7 @@ def test_changes_after_an_empty_merge_are_merged(opened: Instances) -> None:
 
 
 def attempt_that_never_arrived(store: FaultyStore, branch: Branch) -> str:
-    """A commit to a branch whose last step the store never saw; returns its id."""
+    """Commit to a branch; the store never receives the last step. Return the id."""
     steps: list[Call] = []
 
     def before(call: Call) -> None:
@@ -139,31 +139,31 @@ def attempt_that_never_arrived(store: FaultyStore, branch: Branch) -> str:
             raise StoreUnknownError("out of reach")
 
     store.before = before
-    with pytest.raises(CommitUnknownError) as told:
+    with pytest.raises(CommitUnknownError) as raised:
         branch.run(lambda tx: tx.add("/never"))
     store.before = None
-    return str(told.value.revision)
+    return str(raised.value.revision)
 
 
 @pytest.mark.parametrize("end", ["merge", "rebase", "abandon"])
-def test_an_outcome_on_a_branch_stays_what_it_is_when_the_branch_ends(opened: Instances, end: str) -> None:
+def test_an_outcome_on_a_branch_stays_the_same_when_the_branch_ends(opened: Instances, end: str) -> None:
     store = FaultyStore(opened.new_store())
     repo, other = opened(store, retry_timeout=0.2), opened()
     branch = repo.branch()
     branch.run(lambda tx: tx.add("/first"))
     first = branch.revision
     branch.run(lambda tx: tx.add("/one"))
-    asked = {attempt_that_never_arrived(store, branch): Outcome.ABORTED, first: Outcome.COMMITTED}
-    asked[branch.revision] = Outcome.COMMITTED
-    assert {made: other.outcome(made) for made in asked} == asked
+    outcomes = {attempt_that_never_arrived(store, branch): Outcome.ABORTED, first: Outcome.COMMITTED}
+    outcomes[branch.revision] = Outcome.COMMITTED
+    assert {revision: other.outcome(revision) for revision in outcomes} == outcomes
     other.run(lambda tx: tx.add("/trunk"))
     getattr(other.resume_branch(branch.revision), end)()
-    assert {made: other.outcome(made) for made in asked} == asked
-    assert {made: repo.outcome(made) for made in asked} == asked
+    assert {revision: other.outcome(revision) for revision in outcomes} == outcomes
+    assert {revision: repo.outcome(revision) for revision in outcomes} == outcomes
 
 
 @pytest.mark.parametrize(("form", "why"), [(b"a", "abandoned"), (b"m", "merged into trunk as"), (b"r", "rebased to")])
-def test_heads_as_they_were_written_before_are_still_read(opened: Instances, form: bytes, why: str) -> None:
+def test_heads_in_earlier_formats_are_still_read(opened: Instances, form: bytes, why: str) -> None:
     repo = opened()
     branch = repo.branch()
     root = branch.revision
@@ -177,7 +177,7 @@ def test_heads_as_they_were_written_before_are_still_read(opened: Instances, for
 
 
 @pytest.mark.parametrize("arrives", [True, False], ids=["committed", "never arrived"])
-@pytest.mark.parametrize("then", ["asked", "merged again", "tended"])
+@pytest.mark.parametrize("then", ["queried", "merged again", "maintained"])
 def test_a_merge_in_doubt_ends_its_branch_once_it_is_known_to_be_committed(
     opened: Instances, arrives: bool, then: str
 ) -> None:
@@ -202,30 +202,28 @@ def test_a_merge_in_doubt_ends_its_branch_once_it_is_known_to_be_committed(
         store.after = at_the_end
     else:
         store.before = at_the_end
-    with pytest.raises(CommitUnknownError) as told:
+    with pytest.raises(CommitUnknownError) as raised:
         branch.merge()
     store.before = store.after = None
-    made = str(told.value.revision)
-    if then == "asked":
-        assert repo.outcome(made) is (Outcome.COMMITTED if arrives else Outcome.ABORTED)
+    revision = str(raised.value.revision)
+    if then == "queried":
+        assert repo.outcome(revision) is (Outcome.COMMITTED if arrives else Outcome.ABORTED)
     elif then == "tended":
         instance_of(repo).maintain()
         assert len(live(other)) == (0 if arrives else 1)
     if arrives:
-        with pytest.raises(BranchError, match=f"merged into trunk as {made}"):
+        with pytest.raises(BranchError, match=f"merged into trunk as {revision}"):
             branch.merge()
-        with pytest.raises(BranchError, match=f"merged into trunk as {made}"):
+        with pytest.raises(BranchError, match=f"merged into trunk as {revision}"):
             other.resume_branch(branch.revision)
     else:
-        assert branch.merge() != made
+        assert branch.merge() != revision
     assert live(other) == []
     assert tree(other).keys() == {"/", "/x"}
 
 
 @pytest.mark.parametrize("then", ["goes on", "merged", "back"])
-def test_a_commit_to_a_branch_whose_reply_is_lost_is_not_taken_back_when_others_went_on(
-    opened: Instances, then: str
-) -> None:
+def test_a_branch_commit_with_a_lost_reply_stays_when_others_continue_on_it(opened: Instances, then: str) -> None:
     store = FaultyStore(opened.new_store())
     repo, other = opened(store, retry_timeout=0.2), opened()
     branch = repo.branch()
@@ -237,7 +235,7 @@ def test_a_commit_to_a_branch_whose_reply_is_lost_is_not_taken_back_when_others_
         if call.method == "check_and_write":
             steps.append(call)
         if len(steps) == 2:
-            # The head is moved; others see it and go on before the reply would come.
+            # The head is moved. Another instance sees it and continues before the reply arrives.
             store.after = None
             others = other.resume_branch(live(other)[0])
             if then == "back":
@@ -258,61 +256,59 @@ def test_a_commit_to_a_branch_whose_reply_is_lost_is_not_taken_back_when_others_
     assert tree(other).keys() == {"/", "/one", "/mine"} | ({"/two"} if then == "goes on" else set())
 
 
-def test_a_swept_branch_is_no_more_found_where_it_was_known(store: MemoryStore, world: World) -> None:
+def test_a_swept_branch_is_not_found_by_instances_that_knew_it(store: MemoryStore, world: World) -> None:
     mine, other = open_instance(store, world, mac=1), open_instance(store, world, mac=2)
     root = mine.branches.begin(mine.head())
-    made = commit_on_branch(mine, root, [AddNode("/x", {"p": 1})])
-    assert mine.reader.require(mine.at(made), "/x").properties == {"p": 1}
+    revision = commit_on_branch(mine, root, [AddNode("/x", {"p": 1})])
+    assert mine.reader.require(mine.at(revision), "/x").properties == {"p": 1}
     assert other.branches.sweep(0) == [root]
     world.advance(6)
-    for which in (made, root):
+    for one in (revision, root):
         with pytest.raises(UnknownRevisionError, match="swept"):
-            mine.at(which)
+            mine.at(one)
     with pytest.raises(UnknownRevisionError):
-        mine.branches.find(made)
+        mine.branches.find(revision)
 
 
 HOUR = 3600
 
 
 def ended_branch(mine: Instance, how: str) -> tuple[int, int]:
-    """A branch that has ended: its first revision and its newest."""
+    """Create a branch that has ended; return its first and its newest revision."""
     root = mine.branches.begin(mine.head())
-    made = commit_on_branch(mine, root, [AddNode("/mine", {"p": 1})])
+    revision = commit_on_branch(mine, root, [AddNode("/mine", {"p": 1})])
     if how == "merged":
-        mine.branches.merge(made, "")
+        mine.branches.merge(revision, "")
     elif how == "rebased":
         mine.commit(lambda _: [AddNode("/trunk", {})], "", retry_timeout=1, max_poll_age=0)
-        rebase(mine.branches, mine.reader, made, mine.head(), "")
+        rebase(mine.branches, mine.reader, revision, mine.head(), "")
     else:
-        mine.branches.abandon(made)
-    return root, made
+        mine.branches.abandon(revision)
+    return root, revision
 
 
 @pytest.mark.parametrize("how", ["merged", "rebased", "abandoned"])
-def test_an_ended_branch_is_read_for_an_hour_and_swept_at_the_next_look(
-    store: MemoryStore, world: World, how: str
-) -> None:
+def test_an_ended_branch_is_readable_for_an_hour_and_then_swept(store: MemoryStore, world: World, how: str) -> None:
     mine, other = open_instance(store, world, mac=1), open_instance(store, world, mac=2)
     going_on = other.branches.begin(other.head())
-    root, made = ended_branch(mine, how)
+    root, revision = ended_branch(mine, how)
     world.advance(HOUR - 60)
     assert other.branches.sweep(BRANCH_RETENTION_MS) == []
-    assert other.reader.require(other.at(made), "/mine").properties == {"p": 1}
+    assert other.reader.require(other.at(revision), "/mine").properties == {"p": 1}
     world.advance(120)
     assert other.branches.sweep(BRANCH_RETENTION_MS) == [root]
     with pytest.raises(UnknownRevisionError):
-        open_instance(store, world, mac=3).at(made)
+        open_instance(store, world, mac=3).at(revision)
     assert other.branches.require_head(going_on)
-    # What went on somewhere else is told of for ever.
+    # The head of a rebased branch refers to its successor permanently.
     ended = Outcome.ABORTED if how == "abandoned" else Outcome.COMMITTED
-    assert mine.outcome(made) is other.outcome(made) is ended
+    assert mine.outcome(revision) is other.outcome(revision) is ended
     assert problems(other) == []
 
 
 LOOKS: dict[str, Callable[[Instance], object]] = {
     "at the next look": lambda other: other.branches.sweep(BRANCH_RETENTION_MS),
-    "when asked to recover": lambda other: list(recover(other)),
+    "by recover()": lambda other: list(recover(other)),
 }
 
 
@@ -341,7 +337,7 @@ def test_a_sweep_that_was_begun_is_finished(world: World, how: str, look: Callab
 
 
 @pytest.mark.damages("what a branch revision touched cannot be read")
-def test_a_branch_that_cannot_be_read_keeps_none_of_the_others_from_being_swept(world: World) -> None:
+def test_an_unreadable_branch_does_not_prevent_the_sweep_of_others(world: World) -> None:
     store = MemoryStore(world.clock)
     mine, other = open_instance(store, world, mac=1), open_instance(store, world, mac=2)
     (bad, damaged), (good, _) = (ended_branch(mine, "abandoned") for _ in range(2))
@@ -360,14 +356,14 @@ def test_the_memory_of_a_long_branch_does_not_grow_with_the_square_of_its_length
     instance = open_instance(MemoryStore(world.clock), world)
     states = BranchCache(instance.runtime)
     own: list[int] = []
-    for made in range(1, 2001):
-        own.append(made)
+    for revision in range(1, 2001):
+        own.append(revision)
         view = View(1, 0, 0, 1)
-        states.keep(made, BranchState(1, 1, tuple(own), view, view._replace(own=frozenset(own))))
-        assert states.get(made) is not None
+        states.keep(revision, BranchState(1, 1, tuple(own), view, view._replace(own=frozenset(own))))
+        assert states.get(revision) is not None
     assert states.ids <= LONGEST
     assert states.get(1) is None
-    # One that is longer than all that is kept is kept alone.
+    # A state above the limit is cached alone.
     states.keep(1, BranchState(1, 1, tuple(range(2 * LONGEST)), view, view))
     assert states.get(1) is not None
     assert states.get(2000) is None

@@ -1,4 +1,4 @@
-"""Commits: conflicts by column, roll-back, retry, and what is told."""
+"""Commits: conflicts by column, roll-back, retry, and errors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OPERATIONS = {
     "remove and add": lambda tx: (tx.remove("/a/b"), tx.add("/a/b", {"again": True})),
 }
 
-# Which pairs of changes made at the same time may not both commit; every other pair must.
+# The pairs of concurrent changes of which only one may commit; both must commit in every other pair.
 CONFLICTS = {
     frozenset(pair)
     for pair in [
@@ -70,7 +70,7 @@ def begin(repository) -> None:  # type: ignore[no-untyped-def]
 
 @pytest.mark.parametrize("second", OPERATIONS)
 @pytest.mark.parametrize("first", OPERATIONS)
-def test_two_changes_at_once_meet_exactly_where_they_must(opened: Instances, first: str, second: str) -> None:
+def test_two_concurrent_changes_conflict_exactly_as_specified(opened: Instances, first: str, second: str) -> None:
     one, two = opened(), opened()
     begin(one)
     two.refresh()
@@ -90,7 +90,7 @@ def test_two_changes_at_once_meet_exactly_where_they_must(opened: Instances, fir
     assert tree(one) == tree(two)
 
 
-def test_what_is_read_is_not_relied_on(opened: Instances) -> None:
+def test_a_commit_does_not_depend_on_plain_reads(opened: Instances) -> None:
     one, two = opened(), opened()
     begin(one)
     two.refresh()
@@ -102,7 +102,7 @@ def test_what_is_read_is_not_relied_on(opened: Instances) -> None:
     assert tree(one)["/a/b"]["seen"] == 0
 
 
-def test_run_repeats_until_it_gets_through(opened: Instances) -> None:
+def test_run_retries_until_it_commits(opened: Instances) -> None:
     repositories = [opened() for _ in range(4)]
     repositories[0].run(lambda tx: tx.add("/c"))
     counts = [0] * len(repositories)
@@ -121,7 +121,7 @@ def test_run_repeats_until_it_gets_through(opened: Instances) -> None:
     assert {repository.refresh()["/c"]["n"] for repository in repositories} == {100}
 
 
-def test_threads_of_one_instance_conflict_like_any_others(opened: Instances) -> None:
+def test_threads_of_one_instance_conflict_like_processes(opened: Instances) -> None:
     repository = opened()
     repository.run(lambda tx: tx.add("/c"))
     threads = [
@@ -135,7 +135,7 @@ def test_threads_of_one_instance_conflict_like_any_others(opened: Instances) -> 
     assert repository.refresh()["/c"]["n"] == 80
 
 
-def test_a_commit_on_an_older_base_merges_what_does_not_meet(opened: Instances) -> None:
+def test_a_commit_on_an_older_base_merges_without_a_conflict(opened: Instances) -> None:
     repository = opened()
     begin(repository)
     base = repository.head
@@ -165,7 +165,7 @@ def test_an_older_base_works_from_an_instance_that_began_later(opened: Instances
     assert dict(first.refresh()["/a"]) == {"r": 0, "n": 0, "p": 1, "q": 2}
 
 
-def test_a_transaction_that_changes_nothing_makes_no_revision(opened: Instances) -> None:
+def test_a_transaction_without_changes_creates_no_revision(opened: Instances) -> None:
     repository = opened()
     begin(repository)
     head = repository.head.revision
@@ -221,7 +221,7 @@ def wrong(*steps):  # type: ignore[no-untyped-def]
         (wrong(("increment", "/a", "n", "1")), TypeError),
     ],
 )
-def test_a_change_that_is_wrong_by_itself_raises_and_changes_nothing(opened: Instances, change, error) -> None:  # type: ignore[no-untyped-def]
+def test_an_invalid_change_raises_and_changes_nothing(opened: Instances, change, error) -> None:  # type: ignore[no-untyped-def]
     repository = opened()
     begin(repository)
     before = tree(repository)
@@ -233,7 +233,7 @@ def test_a_change_that_is_wrong_by_itself_raises_and_changes_nothing(opened: Ins
     assert tree(repository) == before
 
 
-def test_a_missing_node_says_who_deleted_it(opened: Instances) -> None:
+def test_the_error_for_a_missing_node_names_the_revision_that_deleted_it(opened: Instances) -> None:
     repository = opened()
     begin(repository)
     with repository.transaction() as tx:
@@ -255,7 +255,7 @@ def test_a_change_refused_by_an_old_head_is_tried_on_the_newest(opened: Instance
     assert tree(one)["/a"]["p"] == 1
 
 
-def test_moves_and_copies_take_the_whole_subtree_with_what_was_changed_before(opened: Instances) -> None:
+def test_moves_and_copies_include_earlier_changes_in_the_subtree(opened: Instances) -> None:
     repository = opened()
     begin(repository)
     with repository.transaction() as tx:
@@ -321,7 +321,7 @@ def test_a_large_commit_is_one_revision(opened: Instances) -> None:
     assert tree(one) == {"/": {}}
 
 
-def test_what_cannot_be_committed_at_all_leaves_nothing_behind(opened: Instances) -> None:
+def test_an_oversized_commit_writes_nothing(opened: Instances) -> None:
     repo = opened()
     repo.run(lambda tx: tx.add("/a", {"n": 10**400}))
     before = repo.head.revision

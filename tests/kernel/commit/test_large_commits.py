@@ -1,4 +1,4 @@
-"""Commits of very many nodes, and of very large ones: they get through, in calls of bounded size, or are refused at once."""
+"""Commits of many or large nodes succeed in calls of bounded size, or are rejected immediately."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from tests.support.runtime import World, open_instance
 T = TypeVar("T")
 
 PER_NODE = 0.0001
-"""Seconds that pass while one node is encoded, by the clock of a test."""
+"""The seconds that encoding one node takes on the test's clock."""
 
 
 class Died(BaseException):
-    """A process was killed."""
+    """The process was killed."""
 
 
 class FewRows(FaultyStore):
-    """Takes 100 rows at a time."""
+    """A store with a limit of 100 rows a call."""
 
     @property
     def batch_rows(self) -> int:
@@ -47,7 +47,7 @@ class FewRows(FaultyStore):
 
 
 def tree_of(count: int, below: str = "/top") -> list[Operation]:
-    """A tree of many nodes, two levels of it."""
+    """Return a tree of many nodes in two levels."""
     found: list[Operation] = [AddNode(below, {})]
     for number in range(count // 100):
         found.append(AddNode(f"{below}/{number}", {}))
@@ -59,14 +59,14 @@ def tree_of(count: int, below: str = "/top") -> list[Operation]:
 
 
 @pytest.mark.parametrize("parallel", [False, True])
-def test_an_id_is_made_after_the_changes_are_encoded(
+def test_an_id_is_issued_after_the_changes_are_encoded(
     world: World, monkeypatch: pytest.MonkeyPatch, parallel: bool
 ) -> None:
     encode = changes.encode
 
-    def slow(told: Sequence[RowChange]) -> list[NewCell]:
-        world.advance(len(told) * PER_NODE)
-        return encode(told)
+    def slow(row_changes: Sequence[RowChange]) -> list[NewCell]:
+        world.advance(len(row_changes) * PER_NODE)
+        return encode(row_changes)
 
     monkeypatch.setattr(changes, "encode", slow)
     one = open_instance(MemoryStore(world.clock, parallel=parallel), world)
@@ -120,7 +120,7 @@ LARGE = 3_000
 
 
 class Narrow(CountingStore):
-    """Takes 10,000 bytes in a call, and remembers how many each call had."""
+    """A store with a limit of 10,000 bytes a call that records the size of each call."""
 
     def __init__(self, inner: Store) -> None:
         super().__init__(inner)
@@ -159,7 +159,7 @@ def _size(rows: Sequence[Put] | Sequence[Delete]) -> int:
 
 
 def large_nodes(tx: Transaction) -> None:
-    """Many nodes with a large value each, one with many large values, one with many children."""
+    """Add many nodes with a large value each, one with many large values, one with many children."""
     tx.add("/top")
     for number in range(30):
         tx.add(f"/top/{number}", {"large": bytes(LARGE)})
@@ -169,7 +169,7 @@ def large_nodes(tx: Transaction) -> None:
 
 
 @pytest.mark.parametrize("transactions", [False, True])
-def test_no_call_carries_more_than_a_store_takes(checked: Checked, transactions: bool) -> None:
+def test_no_call_is_larger_than_the_stores_limit(checked: Checked, transactions: bool) -> None:
     inner = checked(MemoryStore(transactions=transactions))
     store = Narrow(inner)
     with Repository(store, poll_interval=0) as repository, Repository(store, poll_interval=0) as other:
@@ -187,7 +187,7 @@ def test_no_call_carries_more_than_a_store_takes(checked: Checked, transactions:
         assert problems(other) == []
 
 
-def test_one_cell_that_is_larger_travels_alone(checked: Checked) -> None:
+def test_a_cell_above_the_limit_is_sent_alone(checked: Checked) -> None:
     store = Narrow(checked(MemoryStore(transactions=True)))
     with Repository(store, poll_interval=0) as repository:
         store.sizes.clear()
@@ -196,7 +196,7 @@ def test_one_cell_that_is_larger_travels_alone(checked: Checked) -> None:
         assert max(store.sizes) < 5 * MOST + 100
 
 
-def test_read_back_is_bounded_by_what_is_known_of_it(checked: Checked) -> None:
+def test_read_back_batches_are_bounded_by_known_sizes(checked: Checked) -> None:
     store = Narrow(checked(MemoryStore()))
     with Repository(store, poll_interval=0) as repository:
         repository.run(large_nodes)
@@ -209,7 +209,7 @@ def test_read_back_is_bounded_by_what_is_known_of_it(checked: Checked) -> None:
 
 
 class Slow(WrappedStore):
-    """Has no answer in time to a call that would bring more than 10,000 bytes."""
+    """Times out on calls that would return more than 10,000 bytes."""
 
     def __init__(self, inner: Store) -> None:
         super().__init__(inner)
@@ -227,7 +227,7 @@ class Slow(WrappedStore):
         return found
 
 
-def test_a_read_that_takes_too_long_is_made_for_fewer_rows(checked: Checked) -> None:
+def test_a_read_that_times_out_is_repeated_with_fewer_rows(checked: Checked) -> None:
     inner = checked(MemoryStore())
     slow = Slow(inner)
     with Repository(inner, poll_interval=0) as repository, Repository(slow, poll_interval=0, owns_store=False) as other:
@@ -246,14 +246,14 @@ def test_a_read_that_takes_too_long_is_made_for_fewer_rows(checked: Checked) -> 
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is large begins at some hundred bytes."""
+    """Lower the limits of large changes to some hundred bytes."""
     monkeypatch.setattr(changes, "INLINE", 500)
     monkeypatch.setattr(changes, "FIRST_CHUNK", 100)
     monkeypatch.setattr(changes, "CHUNK", 300)
 
 
 def names(seed: int, count: int = 200) -> list[Operation]:
-    """Nodes whose names hardly deflate."""
+    """Return nodes whose names hardly compress."""
     chance = random.Random(seed)
     return [AddNode(f"/{chance.getrandbits(64):x}", {}) for _ in range(count)]
 
@@ -262,7 +262,7 @@ def names(seed: int, count: int = 200) -> list[Operation]:
 def test_large_changes_follow_the_row_that_begins_a_revision(opened: Instances) -> None:
     one, two = opened(), opened()
     before = two.head
-    made = instance_of(one).commit(lambda _: names(1), "large")
+    revision = instance_of(one).commit(lambda _: names(1), "large")
     shown = two.refresh()
     assert shown.children("/") == one.head.children("/")
     assert len(shown.children("/")) == 200
@@ -270,11 +270,11 @@ def test_large_changes_follow_the_row_that_begins_a_revision(opened: Instances) 
     assert entry.message == "large"
     assert len(entry.changes) == 201
     assert len(list(two.diff(before))) == 200
-    row = two.store.read(schema.JOURNAL, [Get(schema.revision_key(made))])[0]
+    row = two.store.read(schema.JOURNAL, [Get(schema.revision_key(revision))])[0]
     chunks = [cell for cell in row.cells if changes.is_chunk(cell.qualifier)]
     assert len(chunks) > 3
-    told = MicroKernel(two).get_journal(two.at(revisions.to_text(made)).revision, None)
-    assert str(told).count("+\\") == 200
+    entries = MicroKernel(two).get_journal(two.at(revisions.to_text(revision)).revision, None)
+    assert str(entries).count("+\\") == 200
     branch = one.branch()
     branch.run(lambda tx: [tx.add(one.path, {}) for one in names(2) if isinstance(one, AddNode)] and None)
     branch.merge()
@@ -283,7 +283,7 @@ def test_large_changes_follow_the_row_that_begins_a_revision(opened: Instances) 
 
 @pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("lost", [False, True])
-def test_a_writer_that_dies_anywhere_on_the_way_leaves_nothing(world: World, lost: bool) -> None:
+def test_a_large_commit_whose_writer_dies_at_any_call_leaves_nothing(world: World, lost: bool) -> None:
     at = 0
     while True:
         at += 1
@@ -336,11 +336,11 @@ def test_a_commit_too_large_for_the_journal_is_refused_at_once(
     assert {call for call in store.take() if call[0] not in {"read", "scan"}} == set()
 
 
-# --- really large --------------------------------------------------------------------------------------------
+# --- very large --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("count", [10_000, pytest.param(100_000, marks=[pytest.mark.proof, pytest.mark.timeout(0)])])
-def test_a_large_tree_comes_moves_and_goes_in_one_commit_each(opened: Instances, count: int) -> None:
+def test_a_large_tree_is_added_moved_and_removed_in_one_commit_each(opened: Instances, count: int) -> None:
     one, two = opened(), opened()
     instance_of(one).commit(lambda _: tree_of(count), "")
     assert len(two.refresh().children("/top")) == count // 100
@@ -355,11 +355,11 @@ def test_a_large_tree_comes_moves_and_goes_in_one_commit_each(opened: Instances,
     assert two.refresh().children("/") == ["copy"]
 
 
-def test_nodes_one_below_the_other_in_one_commit(real_store: MemoryStore) -> None:
+def test_a_chain_of_nodes_is_added_in_one_commit(real_store: MemoryStore) -> None:
     with Repository(real_store, poll_interval=0) as one:
-        wanted = ["/a" * depth for depth in range(1, 1_001)]
-        one.run(lambda tx: [tx.add(path) for path in wanted] and None)
-        assert wanted[-1] in one.head
+        chain = ["/a" * depth for depth in range(1, 1_001)]
+        one.run(lambda tx: [tx.add(path) for path in chain] and None)
+        assert chain[-1] in one.head
         one.run(lambda tx: tx.move("/a/a", "/b"))
         one.run(lambda tx: tx.remove("/b"))
         assert one.refresh().children("/") == ["a"]

@@ -1,4 +1,4 @@
-"""A name is a property or a child of a node, never both: whoever commits what, and in whatever order."""
+"""A name is a property or a child of a node, never both, in any order of concurrent commits."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_within_one_transaction(opened: Instances) -> None:
 
 
 @pytest.mark.parametrize("cached", [True, False])
-def test_against_a_child_that_is_there(opened: Instances, cached: bool) -> None:
+def test_a_property_cannot_have_the_name_of_an_existing_child(opened: Instances, cached: bool) -> None:
     opened().run(lambda tx: (tx.add("/a", {"p": 1}), tx.add("/a/x")))
     repo = opened()
     if cached:
@@ -48,7 +48,7 @@ def test_against_a_child_that_is_there(opened: Instances, cached: bool) -> None:
     assert repo.statistics.conflicts == 0
 
 
-def test_one_can_become_the_other(opened: Instances) -> None:
+def test_a_name_can_change_from_property_to_child_and_back_in_separate_commits(opened: Instances) -> None:
     repo = opened()
     repo.run(lambda tx: (tx.add("/a"), tx.add("/a/x")))
     repo.run(lambda tx: (tx.remove("/a/x"), tx.set("/a", "x", 1)))
@@ -98,7 +98,7 @@ def test_two_at_the_same_time(opened: Instances, child: object, child_first: boo
     refused(other, put if child_first else child)
 
 
-def test_other_properties_and_children_do_not_meet(opened: Instances) -> None:
+def test_different_properties_and_children_do_not_conflict(opened: Instances) -> None:
     one, other = opened(), opened()
     one.run(lambda tx: tx.add("/a", {"p": 1}))
     other.refresh()

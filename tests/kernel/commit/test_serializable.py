@@ -1,4 +1,4 @@
-"""Serializable transactions: what was read must not have changed either."""
+"""Serializable transactions: their reads must not have changed either."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ UNCHANGED: dict[str, Callable[[Transaction], Any]] = {
     "a set that changes nothing": lambda tx: tx.set("/a", "x", 1),
     "an increment by nothing": lambda tx: tx.increment("/a", "x", 0),
 }
-"""These count as read without being serializable too; see test_unchanged.py."""
+"""These count as read without serializable isolation too; see test_unchanged.py."""
 
 
 @pytest.mark.parametrize("read", [*READS.values(), *UNCHANGED.values()], ids=[*READS, *UNCHANGED])
@@ -89,7 +89,7 @@ def test_a_list_of_children_that_was_read_must_not_have_changed(
         tx.commit()
 
 
-def test_a_node_that_was_found_absent_must_still_be(two: tuple[Repository, Repository]) -> None:
+def test_a_node_that_was_read_as_absent_must_still_be_absent(two: tuple[Repository, Repository]) -> None:
     one, other = two
     tx = begin(one)
     assert "/a/new" not in tx
@@ -99,7 +99,7 @@ def test_a_node_that_was_found_absent_must_still_be(two: tuple[Repository, Repos
         tx.commit()
 
 
-def test_a_node_added_and_removed_again_was_found_absent(two: tuple[Repository, Repository]) -> None:
+def test_a_node_added_and_removed_in_the_transaction_counts_as_read_absent(two: tuple[Repository, Repository]) -> None:
     one, other = two
     tx = begin(one)
     tx.add("/a/new")
@@ -110,7 +110,7 @@ def test_a_node_added_and_removed_again_was_found_absent(two: tuple[Repository, 
         tx.commit()
 
 
-def test_children_and_properties_of_a_node_are_read_apart(two: tuple[Repository, Repository]) -> None:
+def test_reads_of_children_and_of_properties_are_independent(two: tuple[Repository, Repository]) -> None:
     one, other = two
     properties, children = begin(one), begin(other)
     properties.get("/a", "x")
@@ -123,7 +123,7 @@ def test_children_and_properties_of_a_node_are_read_apart(two: tuple[Repository,
     assert "/a/new" in one.refresh()
 
 
-def test_siblings_added_at_once_do_not_meet(two: tuple[Repository, Repository]) -> None:
+def test_siblings_added_concurrently_do_not_conflict(two: tuple[Repository, Repository]) -> None:
     first, second = begin(two[0]), begin(two[1])
     first.add("/a/one")
     second.add("/a/two")
@@ -132,7 +132,7 @@ def test_siblings_added_at_once_do_not_meet(two: tuple[Repository, Repository]) 
     assert two[0].refresh().children("/a") == ["b", "one", "two"]
 
 
-def test_of_two_that_each_read_what_the_other_writes_one_commits(two: tuple[Repository, Repository]) -> None:
+def test_one_of_two_transactions_that_read_each_others_writes_commits(two: tuple[Repository, Repository]) -> None:
     first, second = begin(two[0]), begin(two[1])
     assert first.get("/a", "x") == first.get("/a", "y") == second.get("/a", "x") == second.get("/a", "y") == 1
     first.set("/a", "x", 0)
@@ -143,7 +143,7 @@ def test_of_two_that_each_read_what_the_other_writes_one_commits(two: tuple[Repo
     assert tree(two[0])["/a"] == {"x": 0, "y": 1}
 
 
-def test_one_that_only_read_what_has_changed_since_is_told(two: tuple[Repository, Repository]) -> None:
+def test_a_read_only_transaction_raises_if_its_reads_changed(two: tuple[Repository, Repository]) -> None:
     one, other = two
     tx = begin(one)
     tx.get("/a", "x")
@@ -154,7 +154,7 @@ def test_one_that_only_read_what_has_changed_since_is_told(two: tuple[Repository
     assert one.statistics.conflicts == 1
 
 
-def test_one_that_only_read_makes_no_revision(two: tuple[Repository, Repository]) -> None:
+def test_a_read_only_transaction_creates_no_revision(two: tuple[Repository, Repository]) -> None:
     one, other = two
     before = one.refresh().revision
     with begin(one) as tx:
@@ -163,7 +163,7 @@ def test_one_that_only_read_makes_no_revision(two: tuple[Repository, Repository]
     assert other.refresh().revision == before
 
 
-def test_run_repeats_it_on_what_it_then_reads(two: tuple[Repository, Repository]) -> None:
+def test_run_retries_a_serializable_transaction_on_new_reads(two: tuple[Repository, Repository]) -> None:
     one, other = two
     read = []
 
@@ -178,7 +178,7 @@ def test_run_repeats_it_on_what_it_then_reads(two: tuple[Repository, Repository]
     assert tree(other)["/log"] == {"seen": 2}
 
 
-def test_run_repeats_one_that_only_reads(two: tuple[Repository, Repository]) -> None:
+def test_run_retries_a_read_only_transaction(two: tuple[Repository, Repository]) -> None:
     one, other = two
     read = []
 
@@ -191,6 +191,6 @@ def test_run_repeats_one_that_only_reads(two: tuple[Repository, Repository]) -> 
     assert read == [1, 2]
 
 
-def test_another_isolation_is_refused(two: tuple[Repository, Repository]) -> None:
+def test_an_unknown_isolation_level_is_rejected(two: tuple[Repository, Repository]) -> None:
     with pytest.raises(ValueError, match="no isolation 'repeatable'"):
         two[0].transaction(isolation="repeatable")  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Taking turns: who waits is seen in the journal, the longest waiting one goes first, and nobody waits long for anybody."""
+"""Turns: the journal shows waiting writers, the longest waiting one goes first, and each wait is bounded."""
 
 from __future__ import annotations
 
@@ -23,49 +23,49 @@ from tests.support.runtime import World, open_instance
 OWN = 7
 
 
-def made(machine: int, ms: int) -> int:
+def revision(machine: int, ms: int) -> int:
     return revisions.pack(ms, machine, 0)
 
 
-def test_who_was_aborted_and_has_not_committed_since_waits() -> None:
+def test_an_aborted_writer_waits_until_it_commits() -> None:
     seen = Contention()
     assert seen.waiting(OWN) == []
-    seen.aborted(made(1, 1000))
-    seen.aborted(made(2, 900))
-    seen.aborted(made(OWN, 800))
-    seen.aborted(made(1, 1100))
-    # The same rows come with each poll that looks back.
-    seen.aborted(made(1, 1000))
-    assert seen.waiting(OWN) == [made(2, 900), made(1, 1000)]
-    seen.committed(made(2, 1200))
-    seen.aborted(made(2, 900))
-    assert seen.waiting(OWN) == [made(1, 1000)]
-    # Polls meet the highest first.
-    seen.aborted(made(3, 1400))
-    seen.committed(made(3, 1300))
-    seen.aborted(made(3, 1250))
-    assert seen.waiting(OWN) == [made(1, 1000), made(3, 1400)]
+    seen.aborted(revision(1, 1000))
+    seen.aborted(revision(2, 900))
+    seen.aborted(revision(OWN, 800))
+    seen.aborted(revision(1, 1100))
+    # Each poll that rereads recent rows returns them again.
+    seen.aborted(revision(1, 1000))
+    assert seen.waiting(OWN) == [revision(2, 900), revision(1, 1000)]
+    seen.committed(revision(2, 1200))
+    seen.aborted(revision(2, 900))
+    assert seen.waiting(OWN) == [revision(1, 1000)]
+    # Polls return the highest first.
+    seen.aborted(revision(3, 1400))
+    seen.committed(revision(3, 1300))
+    seen.aborted(revision(3, 1250))
+    assert seen.waiting(OWN) == [revision(1, 1000), revision(3, 1400)]
 
 
-def test_who_tries_no_longer_is_waited_for_by_nobody() -> None:
+def test_a_writer_without_attempts_is_no_longer_waiting() -> None:
     seen = Contention()
-    seen.aborted(made(1, 1000))
-    seen.committed(made(2, 1000 + EXPIRES_MS))
-    assert seen.waiting(OWN) == [made(1, 1000)]
-    seen.committed(made(2, 1001 + EXPIRES_MS))
+    seen.aborted(revision(1, 1000))
+    seen.committed(revision(2, 1000 + EXPIRES_MS))
+    assert seen.waiting(OWN) == [revision(1, 1000)]
+    seen.committed(revision(2, 1001 + EXPIRES_MS))
     assert seen.waiting(OWN) == []
 
 
-def test_only_so_many_are_remembered() -> None:
+def test_the_number_of_remembered_writers_is_bounded() -> None:
     seen = Contention()
     for machine in range(5000):
-        seen.aborted(made(machine, 1000 + 10 * machine))
+        seen.aborted(revision(machine, 1000 + 10 * machine))
     assert len(seen._machines) <= 1000
-    assert seen.waiting(OWN)[-1] == made(4999, 1000 + 10 * 4999)
+    assert seen.waiting(OWN)[-1] == revision(4999, 1000 + 10 * 4999)
 
 
 class Pair:
-    """Two instances, of which the second has lost over /a and waits."""
+    """Two instances; the second has lost a conflict on /a and waits."""
 
     def __init__(self, waits_for: str = "/a") -> None:
         self.world = World()
@@ -83,13 +83,13 @@ class Pair:
         self.one.poll()
 
     def commit(self, instance: Instance, path: str) -> float:
-        """Increment; returns the seconds that it waited."""
+        """Increment; return the seconds that it waited."""
         began = self.world.ms
         instance.commit(lambda _: [Increment(path, "n", 1)], "", retry_timeout=60, max_poll_age=1000)
         return (self.world.ms - began) / 1000
 
     def keep_on(self, path: str) -> float:
-        """Commit for longer than a turn; returns the seconds that it waited in all."""
+        """Commit for longer than a turn; return the total seconds that it waited."""
         waited = self.commit(self.one, path)
         self.world.advance(TURN * 0.6)
         waited += self.commit(self.one, path)
@@ -97,26 +97,26 @@ class Pair:
         return waited + self.commit(self.one, path)
 
 
-def test_a_process_that_has_had_its_turn_makes_room_once_for_those_that_wait() -> None:
+def test_a_process_yields_once_to_waiting_ones_after_its_turn() -> None:
     pair = Pair()
     assert 0 < pair.keep_on("/a") <= 1.5 * LONGEST
-    # And then has another turn.
+    # It then has another turn.
     assert pair.commit(pair.one, "/a") == 0
 
 
-def test_nobody_makes_room_for_those_that_wait_for_something_else() -> None:
+def test_a_process_does_not_yield_to_writers_of_other_paths() -> None:
     pair = Pair(waits_for="/b")
     assert pair.keep_on("/a") == 0
 
 
-def test_nobody_makes_room_for_a_process_that_is_gone() -> None:
+def test_a_process_does_not_yield_to_an_ended_one() -> None:
     pair = Pair()
     pair.world.advance(EXPIRES_MS / 1000 + 1)
     pair.commit(pair.one, "/a")
     assert pair.keep_on("/a") == 0
 
 
-def test_commits_that_meet_nobody_take_the_calls_that_they_took() -> None:
+def test_commits_without_contention_make_no_additional_calls() -> None:
     world = World()
     counted = CountingStore(MemoryStore(world.clock))
     one = open_instance(counted, world, mac=1)
@@ -130,7 +130,7 @@ def test_commits_that_meet_nobody_take_the_calls_that_they_took() -> None:
         assert counted.take() == first
 
 
-def test_who_has_lost_already_writes_no_cells_where_a_commit_is_decided_at_one_moment() -> None:
+def test_a_conflicting_commit_in_one_store_transaction_writes_no_cells() -> None:
     world = World()
     shared = MemoryStore(world.clock, transactions=True)
     counted = CountingStore(shared)
@@ -150,11 +150,11 @@ def test_who_has_lost_already_writes_no_cells_where_a_commit_is_decided_at_one_m
 PROCESSES = 6
 EACH = 10
 MOST = 60 * EACH
-"""Far above what comes of taking turns on a machine that stalls now and then, far below what a monopolist makes."""
+"""A limit far above the imbalance of turns on a machine that stalls, and far below that of a monopoly."""
 
 
 def count(url: str, number: int, counts: SynchronizedArray[c_int]) -> None:
-    """Increment the same property until every process has done so often enough."""
+    """Increment the same property until every process has enough increments."""
     with hbasemk.connect(url) as repo:
         while min(counts) < EACH and max(counts) <= MOST:
             repo.run(lambda tx: tx.increment("/a", "n", 1))
@@ -173,7 +173,7 @@ def test_every_process_gets_its_share_of_one_property(tmp_path: Path) -> None:
             process.start()
         for process in started:
             process.join()
-        # None of them ended with a ConflictError.
+        # No process ended with a ConflictError.
         assert [process.exitcode for process in started] == [0] * PROCESSES
         assert min(counts) >= EACH
         assert max(counts) <= MOST + 1

@@ -1,4 +1,4 @@
-"""A change without effect relies on what it found: whoever else changes that wins, or comes before."""
+"""A change without effect depends on the value that it found: a concurrent change of it wins, or precedes it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Change = Callable[[Transaction], Any]
 
 
 def prepare(tx: Transaction) -> None:
-    """The tree that all begin with."""
+    """Create the initial tree."""
     tx.add("/n", {"x": 1, "f": 1.5})
     tx.add("/n/kid", {"z": 1})
     tx.add("/log")
@@ -25,7 +25,7 @@ def prepare(tx: Transaction) -> None:
 
 @pytest.fixture
 def two(opened: Instances) -> tuple[Repository, Repository]:
-    """Two instances on one tree. The second one's last poll counts as fresh for ever, so its head grows stale."""
+    """Two instances on one tree. The second one's last poll counts as recent permanently, so its head grows stale."""
     one = opened()
     one.run(prepare)
     return one, opened(poll_interval=3600)
@@ -76,7 +76,7 @@ UNCHANGED: dict[str, tuple[Change, Change]] = {
 
 @pytest.mark.parametrize(("change", "other"), UNCHANGED.values(), ids=UNCHANGED)
 @pytest.mark.parametrize("isolation", ["snapshot", "serializable"])
-def test_on_a_base_it_conflicts_with_who_changed_what_it_found(
+def test_a_change_without_effect_conflicts_with_a_later_change_of_its_value(
     two: tuple[Repository, Repository], change: Change, other: Change, isolation: Any
 ) -> None:
     one, stale = two
@@ -92,7 +92,7 @@ def test_on_a_base_it_conflicts_with_who_changed_what_it_found(
 
 
 @pytest.mark.parametrize(("change", "other"), UNCHANGED.values(), ids=UNCHANGED)
-def test_beside_another_change_it_conflicts_as_well(
+def test_a_change_without_effect_conflicts_beside_another_change_as_well(
     two: tuple[Repository, Repository], change: Change, other: Change
 ) -> None:
     one, stale = two
@@ -107,7 +107,7 @@ def test_beside_another_change_it_conflicts_as_well(
 
 
 @pytest.mark.parametrize(("change", "other"), UNCHANGED.values(), ids=UNCHANGED)
-def test_run_makes_it_again_on_what_is_there_by_then(
+def test_run_retries_a_change_without_effect_on_the_new_value(
     two: tuple[Repository, Repository], change: Change, other: Change
 ) -> None:
     one, stale = two
@@ -143,7 +143,9 @@ def test_a_set_on_a_stale_head_is_not_dropped(two: tuple[Repository, Repository]
 @pytest.mark.parametrize(
     "change", [change for name, (change, _) in UNCHANGED.items() if "move" not in name and "replaced" not in name]
 )
-def test_it_makes_no_revision_and_meets_nobody_else(two: tuple[Repository, Repository], change: Change) -> None:
+def test_a_change_without_effect_creates_no_revision_and_no_conflict(
+    two: tuple[Repository, Repository], change: Change
+) -> None:
     one, stale = two
     base = stale.head
     one.run(lambda tx: (tx.set("/n", "other", 1), tx.add("/n/more"), tx.set("/n/kid", "z", 2)))
@@ -154,7 +156,9 @@ def test_it_makes_no_revision_and_meets_nobody_else(two: tuple[Repository, Repos
     assert one.refresh().revision == head
 
 
-def test_two_that_each_repeat_what_the_other_changes_do_not_both_commit(two: tuple[Repository, Repository]) -> None:
+def test_one_of_two_writers_that_each_repeat_the_value_the_other_changes_fails(
+    two: tuple[Repository, Repository],
+) -> None:
     one, other = two
     base, same = one.refresh(), other.refresh()
     first, second = one.transaction(base=base), other.transaction(base=same)
@@ -208,7 +212,7 @@ ON_A_BRANCH: dict[str, Callable[[Branch], Any]] = {
 
 
 @pytest.mark.parametrize("change", ON_A_BRANCH.values(), ids=ON_A_BRANCH)
-def test_what_a_branch_repeats_trunk_must_not_have_changed(
+def test_a_value_that_a_branch_repeats_must_be_unchanged_on_trunk(
     two: tuple[Repository, Repository], change: Callable[[Branch], Any]
 ) -> None:
     one, _ = two
@@ -227,7 +231,7 @@ def test_what_a_branch_repeats_trunk_must_not_have_changed(
 
 
 @pytest.mark.parametrize("change", ON_A_BRANCH.values(), ids=ON_A_BRANCH)
-def test_what_a_branch_repeats_is_no_conflict_where_trunk_left_it(
+def test_a_value_that_a_branch_repeats_merges_if_trunk_did_not_change_it(
     two: tuple[Repository, Repository], change: Callable[[Branch], Any]
 ) -> None:
     one, _ = two
@@ -240,7 +244,7 @@ def test_what_a_branch_repeats_is_no_conflict_where_trunk_left_it(
     assert one.refresh()["/n"] == {"x": 1, "f": 3.5}
 
 
-def test_a_rebase_carries_what_the_branch_repeated(two: tuple[Repository, Repository]) -> None:
+def test_a_rebase_keeps_the_values_that_the_branch_repeated(two: tuple[Repository, Repository]) -> None:
     one, _ = two
     branch = one.branch()
     branch.run(lambda tx: (tx.set("/n", "x", 1), tx.unset("/n", "none")))
@@ -249,13 +253,13 @@ def test_a_rebase_carries_what_the_branch_repeated(two: tuple[Repository, Reposi
     one.run(lambda tx: tx.set("/n", "none", 2))
     with pytest.raises(ConflictError):
         branch.merge()
-    # There is nothing of the branch's that a marker could keep.
+    # The branch has no change that a marker could keep.
     assert branch.rebase() == []
     branch.merge()
     assert one.refresh()["/n"]["none"] == 2
 
 
-def test_what_came_and_went_on_a_branch_leaves_trunk_free(two: tuple[Repository, Repository]) -> None:
+def test_a_node_added_and_removed_on_a_branch_does_not_conflict_with_trunk(two: tuple[Repository, Repository]) -> None:
     one, _ = two
     branch = one.branch()
     branch.run(lambda tx: tx.add("/n/new"))
@@ -268,7 +272,7 @@ def test_what_came_and_went_on_a_branch_leaves_trunk_free(two: tuple[Repository,
 # --- import --------------------------------------------------------------------------------------------------
 
 
-def test_an_import_of_json_relies_on_the_nodes_that_it_leaves(two: tuple[Repository, Repository]) -> None:
+def test_a_json_import_depends_on_the_nodes_that_it_keeps(two: tuple[Repository, Repository]) -> None:
     from hbasemk.transfer.json.importer import JsonImport
 
     one, stale = two
@@ -285,7 +289,7 @@ def test_an_import_of_json_relies_on_the_nodes_that_it_leaves(two: tuple[Reposit
 
 
 @pytest.mark.parametrize("transactions", [False, True])
-def test_it_costs_one_call_that_reads_back(transactions: bool) -> None:
+def test_a_change_without_effect_costs_one_read_back(transactions: bool) -> None:
     store = CountingStore(MemoryStore(transactions=transactions))
     with Repository(store, poll_interval=0) as repository:
         repository.run(lambda tx: tx.add("/n", {"x": 1}))
