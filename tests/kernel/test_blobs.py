@@ -21,9 +21,9 @@ from tests.support.repositories import problems
 
 @pytest.fixture
 def repo() -> Iterator[Repository]:
-    with Repository(MemoryStore(), poll_interval=0) as made:
-        yield made
-        assert problems(made) == []
+    with Repository(MemoryStore(), poll_interval=0) as repository:
+        yield repository
+        assert problems(repository) == []
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_bytes_are_content(repo: Repository, content: bytes) -> None:
     assert repo.blobs.write(io.BytesIO(content)) == ref
 
 
-def test_a_view_of_numbers_is_the_bytes_of_them(repo: Repository) -> None:
+def test_a_memoryview_of_numbers_is_written_as_its_bytes(repo: Repository) -> None:
     numbers = memoryview(array.array("i", [1, 2, 3]))
     assert repo.blobs.read(repo.blobs.write(numbers)) == numbers.tobytes()
     assert repo.blobs.read(repo.blobs.write(numbers[::2])) == numbers[::2].tobytes()
@@ -48,7 +48,7 @@ def test_a_view_of_numbers_is_the_bytes_of_them(repo: Repository) -> None:
     ["text", 5, None, [b"x"], Path("file"), io.StringIO("text"), io.StringIO()],
     ids=["text", "number", "None", "list", "path", "text file", "empty text file"],
 )
-def test_streams_that_yield_no_bytes_are_rejected(repo: Repository, content: Any) -> None:
+def test_streams_that_do_not_yield_bytes_are_rejected(repo: Repository, content: Any) -> None:
     for write in (repo.blobs.write, instance_of(repo).blobs.write):
         with pytest.raises(InvalidValueError, match="binary stream"):
             write(content)

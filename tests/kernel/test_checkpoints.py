@@ -31,7 +31,7 @@ def test_concurrent_checkpoints_keep_the_later_expiry(store: MemoryStore, world:
     assert checkpoints.all_of(other) == {head: START_MS + 6 * HOUR}
 
 
-def test_a_checkpoint_whose_reply_is_lost_is_made_once(store: MemoryStore, world: World) -> None:
+def test_a_checkpoint_whose_reply_is_lost_is_created_once(store: MemoryStore, world: World) -> None:
     faulty = FaultyStore(store)
     instance = open_instance(faulty, world)
     head = instance.head().revision
@@ -51,12 +51,12 @@ def test_a_checkpoint_whose_reply_is_lost_is_made_once(store: MemoryStore, world
 def test_expired_checkpoints_are_removed_by_the_stores_clock(store: MemoryStore, world: World, skew: int) -> None:
     instance = open_instance(store, world, skew_ms=skew)
     instance.lease.measure()
-    for which, hours in ((1, 1), (2, 9), (3, 2)):
-        checkpoints.keep(instance, which, START_MS + hours * HOUR)
+    for revision, hours in ((1, 1), (2, 9), (3, 2)):
+        checkpoints.keep(instance, revision, START_MS + hours * HOUR)
     assert checkpoints.all_of(instance).keys() == {1, 2, 3}
     world.advance(4 * 3600)
     checkpoints.keep(instance, 4, START_MS + 9 * HOUR)
     assert checkpoints.all_of(instance).keys() == {2, 4}
-    # One that is over may be made again.
+    # An expired checkpoint can be created again.
     checkpoints.keep(instance, 1, START_MS + 9 * HOUR)
     assert checkpoints.all_of(instance).keys() == {1, 2, 4}

@@ -1,4 +1,4 @@
-"""Closing a repository ends, whatever the store does, and gives the lease back where it can."""
+"""Closing a repository always ends, and releases the lease if the store permits it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support.repositories import Checked
 
 
-def test_closing_gives_the_lease_back(real_store: MemoryStore) -> None:
+def test_closing_releases_the_lease(real_store: MemoryStore) -> None:
     repo = Repository(real_store, poll_interval=0, owns_store=False)
     repo.run(lambda tx: tx.add("/a"))
     lease = instance_of(repo).lease
@@ -30,7 +30,7 @@ def test_closing_gives_the_lease_back(real_store: MemoryStore) -> None:
     assert found.end < end
 
 
-def test_closing_does_not_wait_for_a_store_that_hangs_when_it_takes_the_lease_back(
+def test_closing_does_not_wait_for_a_store_that_hangs_during_the_release(
     real_store: MemoryStore,
 ) -> None:
     store = FaultyStore(real_store)

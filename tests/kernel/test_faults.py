@@ -1,7 +1,7 @@
 """Failing stores: outcomes are reported, unfinished commits are resolved, no acknowledged commit is lost.
 
-Every store call of a commit is made to fail in three ways; the last one also ends the process, as far as a test can:
-its instance is never used again.
+Every store call of a commit fails in three ways. The last one also ends the process, as far as a test can do this: its
+instance is never used again.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def before_and_after(
 
 
 def fail_at(place: Place, number: int, how: str) -> None:
-    """Make the store fail at its call of this number: before it, after it, or for good after it."""
+    """Let the store fail at its call with this number: before it, after it, or permanently after it."""
     calls = itertools.count()
 
     def before(call: Call) -> None:
@@ -110,7 +110,7 @@ def test_any_call_of_a_commit_may_fail(kind: str, transactions: bool, how: str) 
 
 
 @pytest.mark.parametrize("kind", COMMITS)
-def test_a_store_that_goes_away_for_good_at_any_call_leaves_all_or_nothing(kind: str) -> None:
+def test_a_commit_is_all_or_nothing_if_the_store_fails_permanently_at_any_call(kind: str) -> None:
     operations = COMMITS[kind]
     before, after, calls = before_and_after(operations)
     for number in range(calls):
@@ -127,7 +127,7 @@ def test_a_store_that_goes_away_for_good_at_any_call_leaves_all_or_nothing(kind:
         place.heal()
         if isinstance(caught.value, CommitUnknownError):
             assert place.instance.outcome(int(caught.value.revision, 16)) in {Outcome.COMMITTED, Outcome.ABORTED}
-        # What was left is ended by the same instance's next commit, at once.
+        # The next commit of the same instance ends the deferred revision immediately.
         place.commit([SetProperty("/", "later", True)])
         assert place.instance.outcomes.deferred == []
         found = place.check()
@@ -155,11 +155,11 @@ def test_unknown_outcome_is_reported_and_later_resolved() -> None:
     place.store.before, place.store.after = before, after
     with pytest.raises(CommitUnknownError, match="outcome") as caught:
         place.commit(COMMITS["set"])
-    made = int(caught.value.revision, 16)
+    revision = int(caught.value.revision, 16)
     with pytest.raises(StoreNotAppliedError):
-        place.instance.outcome(made)
+        place.instance.outcome(revision)
     place.heal()
-    assert place.instance.outcome(made) is Outcome.COMMITTED
+    assert place.instance.outcome(revision) is Outcome.COMMITTED
     assert place.tree(place.instance)["/a"]["p"] == "new"
     assert place.check()["/a"]["p"] == "new"
 
@@ -175,12 +175,12 @@ def test_outcome_of_an_abandoned_commit_stays_aborted() -> None:
 
     away: list[Call] = []
     place.store.before = before
-    # No decision was sent, so it is known that nothing can be committed.
+    # No decision was sent, so the revision cannot be committed.
     with pytest.raises(StoreNotAppliedError, match="nothing was committed"):
         place.commit(COMMITS["set"])
-    (made,) = place.instance.outcomes.deferred
+    (revision,) = place.instance.outcomes.deferred
     place.heal()
-    assert place.instance.outcome(made) is Outcome.ABORTED
+    assert place.instance.outcome(revision) is Outcome.ABORTED
     assert place.check()["/a"]["p"] == "old"
 
 
@@ -189,7 +189,7 @@ def test_a_paused_writer_that_wakes_up_after_its_recovery_loses() -> None:
     recovered: list[int] = []
 
     def pause(call: Call) -> None:
-        # After the cells were written, before they are read back: sleep past the lease while somebody recovers.
+        # After the cells are written and before the read-back: sleep past the lease while another instance recovers.
         if call == Call("write", schema.NODES, 1):
             place.heal()
             place.world.advance(60)
@@ -207,7 +207,7 @@ def test_a_paused_writer_that_wakes_up_after_its_recovery_loses() -> None:
 def test_late_cells_of_a_recovered_writer_stay_invisible_below_the_watermark() -> None:
     place = Place()
     cells = place.die_with_held_cells(lambda: place.commit(COMMITS["set"]))
-    # Recovered by another, and the watermark passes it.
+    # Another instance recovers it, and the watermark passes it.
     place.world.advance(30)
     other = open_instance(place.inner, place.world, mac=8)
     other.clock.next(0)
@@ -219,12 +219,12 @@ def test_late_cells_of_a_recovered_writer_stay_invisible_below_the_watermark() -
     moved = other.recovery.advance()
     assert moved is not None
     assert moved.hidden
-    # Only now the paused gateway lets its request through.
+    # Only now the paused gateway delivers its request.
     place.inner.write(schema.NODES, cells)
     fresh = open_instance(place.inner, place.world, mac=10)
     assert fresh.journal.floor >= max(moved.hidden)
     assert place.tree(fresh)["/a"]["p"] == "old"
-    # And it is no conflict for those who change the same column now.
+    # They do not conflict with a later change of the same column either.
     fresh.commit(lambda _: [SetProperty("/a", "p", "after")], "", retry_timeout=5, max_poll_age=0)
     assert place.tree(fresh)["/a"]["p"] == "after"
     place.check()
@@ -236,7 +236,7 @@ def test_duplicated_compare_and_sets_do_no_harm(kind: str) -> None:
     original = place.store.check_and_write
 
     def twice(table: str, column: Column, expected: bytes | None, put: Put, *, durable: bool = True) -> bool:
-        # As HBase's own client does after a lost reply: the caller gets the second answer.
+        # Like HBase's own client after a lost reply: the caller gets the second answer.
         original(table, column, expected, put, durable=durable)
         return original(table, column, expected, put, durable=durable)
 
@@ -248,8 +248,8 @@ def test_duplicated_compare_and_sets_do_no_harm(kind: str) -> None:
 
 def test_used_id_is_rejected_and_its_revision_stays() -> None:
     place = Place()
-    made = place.commit(COMMITS["set"])
-    place.instance.clock.next = lambda above, *, branch=False: made  # type: ignore[method-assign]
+    revision = place.commit(COMMITS["set"])
+    place.instance.clock.next = lambda above, *, branch=False: revision  # type: ignore[method-assign]
     with pytest.raises(InvalidRevisionError, match="same id"):
         place.commit(COMMITS["increment"])
     assert place.check()["/a"] == {"p": "new", "n": 0}
@@ -276,7 +276,7 @@ def test_a_loser_that_died_before_its_roll_back_is_swept_without_an_operator() -
     assert place.check()["/a"]["p"] == "winner"
 
 
-def test_a_commit_at_one_moment_whose_reply_is_lost_and_that_is_built_on_at_once_is_made_once() -> None:
+def test_a_commit_in_one_store_transaction_with_a_lost_reply_is_applied_once_even_if_others_build_on_it() -> None:
     shared = MemoryStore(transactions=True)
     store = FaultyStore(shared)
     one = Repository(store, poll_interval=0, owns_store=False)

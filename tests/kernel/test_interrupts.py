@@ -1,4 +1,4 @@
-"""After an interruption at any point a repository polls, commits, forks and closes as before, and has lost nothing.
+"""After an interruption at any point a repository polls, commits, forks and closes as before, without lost commits.
 
 ``HBASEMK_INTERRUPT_SECONDS`` bounds each test of all points (default 2.5; 0: every point, some minutes).
 """
@@ -31,7 +31,7 @@ FORK_EVERY = 8
 
 
 class Subject:
-    """A repository that is interrupted, and another instance that looks on."""
+    """A repository that is interrupted, and another instance that observes it."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -56,7 +56,7 @@ class Subject:
             self.increment(tx)
 
     def attempted_is_committed(self) -> bool:
-        """What a caller can find out about the transaction that was interrupted."""
+        """Return what outcome() says about the interrupted transaction."""
         attempted = None if self.tried is None else self.tried.attempted
         return attempted is not None and self.repo.outcome(attempted) is Outcome.COMMITTED
 
@@ -84,7 +84,7 @@ class Subject:
             list(watch)
 
     def before(self, work: Callable[[], None]) -> None:
-        """What the work needs."""
+        """Create the preconditions of the work."""
         if work == self.poll:
             self.mark()
 
@@ -93,7 +93,7 @@ class Subject:
         self.marks += 1
 
     def is_whole(self, fork: bool) -> None:
-        """Polls in the background, commits, forks."""
+        """Assert that background polls, commits and forks work."""
         self.mark()
         marks = self.marks
         deadline = time.monotonic() + 60
@@ -108,7 +108,7 @@ class Subject:
                 os._exit(0)
             assert os.waitpid(child, 0)[1] == 0
         count = self.other.refresh()["/a"]["n"]
-        # The commit above has ended whatever the interrupted call left.
+        # The commit above has ended the remains of the interrupted call.
         assert not instance_of(self.other).journal.pending, "a revision of a living process stays pending"
         assert isinstance(count, int)
         while sum(thread.name == "hbasemk-poll" for thread in threading.enumerate()) > 1:
@@ -127,16 +127,16 @@ class Subject:
 def subject_url(request: pytest.FixtureRequest, checked: Checked, tmp_path: Path) -> str:
     if request.param == "memory":
         return f"memory://{tmp_path.name}"
-    # A fork that waits for a connection that nobody uses, or a writer for a lock that nobody has, waits for ever.
+    # A fork that waits for a leaked connection, or a writer that waits for a leaked lock, waits forever.
     return checked(f"sqlite:///{tmp_path / 'content.db'}?busy_timeout=3600&durable=no")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(0 if not SECONDS else 300)
 @pytest.mark.parametrize("name", ["commit", "transaction", "poll", "branch", "serializable", "watch", "opening"])
-# A repository ends with this warning where an interrupt comes between its opening and the with block.
+# A repository ends with this warning if an interrupt falls between its opening and the with block.
 @pytest.mark.filterwarnings("ignore:a repository at:ResourceWarning")
-def test_an_interruption_at_any_point_leaves_nothing_held(subject_url: str, name: str) -> None:
+def test_an_interruption_at_any_point_leaks_no_lock_or_connection(subject_url: str, name: str) -> None:
     subject = Subject(subject_url)
     work: Callable[[], None] = getattr(subject, name)
     alone = name in ("commit", "transaction", "serializable")
@@ -169,9 +169,9 @@ def test_an_interruption_at_any_point_leaves_nothing_held(subject_url: str, name
 
 @pytest.mark.slow
 @pytest.mark.timeout(0 if not SECONDS else 300)
-# Python closes it at once where an interrupt comes between the call and the with block that closes it.
+# Python closes it immediately if an interrupt falls between the call and its with block.
 @pytest.mark.filterwarnings("ignore:unclosed scandir iterator:ResourceWarning")
-def test_an_import_worker_is_whole_after_an_interruption_at_any_point(checked: Checked, tmp_path: Path) -> None:
+def test_an_import_worker_works_after_an_interruption_at_any_point(checked: Checked, tmp_path: Path) -> None:
     url = checked(f"sqlite:///{tmp_path / 'content.db'}?busy_timeout=3600&durable=no")
     top = tmp_path / "top"
     top.mkdir()
@@ -197,7 +197,7 @@ def test_an_import_worker_is_whole_after_an_interruption_at_any_point(checked: C
 
             def test(point: Point) -> None:
                 if interrupted_at(point, work):
-                    # A worker ignores SIGINT. What it asked its reader may not have been answered.
+                    # A worker ignores SIGINT. A request to its reader may be unanswered.
                     worker._reader = reader()
                 work()
                 other.run(lambda tx: tx.set("/", "n", number[0]))
@@ -250,7 +250,7 @@ print("whole", acknowledged, flush=True)
 """
 
 
-def test_real_signals_leave_nothing_held(checked: Checked, tmp_path: Path) -> None:
+def test_real_signals_leak_no_lock_or_connection(checked: Checked, tmp_path: Path) -> None:
     url = checked(f"sqlite:///{tmp_path / 'content.db'}?busy_timeout=3600&durable=no")
     seed = random.randrange(10**6)
     print("seed", seed)

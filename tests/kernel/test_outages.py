@@ -1,6 +1,6 @@
-"""What callers of a commit get while the store refuses, hangs, loses replies or is unusable: the table in docs/protocol.md.
+"""Results of a commit while the store refuses, hangs, loses replies or is unusable: the table in docs/protocol.md.
 
-Each call of a commit is the one at which it begins, once with the store back at once, once with the store away for good.
+An outage begins at each call of a commit. It ends immediately in one case, and never in the other.
 Time is simulated, so nothing here waits.
 """
 
@@ -56,7 +56,7 @@ STORES = {
 
 
 class Outage:
-    """A store that fails from one of its calls on, for so many seconds of simulated time."""
+    """A store that fails from one of its calls on, for a number of simulated seconds."""
 
     def __init__(self, world: World, store: FaultyStore, how: str, number: int, seconds: float) -> None:
         self.world, self.how, self.number, self.seconds = world, how, number, seconds
@@ -131,9 +131,9 @@ def test_outage_shorter_than_the_retry_timeout_raises_no_error(kind: str, store:
                 place.commit(OPERATIONS[kind], retry_timeout=60)
             assert place.check() == before, what
         else:
-            made = place.commit(OPERATIONS[kind], retry_timeout=60)
+            revision = place.commit(OPERATIONS[kind], retry_timeout=60)
             assert outage.began is not None
-            assert place.instance.outcome(made) is Outcome.COMMITTED
+            assert place.instance.outcome(revision) is Outcome.COMMITTED
             assert place.check() == after, what
 
 
@@ -164,7 +164,7 @@ def test_error_states_the_outcome_if_the_store_stays_away(kind: str, store: str,
             assert "nothing was committed" in str(error)
             assert "may have been applied" not in str(error)
         place.heal()
-        # The same instance goes on at once.
+        # The same instance continues immediately.
         place.commit([SetProperty("/", "later", True)])
         assert place.instance.outcomes.deferred == []
         found = place.check()
@@ -231,22 +231,22 @@ def test_branch_commit_error_states_the_outcome(how: str, seconds: float) -> Non
         Outage(place.world, place.store, how, number, seconds)
         what = f"call {number}, {outage.calls[number]}"
         try:
-            made = place.instance.branches.commit(root, set_on_branch(place.instance, "new"), "")
+            revision = place.instance.branches.commit(root, set_on_branch(place.instance, "new"), "")
             assert seconds < 60, what
         except CommitUnknownError as error:
             assert (number, how) == (decision, how), what
             assert how != "refused"
-            made = int(error.revision, 16)
+            revision = int(error.revision, 16)
             place.heal()
-            assert place.instance.outcome(made) is (Outcome.COMMITTED if how == "reply lost" else Outcome.ABORTED)
+            assert place.instance.outcome(revision) is (Outcome.COMMITTED if how == "reply lost" else Outcome.ABORTED)
             continue
         except StoreNotAppliedError as error:
             assert seconds > 60, what
             assert "nothing was committed" in str(error)
             place.heal()
-            made = place.instance.branches.commit(root, set_on_branch(place.instance, "new"), "")
+            revision = place.instance.branches.commit(root, set_on_branch(place.instance, "new"), "")
         place.heal()
-        assert place.instance.reader.require(place.instance.at(made), "/a").properties["p"] == "new", what
+        assert place.instance.reader.require(place.instance.at(revision), "/a").properties["p"] == "new", what
 
 
 def test_merge_of_a_moved_branch_stands_though_the_head_cannot_be_read() -> None:
@@ -257,14 +257,14 @@ def test_merge_of_a_moved_branch_stands_though_the_head_cannot_be_read() -> None
     heads: list[Call] = []
     original = place.store.check_and_write
 
-    def moved_first(table: str, column: Any, wanted: Any, put: Any, *, durable: bool = True) -> bool:
+    def moved_first(table: str, column: Any, expected: Any, put: Any, *, durable: bool = True) -> bool:
         if column == schema.BRANCH_HEAD:
             heads.append(Call("check_and_write", table, 1))
             other.branches.commit(on, set_on_branch(other, "others"), "")
-            applied = original(table, column, wanted, put, durable=durable)
+            applied = original(table, column, expected, put, durable=durable)
             place.store.before = lambda call: reads(call)
             return applied
-        return original(table, column, wanted, put, durable=durable)
+        return original(table, column, expected, put, durable=durable)
 
     def reads(call: Call) -> None:
         heads.append(call)
@@ -282,7 +282,7 @@ def test_reads_are_retried_up_to_the_retry_timeout() -> None:
     place.instance = open_instance(place.store, place.world, mac=2, retry_timeout=20.0)
     outage = Outage(place.world, place.store, "refused", 0, 15.0)
     assert place.tree(place.instance)["/a"]["p"] == "old"
-    # Waits grow, and not beyond a second: neither a flood of calls nor a long sleep after the store is back.
+    # Waits grow up to a second: neither a flood of calls nor a long wait after the store is back.
     assert 10 < len(outage.calls) < 60
     assert place.world.ms - (outage.began or 0.0) < (15 + 2 * LONGEST_WAIT) * 1000
     began = place.world.ms
@@ -293,7 +293,7 @@ def test_reads_are_retried_up_to_the_retry_timeout() -> None:
 
 
 def test_calls_inside_calls_do_not_multiply_attempts() -> None:
-    # The read of a snapshot of a branch polls, reads rows, and polls read changes: each is made again.
+    # Reading a branch snapshot polls and reads rows, and a poll reads changes: each call is retried.
     place = Place()
     place.instance = open_instance(place.store, place.world, mac=2, retry_timeout=RETRY_TIMEOUT)
     place.instance.clock.next(0)
@@ -323,10 +323,10 @@ def test_background_maintenance_does_not_wait_for_an_outage() -> None:
 def test_close_ends_a_call_that_waits_for_an_outage(retry_timeout: float) -> None:
     store = FaultyStore(MemoryStore())
     repo = Repository(store, poll_interval=0, retry_timeout=retry_timeout)
-    asked = threading.Event()
+    called = threading.Event()
 
     def away(call: Call) -> None:
-        asked.set()
+        called.set()
         raise StoreNotAppliedError("away")
 
     ended: list[BaseException] = []
@@ -340,19 +340,19 @@ def test_close_ends_a_call_that_waits_for_an_outage(retry_timeout: float) -> Non
     store.before = away
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
-    assert asked.wait(60)
+    assert called.wait(60)
     repo.close()
     thread.join(60)
     assert not thread.is_alive()
     assert len(ended) == 1
 
 
-def test_an_interrupt_that_keeps_a_limit_from_being_reset_shortens_no_later_call() -> None:
+def test_an_interrupt_before_the_reset_of_a_time_limit_shortens_no_later_call() -> None:
     world = World()
     runtime = TestRuntime(world, retry_timeout=60.0)
 
     def interrupted() -> None:
-        # As Ctrl-C does between two instructions of the method itself: nothing of it runs any more.
+        # Like Ctrl-C between two instructions of the method itself: the rest of it does not run.
         retry._limit.set(ref(retry._Limit(retry.AT_LEAST, inner=True)))
 
     interrupted()

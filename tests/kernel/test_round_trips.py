@@ -1,4 +1,4 @@
-"""The number of round trips of every operation, as the documentation promises."""
+"""The number of round trips of every operation matches the documentation."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ WRITE = ("write", "nodes")
 READ = ("read", "nodes")
 POLL = ("scan", "journal")
 CREATED = ("read", "journal")
-"""The timestamp that the store gave the journal row: read at the same time as the cells are written."""
+"""The read of the journal row's timestamp, parallel to the write of the cells."""
 
 
 class ParallelMemory(MemoryStore):
-    """Memory that claims to gain from calls made at the same time, as HBase does."""
+    """Memory that reports parallel calls, like HBase."""
 
     @property
     def supports_parallel_calls(self) -> bool:
@@ -45,14 +45,14 @@ class Counted:
 
 @pytest.fixture(params=[MemoryStore, ParallelMemory])
 def counted(request: pytest.FixtureRequest) -> Iterator[Counted]:
-    made = Counted(request.param())
-    yield made
-    assert problems(made.repository) == []
-    made.repository.close()
+    counted = Counted(request.param())
+    yield counted
+    assert problems(counted.repository) == []
+    counted.repository.close()
 
 
 def fresh(counted: Counted) -> Repository:
-    """Another instance, with nothing cached; opening it is not counted."""
+    """Open another instance with an empty cache; opening is not counted."""
     other = Repository(counted.store, poll_interval=0, owns_store=False)
     counted.store.take()
     return other
@@ -65,7 +65,7 @@ def test_a_commit_on_cached_nodes_takes_four_calls_in_sequence(counted: Counted)
 
 
 def test_the_timestamp_of_the_journal_row_is_read_while_the_cells_are_written() -> None:
-    # Each of the two calls goes on only when the other one has begun, so one after the other they would never end.
+    # Each of the two calls ends only after the other has begun, so sequential calls would never end.
     reading, writing = threading.Event(), threading.Event()
     store = FaultyStore(ParallelMemory())
     repository = Repository(store, poll_interval=0)
@@ -89,7 +89,7 @@ def test_the_timestamp_of_the_journal_row_is_read_while_the_cells_are_written() 
     repository.close()
 
 
-def test_where_a_store_has_transactions_a_commit_takes_two_calls() -> None:
+def test_a_commit_on_a_store_with_transactions_takes_two_calls() -> None:
     counted = Counted(MemoryStore(transactions=True))
     with counted.repository.transaction(base=counted.repository.head) as tx:
         tx.set("/a", "p", 1)
@@ -101,12 +101,12 @@ def test_where_a_store_has_transactions_a_commit_takes_two_calls() -> None:
     counted.repository.close()
 
 
-def test_a_commit_of_a_whole_batch_takes_four_calls_too(counted: Counted) -> None:
+def test_a_commit_of_a_full_batch_takes_four_calls_too(counted: Counted) -> None:
     with counted.repository.transaction(base=counted.repository.head) as tx:
         for number in range(900):
             tx.add(f"/a/new{number}", {"n": number})
-    # One more read shows that none of the 900 is there yet (a list of the children, not 900 rows); on HBase it runs beside
-    # the creation of the journal row.
+    # One more read shows that none of the 900 exists yet (a list of the children, not 900 rows). On HBase it runs in
+    # parallel to the creation of the journal row.
     assert counted.store.take() == {CREATE: 2, CREATED: 1, WRITE: 1, READ: 2}
 
 
@@ -126,7 +126,7 @@ def test_a_commit_on_nodes_that_are_not_cached_reads_them_once(counted: Counted)
     other.close()
 
 
-def test_a_serializable_commit_reads_back_what_it_read_in_one_more_call(counted: Counted) -> None:
+def test_a_serializable_commit_reads_its_reads_back_in_one_more_call(counted: Counted) -> None:
     with counted.repository.transaction(base=counted.repository.head, isolation="serializable") as tx:
         assert [tx.get(f"/a/{number}", "n") for number in range(20)] == list(range(20))
         tx.set("/a", "p", 1)
@@ -179,7 +179,7 @@ def test_a_node_stays_cached_until_a_revision_touches_it(counted: Counted) -> No
     other.close()
 
 
-def test_what_an_instance_commits_stays_in_its_cache(counted: Counted) -> None:
+def test_nodes_that_an_instance_commits_stay_in_its_cache(counted: Counted) -> None:
     counted.repository.run(lambda tx: tx.set("/a/3", "n", "own"))
     counted.store.take()
     assert counted.repository.head["/a/3"]["n"] == "own"
@@ -197,7 +197,7 @@ def test_many_nodes_at_once_are_one_call_a_batch(counted: Counted) -> None:
 def test_a_subtree_is_one_call_a_level(counted: Counted) -> None:
     other = fresh(counted)
     assert len(list(other.head.walk("/a"))) == 41
-    # Two levels, and one look that finds no third; on HBase two at a time, so there the one after that is asked for as well.
+    # Two levels, and one read that finds no third. HBase reads two levels at a time, so it also requests the next one.
     looks = 4 if counted.store.supports_parallel_calls else 3
     assert counted.store.take() == {READ: 1, ("scan", "nodes"): looks}
     assert len(list(other.head.walk("/a", depth=1))) == 21
@@ -222,14 +222,14 @@ def test_counting_few_children_is_one_call_besides_the_node(counted: Counted) ->
 
 
 @pytest.mark.parametrize("children", [1_500, 6_000])
-def test_counting_many_children_takes_calls_that_do_not_grow_with_them(counted: Counted, children: int) -> None:
+def test_counting_many_children_takes_a_constant_number_of_calls(counted: Counted, children: int) -> None:
     repo = counted.repository
     repo.run(lambda tx: [tx.add(f"/a/20/{number}") for number in range(children)] if tx.add("/a/20") is None else None)
     counted.store.take()
-    # The first count of all reads a page to see that they are many, looks for a memo, reads all and leaves one.
+    # The first count reads a page to see that they are many, looks for a memo, reads all, and writes a memo.
     assert repo.head.child_count("/a/20") == children
     assert counted.store.take() == {READ: 2, ("read", "cluster"): 1, ("write", "cluster"): 1}
-    # In the same process: nothing, unless the node changes; then the columns that were written are read.
+    # The same process reads nothing unless the node changes; then it reads the written columns.
     repo.run(lambda tx: tx.set("/a/1", "n", 1))
     counted.store.take()
     assert repo.head.child_count("/a/20") == children
@@ -239,8 +239,8 @@ def test_counting_many_children_takes_calls_that_do_not_grow_with_them(counted: 
     counted.store.take()
     assert repo.head.child_count("/a/20") == children + 1
     assert counted.store.take() == {READ: 1}
-    # In another one: the node, a page, the memo, what has changed since it, and those columns. A poll shows that the memo
-    # is not of a later time than what the journal has.
+    # Another process reads the node, a page, the memo, the changes since it, and those columns. A poll shows that the memo
+    # is not newer than the journal.
     other = fresh(counted)
     assert other.head.child_count("/a/20") == children + 1
     calls = counted.store.take()
@@ -316,7 +316,7 @@ def test_merge_reads_the_effect_between_two_reads_of_the_head_and_is_one_commit(
     counted.store.take()
     branch.merge()
     # A poll. The head, the journal rows of the effect, the head again, the end of the branch. The nodes on both sides. Then
-    # the commit, whose reading back finds the branch's own cells and ignores them, because their ids are not trunk's.
+    # the commit, whose read-back finds the branch's own cells and ignores them, because their ids are not trunk's.
     assert counted.store.take() == {
         POLL: 1,
         ("read", "journal"): 4,

@@ -1,4 +1,4 @@
-"""A repository is not created with settings with which nobody could use it."""
+"""A repository is not created with unusable settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ids are unique and grow with what they are built on, whatever clocks and pauses do."""
+"""Ids are unique and greater than their bases, despite wrong clocks and pauses."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ def add(instance, path: str) -> int:  # type: ignore[no-untyped-def]
 
 def test_ids_carry_time_and_machine(store: MemoryStore, world: World) -> None:
     instance = open_instance(store, world, mac=0xBEEF)
-    made = add(instance, "/a")
-    assert revisions.machine_of(made) == 0xBEEF
-    assert abs(revisions.ms_of(made) + revisions.DEFAULT_EPOCH_MS - START_MS) < 1000
+    revision = add(instance, "/a")
+    assert revisions.machine_of(revision) == 0xBEEF
+    assert abs(revisions.ms_of(revision) + revisions.DEFAULT_EPOCH_MS - START_MS) < 1000
 
 
-def test_polls_soon_skip_revisions_of_a_lone_writer(store: MemoryStore, world: World) -> None:
+def test_polls_skip_revisions_of_a_single_writer_after_the_skew(store: MemoryStore, world: World) -> None:
     instance = open_instance(store, world)
-    made = [add(instance, f"/{number}") for number in range(5)][-1]
+    revision = [add(instance, f"/{number}") for number in range(5)][-1]
     for _ in range(2):
         world.advance(10)
         instance.poll()
-    assert instance.journal.low_bound > made
+    assert instance.journal.low_bound > revision
     counted = CountingStore(store)
     other = open_instance(counted, world)
     for _ in range(2):
@@ -53,7 +53,7 @@ def test_more_than_128_ids_in_one_ms_continue_in_the_next(store: MemoryStore, wo
     assert not any(map(revisions.is_branch, ids))
 
 
-def test_branch_ids_have_a_counter_of_their_own(store: MemoryStore, world: World) -> None:
+def test_branch_ids_have_their_own_counter(store: MemoryStore, world: World) -> None:
     instance = open_instance(store, world)
     trunk, branch = instance.clock.next(0), instance.clock.next(0, branch=True)
     assert revisions.ms_of(trunk) == revisions.ms_of(branch)
@@ -61,7 +61,7 @@ def test_branch_ids_have_a_counter_of_their_own(store: MemoryStore, world: World
     assert instance.clock.next(0) == trunk + 1
 
 
-def test_an_id_is_greater_than_what_it_is_built_on(store: MemoryStore, world: World) -> None:
+def test_an_id_is_greater_than_its_base(store: MemoryStore, world: World) -> None:
     instance = open_instance(store, world, mac=1)
     ahead = revisions.pack(START_MS - revisions.DEFAULT_EPOCH_MS + 3000, 0xFFFF, 0x7F)
     assert instance.clock.next(ahead) > ahead
@@ -138,9 +138,9 @@ def test_released_lease_is_free_at_once_without_duplicate_ids(store: MemoryStore
     first.close()
     world.advance(5.01)
     second = open_instance(store, world, mac=7, seed=2)
-    made = second.clock.next(0)
-    assert revisions.machine_of(made) == 7
-    assert made > max(ids)
+    revision = second.clock.next(0)
+    assert revisions.machine_of(revision) == 7
+    assert revision > max(ids)
 
 
 @pytest.mark.parametrize("skew", [-600_000, -6000, 6000, 600_000])
@@ -149,7 +149,7 @@ def test_excessive_clock_skew_is_reported_with_both_times_and_writes_nothing(
 ) -> None:
     good = open_instance(store, world, mac=1)
     add(good, "/a")
-    # Ids that were seen lift a clock that is behind; long after the last one they no longer do.
+    # Seen ids raise a clock that is behind. Long after the last one they have no effect.
     world.advance(700)
     bad = open_instance(store, world, mac=2, skew_ms=skew)
     with pytest.raises(ClockSkewError, match="NTP") as caught:
@@ -189,7 +189,7 @@ def test_repository_with_a_later_epoch_continues(world: World) -> None:
     assert instance.ids_end_ms() > world.ms
 
 
-def test_the_lease_row_says_who_holds_it(store: MemoryStore, world: World) -> None:
+def test_the_lease_row_names_its_holder(store: MemoryStore, world: World) -> None:
     instance = open_instance(store, world, mac=7)
     instance.clock.next(0)
     row = store.read(schema.CLUSTER, [Get(schema.machine_key(7))])[0]
@@ -270,9 +270,7 @@ def test_late_row_that_could_not_be_aborted_is_resolved_later(world: World) -> N
     assert not instance.journal.pending
 
 
-def test_a_claim_measures_the_stores_clock_however_new_the_last_measurement_is(
-    store: MemoryStore, world: World
-) -> None:
+def test_a_claim_measures_the_stores_clock_despite_a_recent_measurement(store: MemoryStore, world: World) -> None:
     counting = CountingStore(store)
     instance = open_instance(counting, world, mac=5)
     instance.lease.measure()

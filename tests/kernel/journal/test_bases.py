@@ -1,4 +1,4 @@
-"""What a change may be built on: trunk snapshots of the same repository object, and nothing else."""
+"""Bases of changes: only trunk snapshots of the same repository object are accepted."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def test_snapshot_of_another_repository_is_rejected_as_base(opened: Instances) -
     ):
         with pytest.raises(ValueError, match="belongs to another Repository object"):
             use()
-    asked = other.at(stale.revision)
-    with other.transaction(base=asked) as tx:
+    base = other.at(stale.revision)
+    with other.transaction(base=base) as tx:
         tx.set("/n", "other", 1)
     assert other.head["/n"]["c"] == 50
 
@@ -79,15 +79,15 @@ def test_snapshot_of_the_parent_process_is_rejected_as_base(tmp_path: Path) -> N
 
 def test_transaction_has_its_revision_after_every_kind_of_commit(opened: Instances) -> None:
     repo: Repository = opened()
-    made: list[hbasemk.Transaction] = []
+    transactions: list[hbasemk.Transaction] = []
 
     def change(tx: hbasemk.Transaction) -> str:
-        made.append(tx)
+        transactions.append(tx)
         tx.add("/a")
         return "done"
 
     assert repo.run(change) == "done"
-    assert made[-1].revision == repo.head.revision
+    assert transactions[-1].revision == repo.head.revision
     with repo.transaction() as tx:
         tx.add("/b")
     assert tx.revision == repo.head.revision
@@ -103,7 +103,7 @@ def test_property_is_read_by_path_and_name(opened: Instances) -> None:
                 tx[wrong]  # type: ignore[index]
 
 
-def test_a_branch_that_is_abandoned_alone(opened: Instances) -> None:
+def test_abandoning_a_branch_affects_no_other_branch(opened: Instances) -> None:
     repo = opened()
     kept, given_up = repo.branch(), repo.branch()
     given_up.run(lambda tx: tx.add("/gone"))

@@ -1,4 +1,4 @@
-"""Journal rows that come when nobody looks where they stand any more: ended and hidden, whatever interrupts that."""
+"""Journal rows that arrive below every poll are aborted and hidden, despite interruptions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.runtime import World, open_instance
 
 @pytest.fixture
 def site() -> Site:
-    """Two such rows, in a small repository."""
+    """A small repository with two such rows."""
     world = World()
     site = Site(MemoryStore(world.clock), world)
     first = site.open(1)
@@ -49,7 +49,7 @@ def test_interrupted_scan_for_late_rows_misses_none_next_time(site: Site, way: s
         else:
             break
         here.steps.heal()
-        # Who was interrupted looks again; where that one is gone, another.
+        # The interrupted instance scans again; if it died, another one does.
         again = here.acting if way == AWAY else here.open(0x40)
         again.recovery.recover_late()
         assert hidden(here).issuperset(site.state)
@@ -62,8 +62,10 @@ def test_committed_revision_marked_as_swept_is_not_hidden(site: Site) -> None:
     one = site.open(0x40)
     one.recovery.recover_late()
     before = hidden(site)
-    made = one.commit(lambda _: [AddNode("/kept", {})], "", retry_timeout=1, max_poll_age=0)
-    site.store.write(schema.JOURNAL, [Put(schema.revision_key(made), [NewCell(*schema.SWEPT, schema.SWEPT_IN_DOUBT)])])
+    revision = one.commit(lambda _: [AddNode("/kept", {})], "", retry_timeout=1, max_poll_age=0)
+    site.store.write(
+        schema.JOURNAL, [Put(schema.revision_key(revision), [NewCell(*schema.SWEPT, schema.SWEPT_IN_DOUBT)])]
+    )
     one.poll()
     site.world.advance(12)
     one.poll()
@@ -79,17 +81,17 @@ def test_revision_whose_row_arrives_during_its_abort_is_aborted(when: int) -> No
     store = FaultyStore(MemoryStore(world.clock))
     instance = open_instance(store, world)
     instance.commit(lambda _: [AddNode("/a", {"p": 1})], "", retry_timeout=1, max_poll_age=0)
-    made = instance.clock.next(instance.head().upper)
+    revision = instance.clock.next(instance.head().upper)
     left = iter(range(when))
 
     def arrive(call: Call) -> None:
-        # Its creation was sent by another thread, and its writer was interrupted (Ctrl-C) meanwhile.
+        # Another thread sent its creation, and Ctrl-C interrupted its writer meanwhile.
         if next(left, None) is None:
             store.before = lambda _: None
             cells = journal_row.begin(b"n" * 16, instance.head().revision, "")
-            put = Put(schema.revision_key(made), [*cells, *changes.encode(())])
+            put = Put(schema.revision_key(revision), [*cells, *changes.encode(())])
             store.inner.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put)
 
     store.before = arrive
-    assert instance.outcomes.abort_own(made, ()) is Outcome.ABORTED
-    assert instance.outcomes.of(made) is Outcome.ABORTED
+    assert instance.outcomes.abort_own(revision, ()) is Outcome.ABORTED
+    assert instance.outcomes.of(revision) is Outcome.ABORTED

@@ -1,4 +1,4 @@
-"""What an instance keeps in memory, and what opening one costs, do not grow with the age of the repository."""
+"""Memory and opening cost of an instance do not grow with the age of the repository."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REVISIONS = int(os.environ.get("HBASEMK_TEST_REVISIONS", "100000"))
 
 
 class Metered(WrappedStore):
-    """Counts round trips and the rows and cells that they bring."""
+    """Counts round trips and the rows and cells that they return."""
 
     def __init__(self, inner: Store) -> None:
         super().__init__(inner)
@@ -44,7 +44,7 @@ class Metered(WrappedStore):
 
 
 class Site:
-    """A repository in memory with a clock of its own; a commit takes as long as the test says."""
+    """A repository in memory with its own clock; the test sets the duration of a commit."""
 
     def __init__(self) -> None:
         self.world = World()
@@ -54,16 +54,18 @@ class Site:
 
     def commits(self, count: int, writer: int = 0, seconds: float = 0.2) -> list[int]:
         one = self.writers[writer]
-        made = []
+        committed = []
         for number in range(count):
             operations = [SetProperty("/a", f"p{number % 7}", number), Increment("/a", "n", 1)]
-            made.append(one.commit(lambda _, operations=operations: operations, "", retry_timeout=1, max_poll_age=0.5))  # type: ignore[misc]
+            committed.append(
+                one.commit(lambda _, operations=operations: operations, "", retry_timeout=1, max_poll_age=0.5)
+            )  # type: ignore[misc]
             self.world.advance(seconds)
             if number % 20 == 0:
                 one.maintain()
-        return made
+        return committed
 
-    def whole(self) -> None:
+    def check(self) -> None:
         self.world.advance(20)
         assert [str(problem) for problem in IntegrityCheck(open_instance(self.store, self.world, mac=9)).run()] == []
 
@@ -77,9 +79,9 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    made = Site()
-    yield made
-    made.whole()
+    opened = Site()
+    yield opened
+    opened.check()
 
 
 def node(one: Instance, snapshot: View) -> dict[str, Any]:
@@ -101,14 +103,14 @@ def test_held_snapshots_read_the_same_after_compaction(site: Site) -> None:
     reader = open_instance(site.store, site.world, mac=5)
     held: list[tuple[Instance, View, dict[str, Any]]] = []
     for number in range(30):
-        # Seen in another order than that of the ids: the second writer's commit begins first and ends last.
+        # The order of arrival differs from that of ids: the second writer's commit begins first and ends last.
         late = site.writers[1]
         site.commits(15)
         late.poll()
         base = late.head()
-        made = late.clock.next(max(base.upper, late.journal.highest_seen))
+        revision = late.clock.next(max(base.upper, late.journal.highest_seen))
         site.commits(5, seconds=0.05)
-        late.clock.next = lambda above, *, branch=False, made=made: made  # type: ignore[method-assign, misc]
+        late.clock.next = lambda above, *, branch=False, revision=revision: revision  # type: ignore[method-assign, misc]
         late.commit_on(base, [AddNode(f"/late{number}", {})], "")
         del late.clock.next
         for one in (reader, site.writers[0], late):
@@ -127,30 +129,30 @@ def test_held_snapshots_read_the_same_after_compaction(site: Site) -> None:
 def test_journal_still_returns_dropped_revisions(site: Site) -> None:
     one = site.writers[0]
     before = one.head()
-    made = site.commits(300)
+    revisions = site.commits(300)
     after = one.head()
     fresh = open_instance(site.store, site.world, mac=6)
-    assert not one.journal.knows(made[10])
-    # Snapshots by id, differences, what came since a held snapshot, the log, the MicroKernel's journal, branches.
-    assert node(one, one.at(made[10]))["n"] == 11
-    assert one.journal.since(before) == made
-    assert one.journal.since(one.at(made[10])) == made[11:]
+    assert not one.journal.knows(revisions[10])
+    # Snapshots by id, diffs, arrivals since a held snapshot, the log, the MicroKernel's journal, branches.
+    assert node(one, one.at(revisions[10]))["n"] == 11
+    assert one.journal.since(before) == revisions
+    assert one.journal.since(one.at(revisions[10])) == revisions[11:]
     assert [change.path for change in diff.diff(one, before, after)] == ["/a"]
-    assert [change.path for change in diff.diff(one, one.at(made[3]), one.at(made[200]))] == ["/a"]
-    assert list(diff.diff(one, one.at(made[7]), one.at(made[7]))) == []
+    assert [change.path for change in diff.diff(one, one.at(revisions[3]), one.at(revisions[200]))] == ["/a"]
+    assert list(diff.diff(one, one.at(revisions[7]), one.at(revisions[7]))) == []
     logged = [int(entry.revision, 16) for entry in log.log(one)]
-    assert logged[:300] == made[::-1]
-    entries = json.loads(get_journal(one, made[5], made[-1], "/"))
-    assert [int(entry["id"], 16) for entry in entries] == made[5:]
-    assert entries == json.loads(get_journal(fresh, made[5], made[-1], "/"))
+    assert logged[:300] == revisions[::-1]
+    entries = json.loads(get_journal(one, revisions[5], revisions[-1], "/"))
+    assert [int(entry["id"], 16) for entry in entries] == revisions[5:]
+    assert entries == json.loads(get_journal(fresh, revisions[5], revisions[-1], "/"))
     root = one.branches.begin(before)
     assert node(one, one.at(root))["n"] == 0
     assert node(fresh, fresh.at(root))["n"] == 0
-    root = one.branches.begin(one.at(made[50]))
+    root = one.branches.begin(one.at(revisions[50]))
     assert node(one, one.at(root))["n"] == node(fresh, fresh.at(root))["n"] == 51
-    assert one.journal.previous(one.at(made[50])).upper < made[50]
-    assert node(one, one.journal.previous(one.at(made[50])))["n"] == 50
-    assert node(one, one.journal.previous(one.at(made[-1])))["n"] == 299
+    assert one.journal.previous(one.at(revisions[50])).upper < revisions[50]
+    assert node(one, one.journal.previous(one.at(revisions[50])))["n"] == 50
+    assert node(one, one.journal.previous(one.at(revisions[-1])))["n"] == 299
 
 
 @pytest.mark.usefixtures("short")
@@ -159,8 +161,8 @@ def test_commit_on_a_dropped_base_finds_later_conflicts(site: Site) -> None:
 
     one = site.writers[0]
     before = one.head()
-    made = site.commits(200)
-    for base in (before, one.at(made[3])):
+    revisions = site.commits(200)
+    for base in (before, one.at(revisions[3])):
         with pytest.raises(ConflictError):
             one.commit_on(base, [Increment("/a", "n", 1)], "")
         one.commit_on(base, [SetProperty("/a", "untouched", base.revision)], "") if base is before else None
@@ -171,13 +173,13 @@ def test_commit_on_a_dropped_base_finds_later_conflicts(site: Site) -> None:
 def test_watcher_that_slept_misses_nothing(site: Site) -> None:
     sleeper = open_instance(site.store, site.world, mac=5)
     seen = sleeper.head()
-    made: list[int] = []
+    revisions: list[int] = []
     for _ in range(10):
-        made += site.commits(30)
+        revisions += site.commits(30)
         sleeper.poll()
         sleeper.maintain()
-    assert not sleeper.journal.knows(made[0])
-    assert sleeper.journal.since(seen) == made
+    assert not sleeper.journal.knows(revisions[0])
+    assert sleeper.journal.since(seen) == revisions
 
 
 def test_long_lived_instance_uses_no_more_memory_than_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,7 +215,7 @@ def test_long_lived_instance_uses_no_more_memory_than_a_new_one(monkeypatch: pyt
 
 
 class Cost:
-    """What opening an instance took."""
+    """The cost of opening an instance."""
 
     def __init__(self, site: Site) -> None:
         gc.collect()

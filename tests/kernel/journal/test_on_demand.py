@@ -36,7 +36,7 @@ def commits(repo: Repository, count: int, *, alone: bool = False) -> None:
                 tx.set("/", "n", number)
         else:
             repo.run(lambda tx, number=number: tx.set("/", "n", number))
-        # The watermark follows the time.
+        # The watermark follows the clock.
         time.sleep(0.002)
 
 
@@ -54,7 +54,7 @@ def test_the_watermark_moves_and_the_journal_stays_short(opened: Instances, alon
     for _ in range(30):
         commits(writer, EVERY, alone=alone)
         if alone:
-            # Who only commits on what it has never hears how far the others are.
+            # An instance that only commits on its present head never polls the progress of others.
             writer.refresh()
         reader.refresh()
         most = max(most, *(len(instance_of(repo).journal._sequence.ids) for repo in (writer, reader)))
@@ -69,12 +69,12 @@ def test_revision_of_a_dead_writer_is_recovered(opened: Instances) -> None:
     repo.run(lambda tx: tx.add("/a"))
     dead = opened()
     kernel = instance_of(dead)
-    made = kernel.clock.next(kernel.head().upper)
-    kernel._committer._create(made, kernel.head(), [], "never ended")
+    revision = kernel.clock.next(kernel.head().upper)
+    kernel._committer._create(revision, kernel.head(), [], "never ended")
     deadline = time.monotonic() + 60
-    while repo.outcome(hbasemk.format.revisions.to_text(made)) is Outcome.PENDING and time.monotonic() < deadline:
+    while repo.outcome(hbasemk.format.revisions.to_text(revision)) is Outcome.PENDING and time.monotonic() < deadline:
         commits(repo, EVERY)
-    assert instance_of(repo).outcomes.of(made) is Outcome.ABORTED
+    assert instance_of(repo).outcomes.of(revision) is Outcome.ABORTED
 
 
 def test_commit_succeeds_though_maintenance_fails(real_store: MemoryStore, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,4 @@
-"""Any live instance recovers after dead and paused writers, wherever a writer or another recovery stopped."""
+"""Any live instance rolls back the work of dead and paused writers, wherever a writer or another recovery stopped."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Place(FailingRepository):
         self.writer.clock.next(0)
 
     def at_cells(self, do: Callable[[], object]) -> None:
-        """Do something when the writer's cells have been written, once."""
+        """Run a function once, after the writer's cells are written."""
 
         def after(call: Call) -> None:
             if (call.method, call.table) == ("write", schema.NODES):
@@ -36,7 +36,7 @@ class Place(FailingRepository):
         self.store.after = after
 
     def die_at_cells(self, operations: Sequence[Operation]) -> int:
-        """The writer dies with its cells written; returns its revision."""
+        """Let the writer die after its cells are written; return its revision."""
 
         def die() -> None:
             raise Died
@@ -45,8 +45,8 @@ class Place(FailingRepository):
         with pytest.raises(Died):
             self.writer.commit_on(self.writer.head(), operations, "")
         self.first.poll()
-        (made,) = self.first.journal.pending
-        return made
+        (revision,) = self.first.journal.pending
+        return revision
 
     def value(self) -> object:
         return self.open(50).reader.require(self.open(50).head(), "/a").properties["p"]
@@ -70,7 +70,7 @@ def test_revision_of_a_writer_that_dies_before_its_roll_back_is_swept() -> None:
         if (call.method, call.table) != ("delete", schema.NODES):
             return
         place.store.before = None
-        # Its thread hangs in this call while its other thread goes on renewing, longer than a watcher waits.
+        # Its thread hangs in this call while its other thread renews the lease, longer than a watcher waits.
         for _ in range(8):
             place.world.advance(4)
             place.writer.lease.renew()
@@ -93,11 +93,13 @@ def test_revision_of_a_writer_that_dies_before_its_roll_back_is_swept() -> None:
 def test_paused_writer_without_recovery_completes_its_commit() -> None:
     place = Place()
     place.at_cells(lambda: place.world.advance(60))
-    made = place.writer.commit_on(place.writer.head(), NEW, "")
-    assert place.writer.outcome(made) is Outcome.COMMITTED
+    revision = place.writer.commit_on(place.writer.head(), NEW, "")
+    assert place.writer.outcome(revision) is Outcome.COMMITTED
     assert place.value() == "new"
-    # The lease it had is renewed before the next id, and its id time goes on.
-    assert place.writer.commit(lambda _: [SetProperty("/a", "p", "next")], "", retry_timeout=1, max_poll_age=0) > made
+    # It renews its lease before the next id, and its id time continues.
+    assert (
+        place.writer.commit(lambda _: [SetProperty("/a", "p", "next")], "", retry_timeout=1, max_poll_age=0) > revision
+    )
     place.whole()
 
 
@@ -118,9 +120,9 @@ def test_recovered_paused_writer_loses_and_continues_with_a_new_machine_id(took_
     with pytest.raises(ConflictError):
         place.writer.commit_on(place.writer.head(), NEW, "")
     assert place.value() == "fresh_instance"
-    # Where its lease was taken over, the commit is made again under another machine id.
-    made = place.writer.commit(lambda _: NEW, "", retry_timeout=1, max_poll_age=0)
-    assert revisions.machine_of(made) == (3 if took_over else 2)
+    # If its lease was taken over, the next commit uses another machine id.
+    revision = place.writer.commit(lambda _: NEW, "", retry_timeout=1, max_poll_age=0)
+    assert revisions.machine_of(revision) == (3 if took_over else 2)
     assert place.value() == "new"
     place.whole()
 
@@ -130,8 +132,8 @@ def test_revisions_of_a_former_holder_are_recovered_after_a_takeover() -> None:
     place.die_at_cells(NEW)
     place.world.advance(16)
     fresh_instance = place.open(2)
-    made = fresh_instance.clock.next(0)
-    assert revisions.machine_of(made) == 2
+    revision = fresh_instance.clock.next(0)
+    assert revisions.machine_of(revision) == 2
     assert fresh_instance.lease.start > revisions.ms_of(min(place.first.journal.pending))
     fresh_instance.poll()
     fresh_instance.maintain()
@@ -142,7 +144,7 @@ def test_revisions_of_a_former_holder_are_recovered_after_a_takeover() -> None:
 
 def test_two_holders_with_one_mac_recover_each_other_and_share_no_id() -> None:
     place = Place()
-    made: set[int] = set()
+    issued: set[int] = set()
     count = 0
     instances = [place.open(7) for _ in range(3)]
     for turn in range(30):
@@ -150,14 +152,14 @@ def test_two_holders_with_one_mac_recover_each_other_and_share_no_id() -> None:
         if turn % 7 == 6:
             instances[turn % 3] = one = place.open(7)
         try:
-            made.add(
+            issued.add(
                 one.commit(lambda _, turn=turn: [SetProperty("/a", "p", turn)], "", retry_timeout=9, max_poll_age=0)
             )  # type: ignore[misc]
             count += 1
         except LeaseLostError:
             continue
         place.world.advance((0.01, 9.0, 16.0, 1.0)[turn % 4])
-    assert len(made) == count >= 20
+    assert len(issued) == count >= 20
     place.whole()
 
 
@@ -166,7 +168,7 @@ def test_concurrent_recovery_is_safe_at_every_step() -> None:
     number = 0
     while number < calls:
         place = Place()
-        made = place.die_at_cells([*NEW, AddNode("/a/new", {})])
+        revision = place.die_at_cells([*NEW, AddNode("/a/new", {})])
         place.world.advance(16)
         store = FaultyStore(place.inner)
         one = open_instance(store, place.world, mac=4, seed=4)
@@ -190,7 +192,7 @@ def test_concurrent_recovery_is_safe_at_every_step() -> None:
         for instance in (one, *others):
             instance.poll()
             assert not instance.journal.pending
-            assert instance.outcome(made) is Outcome.ABORTED
+            assert instance.outcome(revision) is Outcome.ABORTED
             assert instance.reader.require(instance.head(), "/a").properties["p"] == "old"
         place.whole()
         number += 1
@@ -199,12 +201,12 @@ def test_concurrent_recovery_is_safe_at_every_step() -> None:
 
 
 def late_cells(place: Place) -> tuple[int, Sequence[Put]]:
-    """A writer dies with its cells held up by a gateway; returns its revision and the cells."""
+    """Let a writer die while a gateway delays its cells; return its revision and the cells."""
     operations = [*NEW, AddNode("/a/zombie", {})]
     cells = place.die_with_held_cells(lambda: place.writer.commit_on(place.writer.head(), operations, ""))
     place.first.poll()
-    (made,) = place.first.journal.pending
-    return made, cells
+    (revision,) = place.first.journal.pending
+    return revision, cells
 
 
 @pytest.mark.parametrize("arrive", ["before the sweep", "after the sweep", "after the watermark", "after compaction"])
@@ -213,7 +215,7 @@ def test_late_cells_of_a_paused_writer_stay_invisible(arrive: str, monkeypatch: 
 
     monkeypatch.setattr(journal, "KEPT", 2)
     place = Place()
-    made, cells = late_cells(place)
+    revision, cells = late_cells(place)
     old = place.open(3)
     snapshots = [(old, old.head())]
 
@@ -232,24 +234,24 @@ def test_late_cells_of_a_paused_writer_stay_invisible(arrive: str, monkeypatch: 
     place.first.poll()
     moved = place.first.recovery.advance()
     assert moved is not None
-    assert made in moved.hidden
-    assert made < moved.revision
+    assert revision in moved.hidden
+    assert revision < moved.revision
     arrives("after the watermark")
     for one in (old, place.first):
         one.poll()
         one.recovery.advance()
-        assert not one.journal.knows(made)
-        assert one.journal.floor > made
+        assert not one.journal.knows(revision)
+        assert one.journal.floor > revision
     arrives("after compaction")
     fresh = place.open(8)
-    assert fresh.journal.floor > made
+    assert fresh.journal.floor > revision
     for one, snapshot in (*snapshots, (old, old.head()), (place.first, place.first.head()), (fresh, fresh.head())):
-        assert not one.journal.sees(snapshot, made)
+        assert not one.journal.sees(snapshot, revision)
         one.cache.__init__(one.cache._lock, 1)  # type: ignore[misc]
         assert one.reader.require(snapshot, "/a").properties["p"] == "old"
         assert one.reader.node(snapshot, "/a/zombie") is None
         assert "zombie" not in one.reader.children(snapshot, "/a")
-    # Nor are they in the way of those who change the same now.
+    # They do not conflict with later changes of the same node either.
     fresh.commit_on(fresh.head(), [AddNode("/a/zombie", {"real": True}), SetProperty("/a", "p", "after")], "")
     assert fresh.reader.require(fresh.head(), "/a/zombie").properties == {"real": True}
     place.whole()
@@ -257,13 +259,13 @@ def test_late_cells_of_a_paused_writer_stay_invisible(arrive: str, monkeypatch: 
 
 def test_watermark_stops_at_a_pending_revision() -> None:
     place = Place()
-    made: list[int] = []
+    committed: list[int] = []
 
     def meanwhile() -> None:
         others = [place.open(mac) for mac in (4, 5)]
         for turn in range(12):
             other = others[turn % 2]
-            made.append(
+            committed.append(
                 other.commit(lambda _, turn=turn: [AddNode(f"/x{turn}", {})], "", retry_timeout=1, max_poll_age=0)
             )  # type: ignore[misc]
             place.world.advance(0.7)
@@ -281,16 +283,16 @@ def test_watermark_stops_at_a_pending_revision() -> None:
 
     place.at_cells(meanwhile)
     mine = place.writer.commit_on(place.writer.head(), NEW, "")
-    assert mine < made[0]
+    assert mine < committed[0]
     place.world.advance(10)
     for mac in (4, 5):
         one = place.open(mac)
-        # It knows only the time that the last commits were made at, and how long it has lived itself.
+        # It knows only the time of the last commits, and its own age.
         place.world.advance(6)
         one.poll()
         one.recovery.advance()
         assert one.journal.sees(one.head(), mine)
-    assert place.open(9).journal.floor >= made[-1]
+    assert place.open(9).journal.floor >= committed[-1]
     assert place.value() == "new"
     place.whole()
 
@@ -298,7 +300,7 @@ def test_watermark_stops_at_a_pending_revision() -> None:
 def test_the_watermark_is_a_committed_revision() -> None:
     place = Place()
     base = place.writer.head()
-    made = [
+    committed = [
         place.writer.commit(lambda _, n=n: [SetProperty("/a", "p", n)], "", retry_timeout=1, max_poll_age=0)
         for n in range(3)
     ]  # type: ignore[misc]
@@ -309,8 +311,8 @@ def test_the_watermark_is_a_committed_revision() -> None:
     place.writer.poll()
     place.writer.recovery.advance()
     new = place.open(7)
-    assert new.journal.floor == made[-1]
-    assert new.head().revision == made[-1]
+    assert new.journal.floor == committed[-1]
+    assert new.head().revision == committed[-1]
     assert new.outcome(new.head().revision) is Outcome.COMMITTED
-    assert place.first.at(new.head().revision).revision == made[-1]
+    assert place.first.at(new.head().revision).revision == committed[-1]
     place.whole()

@@ -1,6 +1,6 @@
 """The sequence drops old positions: memory stays bounded, and every view stays unchanged.
 
-``HBASEMK_TEST_SEED`` begins the random part elsewhere.
+``HBASEMK_TEST_SEED`` sets the seed of the random part.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ FIRST = 1000
 
 
 def ident(number: int) -> int:
-    """The n-th id of a machine; never a branch's."""
+    """Return the n-th trunk id of a machine."""
     return number << 24
 
 
 @dataclass
 class Model:
-    """An order with everything that ever joined, the snapshots that are held, and what must be visible in them."""
+    """A sequence, with all revisions that ever joined, the held snapshots, and the revisions that must be visible in them."""
 
     chance: random.Random
     keep: int
@@ -37,7 +37,7 @@ class Model:
     aborted: set[int] = field(default_factory=set)
     waiting: list[int] = field(default_factory=list)
     held: list[tuple[View, frozenset[int]]] = field(default_factory=list)
-    made: int = FIRST
+    last: int = FIRST
     shortened: int = 0
 
     def __post_init__(self) -> None:
@@ -45,12 +45,12 @@ class Model:
 
     @property
     def low_bound(self) -> int:
-        return min([*self.waiting, ident(self.made + 1)])
+        return min([*self.waiting, ident(self.last + 1)])
 
     def step(self) -> None:
         while len(self.waiting) < self.window:
-            self.made += 1
-            self.waiting.append(ident(self.made))
+            self.last += 1
+            self.waiting.append(ident(self.last))
         at = self.chance.randrange(self.chance.choice((1, 1, self.window)))
         one = self.waiting.pop(at)
         if self.chance.random() < 0.1:
@@ -64,7 +64,7 @@ class Model:
             self.compact()
 
     def hold(self) -> None:
-        """Keep the head; two at one position share their pin."""
+        """Hold the head; two snapshots at one position share their pin."""
         position = len(self.order) - 1
         pin = next((one.pin for one, _ in self.held if one.position == position), None) or Pin()
         name = self.order.name_at(position)
@@ -87,16 +87,16 @@ class Model:
         self.order = shorter
 
     def check(self) -> None:
-        every = [ident(number) for number in range(FIRST - 3, self.made + 3)]
+        every = [ident(number) for number in range(FIRST - 3, self.last + 3)]
         for snapshot, visible in self.held:
             for one in every:
                 assert self.order.sees(snapshot, one) == (one in visible or one <= ident(FIRST)), (snapshot, one)
             assert not self.order.sees(snapshot, ident(FIRST) | revisions.BRANCH_BIT)
-        # By id, below what is kept: everything committed that is not greater.
-        wanted = self.order.top
-        by_id = view_up_to(wanted)
+        # By id, below the kept positions: all committed revisions up to that id.
+        top = self.order.top
+        by_id = view_up_to(top)
         for one in every:
-            assert self.order.sees(by_id, one) == (one <= wanted and one not in self.aborted)
+            assert self.order.sees(by_id, one) == (one <= top and one not in self.aborted)
 
 
 @pytest.mark.parametrize("window", [1, 2, 8, 40])
@@ -148,7 +148,7 @@ def test_interrupted_append_joins_completely_or_not_at_all(where: str, joined: i
             raise _Interrupted
 
     class Positions(dict[int, int]):
-        def __setitem__(self, made: int, position: int) -> None:
+        def __setitem__(self, revision: int, position: int) -> None:
             raise _Interrupted
 
     held = getattr(order, where)

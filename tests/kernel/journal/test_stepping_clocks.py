@@ -1,4 +1,4 @@
-"""Clocks that step, stand still or differ between servers lose no update, hide no commit and block nobody for long."""
+"""Clocks that step, stand still or differ between servers lose no update, hide no commit and block no instance for long."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MINUTES = 600_000
 
 
 class Died(BaseException):
-    """The process is gone."""
+    """The process died."""
 
 
 class Machine:
@@ -42,7 +42,7 @@ class Machine:
         return instance
 
     def step(self, ms: int) -> None:
-        """Set the machine's clock to true time and so many ms."""
+        """Set the machine's clock to true time plus so many ms."""
         self.shift_ms = ms
         for instance in self.instances:
             instance.runtime.skew_ms = ms  # type: ignore[attr-defined]
@@ -78,18 +78,18 @@ def test_a_wall_clock_that_steps_back_loses_no_update_and_hides_no_commit(machin
         instance.poll()
     machine.step(-back_ms)
     machine.world.advance(0.2)
-    # Each counts on a head that it does not poll first, as a transaction with a base does.
-    made = [count(first)]
+    # Each increments on its present head without a poll, as a transaction with a base does.
+    committed = [count(first)]
     assert counted(reader) == 1
     machine.world.advance(0.2)
-    made.append(count(second))
+    committed.append(count(second))
     assert counted(reader) == 2
     for number in range(6):
-        made.append(count((first, second)[number % 2]))
+        committed.append(count((first, second)[number % 2]))
         machine.world.advance(0.05)
     for instance in machine.instances:
         assert counted(instance) == 8
-        assert all(instance.journal.sees(instance.head(), one) for one in made)
+        assert all(instance.journal.sees(instance.head(), one) for one in committed)
 
 
 @pytest.mark.parametrize("back_ms", [2_000, 30_000])
@@ -118,9 +118,9 @@ def test_clock_step_of_ten_minutes_ahead_and_back_blocks_no_instance(machine: Ma
     last = count(first)
     machine.step(0)
     for number in range(4):
-        made = count((second, first)[number % 2])
-        assert made > last
-        last = made
+        revision = count((second, first)[number % 2])
+        assert revision > last
+        last = revision
     machine.world.advance(4)
     first.maintain()
     second.maintain()
@@ -177,10 +177,10 @@ def test_a_machine_that_slept_while_it_created_a_journal_row_commits_under_a_new
     runtime = writer.runtime
     runtime.monotonic = lambda: world.ms / 1000 - asleep[0]  # type: ignore[method-assign]
     store.before = before
-    made = count(writer)
+    revision = count(writer)
     store.before = None
     assert writer.statistics.too_slow >= 1
-    assert revisions.ms_of(made) + revisions.DEFAULT_EPOCH_MS > world.ms - 2_000
+    assert revisions.ms_of(revision) + revisions.DEFAULT_EPOCH_MS > world.ms - 2_000
     assert counted(other) == 2
     count(other)
     assert counted(writer) == 3
@@ -195,7 +195,7 @@ def test_region_servers_with_different_clocks_lose_no_increment(world: World, ah
         count(writers[number % 3])
         world.advance((0.01, 0.3, 1.2)[number % 3])
     assert [counted(one) for one in writers] == [60, 60, 60]
-    # Each learns the clock of the journal's server from its first row that comes too late.
+    # Each measures the clock of the journal's server at its first late row.
     assert sum(one.statistics.too_slow for one in writers) <= 3
 
 
@@ -221,15 +221,15 @@ def test_a_revision_that_the_watermark_has_passed_cannot_commit(machine: Machine
 
     def before(call: Call) -> None:
         if call.method == "write_if" and not passed:
-            # Somebody moves the watermark past the pending revision, as if the row had come when nobody looked there.
+            # Move the watermark past the pending revision, as if the row had arrived below every poll.
             machine.world.advance(0.1)
             passed.append(add(first, "/c"))
             mark = NewCell(*schema.WATERMARK, Watermark(passed[0], frozenset()).encode())
             first.store.write(schema.CLUSTER, [Put(schema.SETTINGS_ROW, [mark])])
 
     faulty.before = before
-    made = second.commit(lambda _: [SetProperty("/a", "p", 1)], "", retry_timeout=5, max_poll_age=0)
+    revision = second.commit(lambda _: [SetProperty("/a", "p", 1)], "", retry_timeout=5, max_poll_age=0)
     assert second.statistics.too_slow == 1
-    assert made > passed[0]
+    assert revision > passed[0]
     assert counted(first) == 0
     assert first.reader.require(first.head(), "/a").properties["p"] == 1

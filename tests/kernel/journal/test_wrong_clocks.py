@@ -21,7 +21,7 @@ MINUTES = 600_000
 
 
 class Died(BaseException):
-    """The process is gone."""
+    """The process died."""
 
 
 def jump(instance: Instance, ms: int) -> None:
@@ -37,7 +37,7 @@ def count(instance: Instance, path: str) -> int:
 
 
 def die_after_cells(store: MemoryStore, world: World, mac: int) -> None:
-    """A writer that dies between its cells and its commit."""
+    """Let a writer die between its cells and its decision."""
     faulty = FaultyStore(store)
     dying = open_instance(faulty, world, mac=mac)
     dying.clock.next(0)
@@ -66,9 +66,9 @@ def test_reader_with_a_clock_ahead_aborts_no_live_commit(store: MemoryStore, wor
             reader.maintain()
 
     writing.after = meanwhile
-    made = writer.commit_on(writer.head(), [SetProperty("/a", "p", 1)], "")
-    assert looked == [made]
-    assert writer.outcome(made) is Outcome.COMMITTED
+    revision = writer.commit_on(writer.head(), [SetProperty("/a", "p", 1)], "")
+    assert looked == [revision]
+    assert writer.outcome(revision) is Outcome.COMMITTED
 
 
 @pytest.mark.parametrize("skew", [-MINUTES, -20_000, MINUTES])
@@ -90,13 +90,13 @@ def test_a_reader_with_a_wrong_clock_recovers_in_time(store: MemoryStore, world:
 
 def test_reader_measures_the_clock_again_before_it_expires_a_lease(store: MemoryStore, world: World) -> None:
     writer = open_instance(store, world, mac=1)
-    made = add(writer, "/a")
+    revision = add(writer, "/a")
     reader = open_instance(store, world, mac=2)
-    assert not reader.lease.is_over(made)
-    # A monotonic clock that runs too fast by far more than the drift that is reckoned with.
+    assert not reader.lease.is_over(revision)
+    # A monotonic clock that runs ahead by far more than the allowed drift.
     ahead = reader.runtime.monotonic() + 3600
     reader.runtime.monotonic = lambda: ahead  # type: ignore[method-assign]
-    assert not reader.lease.is_over(made)
+    assert not reader.lease.is_over(revision)
 
 
 def test_corrected_clock_commits_at_once(store: MemoryStore, world: World) -> None:
@@ -106,8 +106,8 @@ def test_corrected_clock_commits_at_once(store: MemoryStore, world: World) -> No
     with pytest.raises(ClockSkewError, match="ahead"):
         add(bad, "/b")
     jump(bad, 0)
-    made = add(bad, "/b")
-    assert abs(revisions.ms_of(made) + revisions.DEFAULT_EPOCH_MS - START_MS) < 1000
+    revision = add(bad, "/b")
+    assert abs(revisions.ms_of(revision) + revisions.DEFAULT_EPOCH_MS - START_MS) < 1000
     good.poll()
     assert good.reader.children(good.head(), "/") == ["a", "b"]
 
@@ -122,8 +122,8 @@ def test_clock_jump_ahead_is_reported_and_uses_up_no_id_time(store: MemoryStore,
         with pytest.raises(ClockSkewError, match="ahead"):
             count(instance, "/a")
     jump(instance, 0)
-    made = count(instance, "/a")
-    assert abs(revisions.ms_of(made) + revisions.DEFAULT_EPOCH_MS - world.ms) < 1000
+    revision = count(instance, "/a")
+    assert abs(revisions.ms_of(revision) + revisions.DEFAULT_EPOCH_MS - world.ms) < 1000
 
 
 def test_clock_jump_ahead_does_not_delay_recovery_by_others(store: MemoryStore, world: World) -> None:
@@ -183,8 +183,8 @@ def test_repository_created_with_a_clock_ahead_works_for_others(store: MemorySto
     with pytest.raises(ClockSkewError):
         add(bad, "/bad")
     good = open_instance(store, world, mac=2)
-    made = add(good, "/a")
-    assert abs(revisions.ms_of(made) + revisions.DEFAULT_EPOCH_MS - world.ms) < 1000
+    revision = add(good, "/a")
+    assert abs(revisions.ms_of(revision) + revisions.DEFAULT_EPOCH_MS - world.ms) < 1000
 
 
 @pytest.mark.parametrize("skew", [MINUTES, -MINUTES])
@@ -233,7 +233,7 @@ def test_unacknowledged_renewal_keeps_the_lease(store: MemoryStore, world: World
 
     world.advance(4)
     faulty.after = lose
-    # It cannot even ask, so it does not know.
+    # It cannot even read the row, so the outcome stays unknown.
     faulty.before = lambda call: lose(call) if faulty.after and call.method == "read" and record_is_new(store) else None
     with pytest.raises(StoreUnknownError):
         instance.maintain()
@@ -252,7 +252,7 @@ def record_is_new(store: MemoryStore) -> bool:
 @pytest.mark.parametrize("polls", [True, False])
 @pytest.mark.parametrize("holds", [True, False])
 def test_store_clock_step_ahead_and_back_hides_no_commit(world: World, polls: bool, holds: bool) -> None:
-    # One machine, one file: its wall clock is the store's, and a wrong one that is set right takes both back.
+    # One machine, one file: the wall clock is the store's clock, so correcting it sets both back.
     ahead = [0]
     store = MemoryStore(lambda: world.clock() + ahead[0])
     writer = open_instance(store, world, mac=1)
@@ -282,16 +282,16 @@ def test_store_clock_step_ahead_and_back_hides_no_commit(world: World, polls: bo
     live(4)
     shift(0)
     live(4)
-    # A clock that was wrong for a moment blocks nobody: ids go on ahead of the store's clock.
-    made = count(writer, "/a")
-    assert made > last
-    # At once, or after a minute for an instance that makes no commits.
+    # A clock that was wrong for a moment blocks no writer: ids continue ahead of the store's clock.
+    revision = count(writer, "/a")
+    assert revision > last
+    # Immediately, or after a minute for an instance that does not commit.
     watcher.poll()
     live(70)
     watcher.poll()
     watcher.maintain()
     watcher.poll()
-    assert watcher.journal.sees(watcher.head(), made)
+    assert watcher.journal.sees(watcher.head(), revision)
     assert watcher.reader.require(watcher.head(), "/a").properties["n"] == 2
 
 
@@ -306,7 +306,7 @@ def test_clock_a_day_ahead_abandons_no_branch(store: MemoryStore, world: World, 
     jump(bad, 25 * 3600 * 1000)
     assert bad.branches.sweep(24 * 3600 * 1000) == []
     branch = commit_on_branch(good, branch, [AddNode("/a/x", {})])
-    # And one that is behind sweeps in time.
+    # An instance with a clock behind sweeps in time.
     jump(bad, -25 * 3600 * 1000)
     world.advance(24 * 3600 + 10)
     assert len(bad.branches.sweep(24 * 3600 * 1000)) == 1

@@ -1,4 +1,4 @@
-"""The node cache never shows one snapshot what belongs to another."""
+"""The node cache never returns the state of another snapshot."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_small_cache_evicts_but_is_never_wrong(opened: Instances) -> None:
 
 
 class _Paused(dict[str, Entry]):
-    """A generation in which the first look for an entry is followed by what another thread does just then."""
+    """A generation that runs a function of another thread right after its first lookup."""
 
     def __init__(self, entries: dict[str, Entry], then: Callable[[], None]) -> None:
         super().__init__(entries)
@@ -97,11 +97,11 @@ def test_state_stored_during_an_arrival_is_not_the_replaced_one() -> None:
     shown = []
 
     class Slow(NodeCache):
-        """A revision arrives between the decision to keep a node and the keeping."""
+        """A cache in which a revision arrives between the decision to keep a node and its insertion."""
 
         def _keep(self, path: str, entry: Entry) -> None:
             arriving.start()
-            # Where something keeps it out it waits for longer than this.
+            # If a lock excludes the arrival, it waits longer than this.
             arriving.join(0.2)
             super()._keep(path, entry)
             shown.append(None if arriving.is_alive() else self.get("/a", _at(1)))
@@ -115,7 +115,7 @@ def test_state_stored_during_an_arrival_is_not_the_replaced_one() -> None:
 
 
 class _Interruption:
-    """Call a method as usual; the first time, then behave as if Ctrl-C had been pressed."""
+    """Calls a method as usual; the first call is followed or preceded by a KeyboardInterrupt, like Ctrl-C."""
 
     def __init__(self, call: Callable[..., Any], *, before: bool) -> None:
         self.call = call
@@ -153,7 +153,7 @@ def test_an_interrupted_arrival_leaves_nothing_stale(opened: Instances, where: s
             patch.setattr(journal, "listeners", [*journal.listeners[:-1], interruption])
         elif where == "order":
             joins = _Interruption(RevisionSequence.append, before=before)
-            patch.setattr(RevisionSequence, "append", lambda order, made: joins(order, made))
+            patch.setattr(RevisionSequence, "append", lambda order, revision: joins(order, revision))
         else:
             patch.setattr(journal, "_view_at", _Interruption(journal._view_at, before=before))
         if own:

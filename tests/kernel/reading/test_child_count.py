@@ -1,7 +1,7 @@
-"""Counts of children over random histories, with everything that is not visible around what is.
+"""Counts of children over random histories, with many invisible cells between visible ones.
 
-Time moves only when the test moves it, so that the watermark and the low bound pass over the histories; the sizes at which
-a node is wide and a change is large are small here.
+The test controls time, so that the watermark and the low bound move through the histories. The thresholds of wide nodes
+and large changes are small here.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def store(kind: str, world: World, tmp_path: Path) -> Store:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything that is counted in thousands is counted in a few."""
+    """Lower all thresholds from thousands to a few."""
     for module in (child_count, reader):
         monkeypatch.setattr(module, "WIDE", 4)
     monkeypatch.setattr(reader, "CHILDREN_PAGE", 7)
@@ -56,7 +56,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def count(instance: Instance, snapshot: View, path: str) -> int:
-    """The number of children, which must be that of the names."""
+    """Return the child count, which must equal the number of names."""
     state = instance.reader.require(snapshot, path)
     expected = len(instance.reader.children(snapshot, path))
     assert instance.counts.of(snapshot, state) == expected
@@ -73,11 +73,11 @@ def memo_of(store: Store, path: str) -> Memo | None:
 
 
 class Died(BaseException):
-    """The process is gone: nothing catches it."""
+    """The process died; no handler catches this."""
 
 
 class Walk:
-    """A random history by three instances, which end and begin anew, writers that die, and branches, merged or not."""
+    """A random history of three instances that restart, of writers that die, and of merged and open branches."""
 
     def __init__(self, store: Store, world: World, seed: int) -> None:
         self.store = store
@@ -109,8 +109,8 @@ class Walk:
         return self.chance.choice(self.instances)
 
     def operations(self, instance: Instance, snapshot: View) -> list[Operation]:
-        """Changes that can be made at the snapshot, one after the other."""
-        chance, made = self.chance, list[Operation]()
+        """Return changes that are valid on the snapshot, in this order."""
+        chance, operations = self.chance, list[Operation]()
         there = {path: set(instance.reader.children(snapshot, path)) for path in ("/", *PARENTS)}
         for _ in range(chance.choice([1, 1, 1, 2, 5, 12])):
             alive = [path for path in PARENTS if self._exists(path, there)]
@@ -119,9 +119,9 @@ class Walk:
             if parent is None or (kind == "parent" and chance.random() < 0.3):
                 path = chance.choice(PARENTS[::2])
                 if self._exists(path, there):
-                    made.append(RemoveNode(path))
+                    operations.append(RemoveNode(path))
                     self._gone(path, there)
-                made.append(AddNode(path, {}))
+                operations.append(AddNode(path, {}))
                 there[paths.parent(path)].add(paths.name(path))
                 continue
             names = there[parent]
@@ -129,24 +129,24 @@ class Walk:
             path = paths.join(parent, one)
             if kind in {"add", "remove", "again"}:
                 if one in names:
-                    made.append(RemoveNode(path))
+                    operations.append(RemoveNode(path))
                     names.discard(one)
                     self._gone(path, there)
                 if kind != "remove" or one not in names:
-                    made.append(AddNode(path, {}))
+                    operations.append(AddNode(path, {}))
                     names.add(one)
                 if kind == "remove":
-                    made.append(RemoveNode(path))
+                    operations.append(RemoveNode(path))
                     names.discard(one)
             elif kind == "move" and one in names:
                 other = paths.join(parent, f"m{chance.randrange(30):02}")
                 if paths.name(other) not in names and path not in PARENTS:
-                    made.append(MoveNode(path, other))
+                    operations.append(MoveNode(path, other))
                     names.discard(one)
                     names.add(paths.name(other))
             else:
-                made.append(SetProperty(parent, "x", chance.randrange(1_000_000)))
-        return made
+                operations.append(SetProperty(parent, "x", chance.randrange(1_000_000)))
+        return operations
 
     def _exists(self, path: str, there: dict[str, set[str]]) -> bool:
         return path == "/" or (
@@ -161,13 +161,13 @@ class Walk:
     def change(self) -> None:
         instance = self.any
         instance.poll()
-        made = instance.commit(
+        revision = instance.commit(
             lambda snapshot: self.operations(instance, snapshot), "", retry_timeout=60, max_poll_age=0
         )
-        self.snapshots.append(made)
+        self.snapshots.append(revision)
 
     def lose(self) -> None:
-        """A commit on an old base, which often loses and is rolled back."""
+        """Commit on an old base, which often conflicts and is rolled back."""
         instance = self.any
         old = instance.head()
         for _ in range(2):
@@ -178,7 +178,7 @@ class Walk:
             self.kinds["lost"] = self.kinds.get("lost", 0) + 1
 
     def die(self) -> None:
-        """A writer dies in the middle of a commit; what it wrote last may arrive much later."""
+        """Let a writer die in the middle of a commit; its last write may arrive much later."""
         store = FaultyStore(self.store)
         self.mac += 1
         instance = open_instance(store, self.world, mac=self.mac, seed=self.mac)
@@ -233,7 +233,7 @@ class Walk:
                 self.kinds["lost"] = self.kinds.get("lost", 0) + 1
 
     def time(self) -> None:
-        """Time passes: leases are renewed, the low bound rises, sometimes the watermark moves."""
+        """Let time pass: leases are renewed, the low bound rises, sometimes the watermark moves."""
         self.world.advance(self.chance.choice([0.1, 3, 8, 20]))
         for instance in self.instances:
             instance.poll()
@@ -265,7 +265,7 @@ class Walk:
 
 
 @pytest.mark.parametrize("share", proof.SHARES)
-def test_every_count_is_the_number_of_names_over_random_histories(
+def test_every_count_equals_the_number_of_names_over_random_histories(
     kind: str, store: Store, world: World, small: None, share: float
 ) -> None:
     steps = int(os.environ.get("HBASEMK_TEST_STEPS", STEPS[kind] * share))
@@ -288,17 +288,17 @@ def test_count_uses_the_row_if_the_journal_lacks_the_changes(store: Store, world
     instance = open_instance(store, world)
     commit(instance, AddNode("/p", {}), *(AddNode(f"/p/{number}", {}) for number in range(20)))
     old = instance.head()
-    made = commit(instance, RemoveNode("/p/1"))
+    revision = commit(instance, RemoveNode("/p/1"))
     commit(instance, AddNode("/p/new", {}))
     assert count(instance, instance.head(), "/p") == 20
-    key = schema.revision_key(made)
+    key = schema.revision_key(revision)
     kept = store.read(schema.JOURNAL, [Get(key)])[0]
     store.delete_rows(schema.JOURNAL, [key])
     assert count(instance, old, "/p") == 20
     store.write(schema.JOURNAL, [Put(key, [NewCell(cell.family, cell.qualifier, cell.value) for cell in kept.cells])])
 
 
-def test_a_memo_is_read_back_as_it_was_written() -> None:
+def test_a_memo_round_trips() -> None:
     for above in ((), (7,), tuple(range(5_000_000, 5_020_000))):
         memo = Memo(3, 1_000_000, 4_000_000, above)
         assert Memo.decode(memo.encode(), "/p") == memo
@@ -310,7 +310,7 @@ def test_a_memo_is_read_back_as_it_was_written() -> None:
 
 def test_path_too_long_for_a_memo_is_still_counted(store: Store, world: World, small: None) -> None:
     instance = open_instance(store, world)
-    # Such a key still is one, but not with what a memo's key begins with.
+    # Such a key is valid, but not with the prefix of a memo's key.
     path = "/" + "x" * (store.limits.row_key - 10)
     commit(instance, AddNode(path, {}), *(AddNode(f"{path}/{number}", {}) for number in range(6)))
     assert count(instance, instance.head(), path) == 6

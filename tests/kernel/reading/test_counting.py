@@ -1,4 +1,4 @@
-"""The counting store counts what calls carry: rows, cells and bytes, by table."""
+"""The counting store counts the rows, cells and bytes of calls, by table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_writes_and_reads_are_counted() -> None:
     store = CountingStore(MemoryStore())
     store.create_tables(TABLES)
     store.write("one", [Put(b"row", [NewCell(b"d", b"q", b"12345", 7), NewCell(b"d", b"qq", b"", 7)])])
-    # A row's key, and for each cell its qualifier, its value and a timestamp.
+    # The row key, and the qualifier, value and timestamp of each cell.
     assert store.traffic() == Traffic(1, 0, 0, 0, 1, 2, 3 + (1 + 5 + 8) + (2 + 0 + 8))
     store.write("one", [Put(b"row", [NewCell(b"d", b"q", b"6", 8)])])
     store.traffic()
@@ -27,7 +27,7 @@ def test_writes_and_reads_are_counted() -> None:
     assert store.traffic() == Traffic()
 
 
-def test_a_compare_and_set_that_is_not_applied_went_to_the_store_all_the_same() -> None:
+def test_a_compare_and_set_that_is_not_applied_is_counted() -> None:
     store = CountingStore(MemoryStore())
     store.create_tables(TABLES)
     put = Put(b"r", [NewCell(b"d", b"q", b"v", 1)])
@@ -38,7 +38,7 @@ def test_a_compare_and_set_that_is_not_applied_went_to_the_store_all_the_same() 
     assert store.take() == {("check_and_write", "two"): 2, ("write", "one"): 1}
 
 
-def test_calls_at_one_moment_are_one_call_that_reads_and_writes(tmp_path: Path) -> None:
+def test_a_store_transaction_is_one_call_that_reads_and_writes(tmp_path: Path) -> None:
     store = CountingStore(SqliteStore(str(tmp_path / "cells.db")))
     store.create_tables(TABLES)
     store.write("two", [Put(b"r", [NewCell(b"d", b"q", b"0", 1)])])

@@ -31,15 +31,15 @@ def test_existing_children_are_found_at_any_position(opened: Instances, seed: in
     gone = {name for name in sorted(there) if chance.random() < 0.3}
     one.run(lambda tx: [tx.remove(f"/a/{name}") for name in gone])
     left = there - gone
-    wanted = drawn(chance, 3 * MANY)
-    assert len(wanted) >= MANY
+    names = drawn(chance, 3 * MANY)
+    assert len(names) >= MANY
     other.refresh()
-    if wanted & left:
+    if names & left:
         with pytest.raises(NodeExistsError):
-            other.run(lambda tx: add_all(tx, wanted))
-    other.run(lambda tx: add_all(tx, wanted - left))
-    assert set(other.refresh().children("/a")) == left | wanted
-    for name in wanted - left:
+            other.run(lambda tx: add_all(tx, names))
+    other.run(lambda tx: add_all(tx, names - left))
+    assert set(other.refresh().children("/a")) == left | names
+    for name in names - left:
         assert other.head[f"/a/{name}"]["name"] == 1
 
 
@@ -67,7 +67,7 @@ def test_additions_below_new_nodes_read_nothing(opened: Instances) -> None:
     assert tree(repository)["/a/b/c/d/e/f/g"] == {"depth": 6}
 
 
-def test_many_can_be_added_below_the_root(opened: Instances) -> None:
+def test_many_children_can_be_added_below_the_root(opened: Instances) -> None:
     repository = opened()
     repository.run(lambda tx: [tx.add(f"/n{number}") for number in range(MANY)])
     assert set(repository.head.children("/")) == {f"n{number}" for number in range(MANY)}
