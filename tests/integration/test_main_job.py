@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -87,18 +88,25 @@ def test_a_part_of_the_standard_library_comes_in_with_four_workers_on_hbase(hbas
 # --- being cut off ----------------------------------------------------------------------------------------
 
 
+ON_HBASE = pytest.mark.integration
+
+
 @pytest.fixture
-def url(tmp_path: Path) -> str:
-    """A repository in which a dead writer's revisions are over soon."""
-    made = f"sqlite:///{tmp_path / 'content.db'}"
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A repository on SQLite, or on the store that a test's parameter names. Leases of dead writers end soon."""
+    if getattr(request, "param", "sqlite") == "hbase":
+        hbase: HBase = request.getfixturevalue("hbase")
+        made = hbase.url(hbase.new_prefix())
+    else:
+        made = f"sqlite:///{tmp_path / 'content.db'}"
     with connect(made, settings=Settings(lease_ms=1000, max_clock_skew_ms=2000), poll_interval=0):
         pass
     return made
 
 
 @pytest.fixture
-def top(tmp_path: Path) -> Path:
-    return many_files(tmp_path / "docs", 2000)
+def top(url: str, tmp_path: Path) -> Path:
+    return many_files(tmp_path / "docs", 600 if url.startswith("hbase:") else 2000)
 
 
 class Running:
@@ -183,8 +191,15 @@ def resume(url: str, top: Path) -> Any:
     return told
 
 
+GROUP = "the whole group, as Ctrl-C does"
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("whom", ["the whole group, as Ctrl-C does", "the parent"])
+@pytest.mark.parametrize(
+    ("url", "whom"),
+    [("sqlite", GROUP), ("sqlite", "the parent"), pytest.param("hbase", GROUP, marks=ON_HBASE)],
+    indirect=["url"],
+)
 def test_an_interrupted_import_says_so_and_is_finished_by_the_next(
     running: Running, url: str, top: Path, whom: str
 ) -> None:
@@ -202,6 +217,10 @@ def test_an_interrupted_import_says_so_and_is_finished_by_the_next(
     assert err.count("\n") == 1
     assert "again to continue" in err
     assert alive(workers) == []
+    counted = re.search(r"; (at least )?(\d+) nodes added, 0 changed and 0 removed in \d+ commits stay", err)
+    assert counted is not None, err
+    there = totals(url, "/docs")[":nodes"]
+    assert int(counted[2]) <= there if counted[1] else int(counted[2]) == there
     resume(url, top)
 
 
@@ -221,7 +240,15 @@ def test_a_killed_worker_is_replaced_and_the_import_finishes(running: Running, u
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("url", "how"),
+    [
+        ("sqlite", signal.SIGKILL),
+        ("sqlite", signal.SIGTERM),
+        pytest.param("hbase", signal.SIGTERM, marks=ON_HBASE),
+    ],
+    indirect=["url"],
+)
 def test_when_the_parent_is_killed_the_workers_end_quietly_and_the_next_import_goes_on(
     running: Running, url: str, top: Path, how: signal.Signals
 ) -> None:
@@ -236,6 +263,7 @@ def test_when_the_parent_is_killed_the_workers_end_quietly_and_the_next_import_g
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("url", ["sqlite", pytest.param("hbase", marks=ON_HBASE)], indirect=True)
 def test_when_everything_is_killed_at_once_the_next_import_goes_on(running: Running, url: str, top: Path) -> None:
     workers = running.workers()
 
