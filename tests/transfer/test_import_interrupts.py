@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from hbasemk.transfer.files.importer import Import, Result, _Worker
 from hbasemk.transfer.files.verify import Verification, verify
 from hbasemk.transfer.files.worker import Batch
 from hbasemk.transfer.json.importer import JsonImport
+from tests.support.hbase import HBase
 from tests.support.interrupting import SECONDS, Point, each_point, in_files, interrupted_at, points_of
 from tests.support.repositories import Checked
 
@@ -240,17 +242,15 @@ def test_a_second_interrupt_ends_the_workers_at_once(
     assert folder.differences() == []
 
 
-@pytest.mark.slow
-def test_an_interrupted_import_of_json_prints_what_is_there(checked: Checked, tmp_path: Path) -> None:
-    nodes = 1200
+def interrupt_json_imports(urls: Iterable[str], tmp_path: Path, nodes: int) -> None:
+    """Interrupt an import of a tree of so many nodes to each URL, and compare its count with the repository."""
     file = tmp_path / "tree.json"
     file.write_bytes(a_tree(nodes))
     seed = random.randrange(10**6)
     print("seed", seed)
     chance = random.Random(seed)
     counts = []
-    for run in range(3):
-        url = checked(f"sqlite:///{tmp_path / f'{run}.db'}?durable=no")
+    for url in urls:
         command = [
             sys.executable,
             "-m",
@@ -275,7 +275,7 @@ def test_an_interrupted_import_of_json_prints_what_is_there(checked: Checked, tm
             _, told = running.communicate(timeout=120)
         assert "Traceback" not in told
         assert running.returncode == 130, told
-        counted = re.search(r"(at least )?(\d+) of 1200 nodes", told)
+        counted = re.search(rf"(at least )?(\d+) of {nodes} nodes", told)
         with connect(url, poll_interval=0) as repository:
             found = json_nodes(repository, "/t")
         counts.append(found)
@@ -283,6 +283,20 @@ def test_an_interrupted_import_of_json_prints_what_is_there(checked: Checked, tm
             assert counted is not None, told
             assert (counted[1], int(counted[2])) == (None, found)
     print("nodes", counts)
+
+
+@pytest.mark.slow
+def test_an_interrupted_import_of_json_prints_what_is_there(checked: Checked, tmp_path: Path) -> None:
+    urls = [checked(f"sqlite:///{tmp_path / f'{run}.db'}?durable=no") for run in range(3)]
+    interrupt_json_imports(urls, tmp_path, nodes=1200)
+
+
+@pytest.mark.slow
+@pytest.mark.integration
+def test_an_interrupted_import_of_json_prints_what_is_there_on_hbase(
+    hbase: HBase, checked: Checked, tmp_path: Path
+) -> None:
+    interrupt_json_imports([checked(hbase.url(hbase.new_prefix()))], tmp_path, nodes=300)
 
 
 @pytest.mark.slow
