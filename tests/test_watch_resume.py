@@ -380,6 +380,12 @@ def test_the_command_prints_where_to_resume(process: list[str], url: str) -> Non
         [*process, "--since", token, "-n", "1"], capture_output=True, text=True, timeout=60, check=True
     )
     assert rest_of.stdout.strip().split("\t")[3] == str(messages[1] + 1)
+    # A revision that an earlier process printed will do, too.
+    last = shown.splitlines()[-1].split("\t")[0]
+    since_revision = subprocess.run(
+        [*process, "--since", last, "-n", "1"], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert since_revision.stdout == rest_of.stdout
     wrong = subprocess.run([*process, "--since", token[:-2]], capture_output=True, text=True, timeout=60, check=False)
     assert wrong.returncode == 2
     assert "Traceback" not in wrong.stderr
