@@ -14,10 +14,10 @@ from hbasemk.branch import Branch
 from hbasemk.changes import Change, diff
 from hbasemk.errors import BranchError, ClosedError
 from hbasemk.format import limits, paths, revisions
+from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel import feed, log
 from hbasemk.kernel.commit.committer import CommitStatistics
 from hbasemk.kernel.journal.extent import Extent
-from hbasemk.kernel.journal.outcomes import Outcome
 from hbasemk.kernel.log import LogEntry
 from hbasemk.kernel.reading.cache import DEFAULT_ENTRIES
 from hbasemk.kernel.retry import BRIEFLY, time_limit

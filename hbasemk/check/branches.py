@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator, Sequence
 
 from hbasemk.check import problem as kinds
-from hbasemk.check.context import AT_ONCE, CheckContext, declared_by
+from hbasemk.check.context import AT_ONCE, CheckContext, declared_by, text
 from hbasemk.check.declared_cells import compare
 from hbasemk.check.problem import Problem
+from hbasemk.errors import FormatError
 from hbasemk.format import schema
-from hbasemk.kernel.branches import heads
-from hbasemk.kernel.journal.outcomes import Outcome
-from hbasemk.store.abc import Column, Get, Row
+from hbasemk.format.branch_head import ABANDONED, MERGED, REBASED, BranchHead
+from hbasemk.format.journal_row import JournalRow, Outcome
 
 
 class BranchesCheck:
@@ -21,80 +20,88 @@ class BranchesCheck:
     def __init__(self, context: CheckContext) -> None:
         self._context = context
 
-    def check(self, rows: Sequence[Row]) -> Iterator[Problem]:
+    def check(self, rows: Sequence[JournalRow]) -> Iterator[Problem]:
         """What is wrong with these rows, which carry the branch bit."""
-        rows_by_key = {row.key: _values(row) for row in rows}
-        roots = {found[schema.BRANCH][:8] for found in rows_by_key.values() if len(found.get(schema.BRANCH, b"")) >= 16}
-        others = sorted(root for root in roots if root not in rows_by_key and root[0] < 0x80)
+        known = {row.revision: row for row in rows}
+        lists = {row.revision: _branch_of(row) for row in rows if row.branch_root is not None}
+        others = sorted({own[0] for own in lists.values() if own} - known.keys())
         columns = (schema.BRANCH, schema.BRANCH_VIEW, schema.BRANCH_HEAD, schema.ABORT)
-        for row in self._context.read(schema.JOURNAL, [Get(root, columns=columns) for root in others]):
-            rows_by_key[row.key] = _values(row)
-        for row in rows:
-            found = rows_by_key[row.key]
-            line = found.get(schema.BRANCH)
-            if line is None:
-                # Aborted without a writer, or an incomplete row, which the check of the journal reports.
-                continue
-            at = row.key.hex()
-            if len(line) % 8 or len(line) < 16 or line[-8:] != row.key:
-                yield Problem(kinds.BRANCH, "", at, "its list of the branch's revisions is damaged")
-            elif line[:8] == row.key:
-                yield from self._check_root(row.key, found)
-            elif schema.BRANCH_VIEW not in rows_by_key.get(line[:8], {}):
-                yield Problem(kinds.BRANCH, "", at, f"its branch {line[:8].hex()} does not exist")
+        known.update((row.revision, row) for row in self._context.journal_rows(others, columns))
+        # Other rows are aborted without a writer, or incomplete, which the check of the journal reports.
+        for revision, own in lists.items():
+            if not own or own[-1] != revision:
+                yield Problem(kinds.BRANCH, "", text(revision), "its list of the branch's revisions is damaged")
+            elif own[0] == revision:
+                yield from self._check_root(known[revision])
+            elif known[own[0]].value(schema.BRANCH_VIEW) is None:
+                yield Problem(kinds.BRANCH, "", text(revision), f"its branch {text(own[0])} does not exist")
 
-    def _check_root(self, key: bytes, found: dict[Column, bytes]) -> Iterator[Problem]:
-        at = key.hex()
-        try:
-            view = zlib.decompress(found[schema.BRANCH_VIEW])
-        except (KeyError, zlib.error):
-            view = b""
-        if len(view) < 16 or len(view) % 8:
+    def _check_root(self, root: JournalRow) -> Iterator[Problem]:
+        at = text(root.revision)
+        if not _has_view(root):
             yield Problem(kinds.BRANCH, "", at, "its view of trunk is missing or cannot be read")
-        data = found.get(schema.BRANCH_HEAD, b"")
-        head = heads.decode(data) if data else None
+        head = _head_of(root)
         if head is None:
+            data = root.value(schema.BRANCH_HEAD) or b""
             yield Problem(kinds.BRANCH_HEAD, "", at, f"its head {data[:20].hex()!r} cannot be read")
-        elif head.how == heads.MERGED and head.into is not None:
+        elif head.how == MERGED and head.into is not None:
             outcome = self._context.status(head.into).outcome
             if outcome is not Outcome.COMMITTED and outcome is not Outcome.ABORTED:
-                into = schema.revision_key(head.into).hex()
-                yield Problem(kinds.BRANCH_HEAD, "", at, f"it was merged as {into}, which is {outcome.value}")
-        elif head.how != heads.ABANDONED:
+                yield Problem(
+                    kinds.BRANCH_HEAD, "", at, f"it was merged as {text(head.into)}, which is {outcome.value}"
+                )
+        elif head.how != ABANDONED:
             target = head.newest if head.into is None else head.into
-            yield from self._check_head(key, found, head.how, schema.revision_key(target or 0))
+            yield from self._check_head(root, head.how, target or 0)
 
-    def _check_head(self, key: bytes, root: dict[Column, bytes], how: bytes, target: bytes) -> Iterator[Problem]:
-        at, name = key.hex(), target.hex()
-        columns = (schema.BRANCH, schema.ABORT)
-        head = _values(self._context.read(schema.JOURNAL, [Get(target, columns=columns)])[0])
-        if schema.BRANCH not in head:
+    def _check_head(self, root: JournalRow, how: bytes, target: int) -> Iterator[Problem]:
+        at, name = text(root.revision), text(target)
+        (head,) = self._context.journal_rows([target], (schema.BRANCH, schema.ABORT))
+        if head.branch_root is None:
             yield Problem(kinds.BRANCH_HEAD, "", at, f"its head {name} does not exist")
-        elif how == heads.REBASED:
+        elif how == REBASED:
             return
-        elif head[schema.BRANCH][:8] != key:
+        elif head.branch_root != root.revision:
             yield Problem(kinds.BRANCH_HEAD, "", at, f"its head {name} belongs to another branch")
-        elif schema.YES in (head.get(schema.ABORT), root.get(schema.ABORT)):
+        elif head.aborted or root.aborted:
             # The head is taken away before anything of a branch is swept.
-            if self._is_head(key, target):
+            if self._is_head(root.revision, target):
                 yield Problem(kinds.BRANCH_HEAD, "", at, f"its head {name} has been swept")
         else:
-            line = head[schema.BRANCH]
-            own = [line[at : at + 8] for at in range(8, len(line) - len(line) % 8, 8) if line[at] < 0x80]
-            for at_once in range(0, len(own), AT_ONCE):
-                problems = list(self._compare(own[at_once : at_once + AT_ONCE]))
-                if problems and self._is_head(key, target):
+            own = _branch_of(head)[1:]
+            for first in range(0, len(own), AT_ONCE):
+                problems = list(self._compare(own[first : first + AT_ONCE]))
+                if problems and self._is_head(root.revision, target):
                     yield from problems
 
-    def _is_head(self, key: bytes, target: bytes) -> bool:
-        row = self._context.read(schema.JOURNAL, [Get(key, columns=(schema.BRANCH_HEAD,))])[0]
-        return _values(row).get(schema.BRANCH_HEAD) == target
+    def _is_head(self, root: int, target: int) -> bool:
+        (row,) = self._context.journal_rows([root], (schema.BRANCH_HEAD,))
+        return _head_of(row) == BranchHead(b"", target)
 
-    def _compare(self, own: Sequence[bytes]) -> Iterator[Problem]:
-        for row in self._context.read(schema.JOURNAL, [Get(one) for one in own]):
-            rows_by_key = [(int.from_bytes(row.key, "big"), change) for change in declared_by(row) or ()]
-            yield from compare(self._context, rows_by_key, exact=True)
+    def _compare(self, own: Sequence[int]) -> Iterator[Problem]:
+        for row in self._context.journal_rows(own):
+            declared = [(row.revision, change) for change in declared_by(row) or ()]
+            yield from compare(self._context, declared, exact=True)
 
 
-def _values(row: Row) -> dict[Column, bytes]:
-    return {(cell.family, cell.qualifier): cell.value for cell in row.cells}
+def _branch_of(row: JournalRow) -> Sequence[int]:
+    """Return the branch's revisions in a row; empty if they are missing or damaged."""
+    try:
+        return row.branch or ()
+    except FormatError:
+        return ()
+
+
+def _has_view(root: JournalRow) -> bool:
+    try:
+        return root.branch_view is not None
+    except FormatError:
+        return False
+
+
+def _head_of(root: JournalRow) -> BranchHead | None:
+    """Return the head in the first row of a branch; None if it is missing or damaged."""
+    try:
+        return root.branch_head
+    except FormatError:
+        return None

@@ -9,7 +9,7 @@ from hbasemk.check import problem as kinds
 from hbasemk.check.context import CheckContext, text
 from hbasemk.check.problem import Problem
 from hbasemk.errors import FormatError
-from hbasemk.format import revisions, schema
+from hbasemk.format import journal_row, revisions, schema
 from hbasemk.format.watermark import Watermark
 from hbasemk.kernel import checkpoints
 from hbasemk.kernel.ids.lease import LeaseRecord
@@ -122,8 +122,6 @@ class ClusterCheck:
             yield Problem(kinds.LEASE, where, "", detail)
 
     def _highest_ms(self) -> int:
-        rows = next(
-            iter(self._context.pages(schema.JOURNAL, Scan(None, None, 1, reverse=True, columns=(schema.COMMITTED,)))),
-            [],
-        )
-        return revisions.ms_of(int.from_bytes(rows[0].key, "big")) if rows and len(rows[0].key) == 8 else 0
+        scan = Scan(None, None, 1, reverse=True, columns=(schema.COMMITTED,))
+        newest = next(journal_row.decode(self._context.page(schema.JOURNAL, scan)), None)
+        return 0 if newest is None else revisions.ms_of(newest.revision)

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from hbasemk.errors import FormatError
-from hbasemk.format import changes, paths, revisions, schema
+from hbasemk.format import paths, revisions, schema
 from hbasemk.format.changes import RowChange
+from hbasemk.format.journal_row import JournalRow, Outcome
 from hbasemk.format.watermark import Watermark
 from hbasemk.kernel.batches import read_rows, scan_rows
 from hbasemk.kernel.ids.lease import Lease
-from hbasemk.kernel.journal.outcomes import Outcome, outcome_of
 from hbasemk.kernel.retry import again
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.settings import Settings
@@ -154,22 +154,25 @@ class CheckContext:
         self._forget(len(unknown))
         for at in range(0, len(unknown), AT_ONCE):
             part = unknown[at : at + AT_ONCE]
-            for row in self.read(schema.JOURNAL, [Get(schema.revision_key(one)) for one in part]):
+            for row in self.journal_rows(part):
                 self.learn(row)
 
-    def learn(self, row: Row) -> RevisionStatus:
+    def journal_rows(self, revisions: Iterable[int], columns: Sequence[Column] | None = None) -> list[JournalRow]:
+        """Read the journal rows of some revisions."""
+        gets = [Get(schema.revision_key(revision), columns) for revision in revisions]
+        return list(map(JournalRow, self.read(schema.JOURNAL, gets)))
+
+    def learn(self, row: JournalRow) -> RevisionStatus:
         """Return and cache the status from a complete journal row."""
-        revision = int.from_bytes(row.key, "big")
-        swept = next((cell.value for cell in row.cells if (cell.family, cell.qualifier) == schema.SWEPT), None)
-        outcome = outcome_of(row)
-        declared = None if outcome in {Outcome.ABORTED, Outcome.ABSENT} else self._declared_hashes(revision, row)
-        found = RevisionStatus(outcome, swept, declared, base_of(row))
-        self._cells += _weight(found) - _weight(self._statuses.get(revision))
-        self._statuses[revision] = found
+        outcome = row.outcome
+        declared = None if outcome in {Outcome.ABORTED, Outcome.ABSENT} else self._declared_hashes(row)
+        found = RevisionStatus(outcome, row.swept, declared, base_of(row))
+        self._cells += _weight(found) - _weight(self._statuses.get(row.revision))
+        self._statuses[row.revision] = found
         return found
 
-    def _declared_hashes(self, revision: int, row: Row) -> array[int] | None:
-        if revision == self.settings.root_revision:
+    def _declared_hashes(self, row: JournalRow) -> array[int] | None:
+        if row.revision == self.settings.root_revision:
             return array("q", sorted(hash((paths.ROOT, one)) for one in (schema.DELETED, schema.LAST_REVISION)))
         touched = declared_by(row)
         if not touched:
@@ -190,33 +193,20 @@ def _weight(status: RevisionStatus | None) -> int:
     return 0 if status is None or status.declared is None else len(status.declared)
 
 
-def base_of(row: Row) -> int | None:
+def base_of(row: JournalRow) -> int | None:
     """Return the base in a journal row; None if it is missing or damaged."""
-    data = next((cell.value for cell in row.cells if (cell.family, cell.qualifier) == schema.BASE), None)
-    return None if data is None or len(data) != 8 or data[0] >= 0x80 else int.from_bytes(data, "big")
-
-
-def declared_by(row: Row) -> list[RowChange] | None:
-    """Return the changes that a journal row declares; empty if there are none, None if they cannot be decoded."""
-    chunks = [cell for cell in row.cells if changes.is_chunk(cell.qualifier)]
-    if not any(cell.qualifier == schema.CHANGES for cell in chunks):
-        # The first one is written last, and before any cell of the revision.
-        return []
     try:
-        touched = changes.decode(chunks, row.key)
-    except (FormatError, UnicodeDecodeError, RecursionError):
+        return row.base
+    except FormatError:
         return None
-    return touched if all(map(_is_change, touched)) else None
 
 
-def _is_change(change: RowChange) -> bool:
-    names = (change.properties, change.present, change.gone)
-    return (
-        isinstance(change.path, str)
-        and change.path.startswith("/")
-        and change.kind in {changes.ADDED, changes.REMOVED, changes.CHANGED}
-        and all(isinstance(part, (list, tuple)) and all(isinstance(one, str) for one in part) for part in names)
-    )
+def declared_by(row: JournalRow) -> list[RowChange] | None:
+    """Return the changes that a journal row declares; empty if there are none, None if they cannot be decoded."""
+    try:
+        return row.changes
+    except FormatError:
+        return None
 
 
 def text(revision: int) -> str:

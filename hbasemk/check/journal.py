@@ -12,10 +12,10 @@ from hbasemk.check.context import CheckContext, RevisionStatus, declared_by, tex
 from hbasemk.check.declared_cells import compare
 from hbasemk.check.problem import Problem
 from hbasemk.errors import FormatError
-from hbasemk.format import changes, paths, revisions, schema
+from hbasemk.format import changes, journal_row, revisions, schema
 from hbasemk.format.changes import RowChange
-from hbasemk.kernel.journal.outcomes import Outcome
-from hbasemk.store.abc import Cell, Column, Row, Scan
+from hbasemk.format.journal_row import JournalRow, Outcome
+from hbasemk.store.abc import Scan
 
 ROWS: Final = 100
 GETS: Final = 200
@@ -25,16 +25,11 @@ NONCE_BYTES: Final = 16
 
 
 class _Entry(NamedTuple):
-    """One journal row, taken apart."""
+    """One journal row and its status."""
 
     revision: int
-    row: Row
-    cells: dict[Column, Cell]
+    row: JournalRow
     status: RevisionStatus
-
-    def value(self, column: Column) -> bytes | None:
-        cell = self.cells.get(column)
-        return None if cell is None else cell.value
 
 
 class JournalCheck:
@@ -55,9 +50,9 @@ class JournalCheck:
         for rows in self._context.pages(schema.JOURNAL, Scan(None, None, ROWS, families=(schema.DATA,))):
             entries: list[_Entry] = []
             for row in rows:
-                if len(row.key) == 8 and row.key[0] < 0x80:
-                    cells = {(cell.family, cell.qualifier): cell for cell in row.cells}
-                    entries.append(_Entry(int.from_bytes(row.key, "big"), row, cells, self._context.learn(row)))
+                if journal_row.is_key(row.key):
+                    decoded = JournalRow(row)
+                    entries.append(_Entry(decoded.revision, decoded, self._context.learn(decoded)))
                 else:
                     yield Problem(kinds.JOURNAL_KEY, "", row.key[:40].hex(), "no revision has this row key")
             self._context.load([entry.status.base for entry in entries if entry.status.base is not None])
@@ -66,7 +61,7 @@ class JournalCheck:
                 if self._leases.cover(entry.revision):
                     self._before = entry.revision
             yield from self._compare(entries)
-            yield from self._branches.check([entry.row for entry in entries if revisions.is_branch(entry.revision)])
+            yield from self._branches.check([entry.row for entry in entries if entry.row.is_branch])
             self._progress(len(rows))
         yield from self._check_hidden()
 
@@ -75,20 +70,18 @@ class JournalCheck:
     def _check(self, entry: _Entry) -> Iterator[Problem]:
         at = text(entry.revision)
         yield from _check_shape(entry, root=entry.revision == self._context.settings.root_revision)
-        committed, abort = entry.value(schema.COMMITTED), entry.value(schema.ABORT)
-        if committed == schema.YES and abort == schema.YES:
+        if entry.row.committed and entry.row.aborted:
             yield Problem(kinds.BOTH, "", at, "both flags are set")
-        elif entry.status.swept is not None and abort != schema.YES:
+        elif entry.row.swept is not None and not entry.row.aborted:
             yield Problem(kinds.SWEPT_WRONGLY, "", at, "it says that its cells are deleted, and it is not aborted")
         yield from self._check_id(entry)
-        if entry.value(schema.BASE) is not None:
-            yield from self._check_base(entry)
-        if not revisions.is_branch(entry.revision):
+        yield from self._check_base(entry)
+        if not entry.row.is_branch:
             yield from self._check_end(entry)
 
     def _check_id(self, entry: _Entry) -> Iterator[Problem]:
-        nonce = entry.cells.get(schema.NONCE)
-        if nonce is None:
+        created_ms = entry.row.created_ms
+        if created_ms is None:
             # The first revision, or one whose row another instance created as aborted: no writer created it.
             return
         at = text(entry.revision)
@@ -104,12 +97,12 @@ class JournalCheck:
         step = min(
             revisions.ms_of(entry.revision) - revisions.ms_of(self._before), self._leases.since_start(entry.revision)
         )
-        ahead = min(step, revisions.ms_of(entry.revision) + settings.epoch_ms - nonce.timestamp)
+        ahead = min(step, revisions.ms_of(entry.revision) + settings.epoch_ms - created_ms)
         trunk = entry.status.outcome is Outcome.COMMITTED and not revisions.is_branch(entry.revision)
         if ahead > settings.max_clock_skew_ms:
             detail = f"it is {ahead} ms ahead of the server's time when its row was made"
             yield Problem(kinds.OFF_CLOCK, "", at, f"{detail}; {settings.max_clock_skew_ms} are allowed")
-        behind = nonce.timestamp - revisions.ms_of(entry.revision) - settings.epoch_ms
+        behind = created_ms - revisions.ms_of(entry.revision) - settings.epoch_ms
         if trunk and behind > settings.lag_ms:
             # A writer aborts a revision that comes too late; polls never meet a branch's revisions.
             detail = f"it is {behind} ms behind the server's time when its row was made"
@@ -151,7 +144,7 @@ class JournalCheck:
         outcome, swept = entry.status.outcome, entry.status.swept
         if outcome is Outcome.COMMITTED or entry.revision in self._context.deferred():
             return
-        if len(entry.cells) == 0 or outcome is Outcome.ABSENT:
+        if outcome is Outcome.ABSENT:
             return
         if outcome is Outcome.ABORTED and swept == schema.SWEPT_CLEAN:
             return
@@ -216,44 +209,40 @@ class JournalCheck:
 def _check_shape(entry: _Entry, *, root: bool) -> Iterator[Problem]:
     """That a row has the columns of its kind, and that they can be read."""
     at = text(entry.revision)
-    aborted = entry.status.outcome is Outcome.ABORTED
+    row, aborted = entry.row, entry.status.outcome is Outcome.ABORTED
     needed = [schema.COMMITTED, schema.ABORT]
-    if not root and not (aborted and schema.NONCE not in entry.cells):
+    if not root and not (aborted and row.nonce is None):
         needed += [schema.NONCE, schema.BASE, schema.MESSAGE]
-        branch = entry.value(schema.BRANCH)
-        if revisions.is_branch(entry.revision):
+        branch = row.value(schema.BRANCH)
+        if row.is_branch:
             needed.append(schema.BRANCH)
         # Large changes are added to a row after it was created, and its writer may die, or lose it, before that.
-        begun = aborted or (entry.status.outcome is Outcome.PENDING and not revisions.is_branch(entry.revision))
+        begun = aborted or (entry.status.outcome is Outcome.PENDING and not row.is_branch)
         if not begun and (branch is None or len(branch) != 16):
             needed.append((schema.DATA, schema.CHANGES))
-    missing = [column[1].decode() for column in needed if column not in entry.cells]
+    missing = [column[1].decode() for column in needed if row.cell(column) is None]
     if missing:
         yield Problem(kinds.INCOMPLETE, "", at, f"it has no {', '.join(missing)}")
     wrong = [
-        column[1].decode()
-        for column in (schema.COMMITTED, schema.ABORT)
-        if column in entry.cells and entry.value(column) not in FLAGS
+        column[1].decode() for column in (schema.COMMITTED, schema.ABORT) if row.value(column) not in (None, *FLAGS)
     ]
-    lengths = ((schema.NONCE, NONCE_BYTES), (schema.BASE, 8), (schema.SWEPT, 1))
-    wrong += [
-        column[1].decode()
-        for column, length in lengths
-        if column in entry.cells and len(entry.value(column) or b"") != length
-    ]
-    if entry.status.swept not in (None, schema.SWEPT_CLEAN, schema.SWEPT_IN_DOUBT) and "swept" not in wrong:
+    if row.nonce is not None and len(row.nonce) != NONCE_BYTES:
+        wrong.append("nonce")
+    if row.value(schema.BASE) is not None and entry.status.base is None:
+        wrong.append("base")
+    if row.swept not in (None, schema.SWEPT_CLEAN, schema.SWEPT_IN_DOUBT):
         wrong.append("swept")
     try:
-        paths.decode(entry.value(schema.MESSAGE) or b"")
+        _ = row.message
     except FormatError:
         wrong.append("message")
     if wrong:
         yield Problem(kinds.JOURNAL_VALUE, "", at, f"{', '.join(wrong)} cannot be read")
-    chunks = [column[1] for column in entry.cells if changes.is_chunk(column[1])]
+    chunks = [qualifier for qualifier in row.cells if changes.is_chunk(qualifier)]
     if chunks and chunks[0] != schema.CHANGES and entry.status.outcome is not Outcome.COMMITTED:
         # Its writer died before all of them were there, and so before it wrote any cell.
         return
     if chunks and (chunks != [changes.chunk_qualifier(number) for number in range(len(chunks))]):
         yield Problem(kinds.CHANGES, "", at, f"parts of them are missing: only {len(chunks)} are there")
-    elif declared_by(entry.row) is None:
+    elif declared_by(row) is None:
         yield Problem(kinds.CHANGES, "", at, "they cannot be read: who polls fails, and nobody can roll it back")

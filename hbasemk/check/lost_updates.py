@@ -16,7 +16,7 @@ from hbasemk.check.cell_values import describe
 from hbasemk.check.context import CheckContext, text
 from hbasemk.check.problem import Problem
 from hbasemk.format import schema
-from hbasemk.kernel.journal.outcomes import Outcome
+from hbasemk.format.journal_row import Outcome
 from hbasemk.store.abc import Cell, Column
 
 STEPS: Final = 1000

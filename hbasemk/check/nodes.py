@@ -19,7 +19,7 @@ from hbasemk.check.lost_updates import Later, LostUpdates
 from hbasemk.check.problem import Problem
 from hbasemk.errors import FormatError, InvalidPathError
 from hbasemk.format import paths, schema, values
-from hbasemk.kernel.journal.outcomes import Outcome
+from hbasemk.format.journal_row import Outcome
 from hbasemk.store.abc import Cell, CellVersion, Column, Delete, Get, Page, Row, Scan
 
 ROWS: Final = 200

@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 
 from hbasemk.errors import FormatError
 from hbasemk.format import revisions, schema
+from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel.ids.lease import record_of
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.journal.outcomes import Outcome
 from hbasemk.kernel.retry import again
 from hbasemk.store.abc import Get
 

@@ -14,13 +14,13 @@ from hbasemk.check import problem as kinds
 from hbasemk.check.problem import Problem
 from hbasemk.errors import ConflictError, FormatError, LeaseLostError
 from hbasemk.format import paths, revisions, schema
+from hbasemk.format.journal_row import Outcome
 from hbasemk.format.watermark import Watermark
 from hbasemk.kernel import settings as kernel_settings
 from hbasemk.kernel.commit import change_set
 from hbasemk.kernel.commit.committer import Source
 from hbasemk.kernel.commit.staging import StagedNode
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.journal.outcomes import Outcome
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.retry import again
 from hbasemk.store.abc import Get, NewCell, Put

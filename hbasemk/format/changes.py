@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from hbasemk.errors import LimitError
 from hbasemk.format import limits, paths, schema
-from hbasemk.store.abc import Cell, CellVersion, Column, Delete, NewCell, Row
+from hbasemk.store.abc import Cell, CellVersion, Column, Delete, NewCell
 
 ADDED: Final = "added"
 REMOVED: Final = "removed"
@@ -155,16 +155,6 @@ def _row_change(path: str, kind: str, *names: Sequence[str]) -> RowChange:
     if kind not in _KINDS:
         raise ValueError(f"{kind!r} is not a kind of change; expected one of {sorted(_KINDS)}")
     return RowChange(path, _KINDS[kind], *names)
-
-
-def of_row(row: Row) -> list[RowChange]:
-    """Return the changes in a journal row; raise FormatError if they are damaged.
-
-    The list is empty if the row has no changes or lacks the first chunk. The writer writes the first chunk last, and
-    before any cell of a node.
-    """
-    chunks = [cell for cell in row.cells if is_chunk(cell.qualifier)]
-    return decode(chunks, row.key) if any(cell.qualifier == schema.CHANGES for cell in chunks) else []
 
 
 def chunk_qualifier(number: int) -> bytes:

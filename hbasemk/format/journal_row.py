@@ -1,16 +1,223 @@
-"""The first cells of a journal row: two flags that say "no", the writer's nonce, the base and the message.
+"""The rows of the journal table: one decoder for all readers, and the cells of new rows.
 
+A row records one revision: how it ended, what it is based on and what it changes (``docs/table-format.md``).
 A cell cannot be empty, so a message that is empty or consists only of NULs is stored with one more NUL.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import enum
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
-from hbasemk.format import limits, paths, schema
-from hbasemk.store.abc import NewCell
+from hbasemk.errors import FormatError
+from hbasemk.format import changes, limits, paths, revisions, schema
+from hbasemk.format.branch_head import BranchHead
+from hbasemk.format.changes import RowChange
+from hbasemk.store.abc import Cell, Column, NewCell, Row
 
 _NUL: Final = b"\x00"
+_COMMITTED: Final = schema.COMMITTED[1]
+_ABORT: Final = schema.ABORT[1]
+_SWEPT: Final = schema.SWEPT[1]
+_FIRST_CHUNK: Final[Column] = (schema.DATA, schema.CHANGES)
+
+
+class Outcome(enum.Enum):
+    """The state of a revision according to its journal row; ABSENT if there is no row."""
+
+    PENDING = "pending"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    ABSENT = "absent"
+
+
+class BranchView(NamedTuple):
+    """The view of trunk in the first row of a branch: everything committed up to ``floor``, and the ids in ``above``.
+
+    ``upper`` is the highest id that the view can contain.
+    """
+
+    floor: int
+    upper: int
+    above: Sequence[int]
+
+    def encode(self) -> bytes:
+        """Return the value of the cell."""
+        return zlib.compress(revisions.to_bytes((self.floor, self.upper, *self.above)), 1)
+
+    @classmethod
+    def decode(cls, data: bytes) -> BranchView:
+        """Decode the value of the cell; raise ValueError or zlib.error if it is damaged."""
+        floor, upper, *above = revisions.from_bytes(zlib.decompress(data))
+        return cls(floor, upper, above)
+
+
+class JournalRow:
+    """One row of the journal, as read. It never changes, and decodes a column when an attribute needs it.
+
+    An attribute is None, False or empty if its column does not exist, or was not read. Attributes raise FormatError if
+    the bytes in the column are damaged. A flag that is neither yes nor no counts as no; the integrity check reports it.
+    """
+
+    __slots__ = ("cells", "revision")
+
+    def __init__(self, row: Row) -> None:
+        key, cells = row
+        self.revision: Final = int.from_bytes(key, "big")
+        self.cells: Final[Mapping[bytes, Cell]] = {cell[1]: cell for cell in cells}
+        """The cells by qualifier."""
+
+    def cell(self, column: Column) -> Cell | None:
+        """Return the cell of a column."""
+        return self.cells.get(column[1])
+
+    def value(self, column: Column) -> bytes | None:
+        """Return the bytes in a column."""
+        cell = self.cells.get(column[1])
+        return None if cell is None else cell.value
+
+    def damaged(self, problem: str, column: Column) -> FormatError:
+        """Return the error for damaged bytes; it names the row, the column and the bytes."""
+        shown = limits.shown(self.value(column))
+        return schema.damaged(f"{problem}, got {shown}", schema.JOURNAL, schema.revision_key(self.revision), column)
+
+    # --- the outcome -------------------------------------------------------------------------------------
+
+    @property
+    def committed(self) -> bool:
+        """Whether the revision is committed on trunk. The rows of branches never are."""
+        cell = self.cells.get(_COMMITTED)
+        return cell is not None and cell[3] == schema.YES
+
+    @property
+    def aborted(self) -> bool:
+        """Whether the revision is aborted."""
+        cell = self.cells.get(_ABORT)
+        return cell is not None and cell[3] == schema.YES
+
+    @property
+    def outcome(self) -> Outcome:
+        """The outcome of the revision. Read at least the columns ``committed`` and ``abort`` for it."""
+        if self.committed:
+            return Outcome.COMMITTED
+        if self.aborted:
+            return Outcome.ABORTED
+        return Outcome.PENDING if self.cells else Outcome.ABSENT
+
+    @property
+    def swept(self) -> bytes | None:
+        """The mark that the cells of the revision are deleted: ``SWEPT_CLEAN`` or ``SWEPT_IN_DOUBT``."""
+        cell = self.cells.get(_SWEPT)
+        return None if cell is None else cell[3]
+
+    # --- the commit --------------------------------------------------------------------------------------
+
+    @property
+    def is_branch(self) -> bool:
+        """Whether this is the row of a branch's private revision."""
+        return revisions.is_branch(self.revision)
+
+    @property
+    def nonce(self) -> bytes | None:
+        """The random bytes by which a writer recognizes its own row."""
+        return self.value(schema.NONCE)
+
+    @property
+    def created_ms(self) -> int | None:
+        """The store's timestamp of the creation of the row, in ms since 1970.
+
+        None also for a row that another instance created as aborted.
+        """
+        cell = self.cell(schema.NONCE)
+        return None if cell is None else cell.timestamp
+
+    @property
+    def base(self) -> int | None:
+        """The trunk revision on which the revision is based."""
+        data = self.value(schema.BASE)
+        if data is None:
+            return None
+        try:
+            (base,) = revisions.from_bytes(data)
+        except ValueError:
+            raise self.damaged("the base of a revision must be one revision id of 8 bytes", schema.BASE) from None
+        return base
+
+    @property
+    def message(self) -> str:
+        """The message of the commit."""
+        data = self.value(schema.MESSAGE)
+        try:
+            return "" if data is None else paths.decode(data if data.strip(_NUL) else data[1:])
+        except FormatError as error:
+            raise self.damaged("the message of a revision must be UTF-8", schema.MESSAGE) from error
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether the row has the first chunk of the changes, which the writer writes last, before any cell of a node."""
+        return schema.CHANGES in self.cells
+
+    @property
+    def changes(self) -> list[RowChange]:
+        """The changes of the revision; empty without the first chunk. Each access decodes them."""
+        return changes.decode(self.cells.values(), schema.revision_key(self.revision)) if self.has_changes else []
+
+    # --- branches ----------------------------------------------------------------------------------------
+
+    @property
+    def branch(self) -> Sequence[int] | None:
+        """The first revision of the branch, followed by the branch's revisions up to this one."""
+        data = self.value(schema.BRANCH)
+        if data is None:
+            return None
+        try:
+            root, *own = revisions.from_bytes(data)
+            if not own:
+                raise ValueError("no revisions")
+        except ValueError:
+            expected = "a branch revision must list its branch's revisions, 8 bytes each"
+            raise self.damaged(expected, schema.BRANCH) from None
+        return (root, *own)
+
+    @property
+    def branch_root(self) -> int | None:
+        """The first revision of the branch. Unlike :attr:`branch`, it does not decode the list of a long branch."""
+        data = self.value(schema.BRANCH)
+        return None if data is None else int.from_bytes(data[:8], "big")
+
+    @property
+    def branch_view(self) -> BranchView | None:
+        """The view of trunk; only the first row of a branch has it."""
+        data = self.value(schema.BRANCH_VIEW)
+        try:
+            return None if data is None else BranchView.decode(data)
+        except (ValueError, zlib.error):
+            raise self.damaged(
+                "the view of a branch must be a deflated list of at least two revision ids", schema.BRANCH_VIEW
+            ) from None
+
+    @property
+    def branch_head(self) -> BranchHead | None:
+        """The head of the branch; only the first row of a branch has it."""
+        data = self.value(schema.BRANCH_HEAD)
+        head = None if data is None else BranchHead.decode(data)
+        if data is not None and head is None:
+            raise self.damaged("the head of a branch must be revision ids after at most one letter", schema.BRANCH_HEAD)
+        return head
+
+
+def decode(rows: Iterable[Row]) -> Iterator[JournalRow]:
+    """Decode the rows of a scan. Leave out rows whose key is not a revision id: the integrity check reports them."""
+    for row in rows:
+        if is_key(row[0]):
+            yield JournalRow(row)
+
+
+def is_key(key: bytes) -> bool:
+    """Return whether the key of a row is a revision id."""
+    return len(key) == 8 and key[0] < 0x80
 
 
 def begin(nonce: bytes, base: int, message: str) -> list[NewCell]:
@@ -28,8 +235,3 @@ def encode_message(message: str) -> bytes:
     """Return the stored bytes of a message."""
     data = paths.encode(limits.check_message(message))
     return data if data.strip(_NUL) else data + _NUL
-
-
-def decode_message(data: bytes) -> str:
-    """Decode the bytes of :func:`encode_message`; no bytes give an empty message."""
-    return paths.decode(data if data.strip(_NUL) else data[1:])

@@ -7,6 +7,8 @@ marks a branch's private revisions (``docs/decisions/0002-branch-bit.md``).
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Iterable
 from typing import Final
 
 from hbasemk.errors import InvalidRevisionError, RevisionOverflowError
@@ -85,6 +87,22 @@ def from_text(text: str) -> int:
             f"{text!r} is greater than any revision id; expected at most {to_text(MAX_REVISION)}"
         )
     return revision
+
+
+def to_bytes(ids: Iterable[int]) -> bytes:
+    """Return ids as bytes, 8 for each."""
+    listed = tuple(ids)
+    return struct.pack(f">{len(listed)}Q", *listed)
+
+
+def from_bytes(data: bytes) -> tuple[int, ...]:
+    """Return the ids of :func:`to_bytes`; raise ValueError if the bytes are not revision ids."""
+    if len(data) % 8:
+        raise ValueError(f"{len(data)} bytes are not a multiple of 8")
+    ids = struct.unpack(f">{len(data) // 8}Q", data)
+    if ids and max(ids) > MAX_REVISION:
+        raise ValueError(f"{max(ids)} is greater than any revision id")
+    return ids
 
 
 def last_moment_ms(epoch_ms: int) -> int:

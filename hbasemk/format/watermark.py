@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hbasemk.format import revisions, schema
+from hbasemk.format.limits import shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ class Watermark:
 
     def encode(self) -> bytes:
         """Return the bytes of the watermark cell: the revision, then the hidden ids, 8 bytes each."""
-        return b"".join(number.to_bytes(8, "big") for number in (self.revision, *sorted(self.hidden)))
+        return revisions.to_bytes((self.revision, *sorted(self.hidden)))
 
     @staticmethod
     def revision_of(data: bytes) -> int:
@@ -31,13 +32,13 @@ class Watermark:
     @classmethod
     def decode(cls, data: bytes) -> Watermark:
         """Parse a watermark cell; raise FormatError if it is damaged."""
-        numbers = [int.from_bytes(data[at : at + 8], "big") for at in range(0, len(data), 8)]
-        if not data or len(data) % 8:
-            problem = f"it has {len(data)} bytes, which is not a multiple of 8"
-        elif max(numbers) > revisions.MAX_REVISION:
-            problem = "it has numbers that are not revision ids"
-        else:
-            return cls(numbers[0], frozenset(numbers[1:]))
-        raise schema.damaged(
-            f"the watermark is damaged: {problem}", schema.CLUSTER, schema.SETTINGS_ROW, schema.WATERMARK
-        )
+        try:
+            revision, *hidden = revisions.from_bytes(data)
+        except ValueError as error:
+            raise schema.damaged(
+                f"the watermark must be a list of revision ids, 8 bytes each, got {shown(data)}: {error}",
+                schema.CLUSTER,
+                schema.SETTINGS_ROW,
+                schema.WATERMARK,
+            ) from error
+        return cls(revision, frozenset(hidden))

@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 
 from hbasemk.errors import StoreError, StoreNotAppliedError, StoreUnknownError
 from hbasemk.format import changes, schema
+from hbasemk.format.journal_row import JournalRow
 from hbasemk.kernel.retry import again
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.store.abc import Column, Delete, Get, NewCell, Put, Row, Scan, Store
@@ -147,7 +148,7 @@ def _fewer(size: int, error: StoreError) -> int:
 
 def journal_rows(
     store: Store, runtime: Runtime, revisions: Sequence[int], columns: Sequence[Column] | None = None
-) -> Iterator[Row]:
+) -> Iterator[JournalRow]:
     """Yield the journal rows of some revisions, in the given order.
 
     One round trip for each 200 whole rows, or for each ``Store.batch_rows`` rows if ``columns`` names a few small
@@ -157,27 +158,29 @@ def journal_rows(
     for at in range(0, len(revisions), size):
         gets = [Get(schema.revision_key(revision), columns or WHOLE) for revision in revisions[at : at + size]]
         rows = again(runtime, lambda gets=gets: store.read(schema.JOURNAL, gets))  # type: ignore[misc]
-        yield from rows if columns is not None else whole_rows(store, runtime, rows)
+        decoded = map(JournalRow, rows)
+        yield from decoded if columns is not None else whole_rows(store, runtime, decoded)
 
 
-def whole_rows(store: Store, runtime: Runtime, rows: Iterable[Row]) -> Iterator[Row]:
+def whole_rows(store: Store, runtime: Runtime, rows: Iterable[JournalRow]) -> Iterator[JournalRow]:
     """Add the further chunks of ``changes`` to rows that were read with the columns :data:`WHOLE`."""
     for row in rows:
-        first = next((cell for cell in row.cells if cell.qualifier == schema.CHANGES), None)
+        first = row.cells.get(schema.CHANGES)
         if first is None or len(first.value) < changes.FIRST_CHUNK:
             yield row
             continue
-        cells = list(row.cells)
+        key = schema.revision_key(row.revision)
+        cells = list(row.cells.values())
         group = max(1, store.batch_bytes // changes.CHUNK)
         number, more = 1, True
         while more:
             columns = [(schema.DATA, changes.chunk_qualifier(one)) for one in range(number, number + group)]
-            get = Get(row.key, columns)
+            get = Get(key, columns)
             found = again(runtime, lambda get=get: store.read(schema.JOURNAL, [get]))[0].cells  # type: ignore[misc]
             cells += found
             number += group
             more = len(found) == group
-        yield Row(row.key, sorted(cells, key=lambda cell: (cell.family, cell.qualifier)))
+        yield JournalRow(Row(key, cells))
 
 
 def write_changes(store: Store, runtime: Runtime, revision: int, chunks: Sequence[NewCell]) -> None:

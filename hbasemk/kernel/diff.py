@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from hbasemk.format import changes, paths, revisions, schema
+from hbasemk.format import journal_row, paths, revisions, schema
 from hbasemk.format.node import NodeState
 from hbasemk.kernel.batches import WHOLE, journal_rows, whole_rows
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.journal.outcomes import Outcome, outcome_of
 from hbasemk.kernel.journal.view import View
-from hbasemk.store.abc import Row, Scan, scan_all
+from hbasemk.store.abc import Scan, scan_all
 
 BATCH: Final = 200
 
@@ -87,19 +86,13 @@ def _touched(instance: Instance, before: View, after: View) -> set[str]:
     ids += sorted({revision for revision in before.own ^ after.own if revisions.is_branch(revision)})
     touched: set[str] = set()
     for row in journal_rows(instance.store, instance.runtime, ids):
-        touched.update(_paths(row))
+        touched.update(change.path for change in row.changes)
     low, high = instance.journal.unkept_range(before, after)
     if low < high:
         start, stop = schema.revision_key(low), schema.revision_key(high)
         scan = Scan(start, stop, BATCH, columns=WHOLE)
-        for row in scan_all(instance.store, schema.JOURNAL, scan):
-            revision = int.from_bytes(row.key, "big")
-            if not revisions.is_branch(revision) and outcome_of(row) is Outcome.COMMITTED:
+        for row in journal_row.decode(scan_all(instance.store, schema.JOURNAL, scan)):
+            if not row.is_branch and row.committed:
                 (whole,) = whole_rows(instance.store, instance.runtime, [row])
-                touched.update(_paths(whole))
+                touched.update(change.path for change in whole.changes)
     return touched
-
-
-def _paths(row: Row) -> set[str]:
-    chunks = [cell for cell in row.cells if changes.is_chunk(cell.qualifier)]
-    return {change.path for change in changes.decode(chunks, row.key)} if chunks else set()

@@ -12,10 +12,10 @@ from typing import Final
 
 from hbasemk.errors import UnknownRevisionError
 from hbasemk.format import revisions as revision_ids
+from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.extent import Extent
 from hbasemk.kernel.journal.journal import Journal
-from hbasemk.kernel.journal.outcomes import Outcome
 from hbasemk.kernel.journal.view import View
 
 BATCH: Final = 200

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 from hbasemk.errors import ClosedError, StoreError, StoreUnusableError
 from hbasemk.format import revisions, schema
+from hbasemk.format.journal_row import Outcome
 from hbasemk.format.node import NodeState
 from hbasemk.kernel import settings
 from hbasemk.kernel.blobs import Blobs
@@ -21,7 +22,7 @@ from hbasemk.kernel.commit.turns import Turns
 from hbasemk.kernel.ids.clock import IdClock
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.journal.journal import Journal
-from hbasemk.kernel.journal.outcomes import Outcome, Outcomes
+from hbasemk.kernel.journal.outcomes import Outcomes
 from hbasemk.kernel.journal.recovery import Recovery
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.reading.cache import DEFAULT_ENTRIES, NodeCache

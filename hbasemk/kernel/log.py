@@ -6,14 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from hbasemk.errors import FormatError
-from hbasemk.format import changes, paths, revisions, schema
+from hbasemk.format import journal_row, paths, revisions, schema
 from hbasemk.format.changes import RowChange
-from hbasemk.format.journal_row import decode_message
+from hbasemk.format.journal_row import JournalRow
 from hbasemk.kernel.batches import WHOLE, journal_rows, whole_rows
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.journal.outcomes import Outcome, outcome_of
-from hbasemk.store.abc import Row, Scan, scan_all
+from hbasemk.store.abc import Scan, scan_all
 
 BATCH: Final = 200
 
@@ -33,23 +31,15 @@ class LogEntry:
         return any(paths.is_at_or_below(change.path, path) for change in self.changes)
 
 
-def entry_of(row: Row, epoch_ms: int) -> LogEntry:
+def entry_of(row: JournalRow, epoch_ms: int) -> LogEntry:
     """Return the entry of one journal row that was read with all its columns."""
-    revision = int.from_bytes(row.key, "big")
-    found = {cell.qualifier: cell.value for cell in row.cells}
-    base = found.get(schema.BASE[1])
-    if base is not None and (len(base) != 8 or int.from_bytes(base, "big") > revisions.MAX_REVISION):
-        raise schema.damaged("the base of a revision is not a revision id", schema.JOURNAL, row.key, schema.BASE)
-    try:
-        message = decode_message(found.get(schema.MESSAGE[1], b""))
-    except FormatError as error:
-        raise schema.damaged("the message is not UTF-8", schema.JOURNAL, row.key, schema.MESSAGE) from error
+    base = row.base
     return LogEntry(
-        revisions.to_text(revision),
-        None if base is None else revisions.to_text(int.from_bytes(base, "big")),
-        revisions.ms_of(revision) + epoch_ms,
-        message,
-        changes.of_row(row),
+        revisions.to_text(row.revision),
+        None if base is None else revisions.to_text(base),
+        revisions.ms_of(row.revision) + epoch_ms,
+        row.message,
+        row.changes,
     )
 
 
@@ -67,13 +57,8 @@ def log(instance: Instance, path: str = paths.ROOT, upto: int | None = None) -> 
     instance.poll()
     head = instance.head() if upto is None else instance.at(upto)
     scan = Scan(schema.revision_key(head.upper), None, BATCH, reverse=True, columns=WHOLE)
-    for row in scan_all(instance.store, schema.JOURNAL, scan):
-        revision = int.from_bytes(row.key, "big")
-        if (
-            revisions.is_branch(revision)
-            or outcome_of(row) is not Outcome.COMMITTED
-            or not instance.journal.sees(head, revision)
-        ):
+    for row in journal_row.decode(scan_all(instance.store, schema.JOURNAL, scan)):
+        if row.is_branch or not row.committed or not instance.journal.sees(head, row.revision):
             continue
         (whole,) = whole_rows(instance.store, instance.runtime, [row])
         entry = entry_of(whole, instance.settings.epoch_ms)

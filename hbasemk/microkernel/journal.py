@@ -6,12 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from hbasemk.errors import BranchError
-from hbasemk.format import paths, revisions, schema
+from hbasemk.format import journal_row, paths, revisions, schema
 from hbasemk.jsop import JsonBuilder
 from hbasemk.kernel import diff
 from hbasemk.kernel.batches import WHOLE, journal_rows, whole_rows
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.journal.outcomes import Outcome, outcome_of
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.log import LogEntry, entry_of
 from hbasemk.microkernel.jsop_diff import to_jsop
@@ -27,10 +26,8 @@ def trunk_entries(instance: Instance, first: int, head: View) -> list[LogEntry]:
     """Return the log entries of a view's trunk revisions with ids from ``first`` up, in the order in which they joined."""
     scan = Scan(schema.revision_key(first), schema.revision_key(head.upper + 1), BATCH, columns=WHOLE)
     entries = []
-    for row in scan_all(instance.store, schema.JOURNAL, scan):
-        revision = int.from_bytes(row.key, "big")
-        committed = not revisions.is_branch(revision) and outcome_of(row) is Outcome.COMMITTED
-        if committed and instance.journal.sees(head, revision):
+    for row in journal_row.decode(scan_all(instance.store, schema.JOURNAL, scan)):
+        if row.committed and not row.is_branch and instance.journal.sees(head, row.revision):
             (whole,) = whole_rows(instance.store, instance.runtime, [row])
             entries.append(entry_of(whole, instance.settings.epoch_ms))
     entries.sort(key=lambda entry: instance.journal.sort_key(int(entry.revision, 16)))
@@ -101,12 +98,11 @@ def _branch(instance: Instance, last: int, own: Sequence[int], path: str) -> lis
     rows: list[JournalEntry] = []
     for row in journal_rows(instance.store, instance.runtime, own):
         entry = entry_of(row, instance.settings.epoch_ms)
-        revision = int(entry.revision, 16)
         if not (path == paths.ROOT or entry.touches(path)):
             continue
-        index = state.own.index(revision)
+        index = state.own.index(row.revision)
         before = instance.branches.find(state.own[index - 1]).snapshot if index else state.trunk
-        after = instance.branches.find(revision).snapshot
+        after = instance.branches.find(row.revision).snapshot
         rows.append((entry, _changes(instance, before, after, entry, path), revisions.to_text(state.base)))
     return rows
 

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from hbasemk.connect import connect
 from hbasemk.errors import CommitUnknownError, LeaseLostError, StoreNotAppliedError, StoreUnknownError
-from hbasemk.kernel.journal.outcomes import Outcome
+from hbasemk.format.journal_row import Outcome
 from hbasemk.repository import Repository
 from hbasemk.transaction import Transaction
 

@@ -13,9 +13,9 @@ from hbasemk.check import IntegrityCheck, context
 from hbasemk.check.context import declared_by
 from hbasemk.format import paths, revisions, schema
 from hbasemk.format.changes import RowChange
+from hbasemk.format.journal_row import JournalRow
 from hbasemk.kernel.commit.operations import AddNode, SetProperty
 from hbasemk.repository import instance_of
-from hbasemk.store.abc import Row
 from hbasemk.store.memory import MemoryStore
 from hbasemk.store.sqlite import SqliteStore
 from hbasemk.testing.wrapped import Call, FaultyStore
@@ -53,7 +53,7 @@ def test_the_changes_of_large_revisions_are_decoded_a_few_times_only(
     tables.commit(*(SetProperty(name, "m", 1) for name in names))
     decoded = 0
 
-    def count(row: Row) -> list[RowChange] | None:
+    def count(row: JournalRow) -> list[RowChange] | None:
         nonlocal decoded
         decoded += 1
         return declared_by(row)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from hbasemk import BranchError, ConflictError
+from hbasemk.format.branch_head import ABANDONED, REBASED
 from hbasemk.kernel.branches import rebase
-from hbasemk.kernel.branches.heads import ABANDONED, REBASED
 from hbasemk.kernel.commit.operations import AddNode, RemoveNode, SetProperty
 from tests.simulation.crashes import Died, Site, Steps, tree
 from tests.support.branches import commit_on_branch

@@ -9,10 +9,10 @@ from hbasemk.check import IntegrityCheck, Repair
 from hbasemk.check.problem import DANGLING, HIDDEN, ORPHAN, UNLISTED, UPLOAD
 from hbasemk.format import changes, journal_row, paths, schema
 from hbasemk.format.changes import RowChange
+from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel import settings
 from hbasemk.kernel.commit.operations import AddNode, RemoveNode, SetProperty
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.journal.outcomes import Outcome
 from hbasemk.kernel.reading.child_count import Memo
 from hbasemk.store.abc import Get, NewCell, Put
 from tests.simulation.crashes import Site, problems, tree

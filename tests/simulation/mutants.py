@@ -9,6 +9,7 @@ import pytest
 
 from hbasemk.errors import HbasemkError
 from hbasemk.format import changes, node, schema
+from hbasemk.format.journal_row import JournalRow, Outcome
 from hbasemk.kernel.batches import write_nodes
 from hbasemk.kernel.branches import branches
 from hbasemk.kernel.branches.heads import BranchHeads
@@ -22,7 +23,7 @@ from hbasemk.kernel.ids.clock import IdClock
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.journal import recovery
 from hbasemk.kernel.journal.journal import Journal
-from hbasemk.kernel.journal.outcomes import Outcome, Outcomes, outcome_of
+from hbasemk.kernel.journal.outcomes import Outcomes
 from hbasemk.kernel.reading import reader
 from hbasemk.kernel.reading.cache import NodeCache
 from hbasemk.kernel.reading.reader import Reader
@@ -382,7 +383,7 @@ def watermark_past_unswept_revisions(patch: pytest.MonkeyPatch) -> None:
         return rows if scan.start is None else (row for row in rows if not unswept(row))
 
     def unswept(row: Any) -> bool:
-        return outcome_of(row) is Outcome.ABORTED and all(cell.qualifier != schema.SWEPT[1] for cell in row.cells)
+        return JournalRow(row).aborted and JournalRow(row).swept is None
 
     patch.setattr(recovery, "scan_all", scan_all)
 

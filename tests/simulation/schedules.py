@@ -17,13 +17,13 @@ from hbasemk.errors import (
     LeaseLostError,
     StoreError,
 )
-from hbasemk.format import paths, revisions, schema, values
+from hbasemk.format import journal_row, paths, schema, values
 from hbasemk.format.changes import CHANGED, RowChange
+from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel import log
 from hbasemk.kernel.branches.rebase import rebase
 from hbasemk.kernel.commit.operations import AddNode, CopyNode, Increment, MoveNode, Operation, RemoveNode, SetProperty
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.journal.outcomes import Outcome, outcome_of
 from hbasemk.kernel.settings import Settings
 from hbasemk.store.abc import Get, Scan, scan_all
 from hbasemk.testing.choices import shrink
@@ -360,8 +360,8 @@ class Schedule:
     def outcomes(self) -> dict[int, Outcome]:
         """Return the outcome of every trunk revision, by the journal's rows."""
         rows = scan_all(self.simulator.store, schema.JOURNAL, Scan(None, None, 1000))
-        found = {int.from_bytes(row.key, "big"): outcome_of(row) for row in rows}
-        return {revision: outcome for revision, outcome in found.items() if not revisions.is_branch(revision)}
+        decoded = journal_row.decode(rows)
+        return {row.revision: row.outcome for row in decoded if not row.is_branch}
 
     def committed(self, fresh_instance: Instance) -> dict[int, tuple[int, list[RowChange]]]:
         """Return base and changes of every committed revision."""

@@ -9,12 +9,12 @@ import pytest
 from hbasemk import ConflictError
 from hbasemk.format import paths, schema
 from hbasemk.format.changes import RowChange
+from hbasemk.format.journal_row import Outcome
 from hbasemk.format.values import BlobRef, Json, PropertyValue
 from hbasemk.kernel import checkpoints
 from hbasemk.kernel.blobs import CHUNK
 from hbasemk.kernel.branches import rebase
 from hbasemk.kernel.commit.operations import AddNode, CopyNode, Increment, MoveNode, RemoveNode, SetProperty
-from hbasemk.kernel.journal.outcomes import Outcome
 from hbasemk.kernel.reading.child_count import Memo
 from hbasemk.store.abc import Get
 from tests.support.tables import Tables

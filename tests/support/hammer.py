@@ -13,8 +13,7 @@ from typing import Any
 
 import hbasemk
 from hbasemk import CommitUnknownError, Outcome, Repository, StoreNotAppliedError, StoreUnknownError, Transaction
-from hbasemk.format import schema
-from hbasemk.kernel.journal.outcomes import outcome_of
+from hbasemk.format import journal_row, schema
 from hbasemk.store.abc import Scan, scan_all
 from tests.support.repositories import problems
 
@@ -139,6 +138,6 @@ def _end(
         assert prints == {fingerprint(fresh)}
         flags = (schema.COMMITTED, schema.ABORT)
         rows = scan_all(fresh.store, schema.JOURNAL, Scan(None, None, 1000, columns=flags))
-        assert [row.key for row in rows if outcome_of(row) is Outcome.PENDING] == []
+        assert [row.revision for row in journal_row.decode(rows) if row.outcome is Outcome.PENDING] == []
         assert problems(fresh) == []
     return reports

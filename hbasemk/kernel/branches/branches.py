@@ -8,16 +8,17 @@ the branch's new head. A merge is one ordinary trunk commit of the branch's net 
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Final
 
 from hbasemk.errors import BranchError, ClosedError, CommitUnknownError, StoreError, UnknownRevisionError
 from hbasemk.format import changes, journal_row, paths, revisions, schema
-from hbasemk.kernel.batches import write_changes, write_nodes
+from hbasemk.format.branch_head import ABANDONED, MERGED, REBASED, BranchHead
+from hbasemk.format.journal_row import BranchView, JournalRow, Outcome
+from hbasemk.kernel.batches import journal_rows, write_changes, write_nodes
 from hbasemk.kernel.branches.cache import BranchCache, BranchState
-from hbasemk.kernel.branches.heads import ABANDONED, MERGED, REBASED, BranchHeads, Head
+from hbasemk.kernel.branches.heads import BranchHeads
 from hbasemk.kernel.commit import change_set, noop
 from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.committer import Committer
@@ -25,12 +26,12 @@ from hbasemk.kernel.commit.staging import StagedNode
 from hbasemk.kernel.ids.clock import IdClock
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.journal.journal import BY_EXTENT, Journal
-from hbasemk.kernel.journal.outcomes import Outcome, Outcomes
+from hbasemk.kernel.journal.outcomes import Outcomes
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.reading.reader import Reader
 from hbasemk.kernel.retry import again, nothing_committed, patient, time_limit
 from hbasemk.kernel.runtime import Runtime
-from hbasemk.store.abc import Column, Get, NewCell, Put, Store
+from hbasemk.store.abc import Column, NewCell, Put, Store
 
 MARKER: Final = ":conflict"
 REBASE: Final = "Rebase the branch, which marks the places that both sides changed, and merge it again."
@@ -78,15 +79,14 @@ class Branches:
                 revision=revisions.to_text(base.revision),
             )
         floor, above = self._journal.contents(base)
-        view = _encode((floor, base.upper, *above))
         root = again(self._runtime, lambda: self._clock.next(max(base.upper, self._journal.highest_seen), branch=True))
         put = Put(
             schema.revision_key(root),
             [
                 *self._common_cells(message, base.revision),
-                NewCell(*schema.BRANCH, _encode((root, root))),
-                NewCell(*schema.BRANCH_VIEW, zlib.compress(view, 1)),
-                NewCell(*schema.BRANCH_HEAD, Head(b"", root).encode()),
+                NewCell(*schema.BRANCH, revisions.to_bytes((root, root))),
+                NewCell(*schema.BRANCH_VIEW, BranchView(floor, base.upper, above).encode()),
+                NewCell(*schema.BRANCH_HEAD, BranchHead(b"", root).encode()),
             ],
         )
         if not again(
@@ -105,7 +105,7 @@ class Branches:
             return self._find_cached(revision)
         if not self._cache.is_current(revision):
             # A sweep takes the newest revisions first: if this one is not swept, neither is anything that it shows.
-            if self._row(revision, (schema.ABORT,)).get(schema.ABORT) != schema.NO:
+            if self._row(revision, (schema.ABORT,)).value(schema.ABORT) != schema.NO:
                 self._cache.drop(revision)
                 raise self._unknown(revision)
             self._cache.keep(revision, found)
@@ -120,25 +120,18 @@ class Branches:
 
     def _read(self, revision: int) -> BranchState:
         columns = (schema.BRANCH, schema.BRANCH_VIEW, schema.BASE, schema.ABORT)
-        cells = self._row(revision, columns)
-        if schema.BRANCH not in cells or cells.get(schema.ABORT) == schema.YES:
+        row = self._row(revision, columns)
+        branch = row.branch
+        if branch is None or row.aborted:
             raise self._unknown(revision)
-        try:
-            root, *own = _decode(cells[schema.BRANCH])
-            if not own:
-                raise ValueError("no revisions")
-            if root != revision:
-                cells = {**cells, **self._row(root, (schema.BRANCH_VIEW,))}
-            (base,) = _decode(cells[schema.BASE])
-            floor, upper, *above = _decode(zlib.decompress(cells[schema.BRANCH_VIEW]))
-        except (ValueError, KeyError, zlib.error) as error:
-            raise schema.damaged(
-                f"the journal row of branch revision {revisions.to_text(revision)} at {self._store.location} is damaged: the "
-                "branch's revisions, its base or its view of trunk cannot be decoded",
-                schema.JOURNAL,
-                schema.revision_key(revision),
-                schema.BRANCH,
-            ) from error
+        root, *own = branch
+        first = row if root == revision else self._row(root, (schema.BRANCH_VIEW,))
+        base, view = row.base, first.branch_view
+        if base is None:
+            raise row.damaged("a branch revision must have a base", schema.BASE)
+        if view is None:
+            raise first.damaged("the first revision of a branch must have a view of trunk", schema.BRANCH_VIEW)
+        floor, upper, above = view
         if self._journal.highest_seen < upper or not self._journal.is_recent(0.0):
             # Everything below the floor was decided when the branch began; a later poll has seen it.
             again(self._runtime, self._journal.poll)
@@ -154,10 +147,8 @@ class Branches:
             revision=text,
         )
 
-    def _row(self, revision: int, columns: Sequence[tuple[bytes, bytes]]) -> dict[tuple[bytes, bytes], bytes]:
-        get = Get(schema.revision_key(revision), columns=columns)
-        row = again(self._runtime, lambda: self._store.read(schema.JOURNAL, [get]))[0]
-        return {(cell.family, cell.qualifier): cell.value for cell in row.cells}
+    def _row(self, revision: int, columns: Sequence[Column]) -> JournalRow:
+        return next(journal_rows(self._store, self._runtime, [revision], columns))
 
     def _common_cells(self, message: str, base: int) -> list[NewCell]:
         nonce = self._runtime.random.getrandbits(128).to_bytes(16, "big")
@@ -233,7 +224,7 @@ class Branches:
             schema.revision_key(new_revision),
             [
                 *self._common_cells(message, state.base),
-                NewCell(*schema.BRANCH, _encode((state.root, *state.own, new_revision))),
+                NewCell(*schema.BRANCH, revisions.to_bytes((state.root, *state.own, new_revision))),
                 *(encoded if inline else ()),
             ],
         )
@@ -281,34 +272,18 @@ class Branches:
     def outcome(self, revision: int) -> Outcome:
         """Return whether a branch revision ever became its branch's head; after a merge or rebase this never changes."""
         columns = (schema.BRANCH, schema.ABORT)
-        cells = self._row(revision, columns)
-        if schema.BRANCH not in cells:
+        row = self._row(revision, columns)
+        root = row.branch_root
+        if root is None:
             return Outcome.ABORTED
-        head = self._heads.read(self._own(revision, cells)[0])
-        aborted = cells.get(schema.ABORT) == schema.YES
+        head = self._heads.read(root)
         if head is None or head.newest is None:
             # An older version of the library ended the branch and did not store its newest revision.
-            return Outcome.ABORTED if aborted else Outcome.COMMITTED
+            return Outcome.ABORTED if row.aborted else Outcome.COMMITTED
         newest = self._row(head.newest, columns)
-        if head.how not in (MERGED, REBASED) and (aborted or newest.get(schema.ABORT) == schema.YES):
+        if head.how not in (MERGED, REBASED) and (row.aborted or newest.aborted):
             return Outcome.ABORTED
-        return Outcome.COMMITTED if revision in self._own(head.newest, newest) else Outcome.ABORTED
-
-    def _own(self, revision: int, cells: Mapping[Column, bytes]) -> list[int]:
-        """Return the first revision of a branch and the revisions that a row lists; empty without such a row."""
-        data = cells.get(schema.BRANCH)
-        try:
-            found = [] if data is None else _decode(data)
-        except ValueError:
-            found = []
-        if data is not None and not found:
-            raise schema.damaged(
-                f"the journal row of branch revision {revisions.to_text(revision)} is damaged: expected a list of revisions",
-                schema.JOURNAL,
-                schema.revision_key(revision),
-                schema.BRANCH,
-            )
-        return found
+        return Outcome.COMMITTED if revision in (newest.branch or ()) else Outcome.ABORTED
 
     @patient
     def reset(self, revision: int, ancestor: int) -> int:
@@ -374,7 +349,7 @@ class Branches:
                 head = self._heads.read(state.root)
             except StoreError:
                 # The merge is committed; of the branch it is only known that it has moved on.
-                head = Head(b"", None)
+                head = BranchHead(b"", None)
             if head is not None and head.how != ABANDONED:
                 text = revisions.to_text(revision)
                 raise BranchError(
@@ -456,14 +431,3 @@ def _is_marker(node: StagedNode) -> bool:
     """Return whether the branch added a conflict marker, or a conflict kind below a trunk node of the marker's name."""
     added = node.exists and (node.base is None or node.is_new)
     return added and MARKER in node.path.split("/")[-2:]
-
-
-def _encode(numbers: Sequence[int]) -> bytes:
-    return b"".join(number.to_bytes(8, "big") for number in numbers)
-
-
-def _decode(data: bytes) -> list[int]:
-    found = [int.from_bytes(data[at : at + 8], "big") for at in range(0, len(data), 8)]
-    if len(data) % 8 or any(one > revisions.MAX_REVISION for one in found):
-        raise ValueError("the cell does not hold revision ids")
-    return found

@@ -7,68 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from typing import Final
 
 from hbasemk.errors import FormatError, StoreError
-from hbasemk.format import changes, revisions, schema
+from hbasemk.format import journal_row, revisions, schema
+from hbasemk.format.branch_head import ABANDONED, MERGED, REBASED, BranchHead
 from hbasemk.format.changes import RowChange
+from hbasemk.format.journal_row import JournalRow, Outcome
 from hbasemk.kernel.batches import journal_rows
 from hbasemk.kernel.ids.lease import Lease
-from hbasemk.kernel.journal.outcomes import Outcome, Outcomes
+from hbasemk.kernel.journal.outcomes import Outcomes
 from hbasemk.kernel.retry import again
 from hbasemk.kernel.runtime import Runtime
-from hbasemk.store.abc import Cell, Get, NewCell, Put, Scan, Store, scan_all
+from hbasemk.store.abc import Cell, NewCell, Put, Scan, Store, scan_all
 
-MERGED: Final = b"m"
-REBASED: Final = b"r"
-ABANDONED: Final = b"a"
 ENDED_MS: Final = 3600 * 1000
 """Milliseconds for which the revisions of an ended branch stay readable, unless a sweep is given a shorter time."""
 
 
-class Head(NamedTuple):
-    """The head in a branch's first row: the branch's ``newest`` revision and, once it has ended, how it ended.
-
-    ``how`` is empty before the end. ``into`` is the revision that it was merged as or rebased to. ``newest`` is None if an
-    older version of this library, which did not store it, ended the branch.
-    """
-
-    how: bytes
-    newest: int | None
-    into: int | None = None
-
-    def encode(self) -> bytes:
-        """Return the value of the cell."""
-        ids = (one.to_bytes(8, "big") for one in (self.into, self.newest) if one is not None)
-        return self.how + b"".join(ids)
-
-    def __str__(self) -> str:
-        """Describe the state of the branch."""
-        if self.how == ABANDONED:
-            return "its branch was abandoned"
-        if self.into is not None:
-            how = "merged into trunk as" if self.how == MERGED else "rebased to"
-            return f"its branch has been {how} {revisions.to_text(self.into)}"
-        if self.newest is None:
-            return "its branch has moved on"
-        return f"its branch continues at {revisions.to_text(self.newest)}"
-
-
-def decode(data: bytes) -> Head | None:
-    """Decode the cell of a branch's head; return None if it is damaged."""
-    how = b"" if len(data) == 8 else data[:1]
-    ids = [int.from_bytes(data[at : at + 8], "big") for at in range(len(how), len(data), 8)]
-    if (len(data) - len(how)) % 8 or any(one >= 1 << 63 for one in ids):
-        return None
-    if not how or (how == ABANDONED and len(ids) < 2):
-        return Head(how, ids[0] if ids else None)
-    if how in (MERGED, REBASED) and 1 <= len(ids) <= 2:
-        return Head(how, ids[1] if len(ids) == 2 else None, ids[0])
-    return None
-
-
 def _has_ended(data: bytes) -> bool:
-    head = decode(data)
+    head = BranchHead.decode(data)
     return head is not None and head.how != b""
 
 
@@ -97,9 +55,10 @@ class BranchHeads:
 
     def head(self, root: int) -> bytes | None:
         """Return the encoded head of a branch; None if the branch does not exist. One round trip."""
-        get = Get(schema.revision_key(root), columns=(schema.BRANCH_HEAD,))
-        row = again(self._runtime, lambda: self._store.read(schema.JOURNAL, [get]))[0]
-        return row.cells[0].value if row.cells else None
+        return self._row(root).value(schema.BRANCH_HEAD)
+
+    def _row(self, root: int) -> JournalRow:
+        return next(journal_rows(self._store, self._runtime, [root], columns=(schema.BRANCH_HEAD,)))
 
     def move(self, root: int, expected: bytes, wanted: bytes, in_doubt: Callable[[], None] | None = None) -> bool:
         """Change the head from ``expected`` to ``wanted`` by compare-and-set; return whether it is ``wanted`` now.
@@ -118,36 +77,26 @@ class BranchHeads:
             in_doubt()
         return self.head(root) == wanted
 
-    def read(self, root: int) -> Head | None:
+    def read(self, root: int) -> BranchHead | None:
         """Read and decode the head of a branch. One round trip. Raises FormatError if it is damaged."""
-        data = self.head(root)
-        found = None if data is None else decode(data)
-        if data is not None and found is None:
-            text = revisions.to_text(root)
-            raise schema.damaged(
-                f"the head {data[:20].hex()!r} of branch {text} is damaged",
-                schema.JOURNAL,
-                schema.revision_key(root),
-                schema.BRANCH_HEAD,
-            )
-        return found
+        return self._row(root).branch_head
 
     # --- ends --------------------------------------------------------------------------------------------
 
     def abandon(self, root: int, newest: int) -> bool:
         """End a branch as abandoned; return whether it has ended."""
-        return self.move(root, schema.revision_key(newest), Head(ABANDONED, newest).encode())
+        return self.move(root, schema.revision_key(newest), BranchHead(ABANDONED, newest).encode())
 
     def close_rebased(self, root: int, newest: int, into: int) -> bool:
         """End a branch as rebased to another branch; return whether it has ended."""
-        return self.move(root, schema.revision_key(newest), Head(REBASED, newest, into).encode())
+        return self.move(root, schema.revision_key(newest), BranchHead(REBASED, newest, into).encode())
 
     def close_merged(self, root: int, newest: int, revision: int) -> bool:
         """End a branch as merged; return False if its head is not at ``on`` any more.
 
         After a store error, returns True; :meth:`resolve_pending` retries.
         """
-        self._merged[root] = newest, Head(MERGED, newest, revision).encode()
+        self._merged[root] = newest, BranchHead(MERGED, newest, revision).encode()
         try:
             return self._close(root)
         except StoreError:
@@ -164,7 +113,7 @@ class BranchHeads:
             if outcome is Outcome.PENDING:
                 continue
             if outcome is Outcome.COMMITTED:
-                self._merged[root] = newest, Head(MERGED, newest, revision).encode()
+                self._merged[root] = newest, BranchHead(MERGED, newest, revision).encode()
             self._in_doubt.pop(root, None)
         for root in list(self._merged):
             self._close(root)
@@ -222,17 +171,14 @@ class BranchHeads:
         columns = (schema.BRANCH, schema.BRANCH_HEAD, schema.SWEPT)
         heads: dict[int, Cell] = {}
         unswept: dict[int, list[int]] = {}
-        for row in scan_all(self._store, schema.JOURNAL, Scan(None, None, 1000, columns=columns)):
-            revision = int.from_bytes(row.key, "big")
-            cells = {(cell.family, cell.qualifier): cell for cell in row.cells}
-            if len(row.key) != 8 or not revisions.is_branch(revision) or schema.BRANCH not in cells:
-                # The integrity check reports a key of another length; nothing else depends on that row.
+        for row in journal_row.decode(scan_all(self._store, schema.JOURNAL, Scan(None, None, 1000, columns=columns))):
+            root, head = row.branch_root, row.cell(schema.BRANCH_HEAD)
+            if root is None or not row.is_branch:
                 continue
-            root = int.from_bytes(cells[schema.BRANCH].value[:8], "big")
-            if schema.SWEPT not in cells:
-                unswept.setdefault(root, []).append(revision)
-            if revision == root and schema.BRANCH_HEAD in cells:
-                heads[root] = cells[schema.BRANCH_HEAD]
+            if row.swept is None:
+                unswept.setdefault(root, []).append(row.revision)
+            if row.revision == root and head is not None:
+                heads[root] = head
         return heads, unswept
 
     def _finish(
@@ -245,7 +191,7 @@ class BranchHeads:
         )
         aborted = {revision for revision, outcome in outcomes.items() if outcome is Outcome.ABORTED}
         for root, own_revisions in staying.items():
-            head = decode(heads[root].value)
+            head = BranchHead.decode(heads[root].value)
             aborted_revisions = [revision for revision in own_revisions if revision in aborted]
             if head is None or not head.how:
                 # A live writer rolls back its own revisions.
@@ -271,5 +217,5 @@ class BranchHeads:
         """Return the changes of branch revisions, in order."""
         touched: list[RowChange] = []
         for row in journal_rows(self._store, self._runtime, own):
-            touched += changes.of_row(row)
+            touched += row.changes
         return touched

@@ -29,8 +29,9 @@ from hbasemk.errors import (
 )
 from hbasemk.format import changes, journal_row, revisions, schema
 from hbasemk.format.changes import RowChange
+from hbasemk.format.journal_row import JournalRow, Outcome
 from hbasemk.format.watermark import Watermark
-from hbasemk.kernel.batches import write_changes, write_nodes
+from hbasemk.kernel.batches import journal_rows, write_changes, write_nodes
 from hbasemk.kernel.commit import change_set
 from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.operations import Operation
@@ -39,7 +40,7 @@ from hbasemk.kernel.commit.staging import Staging, name_conflict, paths_needed
 from hbasemk.kernel.commit.turns import Turns
 from hbasemk.kernel.ids.clock import IdClock
 from hbasemk.kernel.journal.journal import Journal
-from hbasemk.kernel.journal.outcomes import Outcome, Outcomes
+from hbasemk.kernel.journal.outcomes import Outcomes
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.reading.cache import DEFAULT_ENTRIES
 from hbasemk.kernel.reading.reader import Reader
@@ -131,7 +132,7 @@ class _DeadlineCheck:
     def __call__(self, rows: Sequence[Row]) -> bool:
         """Return whether the revision may commit, by the rows that :meth:`rows` names."""
         own, settings = rows
-        self._created_ms = own.cells[0].timestamp if own.cells else None
+        self._created_ms = JournalRow(own).created_ms
         self._watermark = Watermark.revision_of(settings.cells[0].value) if settings.cells else 0
         late = self._created_ms is not None and self._clock.is_late(self._revision, self._created_ms)
         self.refused = late or self._revision <= self._watermark
@@ -537,9 +538,8 @@ class Committer:
             raise
 
     def _is_ours(self, revision: int, nonce: bytes) -> bool:
-        get = Get(schema.revision_key(revision), columns=(schema.NONCE,))
-        row = again(self._runtime, lambda: self._store.read(schema.JOURNAL, [get]))[0]
-        return any(cell.value == nonce for cell in row.cells)
+        (row,) = journal_rows(self._store, self._runtime, [revision], columns=(schema.NONCE,))
+        return row.nonce == nonce
 
     # --- step 6; or steps 6, 7 and 10 in one transaction ---------------------------------------------------
 

@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from hbasemk.format import paths, revisions, schema
+from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel.batches import CELL_BYTES, by_size, read_rows
 from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.read_set import ReadSet
 from hbasemk.kernel.ids.clock import IdClock
 from hbasemk.kernel.journal.journal import Journal
-from hbasemk.kernel.journal.outcomes import Outcome, Outcomes
+from hbasemk.kernel.journal.outcomes import Outcomes
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.store.abc import ALL_VERSIONS, Column, Get, Row, Store

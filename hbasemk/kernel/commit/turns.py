@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from hbasemk.errors import FormatError
-from hbasemk.format import changes
 from hbasemk.format.changes import RowChange
+from hbasemk.format.journal_row import JournalRow
 from hbasemk.kernel.batches import journal_rows
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.journal.journal import Journal
 from hbasemk.kernel.retry import pause
 from hbasemk.kernel.runtime import Runtime
-from hbasemk.store.abc import Row, Store
+from hbasemk.store.abc import Store
 
 TURN: Final = 0.1
 """Seconds for which a process may keep committing what others wait for. Each hand-over costs time, so turns are not shorter."""
@@ -36,9 +36,9 @@ def _columns(touched: Sequence[RowChange]) -> set[tuple[str, str]]:
     return {(row.path, name) for row in touched for name in (*row.properties, *row.present, *row.gone)}
 
 
-def _touched(row: Row) -> set[tuple[str, str]]:
+def _touched(row: JournalRow) -> set[tuple[str, str]]:
     try:
-        return _columns(changes.of_row(row))
+        return _columns(row.changes)
     except FormatError:
         # A damaged row must not fail this commit; the commit does not wait for that revision.
         return set()

@@ -8,12 +8,14 @@ is causally closed (I2), and no poll misses a revision (I3). See ``docs/protocol
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
 from hbasemk.errors import UnknownRevisionError
-from hbasemk.format import changes, revisions, schema
+from hbasemk.format import journal_row, revisions, schema
 from hbasemk.format.changes import RowChange
+from hbasemk.format.journal_row import JournalRow
 from hbasemk.format.node import NodeState
 from hbasemk.format.watermark import Watermark
 from hbasemk.kernel.batches import journal_rows
@@ -24,7 +26,7 @@ from hbasemk.kernel.journal.view import BELOW_SEQUENCE, BY_EXTENT, Pin, View
 from hbasemk.kernel.retry import again
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.settings import Settings
-from hbasemk.store.abc import Get, Row, Scan, Store, scan_all
+from hbasemk.store.abc import Scan, Store, scan_all
 
 SCAN_BATCH: Final = 1000
 KEPT: Final = 10_000
@@ -63,6 +65,13 @@ class _RowContent(NamedTuple):
 
     base: int
     changes: Sequence[RowChange]
+
+    @classmethod
+    def of(cls, row: JournalRow) -> _RowContent:
+        """Decode the row of a committed revision; raise FormatError if it is damaged."""
+        if not row.has_changes:
+            raise row.damaged("a committed revision must list its changes", (schema.DATA, schema.CHANGES))
+        return cls(row.base or 0, row.changes)
 
 
 class Journal:
@@ -210,16 +219,11 @@ class Journal:
         low, high = self.unkept_range(view, self._head)
         flags = (schema.COMMITTED, schema.ABORT)
         scan = Scan(schema.revision_key(low), schema.revision_key(max(low, high)), SCAN_BATCH, columns=flags)
-        dropped: list[int] = []
         rows = again(self._runtime, lambda: list(scan_all(self._store, schema.JOURNAL, scan))) if low < high else []
-        for row in rows:
-            revision = int.from_bytes(row.key, "big")
-            committed = any(cell[:2] == schema.COMMITTED and cell.value == schema.YES for cell in row.cells)
-            if committed and not revisions.is_branch(revision) and not sequence.sees(view, revision):
-                dropped.append(revision)
+        dropped = [row.revision for row in journal_row.decode(rows) if row.committed and not row.is_branch]
         kept = sequence.positions
         return [
-            *(revision for revision in dropped if revision not in kept),
+            *(revision for revision in dropped if revision not in kept and not sequence.sees(view, revision)),
             *(revision for revision in sequence if not sequence.sees(view, revision)),
         ]
 
@@ -330,10 +334,13 @@ class Journal:
         scan = Scan(
             schema.revision_key(low + 1), schema.revision_key(high + 1), SCAN_BATCH, columns=(schema.COMMITTED,)
         )
-        rows = again(self._runtime, lambda: self._store.scan(schema.JOURNAL, scan))
-        found = [int.from_bytes(row.key, "big") for row in rows if any(cell.value == schema.YES for cell in row.cells)]
-        covered = high if len(rows) < SCAN_BATCH else int.from_bytes(rows[-1].key, "big")
-        return [revision for revision in found if not revisions.is_branch(revision)], covered
+
+        def read() -> list[JournalRow]:
+            return list(islice(journal_row.decode(scan_all(self._store, schema.JOURNAL, scan)), SCAN_BATCH))
+
+        rows = again(self._runtime, read)
+        covered = high if len(rows) < SCAN_BATCH else rows[-1].revision
+        return [row.revision for row in rows if row.committed and not row.is_branch], covered
 
     def view_of(self, revision: int) -> View | None:
         """Return the view of a trunk revision whose position is kept; None if it is not."""
@@ -486,19 +493,18 @@ class Journal:
             columns=(schema.COMMITTED, schema.ABORT, schema.SWEPT),
         )
         known = self._sequence.positions
-        for key, cells in scan_all(self._store, schema.JOURNAL, scan):
-            revision = int.from_bytes(key, "big")
+        for row in journal_row.decode(scan_all(self._store, schema.JOURNAL, scan)):
+            revision = row.revision
             highest = max(highest, revision)
-            for cell in cells:
+            for cell in row.cells.values():
                 if server_ms < cell.timestamp <= latest:
                     server_ms = cell.timestamp
-            if revision in known or revisions.is_branch(revision):
+            if revision in known or row.is_branch:
                 continue
-            flags = {cell.qualifier: cell.value for cell in cells}
-            if flags.get(schema.ABORT[1]) == schema.YES:
-                (swept if schema.SWEPT[1] in flags else unswept).add(revision)
+            if row.aborted:
+                (unswept if row.swept is None else swept).add(revision)
                 self.contention.aborted(revision)
-            elif flags.get(schema.COMMITTED[1]) == schema.YES:
+            elif row.committed:
                 committed.append(revision)
                 self.contention.committed(revision)
             else:
@@ -562,11 +568,7 @@ class Journal:
         if not self.listeners:
             # Only listeners use the contents. An instance that is still opening has none, and reads from the watermark up.
             return {revision: _RowContent(0, ()) for revision in new}
-        rows = journal_rows(self._store, self._runtime, new)
-        return {
-            int.from_bytes(row.key, "big"): _RowContent(_base_of(row), changes.decode(row.cells, row.key))
-            for row in rows
-        }
+        return {row.revision: _RowContent.of(row) for row in journal_rows(self._store, self._runtime, new)}
 
     # --- finding one revision ----------------------------------------------------------------------------
 
@@ -595,13 +597,5 @@ class Journal:
         return view
 
     def _is_committed(self, revision: int) -> bool:
-        get = Get(schema.revision_key(revision), columns=(schema.COMMITTED,))
-        row = again(self._runtime, lambda: self._store.read(schema.JOURNAL, [get]))[0]
-        return any(cell.value == schema.YES for cell in row.cells) and revision not in self._sequence.hidden
-
-
-def _base_of(row: Row) -> int:
-    base = next((int.from_bytes(cell.value, "big") for cell in row.cells if cell[:2] == schema.BASE), 0)
-    if base > revisions.MAX_REVISION:
-        raise schema.damaged("the base of a revision is not a revision id", schema.JOURNAL, row.key, schema.BASE)
-    return base
+        (row,) = journal_rows(self._store, self._runtime, [revision], columns=(schema.COMMITTED,))
+        return row.committed and revision not in self._sequence.hidden

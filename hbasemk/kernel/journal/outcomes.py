@@ -7,37 +7,18 @@ the revision here until it can.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Iterable, Sequence
 
 from hbasemk.errors import StoreError
 from hbasemk.format import changes, schema
 from hbasemk.format.changes import RowChange
+from hbasemk.format.journal_row import JournalRow, Outcome
 from hbasemk.kernel.batches import delete_batches, journal_rows
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.journal.journal import Journal
 from hbasemk.kernel.retry import again
 from hbasemk.kernel.runtime import Runtime
-from hbasemk.store.abc import Column, Get, NewCell, Put, Row, Store
-
-
-class Outcome(enum.Enum):
-    """The state of a revision according to its journal row; ABSENT if there is no row."""
-
-    PENDING = "pending"
-    COMMITTED = "committed"
-    ABORTED = "aborted"
-    ABSENT = "absent"
-
-
-def outcome_of(row: Row) -> Outcome:
-    """Return the outcome that a journal row records."""
-    flags = {cell.qualifier: cell.value for cell in row.cells}
-    if flags.get(schema.COMMITTED[1]) == schema.YES:
-        return Outcome.COMMITTED
-    if flags.get(schema.ABORT[1]) == schema.YES:
-        return Outcome.ABORTED
-    return Outcome.PENDING if flags else Outcome.ABSENT
+from hbasemk.store.abc import Column, NewCell, Put, Store
 
 
 class Outcomes:
@@ -60,13 +41,11 @@ class Outcomes:
     def of_many(self, revisions: Sequence[int]) -> dict[int, Outcome]:
         """Return the outcomes of many revisions, with one round trip per batch (none for no revisions)."""
         rows = journal_rows(self._store, self._runtime, revisions, columns=(schema.COMMITTED, schema.ABORT))
-        return dict(zip(revisions, map(outcome_of, rows), strict=True))
+        return {row.revision: row.outcome for row in rows}
 
     def created_ms(self, revision: int) -> int | None:
         """Return the store's timestamp for the creation of a journal row; None if there is no row. One round trip."""
-        get = Get(schema.revision_key(revision), columns=(schema.NONCE,))
-        cells = again(self._runtime, lambda: self._store.read(schema.JOURNAL, [get]))[0].cells
-        return cells[0].timestamp if cells else None
+        return self._row(revision, (schema.NONCE,)).created_ms
 
     # --- deciding ----------------------------------------------------------------------------------------
 
@@ -161,8 +140,8 @@ class Outcomes:
             if found is not Outcome.ABORTED:
                 return found
         row = self._row(revision)
-        if not any(cell.qualifier == schema.SWEPT[1] for cell in row.cells):
-            self._sweep(revision, changes.of_row(row), schema.SWEPT_IN_DOUBT)
+        if row.swept is None:
+            self._sweep(revision, row.changes, schema.SWEPT_IN_DOUBT)
         return Outcome.ABORTED
 
     def is_swept(self, revision: int, *, in_doubt: bool = False) -> bool:
@@ -170,16 +149,15 @@ class Outcomes:
 
         ``in_doubt``: return True only if more of its cells may still arrive.
         """
-        get = Get(schema.revision_key(revision), columns=(schema.SWEPT,))
-        cells = again(self._runtime, lambda: self._store.read(schema.JOURNAL, [get]))[0].cells
-        return any(not in_doubt or cell.value == schema.SWEPT_IN_DOUBT for cell in cells)
+        swept = self._row(revision, (schema.SWEPT,)).swept
+        return swept == schema.SWEPT_IN_DOUBT if in_doubt else swept is not None
 
     def sweep_again(self, revision: int) -> None:
         """Delete cells that a paused writer, or a gateway that held its request, wrote after a sweep in doubt."""
-        self._sweep(revision, changes.of_row(self._row(revision)), schema.SWEPT_IN_DOUBT)
+        self._sweep(revision, self._row(revision).changes, schema.SWEPT_IN_DOUBT)
 
-    def _row(self, revision: int) -> Row:
-        return next(journal_rows(self._store, self._runtime, [revision]))
+    def _row(self, revision: int, columns: Sequence[Column] | None = None) -> JournalRow:
+        return next(journal_rows(self._store, self._runtime, [revision], columns))
 
     # --- this instance's unresolved revisions ------------------------------------------------------------
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from hbasemk.format import revisions, schema
+from hbasemk.format import journal_row, schema
+from hbasemk.format.journal_row import Outcome
 from hbasemk.format.watermark import Watermark
 from hbasemk.kernel import settings
 from hbasemk.kernel.journal.journal import Journal
-from hbasemk.kernel.journal.outcomes import Outcome, Outcomes, outcome_of
+from hbasemk.kernel.journal.outcomes import Outcomes
 from hbasemk.kernel.retry import again
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.store.abc import NewCell, Put, Scan, Store, scan_all
@@ -65,19 +66,19 @@ class Recovery:
         end = schema.revision_key(self._journal.low_bound)
         found: list[int] = []
         in_doubt: list[int] = []
-        for row in scan_all(self._store, schema.JOURNAL, Scan(None, end, ADVANCE_BATCH, columns=flags, since=began)):
-            scanned = max(scanned, *(cell.timestamp for cell in row.cells))
-            revision = int.from_bytes(row.key, "big")
-            if revisions.is_branch(revision):
+        scan = Scan(None, end, ADVANCE_BATCH, columns=flags, since=began)
+        for row in journal_row.decode(scan_all(self._store, schema.JOURNAL, scan)):
+            scanned = max(scanned, *(cell.timestamp for cell in row.cells.values()))
+            if row.is_branch:
                 continue
-            values = {cell.qualifier: cell.value for cell in row.cells}
             # If the revision is decided, the scan may show only the deciding flag, because the other one is older.
-            undecided = outcome_of(row) is Outcome.PENDING and {schema.COMMITTED[1], schema.ABORT[1]} <= values.keys()
-            unswept = outcome_of(row) is Outcome.ABORTED and schema.SWEPT[1] not in values
-            if undecided or unswept:
-                found.append(revision)
-            elif values.get(schema.SWEPT[1]) == schema.SWEPT_IN_DOUBT:
-                in_doubt.append(revision)
+            shows_both = None not in (row.value(schema.COMMITTED), row.value(schema.ABORT))
+            if (row.outcome is Outcome.PENDING and shows_both) or (
+                row.outcome is Outcome.ABORTED and row.swept is None
+            ):
+                found.append(row.revision)
+            elif row.swept == schema.SWEPT_IN_DOUBT:
+                in_doubt.append(row.revision)
         dead = [revision for revision in found if self._outcomes.recover_if_over(revision)]
         if dead or in_doubt:
             # Include revisions that an instance swept without living to hide them.
@@ -137,15 +138,14 @@ class Recovery:
             ADVANCE_BATCH,
             columns=(schema.COMMITTED, schema.ABORT, schema.SWEPT),
         )
-        for row in scan_all(self._store, schema.JOURNAL, scan):
-            revision = int.from_bytes(row.key, "big")
-            if revisions.is_branch(revision):
+        for row in journal_row.decode(scan_all(self._store, schema.JOURNAL, scan)):
+            if row.is_branch:
                 continue
-            outcome = outcome_of(row)
+            revision, outcome = row.revision, row.outcome
             if outcome is Outcome.PENDING:
                 break
             if outcome is Outcome.ABORTED:
-                swept = next((cell.value for cell in row.cells if cell.qualifier == schema.SWEPT[1]), None)
+                swept = row.swept
                 if swept is None:
                     if not self._outcomes.recover_if_over(revision):
                         break

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from typing import Final, NamedTuple
 
 from hbasemk.errors import FormatError, StoreError
-from hbasemk.format import changes, paths, revisions, schema
+from hbasemk.format import journal_row, paths, revisions, schema
 from hbasemk.format.node import NodeState
 from hbasemk.kernel.batches import WHOLE, whole_rows
 from hbasemk.kernel.journal.journal import BY_EXTENT, Arrival, Journal
@@ -265,8 +265,8 @@ class ChildCounts:
                 return None
             rows += found
         names: set[str] = set()
-        for row in whole_rows(self._store, self._runtime, rows):
-            for change in changes.of_row(row):
+        for row in whole_rows(self._store, self._runtime, journal_row.decode(rows)):
+            for change in row.changes:
                 if change.path == path:
                     names.update(change.present, change.gone)
         return {paths.encode(name) for name in names}

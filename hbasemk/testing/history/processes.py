@@ -18,8 +18,8 @@ from typing import Final
 
 from hbasemk.check import IntegrityCheck, Problem
 from hbasemk.connect import connect
+from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.journal.outcomes import Outcome
 from hbasemk.kernel.settings import Settings
 from hbasemk.repository import Repository, instance_of
 from hbasemk.testing.history.anomalies import Anomaly

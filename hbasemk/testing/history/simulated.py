@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from hbasemk.errors import HbasemkError, StoreError
+from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel.instance import SWEEP_EVERY, Instance
-from hbasemk.kernel.journal.outcomes import Outcome
 from hbasemk.kernel.settings import Settings
 from hbasemk.testing.history.anomalies import Anomaly
 from hbasemk.testing.history.recorder import Attempt, Moments, Worker

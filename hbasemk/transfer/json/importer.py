@@ -13,9 +13,9 @@ from typing import BinaryIO, Final, TypeAlias
 
 from hbasemk.errors import BlobNotFoundError, HbasemkError, InvalidChangeError, InvalidValueError
 from hbasemk.format import paths
+from hbasemk.format.journal_row import Outcome
 from hbasemk.format.values import BlobRef, PropertyValue, encode
 from hbasemk.interrupts import Deferred
-from hbasemk.kernel.journal.outcomes import Outcome
 from hbasemk.kernel.retry import time_limit
 from hbasemk.repository import Repository, instance_of
 from hbasemk.transaction import Transaction

@@ -10,11 +10,11 @@ from hbasemk import BranchError, CommitUnknownError, FormatError, Repository, St
 from hbasemk.branch import Branch
 from hbasemk.check import IntegrityCheck, recover
 from hbasemk.format import revisions, schema
+from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel.branches.cache import LONGEST, BranchCache, BranchState
 from hbasemk.kernel.branches.rebase import rebase
 from hbasemk.kernel.commit.operations import AddNode
 from hbasemk.kernel.instance import BRANCH_RETENTION_MS, Instance
-from hbasemk.kernel.journal.outcomes import Outcome
 from hbasemk.kernel.journal.view import View
 from hbasemk.repository import instance_of
 from hbasemk.store.abc import NewCell, Put, Scan, scan_all

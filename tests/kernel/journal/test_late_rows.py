@@ -6,9 +6,9 @@ import pytest
 
 from hbasemk import StoreError
 from hbasemk.format import changes, journal_row, schema
+from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel import settings
 from hbasemk.kernel.commit.operations import AddNode
-from hbasemk.kernel.journal.outcomes import Outcome
 from hbasemk.store.abc import NewCell, Put
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore

@@ -10,9 +10,9 @@ import pytest
 import hbasemk.kernel.instance
 from hbasemk import Repository, Settings, StoreNotAppliedError
 from hbasemk.format import schema
+from hbasemk.format.journal_row import Outcome
 from hbasemk.format.watermark import Watermark
 from hbasemk.kernel.journal import journal
-from hbasemk.kernel.journal.outcomes import Outcome
 from hbasemk.repository import instance_of
 from hbasemk.store.abc import Get
 from hbasemk.store.memory import MemoryStore

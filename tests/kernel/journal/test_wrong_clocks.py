@@ -7,10 +7,10 @@ import pytest
 from hbasemk import ClockSkewError, StoreUnknownError, UnknownRevisionError
 from hbasemk.check import IntegrityCheck
 from hbasemk.format import revisions, schema
+from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel.commit.operations import AddNode, Increment, SetProperty
 from hbasemk.kernel.ids.lease import record_of
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.journal.outcomes import Outcome
 from hbasemk.store.abc import Get
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore, lost_reply

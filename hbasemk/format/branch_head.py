@@ -1,0 +1,52 @@
+"""The head of a branch, in the first row of the branch."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from hbasemk.format import revisions
+
+MERGED: Final = b"m"
+REBASED: Final = b"r"
+ABANDONED: Final = b"a"
+
+
+class BranchHead(NamedTuple):
+    """The branch's ``newest`` revision and, once the branch has ended, how it ended.
+
+    ``how`` is empty before the end. ``into`` is the revision that it was merged as or rebased to. ``newest`` is None if an
+    older version of this library, which did not store it, ended the branch.
+    """
+
+    how: bytes
+    newest: int | None
+    into: int | None = None
+
+    def encode(self) -> bytes:
+        """Return the value of the cell."""
+        return self.how + revisions.to_bytes(one for one in (self.into, self.newest) if one is not None)
+
+    @classmethod
+    def decode(cls, data: bytes) -> BranchHead | None:
+        """Decode the value of the cell; return None if it is damaged."""
+        how = b"" if len(data) == 8 else data[:1]
+        try:
+            ids = revisions.from_bytes(data[len(how) :])
+        except ValueError:
+            return None
+        if not how or (how == ABANDONED and len(ids) < 2):
+            return cls(how, ids[0] if ids else None)
+        if how in (MERGED, REBASED) and 1 <= len(ids) <= 2:
+            return cls(how, ids[1] if len(ids) == 2 else None, ids[0])
+        return None
+
+    def __str__(self) -> str:
+        """Describe the state of the branch."""
+        if self.how == ABANDONED:
+            return "its branch was abandoned"
+        if self.into is not None:
+            how = "merged into trunk as" if self.how == MERGED else "rebased to"
+            return f"its branch has been {how} {revisions.to_text(self.into)}"
+        if self.newest is None:
+            return "its branch has moved on"
+        return f"its branch continues at {revisions.to_text(self.newest)}"
