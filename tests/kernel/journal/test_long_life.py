@@ -211,7 +211,7 @@ def test_long_lived_instance_uses_no_more_memory_than_a_new_one(monkeypatch: pyt
     assert max(sizes) < 1000
     # Keeping all of them would take some 200 bytes for each of 7200.
     assert max(bytes_kept) < 250_000
-    site.whole()
+    site.check()
 
 
 class Cost:
@@ -247,8 +247,8 @@ def test_opening_cost_does_not_depend_on_repository_age() -> None:
     assert other.rows <= one.rows + instance.ADVANCE_AFTER + 200
     assert other.kept <= one.kept + 400 * (instance.ADVANCE_AFTER + 200)
     assert other.peak <= one.peak + 3000 * (instance.ADVANCE_AFTER + 200)
-    young.whole()
-    old.whole()
+    young.check()
+    old.check()
 
 
 def test_many_short_lived_instances_leave_a_short_journal() -> None:
@@ -260,7 +260,7 @@ def test_many_short_lived_instances_leave_a_short_journal() -> None:
         site.world.advance(6)
     opened = open_instance(site.store, site.world, mac=5)
     assert len(opened.journal) <= instance.ADVANCE_AFTER + 10
-    site.whole()
+    site.check()
 
 
 def test_opening_does_not_read_changes_above_the_watermark() -> None:
@@ -272,4 +272,4 @@ def test_opening_does_not_read_changes_above_the_watermark() -> None:
         max_poll_age=0,
     )
     assert Cost(site).cells < 20
-    site.whole()
+    site.check()
