@@ -1,4 +1,4 @@
-"""One run of the integrity check, over a snapshot at the head of an instance."""
+"""One run of the integrity check, over the view at the head of an instance."""
 
 from __future__ import annotations
 
@@ -71,17 +71,17 @@ class IntegrityCheck:
     def _run(self) -> Iterator[Problem]:
         instance = self._instance
         instance.poll()
-        snapshot = instance.head()
+        view = instance.head()
         context = CheckContext(
             instance.store,
             instance.runtime,
             instance.settings,
             instance.lease,
-            lambda version: instance.journal.sees(snapshot, version),
+            lambda version: instance.journal.sees(view, version),
             lambda: instance.outcomes.deferred,
             live=self._live,
         )
-        links = Links(context, lambda gets: instance.reader.cells(snapshot, gets))
+        links = Links(context, lambda gets: instance.reader.cells(view, gets))
         nodes = NodesCheck(context, links, self._progress_for(schema.NODES))
         if self._path is not None:
             yield from nodes.run(self._path)

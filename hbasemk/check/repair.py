@@ -162,17 +162,17 @@ class Repair:
         path = problem.path
         done = ""
 
-        def make(snapshot: View) -> Source:
+        def make(view: View) -> Source:
             nonlocal done
             done = ""
             parent, name = paths.parent(path), paths.name(path)
             reader = self._instance.reader
-            above = reader.node(snapshot, parent)
-            if above is None or reader.node(snapshot, path) is not None or not self._lists(snapshot, parent, name):
+            above = reader.node(view, parent)
+            if above is None or reader.node(view, path) is not None or not self._lists(view, parent, name):
                 return ()
-            if self._below(snapshot, path):
+            if self._below(view, path):
                 done = "brought the node back, without properties, because there are nodes below it"
-                return lambda: change_set.of_nodes(self._ancestors(snapshot, path, itself=True))
+                return lambda: change_set.of_nodes(self._ancestors(view, path, itself=True))
             done = "its parent lists it no more"
             node = StagedNode(parent, above)
             node.child_writes[name] = False
@@ -187,12 +187,12 @@ class Repair:
         done = ""
         refused = False
 
-        def make(snapshot: View) -> Source:
+        def make(view: View) -> Source:
             nonlocal done, refused
             done, refused = "", False
-            if self._instance.reader.node(snapshot, path) is None:
+            if self._instance.reader.node(view, path) is None:
                 return ()
-            nodes = self._ancestors(snapshot, path, itself=False)
+            nodes = self._ancestors(view, path, itself=False)
             if any(name in node.base.encoded for node in nodes if node.base for name in node.child_writes):
                 # The parent has a property of that name; only the owner can decide which of the two to remove.
                 refused = True
@@ -207,18 +207,18 @@ class Repair:
             return None
         return f"{done} (revision {revisions.to_text(revision)})" if done else RIGHT
 
-    def _ancestors(self, snapshot: View, path: str, *, itself: bool) -> list[StagedNode]:
+    def _ancestors(self, view: View, path: str, *, itself: bool) -> list[StagedNode]:
         """Return the changes that connect a node to the tree: parents that list it, and restored ancestors."""
         nodes: list[StagedNode] = []
         if itself:
             node = StagedNode(path, None)
             node.exists = node.is_new = True
-            self._adopt(snapshot, node)
+            self._adopt(view, node)
             nodes.append(node)
         while path != paths.ROOT:
             name, path = paths.name(path), paths.parent(path)
-            state = self._instance.reader.node(snapshot, path)
-            if state is not None and self._lists(snapshot, path, name) and not nodes:
+            state = self._instance.reader.node(view, path)
+            if state is not None and self._lists(view, path, name) and not nodes:
                 return []
             node = StagedNode(path, state)
             node.child_writes[name] = True
@@ -226,22 +226,22 @@ class Repair:
             if state is not None:
                 return nodes
             node.exists = node.is_new = True
-            self._adopt(snapshot, node)
+            self._adopt(view, node)
         return nodes
 
-    def _adopt(self, snapshot: View, node: StagedNode) -> None:
+    def _adopt(self, view: View, node: StagedNode) -> None:
         """Let a restored node list all its existing children."""
-        for name in self._below(snapshot, node.path):
+        for name in self._below(view, node.path):
             node.child_writes[name] = True
 
-    def _below(self, snapshot: View, path: str) -> list[str]:
-        levels = self._instance.reader.levels(snapshot, path, 1)
+    def _below(self, view: View, path: str) -> list[str]:
+        levels = self._instance.reader.levels(view, path, 1)
         return [paths.name(state.path) for level in levels for state in level]
 
-    def _lists(self, snapshot: View, parent: str, name: str) -> bool:
+    def _lists(self, view: View, parent: str, name: str) -> bool:
         reader = self._instance.reader
-        above = reader.node(snapshot, parent)
-        cells = reader.cells(snapshot, [Get(paths.key(parent), columns=(schema.child_column(name),))])[0]
+        above = reader.node(view, parent)
+        cells = reader.cells(view, [Get(paths.key(parent), columns=(schema.child_column(name),))])[0]
         return (
             above is not None
             and bool(cells)

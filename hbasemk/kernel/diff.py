@@ -51,12 +51,12 @@ def of_paths(instance: Instance, before: View, after: View, touched: Iterable[st
 def walk(instance: Instance, before: View, after: View, path: str = paths.ROOT) -> Iterator[NodeChange]:
     """Compute the same as :func:`diff` by comparing the trees level by level. Tests use it to verify :func:`diff`."""
 
-    def levels(snapshot: View) -> Iterator[dict[str, NodeState]]:
-        top = instance.reader.node(snapshot, path)
+    def levels(view: View) -> Iterator[dict[str, NodeState]]:
+        top = instance.reader.node(view, path)
         yield {} if top is None else {path: top}
         level: dict[str, NodeState] = {}
         depth = paths.depth(path) + 1
-        for batch in instance.reader.levels(snapshot, path):
+        for batch in instance.reader.levels(view, path):
             for state in batch:
                 while paths.depth(state.path) > depth:
                     yield level

@@ -136,7 +136,7 @@ class Instance:
     def at(self, revision: int) -> View:
         """Return the view of a trunk or branch revision; raise UnknownRevisionError if there is none."""
         if revisions.is_branch(revision):
-            return self.branches.find(revision).snapshot
+            return self.branches.find(revision).view
         return self.journal.find(revision)
 
     def sees(self, view: View, revision: int) -> bool:

@@ -98,7 +98,7 @@ def _remove(staging: Staging, path: str) -> None:
     parent_path, name = paths.parent(path), paths.name(path)
     parent = staging.find(parent_path)
     if parent is None or parent.encoded(name) is None:
-        revision = revisions.to_text(staging.snapshot.revision)
+        revision = revisions.to_text(staging.view.revision)
         raise NodeNotFoundError(
             f"there is neither a node nor a property at {path} in revision {revision}", path=path, revision=revision
         )

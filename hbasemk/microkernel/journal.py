@@ -101,8 +101,8 @@ def _branch(instance: Instance, last: int, own: Sequence[int], path: str) -> lis
         if not (path == paths.ROOT or entry.touches(path)):
             continue
         index = state.own.index(row.revision)
-        before = instance.branches.find(state.own[index - 1]).snapshot if index else state.trunk
-        after = instance.branches.find(row.revision).snapshot
+        before = instance.branches.find(state.own[index - 1]).view if index else state.trunk
+        after = instance.branches.find(row.revision).view
         rows.append((entry, _changes(instance, before, after, entry, path), revisions.to_text(state.base)))
     return rows
 

@@ -1,7 +1,7 @@
 """Branches: private revisions on a fixed view of trunk (``docs/protocol.md``, section 7).
 
 The first row of a branch stores its view of trunk in full, so that every instance uses the same view. Branch commits
-carry the branch bit and are visible only in the branch's own snapshots. One compare-and-set on the first row makes a commit
+carry the branch bit and are visible only in the branch's own views. One compare-and-set on the first row makes a commit
 the branch's new head. A merge is one ordinary trunk commit of the branch's net effect on that view
 (``docs/decisions/0007-merge-rewrites.md``).
 """
@@ -69,9 +69,9 @@ class Branches:
 
     @patient
     def begin(self, base: View, message: str = "") -> int:
-        """Create a branch on a trunk snapshot; return its first revision. One round trip.
+        """Create a branch on a view of trunk; return its first revision. One round trip.
 
-        Raises BranchError for a branch's snapshot.
+        Raises BranchError for a view of a branch.
         """
         if revisions.is_branch(base.revision):
             raise BranchError(
@@ -126,18 +126,18 @@ class Branches:
             raise self._unknown(revision)
         root, *own = branch
         first = row if root == revision else self._row(root, (schema.BRANCH_VIEW,))
-        base, view = row.base, first.branch_view
+        base, stored = row.base, first.branch_view
         if base is None:
             raise row.damaged("a branch revision must have a base", schema.BASE)
-        if view is None:
+        if stored is None:
             raise first.damaged("the first revision of a branch must have a view of trunk", schema.BRANCH_VIEW)
-        floor, upper, above = view
+        floor, upper, above = stored
         if self._journal.highest_seen < upper or not self._journal.is_recent(0.0):
             # Everything below the floor was decided when the branch began; a later poll has seen it.
             again(self._runtime, self._journal.poll)
         trunk = View(base, BY_EXTENT, floor, upper, frozenset(above), base)
-        snapshot = View(revision, BY_EXTENT, floor, max(upper, *own), frozenset((*above, *own)), base)
-        return BranchState(root, base, tuple(own), trunk, snapshot)
+        view = View(revision, BY_EXTENT, floor, max(upper, *own), frozenset((*above, *own)), base)
+        return BranchState(root, base, tuple(own), trunk, view)
 
     def _unknown(self, revision: int) -> UnknownRevisionError:
         text = revisions.to_text(revision)
@@ -168,7 +168,7 @@ class Branches:
         )
 
     def lacks(self, state: BranchState, other: View) -> bool:
-        """Return whether a trunk snapshot has revisions that the branch's view lacks; both may have the same base."""
+        """Return whether a view of trunk has revisions that the branch's view lacks; both may have the same base."""
         return any(self._journal.sees(other, revision) for revision in self._journal.since(state.trunk))
 
     def _moved_on(self, revision: int) -> BranchError:
@@ -209,14 +209,14 @@ class Branches:
     ) -> int:
         self._outcomes.resolve_pending()
         state = self.require_head(revision)
-        plan = change_set.with_unchanged_writes(build(state.snapshot))
-        change_set.require_free_names(self._reader, state.snapshot, plan)
+        plan = change_set.with_unchanged_writes(build(state.view))
+        change_set.require_free_names(self._reader, state.view, plan)
         self._store.check_puts(plan.puts(0))
         if not plan.changes:
             return revision
         encoded = changes.encode(plan.changes)
         inline = changes.size_of(encoded) <= changes.INLINE
-        above = max(state.snapshot.upper, self._journal.highest_seen)
+        above = max(state.view.upper, self._journal.highest_seen)
         new_revision = again(self._runtime, lambda: self._clock.next(above, branch=True))
         if begun is not None:
             begun(new_revision)
@@ -403,7 +403,7 @@ class Branches:
             names.update(change.properties)
             child_names.update(change.present, change.gone)
         before = self._reader.nodes(state.trunk, list(touched))
-        after = self._reader.nodes(state.snapshot, list(touched))
+        after = self._reader.nodes(state.view, list(touched))
         nodes: list[StagedNode] = []
         for path, (names, child_names) in touched.items():
             node, state_now = StagedNode(path, before[path]), after[path]

@@ -21,14 +21,14 @@ CURRENT_SECONDS: Final = 5.0
 class BranchState:
     """A branch revision: the branch's first revision ``root``, its trunk ``base``, and its ``own`` revisions so far.
 
-    ``trunk`` is the branch's fixed view of trunk; ``snapshot`` adds the branch's own revisions.
+    ``trunk`` is the branch's fixed view of trunk; ``view`` adds the branch's own revisions.
     """
 
     root: int
     base: int
     own: tuple[int, ...]
     trunk: View
-    snapshot: View
+    view: View
 
     @property
     def ids(self) -> int:

@@ -31,7 +31,7 @@ CHANGE_DELETED_NODE: Final = "changeDeletedNode"
 
 
 def rebase(branches: Branches, reader: Reader, revision: int, base: View, message: str) -> int:
-    """Move a branch to another trunk snapshot; return its newest revision there, or ``revision`` if it is already there.
+    """Move a branch to another view of trunk; return its newest revision there, or ``revision`` if it is already there.
 
     The branch continues as a new branch; the old one takes no more commits. Raises BranchError if ``revision`` is not the
     newest, even if a concurrent commit shows it only at the end; the branch is then unchanged.
@@ -46,8 +46,8 @@ def _rebase(branches: Branches, reader: Reader, revision: int, base: View, messa
         return revision
     root = branches.begin(base, message)
 
-    def build(snapshot: View) -> ChangeSet:
-        plan = _Rebase(reader, state, branches, snapshot).run()
+    def build(view: View) -> ChangeSet:
+        plan = _Rebase(reader, state, branches, view).run()
         # A sweep moves the head before it deletes anything: if the head is unchanged, the effect was read completely.
         branches.require_head(revision)
         return plan
@@ -62,7 +62,7 @@ def _rebase(branches: Branches, reader: Reader, revision: int, base: View, messa
 
 
 class _Rebase:
-    """One rebase. ``target`` is the first snapshot of the new branch, to which the effect is applied."""
+    """One rebase. ``target`` is the first view of the new branch, to which the effect is applied."""
 
     def __init__(self, reader: Reader, state: BranchState, branches: Branches, target: View) -> None:
         self._reader = reader
@@ -146,7 +146,7 @@ class _Rebase:
             self._staging.apply([_add(path, node.all_encoded())])
             return
         self._handled.add(path)
-        mine = self._subtree(self._state.snapshot, path)
+        mine = self._subtree(self._state.view, path)
         if there is None or mine != self._subtree(self._target, path):
             self._mark_node(ADD_EXISTING_NODE, path, mine)
 
@@ -156,7 +156,7 @@ class _Rebase:
         if self._owner_gone(path):
             return
         self._handled.add(path)
-        mine = self._subtree(self._state.snapshot, path)
+        mine = self._subtree(self._state.view, path)
         before = self._subtree(self._state.trunk, path)
         if self._staging.find(path) is None:
             self._mark_node(CHANGE_DELETED_NODE, path, mine)
@@ -174,7 +174,7 @@ class _Rebase:
         there = self._staging.find(path)
         if there is None:
             self._handled.add(path)
-            self._mark_node(CHANGE_DELETED_NODE, path, self._subtree(self._state.snapshot, path))
+            self._mark_node(CHANGE_DELETED_NODE, path, self._subtree(self._state.view, path))
             return
         assert node.base is not None
         current = {} if there.base is None else there.base.encoded
@@ -228,17 +228,17 @@ class _Rebase:
             if self._staging.find(above) is None:
                 self._handled.add(above)
                 if self._reader.node(self._state.trunk, above) is not None:
-                    self._mark_node(CHANGE_DELETED_NODE, above, self._subtree(self._state.snapshot, above))
+                    self._mark_node(CHANGE_DELETED_NODE, above, self._subtree(self._state.view, above))
                 return True
         return False
 
-    def _subtree(self, snapshot: View, path: str) -> dict[str, dict[str, bytes]]:
+    def _subtree(self, view: View, path: str) -> dict[str, dict[str, bytes]]:
         """Return the encoded properties of a node and its descendants, parents first."""
-        top = self._reader.node(snapshot, path)
+        top = self._reader.node(view, path)
         if top is None:
             return {}
         found = {top.path: top.encoded}
-        for batch in self._reader.levels(snapshot, path):
+        for batch in self._reader.levels(view, path):
             found.update({one.path: one.encoded for one in batch})
         return found
 

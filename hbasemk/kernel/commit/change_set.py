@@ -163,7 +163,7 @@ def _divide(plan: RowPlan) -> Iterator[RowPlan]:
 
 
 def _read_back_size(node: StagedNode) -> int:
-    """Count the bytes that the commit and its snapshot hold in the properties that it depends on."""
+    """Count the bytes that the commit and its view hold in the properties that it depends on."""
     before = node.base.encoded if node.base is not None else {}
     size = sum(len(data or b"") + len(before.get(name, b"")) for name, data in node.written.items())
     return size + sum(len(before.get(name, b"")) for name in node.repeated or ())
@@ -196,7 +196,7 @@ def _plan(node: StagedNode) -> tuple[RowPlan, RowChange]:
         cells.append(_BEGIN_LIFE)
         if node.base is not None:
             # The node's earlier life ends here as well. A node that was absent needs no such check: a commit that creates
-            # it writes the parent's child column, and a commit that touches it has that version in its snapshot.
+            # it writes the parent's child column, and a commit that touches it has that version in its view.
             depends_on[schema.LAST_REVISION] = None
     else:
         kind = CHANGED
@@ -248,7 +248,7 @@ def names_set(node: StagedNode) -> list[str]:
     return [name for name, data in node.written.items() if data is not None]
 
 
-def require_free_names(reader: Reader, snapshot: View, plan: ChangeSet) -> None:
+def require_free_names(reader: Reader, view: View, plan: ChangeSet) -> None:
     """Raise InvalidChangeError if a property that is set has the name of a child.
 
     For commits that read nothing back. One round trip per batch; none if no property of an existing node is set.
@@ -260,13 +260,13 @@ def require_free_names(reader: Reader, snapshot: View, plan: ChangeSet) -> None:
         for name in names_set(node)
         if name not in node.child_writes
     }
-    for path, state in reader.nodes(snapshot, list(by_child_path)).items() if by_child_path else ():
+    for path, state in reader.nodes(view, list(by_child_path)).items() if by_child_path else ():
         if state is not None:
             raise name_conflict(*by_child_path[path])
 
 
 def predict_changes(operations: Sequence[Operation]) -> list[RowChange] | None:
-    """Return the most that operations can touch, without a read; None if that depends on the snapshot.
+    """Return the most that operations can touch, without a read; None if that depends on the view.
 
     The committer can then create the journal row while it reads the nodes (step 4).
     """

@@ -1,4 +1,4 @@
-"""The operations of a commit, before they are applied to a snapshot."""
+"""The operations of a commit, before they are applied to a view."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Steps 7 to 9 of a commit: read back what it depends on, and resolve each conflict.
 
-A version outside the snapshot appeared after the commit was built. The outcome of a decided revision stands. Of two
+A version outside the view appeared after the commit was built. The outcome of a decided revision stands. Of two
 pending revisions the lower id wins (I10); the higher one is aborted by compare-and-set (I4).
 """
 
@@ -23,7 +23,7 @@ from hbasemk.kernel.runtime import Runtime
 from hbasemk.store.abc import ALL_VERSIONS, Column, Get, Row, Store
 
 FEW_VERSIONS: Final = 4
-"""Versions of a column in the first read: the commit's own, the snapshot's, and room for a few others."""
+"""Versions of a column in the first read: the commit's own, the view's, and room for a few others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class _Probe(NamedTuple):
 
 @dataclass(slots=True)
 class _Observed:
-    """The versions found outside the snapshot, each with the first place, and a property name that is also a child."""
+    """The versions found outside the view, each with the first place, and a property name that is also a child."""
 
     versions: dict[int, tuple[str, Column]] = field(default_factory=dict)
     name_conflict: tuple[str, Column] | None = None
@@ -96,13 +96,13 @@ class ReadBack:
         self._journal = journal
         self._outcomes = outcomes
 
-    def validate(self, revision: int, snapshot: View, plan: ChangeSet) -> Conflict | None:
+    def validate(self, revision: int, view: View, plan: ChangeSet) -> Conflict | None:
         """Run steps 7 to 9; return None, or the conflict over which the revision must abort.
 
         ``revision`` is 0 for a transaction that only read; it aborts no other revision. A conflict with ``other`` 0 means
         that a property would have the name of a child.
         """
-        low_bound = self._journal.low_bound_for(snapshot)
+        low_bound = self._journal.low_bound_for(view)
         observed = _Observed()
         size = self._store.batch_rows
         probes = _probes_of(plan, low_bound)
@@ -112,11 +112,11 @@ class ReadBack:
                 self._clock.keep_lease()
             while pending:
                 rows = self._read_rows([probe.get for probe in pending])
-                pending = self._observe(revision, snapshot, low_bound, pending, rows, observed)
+                pending = self._observe(revision, view, low_bound, pending, rows, observed)
         if plan.reads:
             gets = plan.reads.gets(low_bound)
             for at in range(0, len(gets), size):
-                self._observe_reads(revision, snapshot, plan.reads, self._read_rows(gets[at : at + size]), observed)
+                self._observe_reads(revision, view, plan.reads, self._read_rows(gets[at : at + size]), observed)
         conflict = self._resolve(revision, observed.versions) if observed.versions else None
         if conflict is None and observed.name_conflict is not None:
             return Conflict(*observed.name_conflict, other=0, pending=False)
@@ -126,13 +126,13 @@ class ReadBack:
         return read_rows(self._store, self._runtime, gets)
 
     def precondition(
-        self, revision: int, snapshot: View, plan: ChangeSet
+        self, revision: int, view: View, plan: ChangeSet
     ) -> tuple[list[Get], Callable[[Sequence[Row]], bool]]:
         """Return the gets of the read-back, and a function that judges their rows.
 
         The function returns whether the rows show no conflict; trunk ignores branch cells.
         """
-        low_bound = self._journal.low_bound_for(snapshot)
+        low_bound = self._journal.low_bound_for(view)
         probes = _probes_of(plan, low_bound)
         gets = [probe.get for probe in probes]
         if plan.reads:
@@ -140,9 +140,9 @@ class ReadBack:
 
         def no_conflict(rows: Sequence[Row]) -> bool:
             observed = _Observed()
-            incomplete = self._observe(revision, snapshot, low_bound, probes, rows[: len(probes)], observed)
+            incomplete = self._observe(revision, view, low_bound, probes, rows[: len(probes)], observed)
             if plan.reads:
-                self._observe_reads(revision, snapshot, plan.reads, rows[len(probes) :], observed)
+                self._observe_reads(revision, view, plan.reads, rows[len(probes) :], observed)
             return (
                 not incomplete
                 and observed.name_conflict is None
@@ -152,31 +152,31 @@ class ReadBack:
         return gets, no_conflict
 
     def _observe_reads(
-        self, revision: int, snapshot: View, reads: ReadSet, rows: Sequence[Row], observed: _Observed
+        self, revision: int, view: View, reads: ReadSet, rows: Sequence[Row], observed: _Observed
     ) -> None:
-        """Collect the versions outside the snapshot that change what a serializable transaction read."""
+        """Collect the versions outside the view that change what a serializable transaction read."""
         for row in rows:
             path = paths.path_of(row.key)
             for cell in row.cells:
                 column = (cell.family, cell.qualifier)
                 version = cell.timestamp
-                if version == revision or not reads.depends_on(path, column) or self._journal.sees(snapshot, version):
+                if version == revision or not reads.depends_on(path, column) or self._journal.sees(view, version):
                     continue
                 observed.versions.setdefault(version, (path, column))
 
     def _observe(
         self,
         revision: int,
-        snapshot: View,
+        view: View,
         low_bound: int,
         probes: Sequence[_Probe],
         rows: Sequence[Row],
         observed: _Observed,
     ) -> list[_Probe]:
-        """Collect the versions outside the snapshot; return probes for the columns that need older versions too.
+        """Collect the versions outside the view; return probes for the columns that need older versions too.
 
-        Most columns are read back by every writer of the column. There, versions below the newest one in the snapshot do
-        not matter: that one is committed, so a lower version outside the snapshot has lost to it, or will. Writers of
+        Most columns are read back by every writer of the column. There, versions below the newest one in the view do
+        not matter: that one is committed, so a lower version outside the view has lost to it, or will. Writers of
         ``lastRevision`` do not read it back, so all of its versions count (``docs/decisions/0004-read-back.md``).
         """
         incomplete: list[_Probe] = []
@@ -187,7 +187,7 @@ class ReadBack:
                 column = (cell.family, cell.qualifier)
                 if probe.only_columns is not None and column not in probe.only_columns:
                     continue
-                if version != revision and self._journal.sees(snapshot, version):
+                if version != revision and self._journal.sees(view, version):
                     if seen.get(column, 0) < ALL_VERSIONS and column in probe.must_be_absent and version >= probe.since:
                         observed.name_conflict = (
                             (paths.path_of(row.key), column) if cell.value == schema.PRESENT else observed.name_conflict

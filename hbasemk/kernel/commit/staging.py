@@ -1,7 +1,7 @@
-"""An overlay of changes over a snapshot: operations are applied in order, and each sees the earlier ones.
+"""An overlay of changes over a view: operations are applied in order, and each sees the earlier ones.
 
 Staging validates operations and yields the staged nodes, from which the change set is built. It loads nodes from the
-snapshot when an operation needs them; nodes that are known to be needed are loaded in one batch.
+view when an operation needs them; nodes that are known to be needed are loaded in one batch.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ MANY: Final = 32
 class StagedNode:
     """A node after the operations so far.
 
-    ``base`` is its state in the snapshot. ``is_new`` says that its life began in this staging. ``written`` holds the
+    ``base`` is its state in the view. ``is_new`` says that its life began in this staging. ``written`` holds the
     properties written (None: removed), ``child_writes`` the child columns written (False: removed), ``staged_children``
-    the staged nodes right below. ``repeated`` holds the properties that were set to the value of the snapshot, and
+    the staged nodes right below. ``repeated`` holds the properties that were set to the value of the view, and
     ``withdrawn`` the children that were added and removed again; a commit does not write these but depends on them.
     """
 
@@ -74,7 +74,7 @@ class StagedNode:
         return found
 
     def write(self, name: str, data: bytes | None) -> None:
-        """Set a property (None: remove it). Setting the snapshot's value writes nothing, but depends on that value."""
+        """Set a property (None: remove it). Setting the view's value writes nothing, but depends on that value."""
         before = self.base.encoded.get(name) if self.base and not self.is_new else None
         if data == before:
             self.written.pop(name, None)
@@ -86,23 +86,23 @@ class StagedNode:
 
     @property
     def dirty(self) -> bool:
-        """Whether the node differs from the snapshot."""
+        """Whether the node differs from the view."""
         return self.exists != (self.base is not None) or self.is_new or bool(self.written) or bool(self.child_writes)
 
     @property
     def depends_on_base(self) -> bool:
-        """Whether a change without effect depends on this node's state in the snapshot."""
+        """Whether a change without effect depends on this node's state in the view."""
         return bool(self.repeated or self.withdrawn) and self.exists and self.base is not None and not self.is_new
 
 
 class Staging:
-    """The changes of one commit over one snapshot.
+    """The changes of one commit over one view.
 
     If ``reads`` is given, it records there the reads of callers and of operations whose effect depends on a read.
     """
 
-    def __init__(self, reader: Reader, snapshot: View, reads: ReadSet | None = None) -> None:
-        self.snapshot = snapshot
+    def __init__(self, reader: Reader, view: View, reads: ReadSet | None = None) -> None:
+        self.view = view
         self.reads = reads
         self._reader = reader
         self._nodes: dict[str, StagedNode] = {}
@@ -133,7 +133,7 @@ class Staging:
         node = self._find(path)
         if node is None:
             return None
-        names = set() if node.is_new or node.base is None else set(self._reader.children(self.snapshot, path))
+        names = set() if node.is_new or node.base is None else set(self._reader.children(self.view, path))
         for name, child in node.staged_children.items():
             if child.exists:
                 names.add(name)
@@ -158,7 +158,7 @@ class Staging:
             pending += [child for child in node.staged_children.values() if child.exists]
 
     def staged(self) -> Iterator[StagedNode]:
-        """Yield every node that differs from the snapshot or that a change without effect depends on."""
+        """Yield every node that differs from the view or that a change without effect depends on."""
         return (node for node in self._nodes.values() if node.dirty or node.depends_on_base)
 
     def _node(self, path: str) -> StagedNode:
@@ -175,7 +175,7 @@ class Staging:
     def load(self, wanted_paths: Sequence[str]) -> None:
         """Load these nodes, unless they are loaded already. One round trip per batch."""
         missing = [path for path in dict.fromkeys(wanted_paths) if path not in self._nodes]
-        for path, state in self._reader.nodes(self.snapshot, missing).items():
+        for path, state in self._reader.nodes(self.view, missing).items():
             self._put(path, state)
 
     def _load_for(self, operations: Sequence[Operation]) -> None:
@@ -204,7 +204,7 @@ class Staging:
         absent: list[str] = []
         for start in range(0, len(ordered), CHILDREN_PAGE):
             names = ordered[start : start + CHILDREN_PAGE]
-            found, end = self._reader.existing(self.snapshot, parent, names)
+            found, end = self._reader.existing(self.view, parent, names)
             present = set(found)
             absent += [by_name[name] for name in names if name not in present and (end is None or name < end)]
         return absent
@@ -218,7 +218,7 @@ class Staging:
     def _load_subtree(self, top: StagedNode) -> None:
         if top.loaded or top.base is None:
             return
-        for level in self._reader.levels(self.snapshot, top.path):
+        for level in self._reader.levels(self.view, top.path):
             for state in level:
                 node = self._put(state.path, state)
                 self._nodes[paths.parent(state.path)].staged_children[paths.name(state.path)] = node
@@ -232,9 +232,9 @@ class Staging:
                 raise NodeNotFoundError(
                     f"node {path} does not exist: an earlier operation of this commit removed it",
                     path=path,
-                    revision=revisions.to_text(self.snapshot.revision),
+                    revision=revisions.to_text(self.view.revision),
                 )
-            raise self._reader.missing(self.snapshot, path)
+            raise self._reader.missing(self.view, path)
         return node
 
     # --- operations --------------------------------------------------------------------------------------
@@ -323,9 +323,9 @@ class Staging:
         node = self._node(path)
         if node.exists:
             raise NodeExistsError(
-                f"node {path} already exists in revision {revisions.to_text(self.snapshot.revision)}",
+                f"node {path} already exists in revision {revisions.to_text(self.view.revision)}",
                 path=path,
-                revision=revisions.to_text(self.snapshot.revision),
+                revision=revisions.to_text(self.view.revision),
             )
         parent = self._require(paths.parent(path))
         name = paths.name(path)

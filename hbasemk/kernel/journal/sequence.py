@@ -141,7 +141,7 @@ def pinned_extent(view: View) -> Extent:
     """Return the extent of a view whose position the sequence has dropped."""
     pin = view.pin
     if pin is None or pin.extent is None:
-        raise RuntimeError(f"the journal dropped position {view.position} while a snapshot at that position was in use")
+        raise RuntimeError(f"the journal dropped position {view.position} while a view at that position was in use")
     return pin.extent
 
 

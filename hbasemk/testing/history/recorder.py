@@ -89,17 +89,15 @@ class Attempt:
     A node's key is its path and its value the tag of who added it; a property's key is ``path#name``.
     """
 
-    def __init__(
-        self, worker: Worker, snapshot: View, call: str, isolation: Isolation, *, ordered: bool = True
-    ) -> None:
+    def __init__(self, worker: Worker, view: View, call: str, isolation: Isolation, *, ordered: bool = True) -> None:
         self.worker = worker
-        self.snapshot = snapshot
+        self.view = view
         self.id = worker.tag()
         self.call = call
         self.begun = worker.moments()
         self.isolation = isolation
         self.ordered = ordered
-        self.changes = Changes(worker.instance, snapshot, call, worker.weakened or isolation)
+        self.changes = Changes(worker.instance, view, call, worker.weakened or isolation)
         self.operations: list[Operation] = []
         self.committing: float | None = None
 
@@ -131,7 +129,7 @@ class Attempt:
 
         So the commit relies on it. It is not read through the transaction, which stays a list of operations.
         """
-        found = self.worker.instance.reader.require(self.snapshot, path).properties.get(name)
+        found = self.worker.instance.reader.require(self.view, path).properties.get(name)
         if value is not None:
             self.changes.set(path, name, value)  # type: ignore[arg-type]
         self.changes.set(path, name, found)
@@ -206,7 +204,7 @@ class Attempt:
         self.operations += (replace(last[key], relied=True) for key in keys)
 
     def _removed_by(self, path: str) -> str:
-        error = self.worker.instance.reader.missing(self.snapshot, path)
+        error = self.worker.instance.reader.missing(self.view, path)
         return error.deleted_in if isinstance(error, NodeDeletedError) else NEVER
 
     # --- the record --------------------------------------------------------------------------------------
@@ -225,7 +223,7 @@ class Attempt:
             outcome,
             self.begun,
             self.worker.moments() if ended else None,
-            snapshot=revisions.to_text(self.snapshot.revision),
+            snapshot=revisions.to_text(self.view.revision),
             isolation=self.isolation,
             ordered=self.ordered,
             call=self.call,
@@ -313,10 +311,10 @@ class Worker:
         self.insisted.append(call)
         polled = self.moments()
 
-        def make(snapshot: View) -> Source:
+        def make(view: View) -> Source:
             if attempts:
                 attempts[-1].record("aborted", polled=polled)
-            attempts.append(Attempt(self, snapshot, call, isolation))
+            attempts.append(Attempt(self, view, call, isolation))
             return self._prepare(attempts[-1], change, polled)
 
         self._end(
@@ -338,7 +336,7 @@ class Worker:
                 # The background thread of a repository may do this at any time.
                 self.instance.poll()
             attempt.committing = self.moments()
-            return self.instance.commit_on(attempt.snapshot, source, attempt.call)
+            return self.instance.commit_on(attempt.view, source, attempt.call)
 
         self._end([attempt], polled, commit)
 
