@@ -340,3 +340,39 @@ def test_an_interrupted_import_tells_what_is_there(checked: Checked, tmp_path: P
         else:
             assert found == int(counted[2])
     print("exit codes", codes)
+
+
+SPAWNS = """
+import signal, sys
+from multiprocessing import util
+masked = []
+real = util.spawnv_passfds
+def recording(*arguments):
+    masked.append(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, []))
+    return real(*arguments)
+util.spawnv_passfds = recording
+if __name__ == "__main__":
+    if sys.argv[1] == "reader":
+        from hbasemk.transfer.files.reader import FileReader, ReaderJob
+        FileReader.spawned(ReaderJob("memory://x", "/", 1)).close()
+    else:
+        from hbasemk.transfer.files.importer import _Worker
+        from hbasemk.transfer.files.worker import Job
+        worker = _Worker(Job("sqlite:///no/such/file", "/", "/x", 0.0))
+        worker.pipe.close()
+        worker.process.join()
+    print(*masked)
+    print(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, []))
+"""
+
+
+@pytest.mark.parametrize("process", ["reader", "worker"])
+def test_a_process_of_an_import_starts_with_sigint_blocked(tmp_path: Path, process: str) -> None:
+    # In a new process, for the first spawn also starts Python's resource tracker, which unblocks SIGINT.
+    script = tmp_path / "spawns.py"
+    script.write_text(SPAWNS)
+    ran = subprocess.run(
+        [sys.executable, str(script), process], capture_output=True, text=True, check=True, timeout=120
+    )
+    (*_, own), after = ran.stdout.splitlines()[0].split(), ran.stdout.splitlines()[1]
+    assert (own, after) == ("True", "False")

@@ -6,16 +6,12 @@ that dies loses nothing: its batch is given to another, and what it had committe
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import signal
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 from typing import Final
 
 from hbasemk.errors import HbasemkError, InvalidChangeError, InvalidPathError, InvalidValueError
@@ -25,6 +21,7 @@ from hbasemk.transaction import Transaction
 from hbasemk.transfer import own_files
 from hbasemk.transfer.files import entries
 from hbasemk.transfer.files.entries import DIRECTORY, OLD_TOTALS, TOTALS, Contents, Entry, Skipped
+from hbasemk.transfer.files.processes import spawn
 from hbasemk.transfer.files.worker import Batch, Job, Report, work
 from hbasemk.transfer.retry import StoreRetry
 
@@ -69,18 +66,7 @@ class _Worker:
     """A worker process as its parent sees it."""
 
     def __init__(self, job: Job) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.pipe, theirs = context.Pipe()
-        self.process: BaseProcess = context.Process(target=work, args=(job, theirs), daemon=True)
-        # Before SIGINT is blocked: starting the tracker unblocks it, so that Ctrl-C would reach a child that begins.
-        resource_tracker.ensure_running()
-        # The child inherits that SIGINT is blocked, until it ignores it: Ctrl-C is the parent's to handle.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            self.process.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        theirs.close()
+        self.process, self.pipe = spawn(work, job)
         self.batch: Batch | None = None
         self.committed = self.conflicts = self.retries = 0
 

@@ -17,7 +17,6 @@ import stat
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import BinaryIO, Final, NoReturn, cast
@@ -36,6 +35,7 @@ from hbasemk.transfer.files.entries import (
     to_disk,
     unreadable,
 )
+from hbasemk.transfer.files.processes import spawn
 
 BLOCK: Final = 1024 * 1024
 """Bytes that are read and sent at once."""
@@ -85,19 +85,8 @@ class FileReader:
     @classmethod
     def spawned(cls, job: ReaderJob) -> FileReader:
         """Start the process anew; for any caller."""
-        context = multiprocessing.get_context("spawn")
-        ours, theirs = context.Pipe()
-        process = context.Process(target=serve, args=(job, theirs), daemon=True)
-        # Before SIGINT is blocked: starting the tracker unblocks it.
-        resource_tracker.ensure_running()
-        # The child inherits that SIGINT is blocked, until it ignores it: Ctrl-C is the parent's to handle.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            process.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        theirs.close()
-        return cls(ours, process.join)
+        process, pipe = spawn(serve, job)
+        return cls(pipe, process.join)
 
     def look(self, wanted: Iterable[str], mode: Contents) -> Iterator[tuple[str, Answer]]:
         """Ask what each entry is on disk; the answers come by relative path and in this order.

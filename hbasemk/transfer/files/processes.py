@@ -1,0 +1,32 @@
+"""Start a process for an import; Ctrl-C reaches the parent only."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections.abc import Callable
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import TypeVar
+
+Job = TypeVar("Job")
+
+
+def spawn(target: Callable[[Job, Connection], object], job: Job) -> tuple[BaseProcess, Connection]:
+    """Start a new process that runs ``target(job, pipe)``; return the process and the parent's end of the pipe.
+
+    The process inherits that SIGINT is blocked; ``target`` ignores it.
+    """
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=target, args=(job, theirs), daemon=True)
+    # Before SIGINT is blocked: starting the tracker unblocks it, so that Ctrl-C would reach a child that begins.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    theirs.close()
+    return process, ours
