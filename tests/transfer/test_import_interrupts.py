@@ -16,10 +16,12 @@ import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from hbasemk import Outcome, Repository, StoreNotAppliedError, Transaction, connect
+from hbasemk import Outcome, Repository, StoreNotAppliedError, connect
+from hbasemk.kernel.instance import Instance
 from hbasemk.transfer.files.importer import Import, Result, _Worker
 from hbasemk.transfer.files.verify import Verification, verify
 from hbasemk.transfer.files.worker import Batch
@@ -103,18 +105,20 @@ def test_an_import_of_json_that_cannot_ask_for_an_outcome_counts_at_least(
     file = tmp_path / "tree.json"
     file.write_bytes(a_tree(NODES))
     commits: list[int] = []
+    real = Instance.commit
 
-    def committed(self: Transaction, made: int) -> None:
-        commits.append(made)
+    def commit(self: Instance, *arguments: Any, **options: Any) -> int:
+        commits.append(real(self, *arguments, **options))
         if len(commits) == 2:
             raise KeyboardInterrupt
+        return commits[-1]
 
     def outcome(self: Repository, asked: str) -> Outcome:
         raise error
 
     job = JsonImport(url, file, "/t", batch=BATCH)
     with monkeypatch.context() as patched:
-        patched.setattr(Transaction, "ended", committed)
+        patched.setattr(Instance, "commit", commit)
         patched.setattr(Repository, "outcome", outcome)
         with pytest.raises(KeyboardInterrupt):
             job.run()
