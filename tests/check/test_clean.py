@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hbasemk import Repository
-from hbasemk.check import IntegrityCheck, context
+from hbasemk.check import IntegrityCheck, context, nodes
 from hbasemk.check.context import declared_by
 from hbasemk.format import paths, revisions, schema
 from hbasemk.format.changes import RowChange
@@ -20,6 +20,7 @@ from hbasemk.store.memory import MemoryStore
 from hbasemk.store.sqlite import SqliteStore
 from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support.features import use_everything
+from tests.support.proof import scales
 from tests.support.runtime import World, open_instance
 from tests.support.tables import Tables
 
@@ -44,10 +45,12 @@ def test_a_repository_that_used_every_feature_has_no_problems(tables: Tables) ->
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("scale", scales(10))
 def test_the_changes_of_large_revisions_are_decoded_a_few_times_only(
-    tables: Tables, monkeypatch: pytest.MonkeyPatch
+    tables: Tables, monkeypatch: pytest.MonkeyPatch, scale: int
 ) -> None:
-    names = [f"/{number}" for number in range(30_000)]
+    monkeypatch.setattr(context, "REMEMBERED_CELLS", context.REMEMBERED_CELLS // scale)
+    names = [f"/{number}" for number in range(30_000 // scale)]
     tables.commit(*(AddNode(name, {"n": 0, "m": 0}) for name in names))
     tables.commit(*(SetProperty(name, "n", 1) for name in names))
     tables.commit(*(SetProperty(name, "m", 1) for name in names))
@@ -200,19 +203,15 @@ def test_rows_with_child_cells_only_are_found_at_any_key(tables: Tables) -> None
         assert [problem.path for problem in IntegrityCheck(tables.instance, path=top).run()] == expected
 
 
-@pytest.fixture
-def big(tmp_path: Path) -> dict[int, str]:
-    """SQLite files, by their number of nodes."""
-    made = {}
-    for count in (5_000, 20_000):
-        made[count] = str(tmp_path / f"{count}.db")
-        with Repository(SqliteStore(made[count], durable=False), poll_interval=0) as repo:
-            for at in range(0, count, 500):
-                with repo.transaction() as tx:
-                    tx.add(f"/{at:06}", {"n": at})
-                    for number in range(at + 1, at + 500):
-                        tx.add(f"/{at:06}/{number:06}", {"n": number, "text": "x" * 100})
-    return made
+def file_with_nodes(path: Path, count: int) -> str:
+    """Create a SQLite file with so many nodes, and return its name."""
+    with Repository(SqliteStore(str(path), durable=False), poll_interval=0) as repo:
+        for at in range(0, count, 500):
+            with repo.transaction() as tx:
+                tx.add(f"/{at:06}", {"n": at})
+                for number in range(at + 1, at + 500):
+                    tx.add(f"/{at:06}/{number:06}", {"n": number, "text": "x" * 100})
+    return str(path)
 
 
 def peak_of(check: IntegrityCheck) -> float:
@@ -227,10 +226,12 @@ def peak_of(check: IntegrityCheck) -> float:
 
 @pytest.mark.slow
 @pytest.mark.no_cover
-def test_memory_is_bounded(big: dict[int, str]) -> None:
+@pytest.mark.parametrize("scale", scales(5))
+def test_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scale: int) -> None:
+    monkeypatch.setattr(nodes, "CHILDREN", nodes.CHILDREN // scale)
     peaks = {}
-    for count, path in big.items():
-        with Repository(SqliteStore(path), poll_interval=0) as repo:
+    for count in (5_000 // scale, 20_000 // scale):
+        with Repository(SqliteStore(file_with_nodes(tmp_path / f"{count}.db", count)), poll_interval=0) as repo:
             check = IntegrityCheck(instance_of(repo))
             peaks[count] = peak_of(check)
             assert check.rows == count + 1
@@ -244,12 +245,12 @@ def tables_with_revisions(count: int) -> Tables:
     world = World()
     store = MemoryStore(world.clock)
     tables = Tables(store, lambda mac: open_instance(store, world, mac=mac, seed=mac), world.advance, world.clock)
-    nodes = [f"/{number:03}" for number in range(500)]
-    base = tables.commit(*(AddNode(path, {"n": 0}) for path in nodes))
+    names = [f"/{number:03}" for number in range(500)]
+    base = tables.commit(*(AddNode(name, {"n": 0}) for name in names))
     ms, machine = revisions.ms_of(base) + 1, revisions.machine_of(base)
     for number in range(count):
         made = revisions.pack(ms + number // 128, machine, number % 128)
-        declared = [RowChange(nodes[number % 500], "changed", ["n"])]
+        declared = [RowChange(names[number % 500], "changed", ["n"])]
         tables.row(made, declared, committed=True, base=base)
         tables.cells(made, declared)
         base = made
@@ -258,10 +259,12 @@ def tables_with_revisions(count: int) -> Tables:
 
 
 @pytest.mark.slow
-@pytest.mark.proof
-def test_memory_is_bounded_however_many_revisions_there_are() -> None:
+@pytest.mark.no_cover
+@pytest.mark.parametrize("scale", scales(20))
+def test_memory_is_bounded_however_many_revisions_there_are(monkeypatch: pytest.MonkeyPatch, scale: int) -> None:
+    monkeypatch.setattr(context, "REMEMBERED", context.REMEMBERED // scale)
     peaks = {}
-    for count in (30_000, 60_000):
+    for count in (30_000 // scale, 60_000 // scale):
         instance = tables_with_revisions(count).open_instance(2)
         check = IntegrityCheck(instance)
         peaks[count] = peak_of(check)

@@ -91,14 +91,14 @@ def test_no_damage_of_the_tables_is_a_traceback(
     base: Base, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = tmp_path / "copy.db"
-    monkeypatch.setenv("HBASEMK_URL", f"sqlite:///{copy}")
+    monkeypatch.setenv("HBASEMK_URL", f"sqlite:///{copy}?durable=no")
     seen: list[str] = []
     errors = 0
     for what, damage in damages(base):
         for file in tmp_path.iterdir():
             file.unlink()
         shutil.copy(base.path, copy)
-        store = SqliteStore(str(copy))
+        store = SqliteStore(str(copy), durable=False)
         damage(store)
         store.close()
         for command in COMMANDS:

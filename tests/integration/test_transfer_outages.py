@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import threading
@@ -34,7 +35,7 @@ from tests.support.proxy import Proxy, proxy
 from tests.support.repositories import damage
 
 AT = "/docs"
-AWAY = 1.0
+AWAY = 0.5
 
 
 class Outage:
@@ -78,14 +79,24 @@ class Outage:
         raise StoreNotAppliedError(f"{call.method} was refused")
 
 
-@pytest.fixture
-def top(tmp_path: Path) -> Path:
-    return write_files(tmp_path / "docs", {**SMALL, "large": b"x" * 100_000})
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with files and a repository into which they were imported, to be copied."""
+    made = tmp_path_factory.mktemp("imported")
+    top = write_files(made / "docs", {**SMALL, "large": b"x" * 100_000})
+    Import(f"sqlite:///{made / 'content.db'}", str(top), AT, workers=1).run()
+    return made
 
 
 @pytest.fixture
-def brought_in(url: str, top: Path) -> str:
-    Import(url, str(top), AT, workers=1).run()
+def top(imported: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(imported / "docs", tmp_path / "docs"))
+
+
+@pytest.fixture
+def brought_in(imported: Path, url: str, top: Path, tmp_path: Path) -> str:
+    shutil.copy(imported / "content.db", tmp_path / "content.db")
+    assert in_tree(url, AT) == on_disk(top)
     return url
 
 

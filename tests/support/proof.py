@@ -33,6 +33,11 @@ SHARES = [pytest.param(0.4, id="two fifths"), pytest.param(1.0, marks=PROOF, id=
 """How much of a long random walk runs: two fifths, and in the proof all of it."""
 
 
+def scales(sample: int) -> list[Any]:
+    """Divisors, as parameters, of a test's sizes and of the limits that it tests: ``sample``, and in the proof 1."""
+    return [sample, pytest.param(1, marks=PROOF)]
+
+
 def _named(part: range, *marks: pytest.MarkDecorator) -> Any:
     return pytest.param(part, marks=marks, id=f"seeds {part.start} to {part.stop - 1}")
 
