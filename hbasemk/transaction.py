@@ -11,12 +11,10 @@ from hbasemk.errors import ClosedError, PropertyNotFoundError
 from hbasemk.format import limits, paths, revisions
 from hbasemk.format.node import decode_properties, decode_property
 from hbasemk.format.values import PropertyValue, Value
-from hbasemk.kernel.commit import change_set
-from hbasemk.kernel.commit.change_set import ChangeSet
-from hbasemk.kernel.commit.committer import Source
+from hbasemk.kernel.commit.change_source import ChangeSource, CollectedOperations
 from hbasemk.kernel.commit.operations import AddNode, CopyNode, Increment, MoveNode, Operation, RemoveNode, SetProperty
 from hbasemk.kernel.commit.read_set import ReadSet
-from hbasemk.kernel.commit.staging import StagedNode, Staging
+from hbasemk.kernel.commit.staging import StagedNode
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.retry import time_limit
@@ -51,13 +49,10 @@ class Transaction:
     def __init__(self, instance: Instance, view: View, message: str, isolation: Isolation = "snapshot") -> None:
         check_isolation(isolation)
         self._instance = instance
-        self._reads = ReadSet() if isolation == "serializable" else None
         self._view = view
         self._message = limits.check_message(message)
-        self._operations: list[Operation] = []
-        self._staged = 0
-        self._staging: Staging | None = None
-        self._failed: Exception | None = None
+        reads = ReadSet() if isolation == "serializable" else None
+        self._operations = CollectedOperations(instance.reader, view, reads)
         self._done = False
         self._revision: int | None = None
         self._attempted: int | None = None
@@ -101,7 +96,7 @@ class Transaction:
     def _take(self, operation: Operation) -> None:
         if self._done:
             raise ClosedError("this transaction is over; begin another one")
-        self._operations.append(operation)
+        self._operations.add(operation)
 
     # --- reading -----------------------------------------------------------------------------------------
 
@@ -111,7 +106,7 @@ class Transaction:
         One round trip for each 1000 nodes.
         """
         checked = arguments.path_list(paths, "paths")
-        staging = self._stage()
+        staging = self._operations.staging()
         staging.load(checked)
         found: dict[str, dict[str, Value] | None] = {}
         for path in checked:
@@ -126,7 +121,8 @@ class Transaction:
         """
         if self._look(path) is None:
             return []
-        return [(node.path, decode_properties(node.path, node.all_encoded())) for node in self._stage().subtree(path)]
+        nodes = self._operations.staging().subtree(path)
+        return [(node.path, decode_properties(node.path, node.all_encoded())) for node in nodes]
 
     def exists(self, path: str) -> bool:
         """Return whether a node exists, with the changes so far."""
@@ -149,7 +145,7 @@ class Transaction:
     def children(self, path: str) -> list[str]:
         """Return the names of a node's children with the changes so far. Raises NodeNotFoundError."""
         arguments.path(path)
-        names = self._stage().children(path)
+        names = self._operations.staging().children(path)
         if names is None:
             raise self._instance.reader.missing(self._view, path)
         return names
@@ -171,25 +167,7 @@ class Transaction:
 
     def _look(self, path: str) -> StagedNode | None:
         arguments.path(path)
-        return self._stage().find(path)
-
-    def _stage(self) -> Staging:
-        if self._staging is None:
-            self._staging = Staging(self._instance.reader, self._view, self._reads)
-        if self._failed is not None:
-            raise self._failed
-        new = self._operations[self._staged :]
-        if new:
-            # What fails may have been applied in part, and cannot be taken back: nothing of it must ever be committed.
-            self._failed = ClosedError("this transaction was interrupted in the middle of a change; begin another one")
-            try:
-                self._staging.apply(new)
-            except Exception as error:
-                self._failed = error
-                raise
-            self._staged += len(new)
-            self._failed = None
-        return self._staging
+        return self._operations.staging().find(path)
 
     # --- the end -----------------------------------------------------------------------------------------
 
@@ -209,9 +187,6 @@ class Transaction:
 
     def _record_attempt(self, revision: int) -> None:
         self._attempted = revision
-
-    def _build(self) -> ChangeSet:
-        return change_set.build(self._stage())
 
     def commit(self) -> str:
         """Commit now, as the end of the ``with`` block does; return the revision in text form.
@@ -234,12 +209,10 @@ class Transaction:
         self._done = True
 
 
-def source_of(transaction: Transaction) -> Source:
-    """End a transaction. Return its operations or, after a read, a function that builds their change set."""
+def source_of(transaction: Transaction) -> ChangeSource:
+    """End a transaction, and return its operations."""
     transaction._done = True
-    if transaction._staging is None and transaction._reads is None:
-        return transaction._operations
-    return transaction._build
+    return transaction._operations
 
 
 def run_on_head(
@@ -252,7 +225,7 @@ def run_on_head(
     """Call ``change`` with a transaction on the head and commit it, again after a conflict; see :meth:`Repository.run`."""
     attempts: list[tuple[Transaction, T]] = []
 
-    def make(view: View) -> Source:
+    def make(view: View) -> ChangeSource:
         transaction = Transaction(instance, view, message, isolation)
         attempts[:] = [(transaction, change(transaction))]
         return source_of(transaction)
@@ -281,7 +254,6 @@ def run_on_branch(
     with time_limit(instance.runtime, retry_timeout):
         transaction = Transaction(instance, instance.at(head), message, isolation)
         result = change(transaction)
-        transaction._done = True
-        revision = instance.commit_on_branch(head, lambda _: transaction._build(), message, transaction._record_attempt)
+        revision = instance.commit_on_branch(head, source_of(transaction), message, transaction._record_attempt)
     transaction._revision = revision
     return revision, result

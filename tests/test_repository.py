@@ -20,6 +20,7 @@ import hbasemk
 import hbasemk.format.revisions
 from hbasemk import ClosedError, FormatError, InvalidValueError, Repository, Settings, StoreUnusableError
 from hbasemk.format import schema
+from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode
 from hbasemk.repository import instance_of
 from hbasemk.store.memory import MemoryStore
@@ -377,7 +378,7 @@ def test_a_closed_repository_claims_no_lease_and_commits_nothing() -> None:
     repo.close()
     for commit in (
         tx.commit,
-        lambda: kernel.commit(lambda _: [AddNode("/b", {})], "", retry_timeout=0.1, max_poll_age=60),
+        lambda: kernel.commit(lambda _: OperationList([AddNode("/b", {})]), "", retry_timeout=0.1, max_poll_age=60),
     ):
         with pytest.raises(ClosedError):
             commit()

@@ -18,7 +18,7 @@ from hbasemk.format.journal_row import Outcome
 from hbasemk.format.watermark import Watermark
 from hbasemk.kernel import settings as kernel_settings
 from hbasemk.kernel.commit import change_set
-from hbasemk.kernel.commit.committer import Source
+from hbasemk.kernel.commit.change_source import ChangeSource, OperationList, ReadyChangeSet
 from hbasemk.kernel.commit.staging import StagedNode
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.view import View
@@ -162,21 +162,21 @@ class Repair:
         path = problem.path
         done = ""
 
-        def make(view: View) -> Source:
+        def make(view: View) -> ChangeSource:
             nonlocal done
             done = ""
             parent, name = paths.parent(path), paths.name(path)
             reader = self._instance.reader
             above = reader.node(view, parent)
             if above is None or reader.node(view, path) is not None or not self._lists(view, parent, name):
-                return ()
+                return OperationList(())
             if self._below(view, path):
                 done = "brought the node back, without properties, because there are nodes below it"
-                return lambda: change_set.of_nodes(self._ancestors(view, path, itself=True))
+                return ReadyChangeSet(change_set.of_nodes(self._ancestors(view, path, itself=True)))
             done = "its parent lists it no more"
             node = StagedNode(parent, above)
             node.child_writes[name] = False
-            return lambda: change_set.of_nodes([node])
+            return ReadyChangeSet(change_set.of_nodes([node]))
 
         revision = self._commit(make)
         return f"{done} (revision {revisions.to_text(revision)})" if done else RIGHT
@@ -187,20 +187,20 @@ class Repair:
         done = ""
         refused = False
 
-        def make(view: View) -> Source:
+        def make(view: View) -> ChangeSource:
             nonlocal done, refused
             done, refused = "", False
             if self._instance.reader.node(view, path) is None:
-                return ()
+                return OperationList(())
             nodes = self._ancestors(view, path, itself=False)
             if any(name in node.base.encoded for node in nodes if node.base for name in node.child_writes):
                 # The parent has a property of that name; only the owner can decide which of the two to remove.
                 refused = True
-                return ()
+                return OperationList(())
             back = [node.path for node in nodes if node.is_new]
             if nodes:
                 done = f"brought back {', '.join(sorted(back))}, without properties" if back else "its parent lists it"
-            return lambda: change_set.of_nodes(nodes)
+            return ReadyChangeSet(change_set.of_nodes(nodes))
 
         revision = self._commit(make)
         if refused:
@@ -249,7 +249,7 @@ class Repair:
             and cells[0].timestamp >= above.created
         )
 
-    def _commit(self, make: Callable[[View], Source]) -> int:
+    def _commit(self, make: Callable[[View], ChangeSource]) -> int:
         try:
             return self._instance.commit(make, MESSAGE, retry_timeout=RETRY_TIMEOUT, max_poll_age=0.0)
         except LeaseLostError:

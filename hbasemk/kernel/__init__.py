@@ -18,6 +18,7 @@ section topic                     module                                        
 3       differences, log, feeds   ``diff``, ``log``, ``feed``                    I3
 4       operations, change sets   ``commit.operations``, ``commit.staging``,     I12
                                   ``commit.change_set``
+4       sources of changes        ``commit.change_source``
 4       conflicts                 ``commit.read_set``, ``commit.read_back``      I4
 4       the commit                ``commit.committer``                           I4, I7
 4       turns under contention    ``commit.turns``, ``journal.contention``       I10

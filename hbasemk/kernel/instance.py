@@ -16,8 +16,8 @@ from hbasemk.kernel import settings
 from hbasemk.kernel.blobs import Blobs
 from hbasemk.kernel.branches import rebase
 from hbasemk.kernel.branches.branches import Branches
-from hbasemk.kernel.commit.change_set import ChangeSet
-from hbasemk.kernel.commit.committer import CommitStatistics, Committer, Source
+from hbasemk.kernel.commit.change_source import ChangeSource
+from hbasemk.kernel.commit.committer import CommitStatistics, Committer
 from hbasemk.kernel.commit.turns import Turns
 from hbasemk.kernel.ids.clock import IdClock
 from hbasemk.kernel.ids.lease import Lease
@@ -182,7 +182,7 @@ class Instance:
 
     def commit(
         self,
-        make: Callable[[View], Source],
+        make: Callable[[View], ChangeSource],
         message: str,
         *,
         retry_timeout: float | None = None,
@@ -199,7 +199,9 @@ class Instance:
         self._check_backlog()
         return revision
 
-    def commit_on(self, view: View, source: Source, message: str, begun: Callable[[int], None] | None = None) -> int:
+    def commit_on(
+        self, view: View, source: ChangeSource, message: str, begun: Callable[[int], None] | None = None
+    ) -> int:
         """Commit once on a given base; see :meth:`Committer.on_base`."""
         revision = self._committer.on_base(view, source, message, begun=begun)
         self._check_backlog()
@@ -225,12 +227,12 @@ class Instance:
     def commit_on_branch(
         self,
         revision: int,
-        build: Callable[[View], ChangeSet],
+        source: ChangeSource,
         message: str,
         begun: Callable[[int], None] | None = None,
     ) -> int:
         """Commit on the newest revision of a branch; see :meth:`Branches.commit`."""
-        return self.branches.commit(revision, build, message, begun)
+        return self.branches.commit(revision, source, message, begun)
 
     def merge_branch(self, revision: int, message: str) -> int:
         """Commit the net effect of a branch to trunk as one revision; see :meth:`Branches.merge`."""
@@ -238,7 +240,7 @@ class Instance:
 
     def rebase_branch(self, revision: int, base: View, message: str) -> int:
         """Move a branch to another view of trunk; return its newest revision there; see :func:`rebase.rebase`."""
-        return rebase.rebase(self.branches, self.reader, revision, base, message)
+        return rebase.rebase(self.branches, revision, base, message)
 
     def reset_branch(self, revision: int, ancestor: int) -> int:
         """Reset a branch to one of its earlier revisions; see :meth:`Branches.reset`."""

@@ -1,55 +1,98 @@
-"""Commits of JSOP: apply the operations in order to a staging, so that each sees the effects of the earlier ones."""
+"""JSOP as a source of kernel operations; each operation sees the effects of the earlier ones."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 
 from hbasemk import jsop
-from hbasemk.errors import InvalidChangeError, InvalidPathError, NodeNotFoundError
+from hbasemk.errors import HbasemkError, InvalidChangeError, InvalidPathError, NodeNotFoundError
 from hbasemk.format import paths, revisions
 from hbasemk.format.node import NodeState
-from hbasemk.kernel.commit import change_set, noop, operations
+from hbasemk.kernel.commit import change_set, noop
 from hbasemk.kernel.commit.change_set import ChangeSet
-from hbasemk.kernel.commit.staging import Staging, name_conflict
+from hbasemk.kernel.commit.change_source import Prediction, predict_operations
+from hbasemk.kernel.commit.operations import AddNode, CopyNode, MoveNode, Operation, RemoveNode, SetProperty
+from hbasemk.kernel.commit.staging import StagedNode, Staging, name_conflict
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.reading.reader import Reader
 from hbasemk.microkernel.json_values import to_kernel
 from hbasemk.microkernel.reserved import check_node, check_property
 
 
-def builder(reader: Reader, requested: Sequence[jsop.Operation]) -> Callable[[View], ChangeSet]:
-    """Return a function that builds the operations' change set on a view; without net effect it is empty."""
+class JsopChanges:
+    """The changes of a JSOP text; without net effect the change set writes nothing."""
 
-    def build(view: View) -> ChangeSet:
+    def __init__(self, requested: Sequence[jsop.Operation]) -> None:
+        self._requested = requested
+
+    def predict(self, limit: int, /) -> Prediction | None:
+        """Return what the text touches, unless it contains an operation other than adding nodes and setting properties."""
+        if not all(isinstance(one, (jsop.AddNode, jsop.SetProperty)) for one in self._requested):
+            return None
+        try:
+            # A property can only be set if no child has its name.
+            operations = list(islice(_operations(self._requested, lambda _: None), limit + 1))
+            prediction = predict_operations(operations, limit)
+        except HbasemkError:
+            # Staging raises the error, unless an earlier operation fails on the view.
+            return None
+        return prediction and prediction._replace(reads=_paths_to_load(self._requested))
+
+    def stage(self, reader: Reader, view: View, /) -> ChangeSet:
+        """Apply the text to the view. Raises the error of the first operation that fails."""
         staging = Staging(reader, view)
-        apply(staging, requested)
+        staging.load(_paths_to_load(self._requested))
+        staging.apply_each(_operations(self._requested, staging.find, revisions.to_text(view.revision)))
         return noop.without_noop(change_set.build(staging))
 
-    return build
 
+def _operations(
+    requested: Iterable[jsop.Operation], find: Callable[[str], StagedNode | None], revision: str = ""
+) -> Iterator[Operation]:
+    """Yield the operations of the kernel for JSOP operations.
 
-def apply(staging: Staging, requested: Sequence[jsop.Operation]) -> None:
-    """Apply operations to a staging. Raise the error of the first that fails; the staging must not be committed then."""
-    staging.load(_paths_to_load(requested))
-    for operation in requested:
-        if isinstance(operation, jsop.AddNode):
-            _add(staging, operation)
-        elif isinstance(operation, jsop.SetProperty):
-            _set(staging, operation)
-        elif isinstance(operation, jsop.Remove):
-            _remove(staging, operation.path)
-        elif isinstance(operation, jsop.Move):
-            check_node(operation.target)
-            staging.apply([operations.MoveNode(operation.source, operation.target)])
-        elif isinstance(operation, jsop.Copy):
-            check_node(operation.target)
-            staging.apply([operations.CopyNode(operation.source, operation.target)])
+    ``find`` returns a node with the effects of the operations so far, ``revision`` is the view's id for errors.
+    """
+    for one in requested:
+        if isinstance(one, jsop.AddNode):
+            for path, node in one.node.walk(one.path):
+                check_node(path)
+                for name in node.properties:
+                    check_property(name, path)
+                yield AddNode(path, {name: to_kernel(value) for name, value in node.properties.items()})
+        elif isinstance(one, jsop.SetProperty):
+            check_property(one.name, one.path)
+            # Check it here, not only at the commit: a later operation of the same text may remove the child.
+            if one.value is not None and find(paths.join(one.path, one.name)) is not None:
+                raise name_conflict(one.path, one.name)
+            yield SetProperty(one.path, one.name, None if one.value is None else to_kernel(one.value))
+        elif isinstance(one, jsop.Remove):
+            yield _removal(one.path, find, revision)
+        elif isinstance(one, jsop.Move):
+            check_node(one.target)
+            yield MoveNode(one.source, one.target)
+        elif isinstance(one, jsop.Copy):
+            check_node(one.target)
+            yield CopyNode(one.source, one.target)
         else:
             raise InvalidChangeError(
-                f'^"{operation.path}":{{}} only says that something at or below {operation.path} changed; it cannot be '
-                "committed. Take the diff without a depth limit",
-                path=operation.path,
+                f'^"{one.path}":{{}} only says that something at or below {one.path} changed; it cannot be committed. '
+                "Take the diff without a depth limit",
+                path=one.path,
             )
+
+
+def _removal(path: str, find: Callable[[str], StagedNode | None], revision: str) -> Operation:
+    if path == paths.ROOT or find(path) is not None:
+        return RemoveNode(path)
+    parent_path, name = paths.parent(path), paths.name(path)
+    parent = find(parent_path)
+    if parent is None or parent.encoded(name) is None:
+        raise NodeNotFoundError(
+            f"there is neither a node nor a property at {path} in revision {revision}", path=path, revision=revision
+        )
+    return SetProperty(parent_path, name, None)
 
 
 def _paths_to_load(requested: Iterable[jsop.Operation]) -> list[str]:
@@ -70,39 +113,6 @@ def _paths_to_load(requested: Iterable[jsop.Operation]) -> list[str]:
             if path != paths.ROOT:
                 to_load.append(paths.parent(path))
     return to_load
-
-
-def _add(staging: Staging, operation: jsop.AddNode) -> None:
-    added = []
-    for path, node in operation.node.walk(operation.path):
-        check_node(path)
-        for name in node.properties:
-            check_property(name, path)
-        added.append(operations.AddNode(path, {name: to_kernel(value) for name, value in node.properties.items()}))
-    staging.apply(added)
-
-
-def _set(staging: Staging, operation: jsop.SetProperty) -> None:
-    check_property(operation.name, operation.path)
-    # Check it here, not only at the commit: a later operation of the same text may remove the child.
-    if operation.value is not None and staging.find(paths.join(operation.path, operation.name)) is not None:
-        raise name_conflict(operation.path, operation.name)
-    value = None if operation.value is None else to_kernel(operation.value)
-    staging.apply([operations.SetProperty(operation.path, operation.name, value)])
-
-
-def _remove(staging: Staging, path: str) -> None:
-    if path == paths.ROOT or staging.find(path) is not None:
-        staging.apply([operations.RemoveNode(path)])
-        return
-    parent_path, name = paths.parent(path), paths.name(path)
-    parent = staging.find(parent_path)
-    if parent is None or parent.encoded(name) is None:
-        revision = revisions.to_text(staging.view.revision)
-        raise NodeNotFoundError(
-            f"there is neither a node nor a property at {path} in revision {revision}", path=path, revision=revision
-        )
-    staging.apply([operations.SetProperty(parent_path, name, None)])
 
 
 # --- removals that trunk has made as well ---------------------------------------------------------------

@@ -185,21 +185,19 @@ class MicroKernel:
         operations = jsop.parse(text(jsop_diff, "jsop_diff"), text_or_none(path, "path") or "")
         note = note_of(message)
         instance = self._instance()
-        build = commit.builder(instance.reader, operations)
         if revision_id is None:
-            committed = instance.commit(lambda view: lambda: build(view), note)
-            return revisions.to_text(committed)
+            source = commit.JsopChanges(operations)
+            return revisions.to_text(instance.commit(lambda _: source, note))
         revision = revision_of(revision_id, "revision_id")
         if revisions.is_branch(revision):
-            return revisions.to_text(instance.commit_on_branch(revision, build, note))
+            return revisions.to_text(instance.commit_on_branch(revision, commit.JsopChanges(operations), note))
         return revisions.to_text(self._commit_on(instance.at(revision), operations, note))
 
     def _commit_on(self, base: View, operations: Sequence[jsop.Operation], message: str) -> int:
         instance = self._instance()
         while True:
-            build = commit.builder(instance.reader, operations)
             try:
-                revision = instance.commit_on(base, lambda build=build: build(base), message)  # type: ignore[misc]
+                revision = instance.commit_on(base, commit.JsopChanges(operations), message)
             except ConflictError:
                 instance.poll()
                 remaining = commit.without_redundant_removals(instance.reader, base, instance.head(), operations)

@@ -14,6 +14,7 @@ from hbasemk.check.context import declared_by
 from hbasemk.format import paths, revisions, schema
 from hbasemk.format.changes import RowChange
 from hbasemk.format.journal_row import JournalRow
+from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, SetProperty
 from hbasemk.repository import instance_of
 from hbasemk.store.memory import MemoryStore
@@ -102,7 +103,9 @@ def test_a_base_below_a_revision_seen_earlier_is_not_a_lost_update(tables: Table
     tables.row(slow, [declared], base=tables.instance.head().revision)
     tables.cells(slow, [declared])
     tables.wait(0.01)
-    earlier = tables.other().commit(lambda _: [SetProperty("/a", "p", 1)], "", retry_timeout=5, max_poll_age=0)
+    earlier = tables.other().commit(
+        lambda _: OperationList([SetProperty("/a", "p", 1)]), "", retry_timeout=5, max_poll_age=0
+    )
     tables.instance.poll()
     tables.journal(slow, schema.COMMITTED, schema.YES)
     tables.wait(0.01)

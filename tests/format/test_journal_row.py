@@ -12,6 +12,7 @@ from hbasemk.format import changes, journal_row, revisions, schema
 from hbasemk.format.branch_head import BranchHead
 from hbasemk.format.changes import RowChange
 from hbasemk.format.journal_row import BranchView, JournalRow, Outcome
+from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode
 from hbasemk.store.abc import Cell, Column, NewCell, Put, Row
 from hbasemk.store.memory import MemoryStore
@@ -111,16 +112,16 @@ def test_damaged_bytes_are_named_with_their_row_and_column(
 def test_rows_that_are_not_revisions_stop_no_poll_and_no_watermark(world: World, length: int, flag: bytes) -> None:
     store = MemoryStore(world.clock)
     writer, reader = open_instance(store, world, mac=1), open_instance(store, world, mac=2)
-    first = writer.commit(lambda _: [AddNode("/a", {})], "", retry_timeout=1, max_poll_age=0)
+    first = writer.commit(lambda _: OperationList([AddNode("/a", {})]), "", retry_timeout=1, max_poll_age=0)
     key = (schema.revision_key(first + 1) + b"\x01")[:length]
     key = key if length == 9 else key[:-1] + bytes([key[-1] + 1])
     store.write(schema.JOURNAL, [Put(key, [NewCell(*schema.COMMITTED, flag), NewCell(*schema.ABORT, schema.NO)])])
     world.advance(0.001)
-    last = writer.commit(lambda _: [AddNode("/b", {})], "", retry_timeout=1, max_poll_age=0)
+    last = writer.commit(lambda _: OperationList([AddNode("/b", {})]), "", retry_timeout=1, max_poll_age=0)
     assert reader.poll() == [first, last]
     assert reader.journal.pending == frozenset()
     world.advance(120)
-    writer.commit(lambda _: [AddNode("/c", {})], "", retry_timeout=1, max_poll_age=0)
+    writer.commit(lambda _: OperationList([AddNode("/c", {})]), "", retry_timeout=1, max_poll_age=0)
     reader.poll()
     watermark = reader.recovery.advance()
     assert watermark is not None

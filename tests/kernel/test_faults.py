@@ -22,6 +22,7 @@ from hbasemk import (
 )
 from hbasemk.check import IntegrityCheck
 from hbasemk.format import schema
+from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, CopyNode, Increment, MoveNode, Operation, RemoveNode, SetProperty
 from hbasemk.repository import instance_of
 from hbasemk.store.abc import Column, Put
@@ -53,7 +54,7 @@ class Place(FailingRepository):
         self.instance.clock.next(0)
 
     def commit(self, operations: list[Operation]) -> int:
-        return self.instance.commit(lambda _: operations, "", retry_timeout=5, max_poll_age=0)
+        return self.instance.commit(lambda _: OperationList(operations), "", retry_timeout=5, max_poll_age=0)
 
 
 def before_and_after(
@@ -199,7 +200,7 @@ def test_a_paused_writer_that_wakes_up_after_its_recovery_loses() -> None:
 
     place.store.after = pause
     with pytest.raises(ConflictError):
-        place.instance.commit_on(place.instance.head(), COMMITS["set"], "")
+        place.instance.commit_on(place.instance.head(), OperationList(COMMITS["set"]), "")
     assert len(recovered) == 1
     assert place.check()["/a"]["p"] == "old"
 
@@ -212,7 +213,7 @@ def test_late_cells_of_a_recovered_writer_stay_invisible_below_the_watermark() -
     other = open_instance(place.inner, place.world, mac=8)
     other.clock.next(0)
     other.maintain()
-    other.commit(lambda _: [AddNode("/later", {})], "", retry_timeout=1, max_poll_age=0)
+    other.commit(lambda _: OperationList([AddNode("/later", {})]), "", retry_timeout=1, max_poll_age=0)
     other.poll()
     place.world.advance(10)
     other.poll()
@@ -225,7 +226,7 @@ def test_late_cells_of_a_recovered_writer_stay_invisible_below_the_watermark() -
     assert fresh.journal.floor >= max(moved.hidden)
     assert place.tree(fresh)["/a"]["p"] == "old"
     # They do not conflict with a later change of the same column either.
-    fresh.commit(lambda _: [SetProperty("/a", "p", "after")], "", retry_timeout=5, max_poll_age=0)
+    fresh.commit(lambda _: OperationList([SetProperty("/a", "p", "after")]), "", retry_timeout=5, max_poll_age=0)
     assert place.tree(fresh)["/a"]["p"] == "after"
     place.check()
 
@@ -264,10 +265,10 @@ def test_a_loser_that_died_before_its_roll_back_is_swept_without_an_operator() -
 
     base = place.instance.head()
     winner = open_instance(place.inner, place.world, mac=4)
-    winner.commit(lambda _: [SetProperty("/a", "p", "winner")], "", retry_timeout=1, max_poll_age=0)
+    winner.commit(lambda _: OperationList([SetProperty("/a", "p", "winner")]), "", retry_timeout=1, max_poll_age=0)
     place.store.before = die
     with pytest.raises(Died):
-        place.instance.commit_on(base, COMMITS["set"], "")
+        place.instance.commit_on(base, OperationList(COMMITS["set"]), "")
     winner.poll()
     assert [str(problem) for problem in IntegrityCheck(winner).run()] != []
     place.world.advance(16)

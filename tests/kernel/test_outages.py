@@ -7,7 +7,6 @@ Time is simulated, so nothing here waits.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
 from weakref import ref
 
@@ -26,12 +25,8 @@ from hbasemk import (
 )
 from hbasemk.format import schema
 from hbasemk.kernel import retry
-from hbasemk.kernel.commit import change_set
-from hbasemk.kernel.commit.change_set import ChangeSet
+from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, Increment, Operation, RemoveNode, SetProperty
-from hbasemk.kernel.commit.staging import Staging
-from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.retry import AT_LEAST, LONGEST_WAIT
 from hbasemk.maintenance import InlineMaintenance
 from hbasemk.store.memory import MemoryStore
@@ -99,7 +94,9 @@ class Place(FailingRepository):
     """A repository with an instance that has no lease yet."""
 
     def commit(self, operations: list[Operation], retry_timeout: float = RETRY_TIMEOUT) -> int:
-        return self.instance.commit(lambda _: operations, "", retry_timeout=retry_timeout, max_poll_age=-1)
+        return self.instance.commit(
+            lambda _: OperationList(operations), "", retry_timeout=retry_timeout, max_poll_age=-1
+        )
 
 
 def expected(kind: str, store: str) -> tuple[dict[str, dict[str, object]], dict[str, dict[str, object]], list[Call]]:
@@ -179,7 +176,7 @@ def test_losing_commit_raises_conflict_though_roll_back_fails(store: str, how: s
     base = place.instance.head()
     place.instance.clock.next(0)
     open_instance(place.inner, place.world, mac=4).commit(
-        lambda _: [SetProperty("/a", "p", "winner")], "", retry_timeout=1, max_poll_age=0
+        lambda _: OperationList([SetProperty("/a", "p", "winner")]), "", retry_timeout=1, max_poll_age=0
     )
     aborts: list[Call] = []
 
@@ -194,22 +191,13 @@ def test_losing_commit_raises_conflict_though_roll_back_fails(store: str, how: s
 
     place.store.before = before
     with pytest.raises(ConflictError):
-        place.instance.commit_on(base, OPERATIONS["set"], "")
+        place.instance.commit_on(base, OperationList(OPERATIONS["set"]), "")
     assert len(aborts) > 1
     assert len(place.instance.outcomes.deferred) == 1
     place.heal()
     place.instance.maintain()
     assert place.instance.outcomes.deferred == []
     assert place.check()["/a"]["p"] == "winner"
-
-
-def set_on_branch(instance: Instance, value: str) -> Callable[[View], ChangeSet]:
-    def build(snapshot: View) -> ChangeSet:
-        staging = Staging(instance.reader, snapshot)
-        staging.apply([SetProperty("/a", "p", value)])
-        return change_set.build(staging)
-
-    return build
 
 
 @pytest.mark.parametrize("seconds", [3.0, 1e9], ids=["for a while", "for good"])
@@ -224,14 +212,14 @@ def test_branch_commit_error_states_the_outcome(how: str, seconds: float) -> Non
 
     place, root = begin()
     outage = Outage(place.world, place.store, how, 10_000, 0)
-    place.instance.branches.commit(root, set_on_branch(place.instance, "new"), "")
+    place.instance.branches.commit(root, OperationList([SetProperty("/a", "p", "new")]), "")
     decision = decision_of(outage.calls)
     for number in range(len(outage.calls)):
         place, root = begin()
         Outage(place.world, place.store, how, number, seconds)
         what = f"call {number}, {outage.calls[number]}"
         try:
-            revision = place.instance.branches.commit(root, set_on_branch(place.instance, "new"), "")
+            revision = place.instance.branches.commit(root, OperationList([SetProperty("/a", "p", "new")]), "")
             assert seconds < 60, what
         except CommitUnknownError as error:
             assert (number, how) == (decision, how), what
@@ -244,7 +232,7 @@ def test_branch_commit_error_states_the_outcome(how: str, seconds: float) -> Non
             assert seconds > 60, what
             assert "nothing was committed" in str(error)
             place.heal()
-            revision = place.instance.branches.commit(root, set_on_branch(place.instance, "new"), "")
+            revision = place.instance.branches.commit(root, OperationList([SetProperty("/a", "p", "new")]), "")
         place.heal()
         assert place.instance.reader.require(place.instance.at(revision), "/a").properties["p"] == "new", what
 
@@ -253,14 +241,14 @@ def test_merge_of_a_moved_branch_stands_though_the_head_cannot_be_read() -> None
     place = Place()
     other = open_instance(place.inner, place.world, mac=5)
     root = place.instance.branches.begin(place.instance.head())
-    on = place.instance.branches.commit(root, set_on_branch(place.instance, "mine"), "")
+    on = place.instance.branches.commit(root, OperationList([SetProperty("/a", "p", "mine")]), "")
     heads: list[Call] = []
     original = place.store.check_and_write
 
     def moved_first(table: str, column: Any, expected: Any, put: Any, *, durable: bool = True) -> bool:
         if column == schema.BRANCH_HEAD:
             heads.append(Call("check_and_write", table, 1))
-            other.branches.commit(on, set_on_branch(other, "others"), "")
+            other.branches.commit(on, OperationList([SetProperty("/a", "p", "others")]), "")
             applied = original(table, column, expected, put, durable=durable)
             place.store.before = lambda call: reads(call)
             return applied

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from hbasemk import Repository
+from hbasemk import MicroKernel, Repository
+from hbasemk.repository import instance_of
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, CountingStore, FaultyStore
 from tests.support.repositories import problems
@@ -124,6 +126,69 @@ def test_a_commit_on_nodes_that_are_not_cached_reads_them_once(counted: Counted)
         READ: 2,
     }
     other.close()
+
+
+def _unread(repository: Repository) -> None:
+    with repository.transaction(base=repository.head) as tx:
+        tx.set("/a/1", "p", 1)
+        tx.add("/a/new")
+
+
+def _unread_serializable(repository: Repository) -> None:
+    with repository.transaction(base=repository.head, isolation="serializable") as tx:
+        tx.set("/a/1", "p", 1)
+        tx.add("/a/new")
+
+
+def _after_a_read(repository: Repository) -> None:
+    with repository.transaction(base=repository.head) as tx:
+        assert tx.get("/a", "n") == 0
+        tx.set("/a/1", "p", 1)
+        tx.add("/a/new")
+
+
+def _jsop(repository: Repository) -> None:
+    text = '^"a/1/p":1 +"a/new":{"p":1,"below":{}} ^"a/new/p":2'
+    MicroKernel(repository).commit("/", text, repository.head.revision)
+
+
+def _jsop_on_the_head(repository: Repository) -> None:
+    MicroKernel(repository).commit("/", '^"a/1/p":1 +"a/new":{"p":1,"below":{}}')
+
+
+@pytest.mark.parametrize(
+    ("commit", "besides"),
+    [(_unread, 0), (_unread_serializable, 0), (_after_a_read, 1), (_jsop, 0), (_jsop_on_the_head, 1)],
+)
+def test_every_commit_creates_its_journal_row_while_it_reads(
+    monkeypatch: pytest.MonkeyPatch, commit: Callable[[Repository], None], besides: int
+) -> None:
+    # Besides the commit, a transaction's read or the poll of a commit on the head is one round trip.
+    counted = Counted(ParallelMemory())
+    other = fresh(counted)
+    with other.transaction(base=other.head) as tx:
+        tx.set("/", "claims", "the lease")
+    counted.store.take()
+    hidden = 0
+
+    def run_parallel(first: Callable[[], Any], second: Callable[[], Any]) -> tuple[Any, Any]:
+        nonlocal hidden
+        before = len(counted.store.calls)
+        one = first()
+        between = len(counted.store.calls)
+        two = second()
+        hidden += min(between - before, len(counted.store.calls) - between)
+        return one, two
+
+    monkeypatch.setattr(instance_of(other).runtime, "run_parallel", run_parallel)
+    commit(other)
+    assert len(counted.store.calls) - hidden == 4 + besides
+    assert hidden == 2
+    assert other.head["/a/1"]["p"] == 1
+    assert "/a/new" in other.head
+    other.close()
+    assert problems(counted.repository) == []
+    counted.repository.close()
 
 
 def test_a_serializable_commit_reads_its_reads_back_in_one_more_call(counted: Counted) -> None:

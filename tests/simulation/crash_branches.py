@@ -7,6 +7,7 @@ from typing import Any
 from hbasemk import BranchError, ConflictError
 from hbasemk.format.branch_head import ABANDONED, REBASED
 from hbasemk.kernel.branches import rebase
+from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, RemoveNode, SetProperty
 from tests.simulation.crashes import Died, Site, Steps, tree
 from tests.support.branches import commit_on_branch
@@ -33,7 +34,7 @@ def long_branch(site: Site) -> tuple[int, int, int]:
 def branch_behind(site: Site) -> tuple[int, int]:
     found = branch(site)
     one = site.open(1)
-    one.commit(lambda _: [SetProperty("/other", "x", 1)], "", retry_timeout=1, max_poll_age=0)
+    one.commit(lambda _: OperationList([SetProperty("/other", "x", 1)]), "", retry_timeout=1, max_poll_age=0)
     one.close()
     return found
 
@@ -72,7 +73,7 @@ def conflicting_merge(site: Site) -> None:
 def branch_that_conflicts(site: Site) -> tuple[int, int]:
     found = branch(site)
     one = site.open(1)
-    one.commit(lambda _: [SetProperty("/a", "p", "won")], "", retry_timeout=1, max_poll_age=0)
+    one.commit(lambda _: OperationList([SetProperty("/a", "p", "won")]), "", retry_timeout=1, max_poll_age=0)
     one.close()
     return found
 
@@ -106,12 +107,15 @@ def branch_with_markers(site: Site) -> tuple[int, int]:
     """Create a rebased branch with markers and later commits; trunk has changed the same again."""
     found = branch_that_conflicts(site)
     one = site.open(1)
-    head = rebase.rebase(one.branches, one.reader, found[1], one.head(), "")
+    head = rebase.rebase(one.branches, found[1], one.head(), "")
     state = one.branches.find(head)
     assert one.branches.markers(state) == ["/a/:conflict"]
     head = commit_on_branch(one, head, [SetProperty("/a", "p", "mine again"), SetProperty("/a", "n", 7)])
     one.commit(
-        lambda _: [SetProperty("/a", "p", "won again"), SetProperty("/a", "n", 8)], "", retry_timeout=1, max_poll_age=0
+        lambda _: OperationList([SetProperty("/a", "p", "won again"), SetProperty("/a", "n", 8)]),
+        "",
+        retry_timeout=1,
+        max_poll_age=0,
     )
     one.close()
     return state.root, head
@@ -122,7 +126,7 @@ def sweep_all(site: Site) -> None:
 
 
 def rebase_on_head(site: Site) -> None:
-    rebase.rebase(site.acting.branches, site.acting.reader, site.state[1], site.acting.head(), "")
+    rebase.rebase(site.acting.branches, site.state[1], site.acting.head(), "")
 
 
 def late_on_branch(site: Site) -> None:

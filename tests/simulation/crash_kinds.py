@@ -10,6 +10,7 @@ from typing import Any
 from hbasemk import ConflictError
 from hbasemk.format import schema
 from hbasemk.kernel import checkpoints, settings
+from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, CopyNode, Increment, MoveNode, Operation, RemoveNode, SetProperty
 from hbasemk.store.abc import Get
 from hbasemk.transaction import Transaction
@@ -66,11 +67,11 @@ class Kind:
 
 
 def commit(operations: list[Operation]) -> Callable[[Site], Any]:
-    return lambda site: site.acting.commit(lambda _: operations, "", retry_timeout=5, max_poll_age=0)
+    return lambda site: site.acting.commit(lambda _: OperationList(operations), "", retry_timeout=5, max_poll_age=0)
 
 
 def on_base(operations: list[Operation]) -> Callable[[Site], Any]:
-    return lambda site: site.acting.commit_on(site.acting.at(site.state), operations, "")
+    return lambda site: site.acting.commit_on(site.acting.at(site.state), OperationList(operations), "")
 
 
 def after_others(site: Site) -> int:
@@ -78,7 +79,7 @@ def after_others(site: Site) -> int:
     one = site.open(1)
     base = one.head().revision
     one.commit(
-        lambda _: [SetProperty("/other", "x", 1), SetProperty("/a", "unrelated", 1)],
+        lambda _: OperationList([SetProperty("/other", "x", 1), SetProperty("/a", "unrelated", 1)]),
         "",
         retry_timeout=1,
         max_poll_age=0,
@@ -90,7 +91,7 @@ def after_others(site: Site) -> int:
 def after_a_winner(site: Site) -> int:
     one = site.open(1)
     base = one.head().revision
-    one.commit(lambda _: [SetProperty("/a", "p", "won")], "", retry_timeout=1, max_poll_age=0)
+    one.commit(lambda _: OperationList([SetProperty("/a", "p", "won")]), "", retry_timeout=1, max_poll_age=0)
     one.close()
     return base
 
@@ -113,7 +114,10 @@ def leave(site: Site, seconds: float) -> int:
     steps.fail(5, "died")
     try:
         one.commit(
-            lambda _: [SetProperty("/a", "p", "left"), AddNode("/a/left", {})], "", retry_timeout=1, max_poll_age=0
+            lambda _: OperationList([SetProperty("/a", "p", "left"), AddNode("/a/left", {})]),
+            "",
+            retry_timeout=1,
+            max_poll_age=0,
         )
     except Died:
         assert steps.log.count("write nodes") == 2, steps.log
@@ -143,11 +147,11 @@ def many_revisions(site: Site) -> None:
     """Create revisions for the watermark to pass, one of them swept in doubt."""
     one = site.open(1)
     for number in range(3):
-        one.commit(lambda _, n=number: [AddNode(f"/w{n}", {})], "", retry_timeout=1, max_poll_age=0)  # type: ignore[misc]
+        one.commit(lambda _, n=number: OperationList([AddNode(f"/w{n}", {})]), "", retry_timeout=1, max_poll_age=0)  # type: ignore[misc]
     leave(site, 16)
     one.poll()
     one.maintain()
-    one.commit(lambda _: [AddNode("/w9", {})], "", retry_timeout=1, max_poll_age=0)
+    one.commit(lambda _: OperationList([AddNode("/w9", {})]), "", retry_timeout=1, max_poll_age=0)
     site.world.advance(12)
     one.close()
 
@@ -173,7 +177,7 @@ def listed(site: Site) -> int:
     """Change only the list of children, of everything that a transaction on the base reads."""
     one = site.open(1)
     base = one.head().revision
-    one.commit(lambda _: [AddNode("/a/since", {})], "", retry_timeout=1, max_poll_age=0)
+    one.commit(lambda _: OperationList([AddNode("/a/since", {})]), "", retry_timeout=1, max_poll_age=0)
     one.close()
     return base
 

@@ -11,6 +11,7 @@ from hbasemk.format import changes, journal_row, paths, schema
 from hbasemk.format.changes import RowChange
 from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel import settings
+from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, RemoveNode, SetProperty
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.reading.child_count import Memo
@@ -50,7 +51,7 @@ def _late(site: Site, count: int, **flags: bytes) -> list[int]:
     late = [gone.clock.next(0) for _ in range(count)]
     site.world.advance(16)
     one = site.open(1)
-    one.commit(lambda _: [SetProperty("/a", "p", "since")], "", retry_timeout=1, max_poll_age=0)
+    one.commit(lambda _: OperationList([SetProperty("/a", "p", "since")]), "", retry_timeout=1, max_poll_age=0)
     one.poll()
     site.world.advance(12)
     one.poll()
@@ -152,7 +153,7 @@ def repaired(site: Site, instance: Instance) -> None:
 def wide_node(site: Site) -> None:
     one = site.open(1)
     children = [AddNode(f"/wide/{number}", {}) for number in range(8)]
-    one.commit(lambda _: [AddNode("/wide", {}), *children], "", retry_timeout=1, max_poll_age=0)
+    one.commit(lambda _: OperationList([AddNode("/wide", {}), *children]), "", retry_timeout=1, max_poll_age=0)
     one.close()
 
 
@@ -163,7 +164,7 @@ def wide_node_with_a_memo(site: Site) -> None:
     count(one)
     assert memo(site) is not None
     changed = [RemoveNode("/wide/0"), *(AddNode(f"/wide/{number}", {}) for number in range(8, 14))]
-    one.commit(lambda _: changed, "", retry_timeout=1, max_poll_age=0)
+    one.commit(lambda _: OperationList(changed), "", retry_timeout=1, max_poll_age=0)
     one.close()
 
 

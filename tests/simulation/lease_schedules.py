@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 from greenlet import getcurrent
 
 from hbasemk.errors import LeaseLostError, StoreError, StoreUnknownError
+from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.journal import Arrival
@@ -129,7 +130,7 @@ class LeaseSchedule(Schedule):
         if tree(fresh, fresh.head()) != trees[0]:
             raise Broken("I8: late cells show to who begins then")
         # They do not block later commits either.
-        fresh.commit(lambda _: [AddNode("/at-the-end", {})], "", retry_timeout=20, max_poll_age=0)
+        fresh.commit(lambda _: OperationList([AddNode("/at-the-end", {})]), "", retry_timeout=20, max_poll_age=0)
         self.simulator.ms += LATE_LOOK
         for one in (fresh, *self.live[:2]):
             one.poll()

@@ -22,6 +22,7 @@ from hbasemk.format.changes import CHANGED, RowChange
 from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel import log
 from hbasemk.kernel.branches.rebase import rebase
+from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, CopyNode, Increment, MoveNode, Operation, RemoveNode, SetProperty
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.settings import Settings
@@ -137,7 +138,10 @@ class Schedule:
         opened = simulator.add("first", lambda _: None).open(wanted=settings)
         self.live = [opened]
         self.setup = opened.commit(
-            lambda _: [AddNode("/a", {"count": 0}), AddNode("/a/b", {})], "", retry_timeout=9, max_poll_age=0
+            lambda _: OperationList([AddNode("/a", {"count": 0}), AddNode("/a/b", {})]),
+            "",
+            retry_timeout=9,
+            max_poll_age=0,
         )
         simulator.fails(**faults)
         return opened
@@ -195,7 +199,7 @@ class Schedule:
                 at = commit_on_branch(instance, at, [SetProperty("/a", "p", number)])
             if chance.happens(0.3):
                 instance.poll()
-                at = rebase(branches, instance.reader, at, instance.head(), "")
+                at = rebase(branches, at, instance.head(), "")
             elif chance.happens(0.2):
                 at = branches.reset(at, began)
             if chance.happens(0.7):
@@ -217,11 +221,11 @@ class Schedule:
                 if chance.happens(0.5):
                     # Later arrivals stay outside the base.
                     instance.poll()
-                revision = instance.commit_on(base, operations, "")
+                revision = instance.commit_on(base, OperationList(operations), "")
             else:
                 if chance.happens(0.5):
                     instance.poll()
-                revision = instance.commit(lambda _: operations, "", retry_timeout=20, max_poll_age=0)
+                revision = instance.commit(lambda _: OperationList(operations), "", retry_timeout=20, max_poll_age=0)
             if instance.journal.knows(revision) and revision not in self.acknowledged:
                 self.acknowledged[revision] = operations
         except CommitUnknownError as error:

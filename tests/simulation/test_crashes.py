@@ -14,6 +14,7 @@ from hbasemk import CommitUnknownError, Outcome, StoreError, StoreUnknownError
 from hbasemk.check import blobs as checked_blobs
 from hbasemk.errors import HbasemkError
 from hbasemk.kernel import blobs
+from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, SetProperty
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.reading import child_count, reader
@@ -57,7 +58,7 @@ def prepared(kind: Kind, offers: dict[str, bool]) -> Site:
     if kind.name == "creation of a repository":
         return site
     first = site.open(1)
-    first.commit(lambda _: TREE, "", retry_timeout=1, max_poll_age=0)
+    first.commit(lambda _: OperationList(TREE), "", retry_timeout=1, max_poll_age=0)
     first.close()
     site.state = kind.prepare(site)
     return site
@@ -174,7 +175,7 @@ class Point:
         """Check that commits succeed on all instances, including one that begins at a new watermark."""
         site = self.site
         later.commit(
-            lambda _: [AddNode("/then", {"n": 1}), SetProperty("/", "afterwards", True)],
+            lambda _: OperationList([AddNode("/then", {"n": 1}), SetProperty("/", "afterwards", True)]),
             "",
             retry_timeout=1,
             max_poll_age=0,

@@ -13,6 +13,7 @@ import pytest
 from hbasemk.errors import HbasemkError, StoreError
 from hbasemk.format.revisions import from_text
 from hbasemk.kernel import instance, log
+from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, Increment
 from hbasemk.kernel.feed import Feed
 from hbasemk.kernel.instance import Instance
@@ -68,7 +69,7 @@ class Run:
         one = self.opened(actor)
         for _ in range(3):
             try:
-                one.commit(lambda _: [AddNode("/a", {"n": 0})], "", retry_timeout=1, max_poll_age=0)
+                one.commit(lambda _: OperationList([AddNode("/a", {"n": 0})]), "", retry_timeout=1, max_poll_age=0)
                 break
             except HbasemkError:
                 # The node exists, or the call failed on purpose.
@@ -98,7 +99,7 @@ class Run:
         try:
             if what < 0.5:
                 name = self.random.choice(["n", "m", actor.name])
-                one.commit(lambda _: [Increment("/a", name, 1)], "", retry_timeout=1, max_poll_age=0.1)
+                one.commit(lambda _: OperationList([Increment("/a", name, 1)]), "", retry_timeout=1, max_poll_age=0.1)
             elif what < 0.6:
                 one.maintain()
             elif what < 0.7:

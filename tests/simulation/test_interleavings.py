@@ -15,7 +15,7 @@ import pytest
 
 from hbasemk.errors import HbasemkError
 from hbasemk.format import revisions
-from hbasemk.kernel.commit.committer import Source
+from hbasemk.kernel.commit.change_source import ChangeSource, OperationList
 from hbasemk.kernel.commit.operations import AddNode, CopyNode, Increment, MoveNode, Operation, RemoveNode, SetProperty
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.view import View
@@ -52,7 +52,7 @@ def prepare(parallel: bool = False) -> Prepared:
     instance = simulator.add("first", lambda _: None).open(wanted=Settings(max_clock_skew_ms=500, lease_ms=2000))
 
     def commit(*operations: Operation) -> int:
-        return instance.commit(lambda _: operations, "", retry_timeout=9, max_poll_age=0)
+        return instance.commit(lambda _: OperationList(operations), "", retry_timeout=9, max_poll_age=0)
 
     base = commit(
         AddNode("/a", {"p": 0, "count": 0}),
@@ -70,21 +70,21 @@ def prepare(parallel: bool = False) -> Prepared:
 
 def on_head(*operations: Operation) -> Callable[[Instance, Prepared], int]:
     def commit(instance: Instance, _: Prepared) -> int:
-        return instance.commit(lambda _: operations, "", retry_timeout=FOREVER, max_poll_age=0)
+        return instance.commit(lambda _: OperationList(operations), "", retry_timeout=FOREVER, max_poll_age=0)
 
     return commit
 
 
 def on_old_base(*operations: Operation) -> Callable[[Instance, Prepared], int]:
     def commit(instance: Instance, prepared: Prepared) -> int:
-        return instance.commit_on(instance.at(prepared.base), operations, "")
+        return instance.commit_on(instance.at(prepared.base), OperationList(operations), "")
 
     return commit
 
 
 def serializable(change: Callable[[Transaction], object]) -> Callable[[Instance, Prepared], int]:
     def commit(instance: Instance, _: Prepared) -> int:
-        def make(snapshot: View) -> Source:
+        def make(snapshot: View) -> ChangeSource:
             tx = Transaction(instance, snapshot, "", "serializable")
             change(tx)
             return source_of(tx)

@@ -10,6 +10,7 @@ import pytest
 
 from hbasemk.errors import HbasemkError
 from hbasemk.kernel.branches.rebase import rebase
+from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, SetProperty
 from hbasemk.testing.simulation import Actor, Simulator
 from tests.simulation import mutants
@@ -26,9 +27,9 @@ class Race:
     def __init__(self, seed: int) -> None:
         self.simulator = simulator = Simulator(seed)
         instance = simulator.add("first", lambda _: None).open()
-        instance.commit(lambda _: [AddNode("/a", {"p": 0})], "", retry_timeout=9, max_poll_age=0)
+        instance.commit(lambda _: OperationList([AddNode("/a", {"p": 0})]), "", retry_timeout=9, max_poll_age=0)
         self.root = instance.branches.begin(instance.head())
-        instance.commit(lambda _: [SetProperty("/a", "q", 1)], "", retry_timeout=9, max_poll_age=0)
+        instance.commit(lambda _: OperationList([SetProperty("/a", "q", 1)]), "", retry_timeout=9, max_poll_age=0)
         self.through: list[int] = []
         kinds: list[Callable[[Actor], int]] = [self._commits, self._rebases]
         for number in range(2):
@@ -47,7 +48,7 @@ class Race:
 
     def _rebases(self, actor: Actor) -> int:
         instance = actor.open()
-        return rebase(instance.branches, instance.reader, self.root, instance.head(), "")
+        return rebase(instance.branches, self.root, instance.head(), "")
 
     def run(self) -> None:
         """Raise the error that ended a process, other than a conflict."""

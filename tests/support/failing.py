@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hbasemk.check import IntegrityCheck
+from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, Operation
 from hbasemk.kernel.instance import Instance
 from hbasemk.store.abc import Put
@@ -31,7 +32,7 @@ class FailingRepository:
         self._seeds = itertools.count(100)
         self.inner = MemoryStore(self.world.clock, transactions=transactions, parallel=parallel)
         self.first = self.open(1)
-        self.first.commit(lambda _: TREE, "", retry_timeout=1, max_poll_age=0)
+        self.first.commit(lambda _: OperationList(TREE), "", retry_timeout=1, max_poll_age=0)
         self.store = FaultyStore(self.inner)
         self.instance = open_instance(self.store, self.world, mac=2)
 

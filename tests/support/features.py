@@ -14,6 +14,7 @@ from hbasemk.format.values import BlobRef, Json, PropertyValue
 from hbasemk.kernel import checkpoints
 from hbasemk.kernel.blobs import CHUNK
 from hbasemk.kernel.branches import rebase
+from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, CopyNode, Increment, MoveNode, RemoveNode, SetProperty
 from hbasemk.kernel.reading.child_count import Memo
 from hbasemk.store.abc import Get
@@ -63,7 +64,7 @@ def _branches(tables: Tables) -> None:
     tables.commit(SetProperty("/a", "n", "theirs"))
     with pytest.raises(ConflictError):
         instance.branches.merge(rebased, "")
-    rebase.rebase(instance.branches, instance.reader, rebased, instance.head(), "")
+    rebase.rebase(instance.branches, rebased, instance.head(), "")
     first = tables.commit_on_branch(tables.branch(), AddNode("/reset", {}))
     instance.branches.reset(tables.commit_on_branch(first, AddNode("/reset/x", {})), first)
     tables.branch()
@@ -80,7 +81,7 @@ def _conflicts(tables: Tables) -> None:
     tables.commit(SetProperty("/a", "p", "winner"))
     for operations in ([SetProperty("/a", "p", "loser")], [RemoveNode("/a")]):
         with pytest.raises(ConflictError):
-            tables.instance.commit_on(base, operations, "")
+            tables.instance.commit_on(base, OperationList(operations), "")
 
 
 def _dead_writers(tables: Tables) -> None:

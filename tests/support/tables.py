@@ -9,6 +9,7 @@ from hbasemk.check import IntegrityCheck, Problem, Repair
 from hbasemk.format import changes, paths, revisions, schema
 from hbasemk.format.changes import RowChange
 from hbasemk.format.watermark import Watermark
+from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import Operation
 from hbasemk.kernel.instance import Instance
 from hbasemk.store.abc import Cell, CellVersion, Column, Delete, Get, NewCell, Put, Store
@@ -42,7 +43,7 @@ class Tables:
 
     def commit(self, *operations: Operation) -> int:
         """Commit operations by the protocol."""
-        return self.instance.commit(lambda _: operations, "", retry_timeout=5, max_poll_age=0)
+        return self.instance.commit(lambda _: OperationList(operations), "", retry_timeout=5, max_poll_age=0)
 
     def branch(self) -> int:
         """Create a branch on the head."""

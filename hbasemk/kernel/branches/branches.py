@@ -20,7 +20,7 @@ from hbasemk.kernel.batches import journal_rows, write_changes, write_nodes
 from hbasemk.kernel.branches.cache import BranchCache, BranchState
 from hbasemk.kernel.branches.heads import BranchHeads
 from hbasemk.kernel.commit import change_set, noop
-from hbasemk.kernel.commit.change_set import ChangeSet
+from hbasemk.kernel.commit.change_source import ChangeSource, ReadyChangeSet
 from hbasemk.kernel.commit.committer import Committer
 from hbasemk.kernel.commit.staging import StagedNode
 from hbasemk.kernel.ids.clock import IdClock
@@ -185,7 +185,7 @@ class Branches:
     def commit(
         self,
         revision: int,
-        build: Callable[[View], ChangeSet],
+        source: ChangeSource,
         message: str,
         begun: Callable[[int], None] | None = None,
     ) -> int:
@@ -194,22 +194,22 @@ class Branches:
         Properties that are set to the value they have are written too, because the merge depends on their trunk values.
         Calls ``begun`` with the id of the new revision before the store receives it.
 
-        Raises BranchError if ``revision`` is not the newest, and the errors of ``build``. After a store error the branch is
+        Raises BranchError if ``revision`` is not the newest, and the errors of staging. After a store error the branch is
         unchanged; CommitUnknownError means that the outcome is unknown.
         """
         with nothing_committed():
-            return self._commit(revision, build, message, begun)
+            return self._commit(revision, source, message, begun)
 
     def _commit(
         self,
         revision: int,
-        build: Callable[[View], ChangeSet],
+        source: ChangeSource,
         message: str,
         begun: Callable[[int], None] | None,
     ) -> int:
         self._outcomes.resolve_pending()
         state = self.require_head(revision)
-        plan = change_set.with_unchanged_writes(build(state.view))
+        plan = change_set.with_unchanged_writes(source.stage(self._reader, state.view))
         change_set.require_free_names(self._reader, state.view, plan)
         self._store.check_puts(plan.puts(0))
         if not plan.changes:
@@ -335,11 +335,12 @@ class Branches:
                 revision=revisions.to_text(revision),
                 path=marker,
             )
+        plan = change_set.of_nodes(nodes)
         if noop.is_noop(nodes):
-            self._committer.on_base(state.trunk, lambda: noop.without_noop(change_set.of_nodes(nodes)), message, REBASE)
+            self._committer.on_base(state.trunk, ReadyChangeSet(noop.without_noop(plan)), message, REBASE)
             return self._journal.head.revision
         try:
-            merged = self._committer.on_base(state.trunk, lambda: change_set.of_nodes(nodes), message, REBASE)
+            merged = self._committer.on_base(state.trunk, ReadyChangeSet(plan), message, REBASE)
         except CommitUnknownError as error:
             self._heads.record_doubt(state.root, revision, revisions.from_text(error.revision))
             raise

@@ -15,6 +15,7 @@ from hbasemk.kernel.branches.branches import MARKER, Branches
 from hbasemk.kernel.branches.cache import BranchState
 from hbasemk.kernel.commit import change_set, operations
 from hbasemk.kernel.commit.change_set import ChangeSet
+from hbasemk.kernel.commit.change_source import Prediction
 from hbasemk.kernel.commit.staging import StagedNode, Staging
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.reading.reader import Reader
@@ -30,35 +31,48 @@ DELETE_CHANGED_NODE: Final = "deleteChangedNode"
 CHANGE_DELETED_NODE: Final = "changeDeletedNode"
 
 
-def rebase(branches: Branches, reader: Reader, revision: int, base: View, message: str) -> int:
+def rebase(branches: Branches, revision: int, base: View, message: str) -> int:
     """Move a branch to another view of trunk; return its newest revision there, or ``revision`` if it is already there.
 
     The branch continues as a new branch; the old one takes no more commits. Raises BranchError if ``revision`` is not the
     newest, even if a concurrent commit shows it only at the end; the branch is then unchanged.
     """
     with branches.retry_timeout():
-        return _rebase(branches, reader, revision, base, message)
+        return _rebase(branches, revision, base, message)
 
 
-def _rebase(branches: Branches, reader: Reader, revision: int, base: View, message: str) -> int:
+def _rebase(branches: Branches, revision: int, base: View, message: str) -> int:
     state = branches.require_head(revision)
     if state.base == base.revision and not branches.lacks(state, base):
         return revision
     root = branches.begin(base, message)
-
-    def build(view: View) -> ChangeSet:
-        plan = _Rebase(reader, state, branches, view).run()
-        # A sweep moves the head before it deletes anything: if the head is unchanged, the effect was read completely.
-        branches.require_head(revision)
-        return plan
-
     try:
-        rebased = branches.commit(root, build, message)
+        rebased = branches.commit(root, _RebasedEffect(branches, state, revision), message)
     except Exception:
         branches.give_up(root, root)
         raise
     branches.close_rebased(state, revision, rebased)
     return rebased
+
+
+class _RebasedEffect:
+    """The net effect of the branch whose newest revision is ``revision``, as a source of changes of another branch."""
+
+    def __init__(self, branches: Branches, state: BranchState, revision: int) -> None:
+        self._branches = branches
+        self._state = state
+        self._revision = revision
+
+    def predict(self, _: int, /) -> Prediction | None:
+        """Return None: what a rebase touches depends on both sides."""
+        return None
+
+    def stage(self, reader: Reader, view: View, /) -> ChangeSet:
+        """Apply the effect to the view, with markers."""
+        plan = _Rebase(reader, self._state, self._branches, view).run()
+        # A sweep moves the head before it deletes anything: if the head is unchanged, the effect was read completely.
+        self._branches.require_head(self._revision)
+        return plan
 
 
 class _Rebase:

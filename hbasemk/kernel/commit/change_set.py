@@ -7,14 +7,13 @@ subtree conflicts with every change in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 from hbasemk.format import paths, schema, values
 from hbasemk.format.changes import ADDED, CHANGED, REMOVED, RowChange
 from hbasemk.format.node import NodeState
-from hbasemk.kernel.commit.operations import AddNode, Increment, Operation, SetProperty
 from hbasemk.kernel.commit.read_set import ReadSet
 from hbasemk.kernel.commit.staging import StagedNode, Staging, name_conflict
 from hbasemk.kernel.journal.view import View
@@ -263,26 +262,3 @@ def require_free_names(reader: Reader, view: View, plan: ChangeSet) -> None:
     for path, state in reader.nodes(view, list(by_child_path)).items() if by_child_path else ():
         if state is not None:
             raise name_conflict(*by_child_path[path])
-
-
-def predict_changes(operations: Sequence[Operation]) -> list[RowChange] | None:
-    """Return the most that operations can touch, without a read; None if that depends on the view.
-
-    The committer can then create the journal row while it reads the nodes (step 4).
-    """
-    rows: dict[str, tuple[str, dict[str, None], dict[str, None]]] = {}
-
-    def row(path: str) -> tuple[str, dict[str, None], dict[str, None]]:
-        return rows.setdefault(path, (CHANGED, {}, {}))
-
-    for operation in operations:
-        if isinstance(operation, AddNode):
-            if operation.path in rows or operation.path == paths.ROOT:
-                return None
-            rows[operation.path] = (ADDED, dict.fromkeys(operation.properties), {})
-            row(paths.parent(operation.path))[2][paths.name(operation.path)] = None
-        elif isinstance(operation, (SetProperty, Increment)):
-            row(operation.path)[1][operation.name] = None
-        else:
-            return None
-    return [RowChange(path, kind, list(names), list(children)) for path, (kind, names, children) in rows.items()]

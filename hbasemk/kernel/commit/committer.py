@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeAlias, Union
+from typing import Final, NamedTuple
 
 from hbasemk.errors import (
     BranchError,
@@ -20,7 +20,6 @@ from hbasemk.errors import (
     InvalidChangeError,
     InvalidRevisionError,
     LeaseLostError,
-    LimitError,
     NodeExistsError,
     NodeNotFoundError,
     StoreError,
@@ -32,11 +31,10 @@ from hbasemk.format.changes import RowChange
 from hbasemk.format.journal_row import JournalRow, Outcome
 from hbasemk.format.watermark import Watermark
 from hbasemk.kernel.batches import journal_rows, write_changes, write_nodes
-from hbasemk.kernel.commit import change_set
 from hbasemk.kernel.commit.change_set import ChangeSet
-from hbasemk.kernel.commit.operations import Operation
+from hbasemk.kernel.commit.change_source import ChangeSource, Prediction
 from hbasemk.kernel.commit.read_back import Conflict, ReadBack
-from hbasemk.kernel.commit.staging import Staging, name_conflict, paths_needed
+from hbasemk.kernel.commit.staging import name_conflict
 from hbasemk.kernel.commit.turns import Turns
 from hbasemk.kernel.ids.clock import IdClock
 from hbasemk.kernel.journal.journal import Journal
@@ -52,11 +50,6 @@ FIRST_BACK_OFF: Final = 0.002
 LONGEST_BACK_OFF: Final = 0.25
 TRIES_IN_TIME: Final = 5
 REPEAT: Final = "Read again and repeat the change, or use Repository.run, which does so."
-LONGEST_MESSAGE: Final = 1_000_000
-"""In characters. Every poll that finds a new revision may read its message."""
-
-Source: TypeAlias = Union[Sequence[Operation], Callable[[], ChangeSet]]  # noqa: UP007 - evaluated at run time on 3.10
-"""The content of a commit: operations that are not staged yet, or a function that returns the staged change set."""
 
 
 @dataclass(slots=True)
@@ -86,14 +79,12 @@ class _Doubt:
 class _Draft:
     """The content of an attempt, kept for the next try if a journal row was created too late.
 
-    ``encoded`` holds the encoded changes; they are encoded before the id is made, because an id grows old. ``revision`` is
-    the id of the newest try; ``begun`` receives it before the store does. ``touched`` lists the rows that the try may have
-    written.
+    ``revision`` is the id of the newest try; ``begun`` receives it before the store does. ``touched`` lists the rows that
+    the try may have written.
     """
 
     begun: Callable[[int], None] | None = None
     plan: ChangeSet | None = None
-    encoded: Sequence[NewCell] = ()
     revision: int = 0
     touched: Sequence[RowChange] = ()
 
@@ -174,7 +165,7 @@ class Committer:
 
     def on_head(
         self,
-        make: Callable[[View], Source],
+        make: Callable[[View], ChangeSource],
         message: str,
         retry_timeout: float,
         max_poll_age: float,
@@ -192,7 +183,7 @@ class Committer:
 
     def _on_head(
         self,
-        make: Callable[[View], Source],
+        make: Callable[[View], ChangeSource],
         message: str,
         deadline: float,
         max_poll_age: float,
@@ -240,12 +231,12 @@ class Committer:
     def on_base(
         self,
         snapshot: View,
-        source: Source,
+        source: ChangeSource,
         message: str,
         advice: str = REPEAT,
         begun: Callable[[int], None] | None = None,
     ) -> int:
-        """Commit operations, or the change set built from them, on ``snapshot``; do not retry after a conflict.
+        """Commit the changes of a source on ``snapshot``; do not retry after a conflict.
 
         ``advice`` ends the message of a ConflictError. Calls ``begun`` with each revision id before the store receives it.
         Returns the new revision, or the snapshot's if nothing changes. Raises:
@@ -304,12 +295,8 @@ class Committer:
     # --- one attempt -------------------------------------------------------------------------------------
 
     def _attempt(
-        self, snapshot: View, source: Source, message: str, begun: Callable[[int], None] | None
+        self, snapshot: View, source: ChangeSource, message: str, begun: Callable[[int], None] | None
     ) -> int | tuple[int, Conflict]:
-        if len(message) > LONGEST_MESSAGE:
-            raise LimitError(
-                f"a commit message must have at most {LONGEST_MESSAGE} characters, got {len(message)}; nothing was committed"
-            )
         self._outcomes.resolve_pending()
         draft = _Draft(begun)
         for _ in range(TRIES_IN_TIME):
@@ -332,12 +319,9 @@ class Committer:
         )
 
     def _attempt_in_time(
-        self, snapshot: View, source: Source, message: str, draft: _Draft
+        self, snapshot: View, source: ChangeSource, message: str, draft: _Draft
     ) -> int | tuple[int, Conflict]:
-        if callable(source):
-            revision, plan, created = self._build_then_create(snapshot, source, message, draft)
-        else:
-            revision, plan, created = self._stage_and_create(snapshot, source, message, draft)
+        revision, plan, created = self._stage_and_create(snapshot, source, message, draft)
         if not plan.changes:
             conflict = self._read_back.validate(0, snapshot, plan)
             if conflict is None:
@@ -424,38 +408,29 @@ class Committer:
 
     # --- steps 3 to 5: the id, its journal row, the plan --------------------------------------------------
 
-    def _build_then_create(
-        self, snapshot: View, build: Callable[[], ChangeSet], message: str, draft: _Draft
+    def _stage_and_create(
+        self, snapshot: View, source: ChangeSource, message: str, draft: _Draft
     ) -> tuple[int, ChangeSet, _Created]:
-        if draft.plan is None:
-            plan = build()
-            self._check(plan)
-            draft.encoded = changes.encode(plan.changes) if plan.changes else ()
-            draft.plan = plan
-        plan = draft.plan
+        prediction = self._predict(snapshot, source) if draft.plan is None else None
+        if prediction is not None:
+            return self._stage_while_creating(prediction, snapshot, source, message, draft)
+        plan = draft.plan or self._stage(snapshot, source, draft)
         if not plan.changes:
             return 0, plan, _Created(0, 0)
+        # Encoded before the id is made, because an id grows old.
+        encoded = changes.encode(plan.changes)
         revision = self._new_id(snapshot, draft)
-        return revision, plan, self._create(revision, snapshot, draft.encoded, message)
+        return revision, plan, self._create(revision, snapshot, encoded, message)
 
-    def _stage_and_create(
-        self, snapshot: View, operations: Sequence[Operation], message: str, draft: _Draft
+    def _stage_while_creating(
+        self, prediction: Prediction, snapshot: View, source: ChangeSource, message: str, draft: _Draft
     ) -> tuple[int, ChangeSet, _Created]:
-        def build() -> ChangeSet:
-            staging = Staging(self._reader, snapshot)
-            staging.apply(operations)
-            plan = change_set.build(staging)
-            self._check(plan)
-            return plan
-
-        touched = self._predict_changes(snapshot, operations) if draft.plan is None else None
-        if touched is None:
-            return self._build_then_create(snapshot, build, message, draft)
-        encoded = changes.encode(touched)
+        encoded = changes.encode(prediction.changes)
         revision = self._new_id(snapshot, draft)
         try:
             created, plan = self._runtime.run_parallel(
-                lambda: self._create(revision, snapshot, encoded, message), build
+                lambda: self._create(revision, snapshot, encoded, message),
+                lambda: self._stage(snapshot, source, draft),
             )
         except _TooSlow:
             raise
@@ -468,14 +443,20 @@ class Committer:
             self._abort_empty(revision)
         return revision, plan, created
 
-    def _predict_changes(self, snapshot: View, operations: Sequence[Operation]) -> list[RowChange] | None:
-        """Predict what the operations touch, if reading in parallel with creating the journal row saves a round trip."""
-        if not self._store.supports_parallel_calls or len(operations) > self._store.batch_rows:
+    def _predict(self, snapshot: View, source: ChangeSource) -> Prediction | None:
+        """Predict what the commit touches, if reading in parallel with creating the journal row saves a round trip."""
+        if not self._store.supports_parallel_calls:
             return None
-        needed = paths_needed(operations)
-        if all(self._reader.cached(snapshot, path) for path in needed):
+        prediction = source.predict(self._store.batch_rows)
+        if prediction is None or all(self._reader.cached(snapshot, path) for path in prediction.reads):
             return None
-        return change_set.predict_changes(operations)
+        return prediction
+
+    def _stage(self, snapshot: View, source: ChangeSource, draft: _Draft) -> ChangeSet:
+        plan = source.stage(self._reader, snapshot)
+        self._check(plan)
+        draft.plan = plan
+        return plan
 
     def _check(self, plan: ChangeSet) -> None:
         """Raise LimitError for cells that exceed the store's limits, before anything is written."""

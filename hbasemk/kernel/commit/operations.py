@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias, Union
 
+from hbasemk.format import paths
 from hbasemk.format.values import PropertyValue
 
 
@@ -52,3 +53,26 @@ class CopyNode(NamedTuple):
 
 
 Operation: TypeAlias = Union[AddNode, SetProperty, Increment, RemoveNode, MoveNode, CopyNode]  # noqa: UP007
+
+
+def paths_needed(operations: Iterable[Operation]) -> list[str]:
+    """Return the paths whose nodes the operations read first, except paths below nodes that they add themselves."""
+    wanted_paths: dict[str, None] = {}
+    added: set[str] = set()
+    for operation in operations:
+        if isinstance(operation, (MoveNode, CopyNode)):
+            wanted_paths[operation.source] = wanted_paths[operation.target] = None
+            if operation.target != paths.ROOT:
+                wanted_paths[paths.parent(operation.target)] = None
+            continue
+        path = operation.path
+        if isinstance(operation, (AddNode, RemoveNode)) and path != paths.ROOT:
+            parent = paths.parent(path)
+            if parent in added:
+                added.add(path)
+                continue
+            wanted_paths[parent] = None
+        wanted_paths[path] = None
+        if isinstance(operation, AddNode):
+            added.add(path)
+    return [paths.check_path(path) for path in wanted_paths]

@@ -13,7 +13,15 @@ from hbasemk.errors import InvalidChangeError, InvalidValueError, LimitError, No
 from hbasemk.format import limits, paths, revisions, values
 from hbasemk.format.node import NodeState, decode_property
 from hbasemk.format.values import PropertyValue
-from hbasemk.kernel.commit.operations import AddNode, CopyNode, Increment, MoveNode, Operation, RemoveNode, SetProperty
+from hbasemk.kernel.commit.operations import (
+    AddNode,
+    Increment,
+    MoveNode,
+    Operation,
+    RemoveNode,
+    SetProperty,
+    paths_needed,
+)
 from hbasemk.kernel.commit.read_set import ReadSet
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.reading.reader import CHILDREN_PAGE, Reader
@@ -172,10 +180,13 @@ class Staging:
             node = self._nodes[path]
         return node
 
-    def load(self, wanted_paths: Sequence[str]) -> None:
+    def not_loaded(self, wanted_paths: Iterable[str]) -> list[str]:
+        """Return which of these nodes are not loaded yet."""
+        return [path for path in dict.fromkeys(wanted_paths) if path not in self._nodes]
+
+    def load(self, wanted_paths: Iterable[str]) -> None:
         """Load these nodes, unless they are loaded already. One round trip per batch."""
-        missing = [path for path in dict.fromkeys(wanted_paths) if path not in self._nodes]
-        for path, state in self._reader.nodes(self.view, missing).items():
+        for path, state in self._reader.nodes(self.view, self.not_loaded(wanted_paths)).items():
             self._put(path, state)
 
     def _load_for(self, operations: Sequence[Operation]) -> None:
@@ -247,6 +258,13 @@ class Staging:
         be used after an error.
         """
         self._load_for(operations)
+        self.apply_each(operations)
+
+    def apply_each(self, operations: Iterable[Operation]) -> None:
+        """Apply operations one by one, for an iterable that looks at the effects of the earlier ones.
+
+        Loads each node at the operation that needs it, unless :meth:`load` has loaded it. Raises as :meth:`apply`.
+        """
         for operation in operations:
             if isinstance(operation, SetProperty):
                 self._set(operation)
@@ -395,26 +413,3 @@ def name_conflict(path: str, name: str) -> InvalidChangeError:
         f"{name!r} cannot be both a property and a child of {path}. Remove the other one first, or use another name.",
         path=path,
     )
-
-
-def paths_needed(operations: Iterable[Operation]) -> list[str]:
-    """Return the paths whose nodes the operations read first, except paths below nodes that they add themselves."""
-    wanted_paths: dict[str, None] = {}
-    added: set[str] = set()
-    for operation in operations:
-        if isinstance(operation, (MoveNode, CopyNode)):
-            wanted_paths[operation.source] = wanted_paths[operation.target] = None
-            if operation.target != paths.ROOT:
-                wanted_paths[paths.parent(operation.target)] = None
-            continue
-        path = operation.path
-        if isinstance(operation, (AddNode, RemoveNode)) and path != paths.ROOT:
-            parent = paths.parent(path)
-            if parent in added:
-                added.add(path)
-                continue
-            wanted_paths[parent] = None
-        wanted_paths[path] = None
-        if isinstance(operation, AddNode):
-            added.add(path)
-    return [paths.check_path(path) for path in wanted_paths]

@@ -24,7 +24,7 @@ from hbasemk.errors import (
     StoreError,
 )
 from hbasemk.format import revisions
-from hbasemk.kernel.commit.committer import Source
+from hbasemk.kernel.commit.change_source import ChangeSource
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.view import View
 from hbasemk.testing.history.records import (
@@ -311,7 +311,7 @@ class Worker:
         self.insisted.append(call)
         polled = self.moments()
 
-        def make(view: View) -> Source:
+        def make(view: View) -> ChangeSource:
             if attempts:
                 attempts[-1].record("aborted", polled=polled)
             attempts.append(Attempt(self, view, call, isolation))
@@ -340,7 +340,7 @@ class Worker:
 
         self._end([attempt], polled, commit)
 
-    def _prepare(self, attempt: Attempt, change: Change, polled: float | None) -> Source:
+    def _prepare(self, attempt: Attempt, change: Change, polled: float | None) -> ChangeSource:
         change(attempt)
         attempt.committing = self.moments()
         attempt.record("unknown", ended=False, polled=polled)

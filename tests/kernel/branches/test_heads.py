@@ -13,6 +13,7 @@ from hbasemk.format import revisions, schema
 from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel.branches.cache import LONGEST, BranchCache, BranchState
 from hbasemk.kernel.branches.rebase import rebase
+from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode
 from hbasemk.kernel.instance import BRANCH_RETENTION_MS, Instance
 from hbasemk.kernel.journal.view import View
@@ -281,8 +282,8 @@ def ended_branch(mine: Instance, how: str) -> tuple[int, int]:
     if how == "merged":
         mine.branches.merge(revision, "")
     elif how == "rebased":
-        mine.commit(lambda _: [AddNode("/trunk", {})], "", retry_timeout=1, max_poll_age=0)
-        rebase(mine.branches, mine.reader, revision, mine.head(), "")
+        mine.commit(lambda _: OperationList([AddNode("/trunk", {})]), "", retry_timeout=1, max_poll_age=0)
+        rebase(mine.branches, revision, mine.head(), "")
     else:
         mine.branches.abandon(revision)
     return root, revision

@@ -20,6 +20,7 @@ from hbasemk import (
 )
 from hbasemk.format import changes, revisions, schema
 from hbasemk.format.changes import RowChange
+from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, MoveNode, Operation, RemoveNode, SetProperty
 from hbasemk.repository import instance_of
 from hbasemk.store.abc import CellVersion, Delete, Get, NewCell, Put, Row, Store
@@ -70,9 +71,9 @@ def test_an_id_is_issued_after_the_changes_are_encoded(
 
     monkeypatch.setattr(changes, "encode", slow)
     one = open_instance(MemoryStore(world.clock, parallel=parallel), world)
-    one.commit(lambda _: tree_of(12_000), "", retry_timeout=1, max_poll_age=0)
-    one.commit(lambda _: [MoveNode("/top", "/moved")], "", retry_timeout=1, max_poll_age=0)
-    one.commit(lambda _: [RemoveNode("/moved/7")], "", retry_timeout=1, max_poll_age=0)
+    one.commit(lambda _: OperationList(tree_of(12_000)), "", retry_timeout=1, max_poll_age=0)
+    one.commit(lambda _: OperationList([MoveNode("/top", "/moved")]), "", retry_timeout=1, max_poll_age=0)
+    one.commit(lambda _: OperationList([RemoveNode("/moved/7")]), "", retry_timeout=1, max_poll_age=0)
     assert one.statistics.too_slow == 0
     assert len(one.reader.children(one.head(), "/moved")) == 119
 
@@ -83,7 +84,7 @@ def test_a_commit_that_takes_longer_than_a_lease_renews_it(world: World, how: st
     slow = FewRows(store)
     one, other = open_instance(slow, world), open_instance(store, world, mac=0x77)
     base = one.head()
-    one.commit(lambda _: [AddNode("/before", {})], "", retry_timeout=1, max_poll_age=0)
+    one.commit(lambda _: OperationList([AddNode("/before", {})]), "", retry_timeout=1, max_poll_age=0)
     seen: list[int] = []
 
     def pass_time(call: Call) -> None:
@@ -95,14 +96,14 @@ def test_a_commit_that_takes_longer_than_a_lease_renews_it(world: World, how: st
 
     if how == "write":
         slow.after = pass_time
-        one.commit(lambda _: tree_of(1000), "", retry_timeout=1, max_poll_age=0)
+        one.commit(lambda _: OperationList(tree_of(1000)), "", retry_timeout=1, max_poll_age=0)
         assert len(set(seen)) == 1
         assert len(other.reader.children(_polled(other), "/top")) == 10
     else:
-        other.commit(lambda _: [AddNode("/top", {})], "", retry_timeout=1, max_poll_age=0)
+        other.commit(lambda _: OperationList([AddNode("/top", {})]), "", retry_timeout=1, max_poll_age=0)
         slow.after = pass_time
         with pytest.raises(ConflictError):
-            one.commit_on(base, tree_of(1000), "")
+            one.commit_on(base, OperationList(tree_of(1000)), "")
         lost = max(int.from_bytes(key, "big") for key in store._tables[schema.JOURNAL].rows)
         assert other.outcomes.is_swept(lost)
         assert not other.outcomes.is_swept(lost, in_doubt=True)
@@ -262,7 +263,7 @@ def names(seed: int, count: int = 200) -> list[Operation]:
 def test_large_changes_follow_the_row_that_begins_a_revision(opened: Instances) -> None:
     one, two = opened(), opened()
     before = two.head
-    revision = instance_of(one).commit(lambda _: names(1), "large")
+    revision = instance_of(one).commit(lambda _: OperationList(names(1)), "large")
     shown = two.refresh()
     assert shown.children("/") == one.head.children("/")
     assert len(shown.children("/")) == 200
@@ -303,7 +304,7 @@ def test_a_large_commit_whose_writer_dies_at_any_call_leaves_nothing(world: Worl
 
         faulty.after = die
         with contextlib.suppress(Died):
-            one.commit(lambda _: names(3), "", retry_timeout=1, max_poll_age=0)
+            one.commit(lambda _: OperationList(names(3)), "", retry_timeout=1, max_poll_age=0)
         if count < at:
             break
         faulty.after = None
@@ -342,16 +343,16 @@ def test_a_commit_too_large_for_the_journal_is_refused_at_once(
 @pytest.mark.parametrize("count", [10_000, pytest.param(100_000, marks=[pytest.mark.proof, pytest.mark.timeout(0)])])
 def test_a_large_tree_is_added_moved_and_removed_in_one_commit_each(opened: Instances, count: int) -> None:
     one, two = opened(), opened()
-    instance_of(one).commit(lambda _: tree_of(count), "")
+    instance_of(one).commit(lambda _: OperationList(tree_of(count)), "")
     assert len(two.refresh().children("/top")) == count // 100
-    instance_of(one).commit(lambda _: [MoveNode("/top", "/moved"), SetProperty("/moved", "n", 1)], "")
+    instance_of(one).commit(lambda _: OperationList([MoveNode("/top", "/moved"), SetProperty("/moved", "n", 1)]), "")
     assert two.refresh()["/moved/7/42"]["n"] == 42
     assert "/top/7" not in two.head
     branch = two.branch()
     branch.run(lambda tx: tx.copy("/moved", "/copy"))
     branch.merge()
     assert one.refresh()["/copy/7/42"]["n"] == 42
-    instance_of(one).commit(lambda _: [RemoveNode("/moved")], "")
+    instance_of(one).commit(lambda _: OperationList([RemoveNode("/moved")]), "")
     assert two.refresh().children("/") == ["copy"]
 
 

@@ -11,6 +11,7 @@ import pytest
 
 import hbasemk
 from hbasemk.format import revisions, schema
+from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, Increment, SetProperty
 from hbasemk.kernel.commit.turns import LONGEST, TURN
 from hbasemk.kernel.instance import Instance
@@ -73,19 +74,22 @@ class Pair:
         self.counted = CountingStore(self.shared)
         self.one = open_instance(self.counted, self.world, mac=1)
         self.one.commit(
-            lambda _: [AddNode("/a", {"n": 0}), AddNode("/b", {"n": 0})], "", retry_timeout=1, max_poll_age=0
+            lambda _: OperationList([AddNode("/a", {"n": 0}), AddNode("/b", {"n": 0})]),
+            "",
+            retry_timeout=1,
+            max_poll_age=0,
         )
         self.two = open_instance(self.shared, self.world, mac=2)
         base = self.two.head()
         self.commit(self.one, waits_for)
         with pytest.raises(hbasemk.ConflictError):
-            self.two.commit_on(base, [Increment(waits_for, "n", 1)], "")
+            self.two.commit_on(base, OperationList([Increment(waits_for, "n", 1)]), "")
         self.one.poll()
 
     def commit(self, instance: Instance, path: str) -> float:
         """Increment; return the seconds that it waited."""
         began = self.world.ms
-        instance.commit(lambda _: [Increment(path, "n", 1)], "", retry_timeout=60, max_poll_age=1000)
+        instance.commit(lambda _: OperationList([Increment(path, "n", 1)]), "", retry_timeout=60, max_poll_age=1000)
         return (self.world.ms - began) / 1000
 
     def keep_on(self, path: str) -> float:
@@ -120,13 +124,18 @@ def test_commits_without_contention_make_no_additional_calls() -> None:
     world = World()
     counted = CountingStore(MemoryStore(world.clock))
     one = open_instance(counted, world, mac=1)
-    one.commit(lambda _: [AddNode("/a", {"n": 0})], "", retry_timeout=1, max_poll_age=0)
+    one.commit(lambda _: OperationList([AddNode("/a", {"n": 0})]), "", retry_timeout=1, max_poll_age=0)
     counted.take()
-    one.commit(lambda _: [SetProperty("/a", "n", 1)], "", retry_timeout=1, max_poll_age=1000)
+    one.commit(lambda _: OperationList([SetProperty("/a", "n", 1)]), "", retry_timeout=1, max_poll_age=1000)
     first = counted.take()
     for turn in range(10):
         world.advance(TURN / 3)
-        one.commit(lambda _, turn=turn: [SetProperty("/a", "n", turn + 2)], "", retry_timeout=1, max_poll_age=1000)  # type: ignore[misc]
+        one.commit(
+            lambda _, turn=turn: OperationList([SetProperty("/a", "n", turn + 2)]),
+            "",
+            retry_timeout=1,
+            max_poll_age=1000,
+        )  # type: ignore[misc]
         assert counted.take() == first
 
 
@@ -135,13 +144,13 @@ def test_a_conflicting_commit_in_one_store_transaction_writes_no_cells() -> None
     shared = MemoryStore(world.clock, transactions=True)
     counted = CountingStore(shared)
     one, two = open_instance(counted, world, mac=1), open_instance(shared, world, mac=2)
-    one.commit(lambda _: [AddNode("/a", {"n": 0})], "", retry_timeout=1, max_poll_age=0)
+    one.commit(lambda _: OperationList([AddNode("/a", {"n": 0})]), "", retry_timeout=1, max_poll_age=0)
     base = one.head()
     two.poll()
-    two.commit(lambda _: [Increment("/a", "n", 1)], "", retry_timeout=1, max_poll_age=0)
+    two.commit(lambda _: OperationList([Increment("/a", "n", 1)]), "", retry_timeout=1, max_poll_age=0)
     counted.calls.clear()
     with pytest.raises(hbasemk.ConflictError):
-        one.commit_on(base, [Increment("/a", "n", 1)], "")
+        one.commit_on(base, OperationList([Increment("/a", "n", 1)]), "")
     written = [call for call in counted.calls if call.table == schema.NODES and call.method in ("write", "delete")]
     assert written == []
     assert Call("write_if", schema.NODES, 1) in counted.calls

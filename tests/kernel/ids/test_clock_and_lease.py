@@ -8,6 +8,7 @@ import pytest
 
 from hbasemk import ClockSkewError, LeaseLostError, RevisionOverflowError, Settings, StoreNotAppliedError
 from hbasemk.format import revisions, schema
+from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, SetProperty
 from hbasemk.kernel.ids.lease import LeaseRecord, record_of
 from hbasemk.store.abc import Get
@@ -18,7 +19,7 @@ from tests.support.runtime import START_MS, TestRuntime, World, open_instance
 
 
 def add(instance, path: str) -> int:  # type: ignore[no-untyped-def]
-    return instance.commit(lambda _: [AddNode(path, {})], "", retry_timeout=1, max_poll_age=0)
+    return instance.commit(lambda _: OperationList([AddNode(path, {})]), "", retry_timeout=1, max_poll_age=0)
 
 
 def test_ids_carry_time_and_machine(store: MemoryStore, world: World) -> None:
@@ -153,7 +154,7 @@ def test_excessive_clock_skew_is_reported_with_both_times_and_writes_nothing(
     world.advance(700)
     bad = open_instance(store, world, mac=2, skew_ms=skew)
     with pytest.raises(ClockSkewError, match="NTP") as caught:
-        bad.commit(lambda _: [SetProperty("/a", "p", 1)], "", retry_timeout=1, max_poll_age=0)
+        bad.commit(lambda _: OperationList([SetProperty("/a", "p", 1)]), "", retry_timeout=1, max_poll_age=0)
     assert caught.value.local_ms - caught.value.server_ms == pytest.approx(skew, abs=50)
     good.poll()
     assert good.reader.require(good.head(), "/a").properties == {}

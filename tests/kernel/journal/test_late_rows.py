@@ -8,6 +8,7 @@ from hbasemk import StoreError
 from hbasemk.format import changes, journal_row, schema
 from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel import settings
+from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode
 from hbasemk.store.abc import NewCell, Put
 from hbasemk.store.memory import MemoryStore
@@ -23,7 +24,7 @@ def site() -> Site:
     world = World()
     site = Site(MemoryStore(world.clock), world)
     first = site.open(1)
-    first.commit(lambda _: [AddNode("/a", {"p": 1})], "", retry_timeout=1, max_poll_age=0)
+    first.commit(lambda _: OperationList([AddNode("/a", {"p": 1})]), "", retry_timeout=1, max_poll_age=0)
     first.close()
     site.state = late_rows(site)
     return site
@@ -62,7 +63,7 @@ def test_committed_revision_marked_as_swept_is_not_hidden(site: Site) -> None:
     one = site.open(0x40)
     one.recovery.recover_late()
     before = hidden(site)
-    revision = one.commit(lambda _: [AddNode("/kept", {})], "", retry_timeout=1, max_poll_age=0)
+    revision = one.commit(lambda _: OperationList([AddNode("/kept", {})]), "", retry_timeout=1, max_poll_age=0)
     site.store.write(
         schema.JOURNAL, [Put(schema.revision_key(revision), [NewCell(*schema.SWEPT, schema.SWEPT_IN_DOUBT)])]
     )
@@ -80,7 +81,7 @@ def test_revision_whose_row_arrives_during_its_abort_is_aborted(when: int) -> No
     world = World()
     store = FaultyStore(MemoryStore(world.clock))
     instance = open_instance(store, world)
-    instance.commit(lambda _: [AddNode("/a", {"p": 1})], "", retry_timeout=1, max_poll_age=0)
+    instance.commit(lambda _: OperationList([AddNode("/a", {"p": 1})]), "", retry_timeout=1, max_poll_age=0)
     revision = instance.clock.next(instance.head().upper)
     left = iter(range(when))
 

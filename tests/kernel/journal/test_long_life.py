@@ -14,6 +14,7 @@ import pytest
 from hbasemk.check import IntegrityCheck
 from hbasemk.format import schema
 from hbasemk.kernel import diff, instance, log
+from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, Increment, SetProperty
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal import journal
@@ -50,7 +51,7 @@ class Site:
         self.world = World()
         self.store = MemoryStore(self.world.clock)
         self.writers = [open_instance(self.store, self.world, mac=mac, seed=mac) for mac in (1, 2)]
-        self.writers[0].commit(lambda _: [AddNode("/a", {"n": 0})], "", retry_timeout=1, max_poll_age=0)
+        self.writers[0].commit(lambda _: OperationList([AddNode("/a", {"n": 0})]), "", retry_timeout=1, max_poll_age=0)
 
     def commits(self, count: int, writer: int = 0, seconds: float = 0.2) -> list[int]:
         one = self.writers[writer]
@@ -58,7 +59,9 @@ class Site:
         for number in range(count):
             operations = [SetProperty("/a", f"p{number % 7}", number), Increment("/a", "n", 1)]
             committed.append(
-                one.commit(lambda _, operations=operations: operations, "", retry_timeout=1, max_poll_age=0.5)
+                one.commit(
+                    lambda _, operations=operations: OperationList(operations), "", retry_timeout=1, max_poll_age=0.5
+                )
             )  # type: ignore[misc]
             self.world.advance(seconds)
             if number % 20 == 0:
@@ -111,7 +114,7 @@ def test_held_snapshots_read_the_same_after_compaction(site: Site) -> None:
         revision = late.clock.next(max(base.upper, late.journal.highest_seen))
         site.commits(5, seconds=0.05)
         late.clock.next = lambda above, *, branch=False, revision=revision: revision  # type: ignore[method-assign, misc]
-        late.commit_on(base, [AddNode(f"/late{number}", {})], "")
+        late.commit_on(base, OperationList([AddNode(f"/late{number}", {})]), "")
         del late.clock.next
         for one in (reader, site.writers[0], late):
             one.poll()
@@ -164,8 +167,10 @@ def test_commit_on_a_dropped_base_finds_later_conflicts(site: Site) -> None:
     revisions = site.commits(200)
     for base in (before, one.at(revisions[3])):
         with pytest.raises(ConflictError):
-            one.commit_on(base, [Increment("/a", "n", 1)], "")
-        one.commit_on(base, [SetProperty("/a", "untouched", base.revision)], "") if base is before else None
+            one.commit_on(base, OperationList([Increment("/a", "n", 1)]), "")
+        one.commit_on(
+            base, OperationList([SetProperty("/a", "untouched", base.revision)]), ""
+        ) if base is before else None
     assert node(one, one.head())["n"] == 200
 
 
@@ -255,7 +260,7 @@ def test_many_short_lived_instances_leave_a_short_journal() -> None:
     site = Site()
     for number in range(1200):
         short_lived = open_instance(site.store, site.world, mac=100, seed=number)
-        short_lived.commit(lambda _: [Increment("/a", "n", 1)], "", retry_timeout=1, max_poll_age=0)
+        short_lived.commit(lambda _: OperationList([Increment("/a", "n", 1)]), "", retry_timeout=1, max_poll_age=0)
         short_lived.close()
         site.world.advance(6)
     opened = open_instance(site.store, site.world, mac=5)
@@ -266,7 +271,7 @@ def test_many_short_lived_instances_leave_a_short_journal() -> None:
 def test_opening_does_not_read_changes_above_the_watermark() -> None:
     site = Site()
     site.writers[0].commit(
-        lambda _: [AddNode(f"/wide{number}", {"text": "x" * 50}) for number in range(3000)],
+        lambda _: OperationList([AddNode(f"/wide{number}", {"text": "x" * 50}) for number in range(3000)]),
         "",
         retry_timeout=1,
         max_poll_age=0,

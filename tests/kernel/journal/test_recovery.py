@@ -9,6 +9,7 @@ import pytest
 from hbasemk import ConflictError, LeaseLostError, Outcome
 from hbasemk.check import IntegrityCheck
 from hbasemk.format import revisions, schema
+from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, Operation, SetProperty
 from hbasemk.kernel.instance import Instance
 from hbasemk.store.abc import Put
@@ -43,7 +44,7 @@ class Place(FailingRepository):
 
         self.at_cells(die)
         with pytest.raises(Died):
-            self.writer.commit_on(self.writer.head(), operations, "")
+            self.writer.commit_on(self.writer.head(), OperationList(operations), "")
         self.first.poll()
         (revision,) = self.first.journal.pending
         return revision
@@ -64,7 +65,7 @@ def test_revision_of_a_writer_that_dies_before_its_roll_back_is_swept() -> None:
     place = Place()
     watcher = place.open(3)
     base = place.writer.head()
-    place.first.commit(lambda _: [SetProperty("/a", "p", "won")], "", retry_timeout=1, max_poll_age=0)
+    place.first.commit(lambda _: OperationList([SetProperty("/a", "p", "won")]), "", retry_timeout=1, max_poll_age=0)
 
     def hang(call: Call) -> None:
         if (call.method, call.table) != ("delete", schema.NODES):
@@ -80,25 +81,28 @@ def test_revision_of_a_writer_that_dies_before_its_roll_back_is_swept() -> None:
 
     place.store.before = hang
     with pytest.raises(Died):
-        place.writer.commit_on(base, NEW, "")
+        place.writer.commit_on(base, OperationList(NEW), "")
     place.world.advance(16)
     for _ in range(5):
         watcher.poll()
         watcher.maintain()
         place.world.advance(4)
-    watcher.commit(lambda _: [AddNode("/later", {})], "", retry_timeout=1, max_poll_age=0)
+    watcher.commit(lambda _: OperationList([AddNode("/later", {})]), "", retry_timeout=1, max_poll_age=0)
     assert [str(problem) for problem in IntegrityCheck(watcher).run()] == []
 
 
 def test_paused_writer_without_recovery_completes_its_commit() -> None:
     place = Place()
     place.at_cells(lambda: place.world.advance(60))
-    revision = place.writer.commit_on(place.writer.head(), NEW, "")
+    revision = place.writer.commit_on(place.writer.head(), OperationList(NEW), "")
     assert place.writer.outcome(revision) is Outcome.COMMITTED
     assert place.value() == "new"
     # It renews its lease before the next id, and its id time continues.
     assert (
-        place.writer.commit(lambda _: [SetProperty("/a", "p", "next")], "", retry_timeout=1, max_poll_age=0) > revision
+        place.writer.commit(
+            lambda _: OperationList([SetProperty("/a", "p", "next")]), "", retry_timeout=1, max_poll_age=0
+        )
+        > revision
     )
     place.whole()
 
@@ -114,14 +118,16 @@ def test_recovered_paused_writer_loses_and_continues_with_a_new_machine_id(took_
         if took_over:
             assert revisions.machine_of(fresh_instance.clock.next(0)) == 2
         fresh_instance.maintain()
-        fresh_instance.commit(lambda _: [SetProperty("/a", "p", "fresh_instance")], "", retry_timeout=1, max_poll_age=0)
+        fresh_instance.commit(
+            lambda _: OperationList([SetProperty("/a", "p", "fresh_instance")]), "", retry_timeout=1, max_poll_age=0
+        )
 
     place.at_cells(meanwhile)
     with pytest.raises(ConflictError):
-        place.writer.commit_on(place.writer.head(), NEW, "")
+        place.writer.commit_on(place.writer.head(), OperationList(NEW), "")
     assert place.value() == "fresh_instance"
     # If its lease was taken over, the next commit uses another machine id.
-    revision = place.writer.commit(lambda _: NEW, "", retry_timeout=1, max_poll_age=0)
+    revision = place.writer.commit(lambda _: OperationList(NEW), "", retry_timeout=1, max_poll_age=0)
     assert revisions.machine_of(revision) == (3 if took_over else 2)
     assert place.value() == "new"
     place.whole()
@@ -153,7 +159,12 @@ def test_two_holders_with_one_mac_recover_each_other_and_share_no_id() -> None:
             instances[turn % 3] = one = place.open(7)
         try:
             issued.add(
-                one.commit(lambda _, turn=turn: [SetProperty("/a", "p", turn)], "", retry_timeout=9, max_poll_age=0)
+                one.commit(
+                    lambda _, turn=turn: OperationList([SetProperty("/a", "p", turn)]),
+                    "",
+                    retry_timeout=9,
+                    max_poll_age=0,
+                )
             )  # type: ignore[misc]
             count += 1
         except LeaseLostError:
@@ -203,7 +214,9 @@ def test_concurrent_recovery_is_safe_at_every_step() -> None:
 def late_cells(place: Place) -> tuple[int, Sequence[Put]]:
     """Let a writer die while a gateway delays its cells; return its revision and the cells."""
     operations = [*NEW, AddNode("/a/zombie", {})]
-    cells = place.die_with_held_cells(lambda: place.writer.commit_on(place.writer.head(), operations, ""))
+    cells = place.die_with_held_cells(
+        lambda: place.writer.commit_on(place.writer.head(), OperationList(operations), "")
+    )
     place.first.poll()
     (revision,) = place.first.journal.pending
     return revision, cells
@@ -229,7 +242,9 @@ def test_late_cells_of_a_paused_writer_stay_invisible(arrive: str, monkeypatch: 
     arrives("after the sweep")
     for number in range(10):
         snapshots.append((place.first, place.first.head()))
-        place.first.commit(lambda _, number=number: [AddNode(f"/x{number}", {})], "", retry_timeout=1, max_poll_age=0)  # type: ignore[misc]
+        place.first.commit(
+            lambda _, number=number: OperationList([AddNode(f"/x{number}", {})]), "", retry_timeout=1, max_poll_age=0
+        )  # type: ignore[misc]
         place.world.advance(2)
     place.first.poll()
     moved = place.first.recovery.advance()
@@ -252,7 +267,9 @@ def test_late_cells_of_a_paused_writer_stay_invisible(arrive: str, monkeypatch: 
         assert one.reader.node(snapshot, "/a/zombie") is None
         assert "zombie" not in one.reader.children(snapshot, "/a")
     # They do not conflict with later changes of the same node either.
-    fresh.commit_on(fresh.head(), [AddNode("/a/zombie", {"real": True}), SetProperty("/a", "p", "after")], "")
+    fresh.commit_on(
+        fresh.head(), OperationList([AddNode("/a/zombie", {"real": True}), SetProperty("/a", "p", "after")]), ""
+    )
     assert fresh.reader.require(fresh.head(), "/a/zombie").properties == {"real": True}
     place.whole()
 
@@ -266,7 +283,9 @@ def test_watermark_stops_at_a_pending_revision() -> None:
         for turn in range(12):
             other = others[turn % 2]
             committed.append(
-                other.commit(lambda _, turn=turn: [AddNode(f"/x{turn}", {})], "", retry_timeout=1, max_poll_age=0)
+                other.commit(
+                    lambda _, turn=turn: OperationList([AddNode(f"/x{turn}", {})]), "", retry_timeout=1, max_poll_age=0
+                )
             )  # type: ignore[misc]
             place.world.advance(0.7)
             for one in (*others, place.first):
@@ -282,7 +301,7 @@ def test_watermark_stops_at_a_pending_revision() -> None:
                 assert not begun.journal.sees(begun.head(), pending)
 
     place.at_cells(meanwhile)
-    mine = place.writer.commit_on(place.writer.head(), NEW, "")
+    mine = place.writer.commit_on(place.writer.head(), OperationList(NEW), "")
     assert mine < committed[0]
     place.world.advance(10)
     for mac in (4, 5):
@@ -301,12 +320,14 @@ def test_the_watermark_is_a_committed_revision() -> None:
     place = Place()
     base = place.writer.head()
     committed = [
-        place.writer.commit(lambda _, n=n: [SetProperty("/a", "p", n)], "", retry_timeout=1, max_poll_age=0)
+        place.writer.commit(
+            lambda _, n=n: OperationList([SetProperty("/a", "p", n)]), "", retry_timeout=1, max_poll_age=0
+        )
         for n in range(3)
     ]  # type: ignore[misc]
     for _ in range(2):
         with pytest.raises(ConflictError):
-            place.writer.commit_on(base, [SetProperty("/a", "p", "late")], "")
+            place.writer.commit_on(base, OperationList([SetProperty("/a", "p", "late")]), "")
     place.world.advance(10)
     place.writer.poll()
     place.writer.recovery.advance()

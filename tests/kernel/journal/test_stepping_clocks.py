@@ -8,6 +8,7 @@ import pytest
 
 from hbasemk.format import revisions, schema
 from hbasemk.format.watermark import Watermark
+from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, Increment, SetProperty
 from hbasemk.kernel.instance import Instance
 from hbasemk.store.abc import NewCell, Put
@@ -54,11 +55,11 @@ def machine(tmp_path: Path, world: World) -> Machine:
 
 
 def add(instance: Instance, path: str) -> int:
-    return instance.commit(lambda _: [AddNode(path, {"n": 0})], "", retry_timeout=5, max_poll_age=0)
+    return instance.commit(lambda _: OperationList([AddNode(path, {"n": 0})]), "", retry_timeout=5, max_poll_age=0)
 
 
 def count(instance: Instance, path: str = "/a", by: int = 1) -> int:
-    return instance.commit(lambda _: [Increment(path, "n", by)], "", retry_timeout=5, max_poll_age=0)
+    return instance.commit(lambda _: OperationList([Increment(path, "n", by)]), "", retry_timeout=5, max_poll_age=0)
 
 
 def counted(instance: Instance, path: str = "/a") -> object:
@@ -228,7 +229,7 @@ def test_a_revision_that_the_watermark_has_passed_cannot_commit(machine: Machine
             first.store.write(schema.CLUSTER, [Put(schema.SETTINGS_ROW, [mark])])
 
     faulty.before = before
-    revision = second.commit(lambda _: [SetProperty("/a", "p", 1)], "", retry_timeout=5, max_poll_age=0)
+    revision = second.commit(lambda _: OperationList([SetProperty("/a", "p", 1)]), "", retry_timeout=5, max_poll_age=0)
     assert second.statistics.too_slow == 1
     assert revision > passed[0]
     assert counted(first) == 0

@@ -8,6 +8,7 @@ from hbasemk import ClockSkewError, StoreUnknownError, UnknownRevisionError
 from hbasemk.check import IntegrityCheck
 from hbasemk.format import revisions, schema
 from hbasemk.format.journal_row import Outcome
+from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, Increment, SetProperty
 from hbasemk.kernel.ids.lease import record_of
 from hbasemk.kernel.instance import Instance
@@ -29,11 +30,11 @@ def jump(instance: Instance, ms: int) -> None:
 
 
 def add(instance: Instance, path: str) -> int:
-    return instance.commit(lambda _: [AddNode(path, {"n": 0})], "", retry_timeout=1, max_poll_age=0)
+    return instance.commit(lambda _: OperationList([AddNode(path, {"n": 0})]), "", retry_timeout=1, max_poll_age=0)
 
 
 def count(instance: Instance, path: str) -> int:
-    return instance.commit(lambda _: [Increment(path, "n", 1)], "", retry_timeout=1, max_poll_age=0)
+    return instance.commit(lambda _: OperationList([Increment(path, "n", 1)]), "", retry_timeout=1, max_poll_age=0)
 
 
 def die_after_cells(store: MemoryStore, world: World, mac: int) -> None:
@@ -48,7 +49,7 @@ def die_after_cells(store: MemoryStore, world: World, mac: int) -> None:
 
     faulty.after = after
     with pytest.raises(Died):
-        dying.commit(lambda _: [SetProperty("/a", "p", "left")], "", retry_timeout=1, max_poll_age=0)
+        dying.commit(lambda _: OperationList([SetProperty("/a", "p", "left")]), "", retry_timeout=1, max_poll_age=0)
 
 
 @pytest.mark.parametrize("skew", [MINUTES, 20_000])
@@ -66,7 +67,7 @@ def test_reader_with_a_clock_ahead_aborts_no_live_commit(store: MemoryStore, wor
             reader.maintain()
 
     writing.after = meanwhile
-    revision = writer.commit_on(writer.head(), [SetProperty("/a", "p", 1)], "")
+    revision = writer.commit_on(writer.head(), OperationList([SetProperty("/a", "p", 1)]), "")
     assert looked == [revision]
     assert writer.outcome(revision) is Outcome.COMMITTED
 

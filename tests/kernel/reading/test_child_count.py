@@ -15,7 +15,7 @@ import pytest
 
 from hbasemk import ConflictError, FormatError, Settings
 from hbasemk.format import paths, schema
-from hbasemk.kernel.commit.change_set import ChangeSet
+from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, MoveNode, Operation, RemoveNode, SetProperty
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal import journal
@@ -27,7 +27,6 @@ from hbasemk.store.memory import MemoryStore
 from hbasemk.store.sqlite import SqliteStore
 from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support import proof
-from tests.support.branches import staged
 from tests.support.runtime import World, open_instance
 
 STEPS = {"memory": 2_000, "sqlite": 500}
@@ -64,7 +63,7 @@ def count(instance: Instance, snapshot: View, path: str) -> int:
 
 
 def commit(instance: Instance, *operations: Operation) -> int:
-    return instance.commit(lambda _: operations, "", retry_timeout=5, max_poll_age=0)
+    return instance.commit(lambda _: OperationList(operations), "", retry_timeout=5, max_poll_age=0)
 
 
 def memo_of(store: Store, path: str) -> Memo | None:
@@ -162,7 +161,7 @@ class Walk:
         instance = self.any
         instance.poll()
         revision = instance.commit(
-            lambda snapshot: self.operations(instance, snapshot), "", retry_timeout=60, max_poll_age=0
+            lambda view: OperationList(self.operations(instance, view)), "", retry_timeout=60, max_poll_age=0
         )
         self.snapshots.append(revision)
 
@@ -173,7 +172,7 @@ class Walk:
         for _ in range(2):
             self.change()
         try:
-            self.snapshots.append(instance.commit_on(old, self.operations(instance, old), ""))
+            self.snapshots.append(instance.commit_on(old, OperationList(self.operations(instance, old)), ""))
         except ConflictError:
             self.kinds["lost"] = self.kinds.get("lost", 0) + 1
 
@@ -201,7 +200,7 @@ class Walk:
         if self.chance.random() < 0.5:
             store.write = hold  # type: ignore[method-assign]
         try:
-            instance.commit_on(instance.head(), self.operations(instance, instance.head()), "")
+            instance.commit_on(instance.head(), OperationList(self.operations(instance, instance.head())), "")
         except (Died, ConflictError):
             self.kinds["died"] = self.kinds.get("died", 0) + 1
 
@@ -216,11 +215,8 @@ class Walk:
         if self.branches:
             at = self.chance.randrange(len(self.branches))
             instance = self.any
-
-            def build(snapshot: View) -> ChangeSet:
-                return staged(instance, snapshot, self.operations(instance, snapshot))
-
-            self.branches[at] = instance.branches.commit(self.branches[at], build, "")
+            operations = self.operations(instance, instance.at(self.branches[at]))
+            self.branches[at] = instance.branches.commit(self.branches[at], OperationList(operations), "")
 
     def merge(self) -> None:
         if self.branches and self.chance.random() < 0.5:
