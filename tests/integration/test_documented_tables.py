@@ -1,4 +1,4 @@
-"""The tables are what docs/table-format.md says: happybase reads them through Thrift1, without any code of hbasemk."""
+"""The tables match docs/table-format.md: happybase reads them through Thrift1, without any code of hbasemk."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_nodes_and_journal_are_as_documented(hbase: HBase, prefix: str, happy: A
             second.unset("/parent/näme", "yes")
         with repo.transaction() as third:
             third.remove("/parent/näme")
-        ids = [int(made.revision or "", 16) for made in (first, second, third)]
+        ids = [int(tx.revision or "", 16) for tx in (first, second, third)]
 
     nodes, journal = happy.table("nodes"), happy.table("journal")
     key = b"\x00\x02" + "/parent/näme".encode()
@@ -99,16 +99,16 @@ def test_nodes_and_journal_are_as_documented(hbase: HBase, prefix: str, happy: A
     assert [found for found, _ in nodes.scan(row_prefix=b"\x00\x01/")] == [parent]
 
     # One row per revision, whose cells carry the server's time.
-    told = journal.row(ids[0].to_bytes(8, "big"), include_timestamp=True)
-    assert told[b"d:committed"][0] == b"\x01"
-    assert told[b"d:abort"][0] == b"\x00"
-    assert told[b"d:message"][0] == b"made for reading"
-    assert len(told[b"d:nonce"][0]) == 16
-    assert int.from_bytes(told[b"d:base"][0], "big") < ids[0]
-    assert told[b"d:changes"][0].startswith(b"\x01[[")
-    assert all(at < 2**42 for _, at in told.values())
+    row = journal.row(ids[0].to_bytes(8, "big"), include_timestamp=True)
+    assert row[b"d:committed"][0] == b"\x01"
+    assert row[b"d:abort"][0] == b"\x00"
+    assert row[b"d:message"][0] == b"made for reading"
+    assert len(row[b"d:nonce"][0]) == 16
+    assert int.from_bytes(row[b"d:base"][0], "big") < ids[0]
+    assert row[b"d:changes"][0].startswith(b"\x01[[")
+    assert all(at < 2**42 for _, at in row.values())
     committed = [found for found, data in journal.scan() if data[b"d:committed"] == b"\x01"]
-    assert committed[-3:] == [made.to_bytes(8, "big") for made in ids]
+    assert committed[-3:] == [revision.to_bytes(8, "big") for revision in ids]
 
 
 def test_an_aborted_revision_leaves_its_journal_row_and_no_cell(hbase: HBase, prefix: str, happy: Any) -> None:
@@ -123,22 +123,25 @@ def test_an_aborted_revision_leaves_its_journal_row_and_no_cell(hbase: HBase, pr
         with pytest.raises(hbasemk.ConflictError) as caught:
             loser.commit()
     lost = int(caught.value.revision, 16)
-    told = happy.table("journal").row(lost.to_bytes(8, "big"))
-    assert (told[b"d:committed"], told[b"d:abort"], told[b"d:swept"]) == (b"\x00", b"\x01", b"\x01")
+    row = happy.table("journal").row(lost.to_bytes(8, "big"))
+    assert (row[b"d:committed"], row[b"d:abort"], row[b"d:swept"]) == (b"\x00", b"\x01", b"\x01")
     versions = happy.table("nodes").cells(b"\x00\x01/a", b"d:\x01p", versions=10, include_timestamp=True)
     assert [value for value, _ in versions] == [b"\x02\x01", b"\x02\x00"]
     assert lost not in [at for _, at in versions]
 
 
-def test_the_tables_keep_all_versions_and_the_lease_is_told(hbase: HBase, prefix: str, happy: Any) -> None:
+def test_the_tables_keep_all_versions_and_the_lease_is_documented(hbase: HBase, prefix: str, happy: Any) -> None:
     with hbasemk.connect(hbase.url(prefix), poll_interval=0) as repo:
         with repo.transaction() as tx:
             tx.add("/a")
-        made = int(tx.revision or "", 16)
+        revision = int(tx.revision or "", 16)
         families = happy.table("nodes").families()
-        assert {family: told["max_versions"] for family, told in families.items()} == {b"c": 2**31 - 1, b"d": 2**31 - 1}
+        assert {family: descriptor["max_versions"] for family, descriptor in families.items()} == {
+            b"c": 2**31 - 1,
+            b"d": 2**31 - 1,
+        }
         cluster = happy.table("cluster")
-        machine = (made >> 8 & 0xFFFF).to_bytes(2, "big")
+        machine = (revision >> 8 & 0xFFFF).to_bytes(2, "big")
         assert b"d:lease" in cluster.row(machine)
         settings = cluster.row(b"settings")
         assert settings[b"d:settings"].startswith(b'{"format": 1')

@@ -1,4 +1,4 @@
-"""The HBase store beyond the contract, on a real HBase: settings of tables, lost answers, restarts, threads, forks."""
+"""The HBase store beyond the store contract, on a real HBase: settings of tables, lost replies, restarts, threads, forks."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def values(store: HBaseStore, row: bytes) -> list[bytes]:
 
 @pytest.fixture
 def make(hbase_server: HBase, prefix: str, store: HBaseStore) -> Iterator[Callable[..., Table]]:
-    """Makes a table as somebody else would, with settings of its own."""
+    """Creates tables with given settings, as another program would."""
     made: list[Table] = []
 
     def call(method: str, *arguments: object) -> None:
@@ -136,7 +136,7 @@ def test_an_hbase_that_limits_timestamps_is_refused_when_tables_are_created(
         store.write(table.name, [put(b"r", timestamp=ID), put(b"s")])
 
 
-def test_trying_a_timestamp_leaves_nothing_behind(store: HBaseStore, make: Callable[..., Table]) -> None:
+def test_the_timestamp_probe_leaves_no_cell(store: HBaseStore, make: Callable[..., Table]) -> None:
     table = make()
     store.probe_timestamp(table, ID)
     store.probe_timestamp(table, 2**63 - 2)
@@ -152,7 +152,7 @@ def test_trying_a_timestamp_leaves_nothing_behind(store: HBaseStore, make: Calla
         ({"disabled": True}, "disabled"),
     ],
 )
-def test_settings_that_change_what_is_read_are_refused_by_name(
+def test_settings_that_change_reads_are_rejected_by_name(
     store: HBaseStore, prefix: str, make: Callable[..., Table], settings: dict[str, int], named: str
 ) -> None:
     table = make(**settings)
@@ -162,14 +162,16 @@ def test_settings_that_change_what_is_read_are_refused_by_name(
         assert prefix + table.name in raised.value.message
 
 
-def test_a_block_encoding_that_only_costs_time_is_warned_of(
+def test_a_slow_block_encoding_causes_a_warning(
     store: HBaseStore, make: Callable[..., Table], caplog: pytest.LogCaptureFixture
 ) -> None:
     store.verify([make(encoding=4)])
     assert "FAST_DIFF" in caplog.text
 
 
-def test_a_disabled_table_is_an_error_that_says_so_at_each_call(store: HBaseStore, make: Callable[..., Table]) -> None:
+def test_each_call_on_a_disabled_table_raises_an_error_that_says_so(
+    store: HBaseStore, make: Callable[..., Table]
+) -> None:
     table = make(disabled=True)
     for call in (
         lambda: store.read(table.name, [Get(b"r")]),
@@ -181,7 +183,7 @@ def test_a_disabled_table_is_an_error_that_says_so_at_each_call(store: HBaseStor
             call()
 
 
-def test_no_tables_are_nothing_to_create_verify_or_drop(store: HBaseStore) -> None:
+def test_an_empty_list_of_tables_makes_no_call(store: HBaseStore) -> None:
     store.create_tables([])
     store.verify([])
     store.drop_tables([])
@@ -220,7 +222,7 @@ def test_the_thrift1_gateway_is_refused_by_name(hbase_server: HBase) -> None:
 # --- limits --------------------------------------------------------------------------------------------------------
 
 
-def test_the_largest_cell_that_is_let_through_is_taken_by_hbase(store: HBaseStore, row: bytes) -> None:
+def test_hbase_accepts_the_largest_allowed_cell(store: HBaseStore, row: bytes) -> None:
     long = row.ljust(store.limits.row_key, b"k")
     room = MAX_CELL - len(long) - 2 - 64
     store.write("cells", [Put(long, [NewCell(b"d", b"q", bytes(room - 1))])])
@@ -283,7 +285,7 @@ def test_a_write_that_is_lost_on_its_way_is_unknown_and_was_not_applied(
 
 
 @pytest.mark.parametrize("cut", ["before", "after"])
-def test_a_read_that_is_cut_is_made_again_unnoticed(
+def test_an_interrupted_read_is_retried_silently(
     store: HBaseStore, proxied: HBaseStore, line: Proxy, row: bytes, cut: str
 ) -> None:
     store.write("cells", [put(row)])
@@ -297,7 +299,7 @@ def test_a_read_that_is_cut_is_made_again_unnoticed(
     assert line.cuts.total() == 3
 
 
-def test_while_the_gateway_is_away_calls_are_not_applied_and_afterwards_all_is_well(
+def test_calls_are_not_applied_while_the_gateway_is_down_and_succeed_afterwards(
     store: HBaseStore, proxied: HBaseStore, line: Proxy, row: bytes
 ) -> None:
     together([lambda: proxied.read("cells", [Get(row)])] * 4)

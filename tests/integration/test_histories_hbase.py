@@ -1,6 +1,6 @@
 """Real processes on HBase, killed, paused past their leases, and cut off from the gateway: their histories have no anomaly.
 
-``HBASEMK_HISTORY_SECONDS`` makes it last longer, ``HBASEMK_HISTORY_SEED`` other.
+``HBASEMK_HISTORY_SECONDS`` sets the duration, ``HBASEMK_HISTORY_SEED`` the seed.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ def test_killed_paused_and_cut_off_processes_leave_a_history_without_anomalies(t
     with proxy(hbase.host, hbase.thrift2) as line:
 
         def cut(where: str, line: Proxy = line) -> bool:
-            # The last one may still wait for a call.
+            # The last connection may still wait for a call.
             free = line.cut is None
             line.cut = line.cut or where
             return free
 
-        told = Conductor(
+        history = Conductor(
             hbase.url(prefix),
             tmp_path,
             SEED,
@@ -39,7 +39,7 @@ def test_killed_paused_and_cut_off_processes_leave_a_history_without_anomalies(t
                 "an answer lost": lambda: cut("after"),
             },
         ).run(SECONDS)
-    verify(told)
-    assert told.harm.get("all cut off")
+    verify(history)
+    assert history.harm.get("all cut off")
     assert line.cuts["before"]
     assert line.cuts["after"]

@@ -1,4 +1,4 @@
-"""A process that commits gets SIGINT at random moments, goes on, and then closes; another one is stopped by SIGINT."""
+"""A committing process receives SIGINT at random moments, continues, and closes; SIGINT stops another one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def handle(number, frame):
 signal.signal(signal.SIGINT, handle)
 url, wanted = sys.argv[1], int(sys.argv[2])
 if url.startswith("hbase:"):
-    # So few connections that calls soon wait for ever if interrupts leave some counted.
+    # With so few connections, calls soon wait forever if interrupts leak some.
     from urllib.parse import parse_qs, urlsplit
     from hbasemk.store.hbase import HBaseStore
     parts = urlsplit(url)
@@ -129,7 +129,7 @@ def interrupt_everywhere(url: str) -> None:
                 enough = running.stdout.readline()
             committed = running.stdout.readline()
             if enough == "enough\n" and committed:
-                # It lives and keeps its lease: nobody else would end what it left.
+                # It lives and keeps its lease, so no other instance ends its pending revision.
                 until_nothing_is_pending(other)
                 assert other.head["/a"]["n"] == int(committed)
                 assert other.head["/b"]["n"] == 8
@@ -148,7 +148,7 @@ def interrupt_everywhere(url: str) -> None:
             until_nothing_is_pending(other)
             now = other.head["/a"]["n"]
             assert isinstance(now, int)
-            # All acknowledged commits, and perhaps the one that was interrupted.
+            # All acknowledged commits, and possibly the interrupted one.
             assert int(printed) <= now - found <= int(printed) + 1
             found = now
 

@@ -52,7 +52,7 @@ def kill_everywhere(url: str, action: str) -> None:
         assert not instance_of(watcher).lease.held
         with hbasemk.connect(url, create=False, poll_interval=0) as fresh:
             assert tree(fresh) == tree(watcher)
-            # Nothing is undone that was visible once, nothing comes after its writer's end.
+            # Visible commits stay, and no commit appears after its writer's death.
             assert sum(killed.happened(fresh.head, place) for place in places) == done
             fresh.run(lambda tx: tx.set("/", "goes", "on"))
     print(

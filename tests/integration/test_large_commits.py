@@ -20,7 +20,7 @@ pytestmark = pytest.mark.integration
 def test_many_nodes_and_many_bytes_in_one_commit(
     hbase: HBase, checked: Checked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # So that the changes follow the row that begins the revision, as those of 200,000 nodes do.
+    # The changes then follow the row that begins the revision, like those of 200,000 nodes.
     monkeypatch.setattr(changes, "INLINE", 10_000)
     monkeypatch.setattr(HBaseStore, "batch_bytes", 1_000_000)
     url = checked(hbase.url(hbase.new_prefix()))

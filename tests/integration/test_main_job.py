@@ -1,4 +1,4 @@
-"""The main job as a user runs it: real processes, real directories, SQLite and HBase, and being cut off."""
+"""The main job as a user runs it: real processes and directories, SQLite and HBase, and interruptions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STDLIB = Path(sysconfig.get_path("stdlib"))
 LEFT_OUT = ("__pycache__", "site-packages", "dist-packages")
 EXCLUDE = [part for name in LEFT_OUT for part in ("--exclude", name)]
 WITHIN = 60.0
-"""Seconds within which what a test waits for has to come."""
+"""The limit in seconds of each wait of a test."""
 
 
 def command(url: str, *arguments: str) -> list[str]:
@@ -34,7 +34,7 @@ def command(url: str, *arguments: str) -> list[str]:
 
 
 def done(url: str, *arguments: str, code: int = 0) -> Any:
-    """Run a command to its end; its JSON."""
+    """Run a command to its end; return its JSON output."""
     ran = subprocess.run(
         command(url, "--output", "json", *arguments), capture_output=True, text=True, check=False, timeout=300
     )
@@ -42,14 +42,14 @@ def done(url: str, *arguments: str, code: int = 0) -> Any:
     return json.loads(ran.stdout)
 
 
-def wanted(top: Path) -> dict[str, tuple[str, str]]:
-    """What is below a directory, without what the tests leave out."""
+def expected_entries(top: Path) -> dict[str, tuple[str, str]]:
+    """Return the entries below a directory that the tests import."""
     return {path: found for path, found in on_disk(top).items() if not set(path.split("/")) & set(LEFT_OUT)}
 
 
 def assert_there(url: str, top: Path, at: str) -> None:
-    """The tree is what the directory is, the totals are its sums, and the repository is whole."""
-    entries = wanted(top)
+    """Assert that the tree equals the directory, that the totals are right, and that the repository is intact."""
+    entries = expected_entries(top)
     assert in_tree(url, at) == entries
     found = totals(url, at)
     assert found[":nodes"] == len(entries)
@@ -61,31 +61,31 @@ def assert_there(url: str, top: Path, at: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_standard_library_comes_in_with_four_workers_on_sqlite(tmp_path: Path) -> None:
+def test_the_standard_library_is_imported_by_four_workers_on_sqlite(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'content.db'}"
 
-    told = done(url, "import", str(STDLIB), "--at", "/stdlib", "--workers", "4", *EXCLUDE)
+    result = done(url, "import", str(STDLIB), "--at", "/stdlib", "--workers", "4", *EXCLUDE)
 
-    assert told["entries"] == told["nodes_added"] == len(wanted(STDLIB))
-    assert told["differences"] == 0
-    assert told["conflicts"] > 0
+    assert result["entries"] == result["nodes_added"] == len(expected_entries(STDLIB))
+    assert result["differences"] == 0
+    assert result["conflicts"] > 0
     assert_there(url, STDLIB, "/stdlib")
 
 
 @pytest.mark.integration
-def test_a_part_of_the_standard_library_comes_in_with_four_workers_on_hbase(hbase: HBase) -> None:
+def test_a_part_of_the_standard_library_is_imported_by_four_workers_on_hbase(hbase: HBase) -> None:
     url = hbase.url(hbase.new_prefix())
     top = STDLIB / "email"
 
-    told = done(url, "import", str(top), "--workers", "4", "--batch", "10", *EXCLUDE)
+    result = done(url, "import", str(top), "--workers", "4", "--batch", "10", *EXCLUDE)
 
-    assert told["differences"] == 0
-    assert told["nodes_added"] == len(wanted(top))
+    assert result["differences"] == 0
+    assert result["nodes_added"] == len(expected_entries(top))
     assert_there(url, top, "/email")
     assert done(url, "import", str(top), "--workers", "4", *EXCLUDE)["nodes_added"] == 0
 
 
-# --- being cut off ----------------------------------------------------------------------------------------
+# --- interruptions ----------------------------------------------------------------------------------------
 
 
 ON_HBASE = pytest.mark.integration
@@ -110,7 +110,7 @@ def top(url: str, tmp_path: Path) -> Path:
 
 
 class Running:
-    """An import in a process group of its own."""
+    """An import in its own process group."""
 
     def __init__(self, url: str, top: Path) -> None:
         self.url = url
@@ -120,7 +120,7 @@ class Running:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            # A test run in the background may have been told to ignore it, and that is inherited.
+            # A test run in the background may ignore SIGINT, and children inherit that.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
 
@@ -130,7 +130,7 @@ class Running:
         return [int(pid) for pid in children if "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text()]
 
     def until_under_way(self, nodes: int = 100) -> None:
-        """Wait until so many nodes are committed, and work is left."""
+        """Wait until so many nodes are committed and the import still runs."""
         deadline = time.monotonic() + WITHIN
         with connect(self.url, create=False, poll_interval=0) as watching:
             while True:
@@ -148,7 +148,7 @@ class Running:
 
 @pytest.fixture
 def running(url: str, top: Path) -> Iterator[Running]:
-    """An import that is under way; at the end none of its processes is left."""
+    """A running import; at the end none of its processes may remain."""
     started = Running(url, top)
     try:
         started.until_under_way()
@@ -160,7 +160,7 @@ def running(url: str, top: Path) -> Iterator[Running]:
 
 
 def alive(pids: list[int]) -> list[int]:
-    """Which of the processes are there and no zombies."""
+    """Return the processes that exist and are not zombies."""
     found = []
     for pid in pids:
         try:
@@ -180,15 +180,15 @@ def until_gone(pids: list[int]) -> None:
 
 
 def resume(url: str, top: Path) -> Any:
-    """Start the import again, and see that it finishes what is left of it, once."""
+    """Start the import again, and check that it imports exactly the rest."""
     before = totals(url, "/docs")[":nodes"]
     assert before == len(in_tree(url, "/docs"))
-    assert 0 < before < len(wanted(top))
-    told = done(url, "import", str(top), "--workers", "4")
-    assert told["nodes_added"] == len(wanted(top)) - before
-    assert told["nodes_changed"] == told["nodes_removed"] == told["differences"] == 0
+    assert 0 < before < len(expected_entries(top))
+    result = done(url, "import", str(top), "--workers", "4")
+    assert result["nodes_added"] == len(expected_entries(top)) - before
+    assert result["nodes_changed"] == result["nodes_removed"] == result["differences"] == 0
     assert_there(url, top, "/docs")
-    return told
+    return result
 
 
 GROUP = "the whole group, as Ctrl-C does"
@@ -200,7 +200,7 @@ GROUP = "the whole group, as Ctrl-C does"
     [("sqlite", GROUP), ("sqlite", "the parent"), pytest.param("hbase", GROUP, marks=ON_HBASE)],
     indirect=["url"],
 )
-def test_an_interrupted_import_says_so_and_is_finished_by_the_next(
+def test_an_interrupted_import_reports_it_and_the_next_one_finishes(
     running: Running, url: str, top: Path, whom: str
 ) -> None:
     workers = running.workers()
@@ -232,10 +232,10 @@ def test_a_killed_worker_is_replaced_and_the_import_finishes(running: Running, u
     code, out, err = running.end()
 
     assert code == 0, err
-    told = json.loads(out)
-    assert told["workers_restarted"] == 1
+    result = json.loads(out)
+    assert result["workers_restarted"] == 1
     assert str(victim) in err
-    assert told["differences"] == 0
+    assert result["differences"] == 0
     assert_there(url, top, "/docs")
 
 
@@ -249,7 +249,7 @@ def test_a_killed_worker_is_replaced_and_the_import_finishes(running: Running, u
     ],
     indirect=["url"],
 )
-def test_when_the_parent_is_killed_the_workers_end_quietly_and_the_next_import_goes_on(
+def test_workers_of_a_killed_import_end_silently_and_the_next_import_finishes(
     running: Running, url: str, top: Path, how: signal.Signals
 ) -> None:
     workers = running.workers()
@@ -264,7 +264,7 @@ def test_when_the_parent_is_killed_the_workers_end_quietly_and_the_next_import_g
 
 @pytest.mark.slow
 @pytest.mark.parametrize("url", ["sqlite", pytest.param("hbase", marks=ON_HBASE)], indirect=True)
-def test_when_everything_is_killed_at_once_the_next_import_goes_on(running: Running, url: str, top: Path) -> None:
+def test_the_next_import_finishes_after_all_processes_are_killed(running: Running, url: str, top: Path) -> None:
     workers = running.workers()
 
     os.killpg(running.process.pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Eight processes commit to one tree: nothing is lost, everybody ends with the same, nothing is left behind."""
+"""Eight processes commit to one tree: no commit is lost, all end with the same tree, and nothing stays pending."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def test_on_hbase_while_the_gateway_is_killed_and_comes_back(hbase: HBase) -> No
 
     def crash() -> None:
         for _ in range(2):
-            time.sleep(2)  # let them get going; what happens does not depend on how far they got
+            time.sleep(2)  # let them start; the result does not depend on their progress
             hbase.stop_gateway()
             time.sleep(1)
             hbase.start_gateway()
 
     reports = hammer.run(hbase.url(hbase.new_prefix()) + "&timeout=10", PROCESSES, COMMITS, crash)
     report(reports)
-    # The processes go on for as long as their retry_timeout allows, so no caller of run sees that the gateway was away.
+    # The processes retry within their retry_timeout, so no caller of run notices the outage.
     assert [error for one in reports for error in one.errors] == []

@@ -18,7 +18,7 @@ AWAY = 3.0
 
 
 def increments(url: str, pipe: Connection) -> None:
-    """Increment until told to end, with the retry_timeout that every repository has; sends the count, or the error."""
+    """Increment until the parent signals the end, with the default retry_timeout; send the count, or the error."""
     count = 0
     with hbasemk.connect(url) as repo:
         pipe.send("opened")
@@ -57,7 +57,7 @@ def test_run_survives_a_gateway_that_is_cut_off_for_three_seconds(hbase: HBase) 
             time.sleep(AWAY)
             assert not [pipe.recv() for pipe in pipes if pipe.poll()]
             line.down = False
-            # Some more of it also comes through afterwards.
+            # More increments succeed afterwards.
             seen = repo.refresh()["/"]["count"]
             assert isinstance(seen, int)
             deadline = time.monotonic() + 120

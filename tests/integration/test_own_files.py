@@ -35,7 +35,7 @@ while True:
 
 
 class Writer:
-    """A process that commits again and again, and says what was acknowledged."""
+    """A process that commits repeatedly and records its acknowledged commits."""
 
     def __init__(self, url: str, name: str) -> None:
         self.name = name
@@ -130,12 +130,12 @@ def test_an_import_of_the_folder_that_holds_the_repository_loses_no_commit(
                 cwd=folder,
             )
             assert ran.returncode == 0, ran.stderr
-    told: Any = json.loads(ran.stdout)
+    result: Any = json.loads(ran.stdout)
 
     assert sum(len(one.acknowledged) for one in started) > 10
     assert lost(url, started) == []
     assert damage(url) == []
-    assert told["differences"] == 0
+    assert result["differences"] == 0
     assert "content.db: " in ran.stderr
     with connect(url, create=False, poll_interval=0) as repository:
         head = repository.refresh()

@@ -1,6 +1,6 @@
-"""What it takes to open a repository does not grow with its age, on real stores.
+"""The cost of opening a repository does not grow with its age, on real stores.
 
-``HBASEMK_TEST_WRITE_SECONDS`` tells how long revisions are written (the figures published come from 120).
+``HBASEMK_TEST_WRITE_SECONDS`` sets how long the test writes revisions (the published figures come from 120).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RETRY_TIMEOUT = 60.0
 
 
 def write(url: str, seconds: float, most: int) -> tuple[int, str]:
-    """Commit for a while, or so many times; returns how many, and the last revision, up to which everything is settled."""
+    """Commit for a while, or so many times; return the number of commits and the last revision, which is the watermark."""
     with hbasemk.connect(url, poll_interval=0.2) as repository:
         repository.run(lambda tx: tx.add("/a", {"n": 0}))
         count = 0
@@ -43,7 +43,7 @@ def write(url: str, seconds: float, most: int) -> tuple[int, str]:
 
 
 def opening(url: str, last: str) -> Traffic:
-    """What is read by opening it; it must show the last revision."""
+    """Return the traffic of opening the repository, which must show the last revision."""
     store, _, _ = open_store(url)
     counted = CountingStore(store)
     with Repository(counted, create=False, poll_interval=0) as opened:
@@ -61,7 +61,7 @@ def compare(young: str, old: str) -> None:
     assert many > 5 * few
     assert other.calls == one.calls
     assert other.rows_read <= one.rows_read + ADVANCE_AFTER
-    # Everything is settled, so nothing but the settings and the journal's end is read.
+    # The watermark covers all revisions, so opening reads only the settings and the journal's end.
     assert other.rows_read <= 5
 
 

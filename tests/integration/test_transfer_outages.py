@@ -1,4 +1,4 @@
-"""Imports, exports and verifications while the store is away for some seconds: whatever they do just then, they go on."""
+"""Imports, exports and verifications continue after an outage of some seconds at any of their calls."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ AWAY = 0.5
 
 
 class Outage:
-    """Makes every store that is opened fail for a while, from the call of a number on."""
+    """Lets every opened store fail for a while, from a given call on."""
 
     def __init__(self, at: int, lost: bool) -> None:
         self.at = at
@@ -108,18 +108,18 @@ def url(tmp_path: Path) -> Iterator[str]:
 
 
 def prepare(url: str, top: Path, tmp_path: Path) -> None:
-    """What an import does itself before and after its workers."""
+    """Run the steps of an import's parent before and after its workers."""
     job = Import(url, str(top), AT)
     job._prepare()
     assert list(job._vanished()) == []
 
 
 def work(url: str, top: Path, tmp_path: Path) -> None:
-    """A worker's start, a batch, and its end."""
+    """Run a worker with one batch."""
     with FileReader.spawned(ReaderJob(url, str(top), 65536)) as reader:
         worker = Worker(Job(url, str(top), AT, 60.0), reader)
         with worker.repository:
-            # Directories first, as an import gives them.
+            # Directories first, in the order of an import.
             found = sorted(entries.walk(str(top), (), lambda _: None), key=lambda one: one.kind != "directory")
             worker.do(Batch(0, entries=found))
 
@@ -148,7 +148,7 @@ def bring_json(url: str, top: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("lost", [False, True], ids=["refused", "no answer"])
 @pytest.mark.parametrize("at", [1, 2, 4, 7, 11, 16])
 @pytest.mark.parametrize("what", [prepare, work, compare, write_back, bring_json])
-def test_an_outage_at_any_moment_only_takes_time(
+def test_an_outage_at_any_moment_only_delays_the_work(
     brought_in: str,
     top: Path,
     tmp_path: Path,
@@ -174,16 +174,16 @@ def test_an_outage_at_any_moment_only_takes_time(
     assert outage.failed
 
 
-def test_patience_ends_and_says_why_it_waits(brought_in: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
+def test_a_retry_timeout_ends_and_reports_the_cause(brought_in: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    reported: list[str] = []
     monkeypatch.setattr(sys.modules["hbasemk.connect"], "open_store", Outage(1, lost=False).open_store)
     monkeypatch.setattr(retry, "FIRST_WAIT", 0.01)
 
     with pytest.raises(StoreNotAppliedError):
-        StoreRetry(0.1, told.append).opened(brought_in)
+        StoreRetry(0.1, reported.append).opened(brought_in)
 
-    assert told
-    assert "refused" in told[0]
+    assert reported
+    assert "refused" in reported[0]
 
 
 # --- a gateway -------------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ def running(url: str, *arguments: str) -> subprocess.Popen[str]:
 @pytest.mark.integration
 @pytest.mark.slow
 @pytest.mark.parametrize("after", ["the start", "some nodes", "all nodes"])
-def test_an_import_survives_a_gateway_that_is_away_for_three_seconds(hbase: HBase, tmp_path: Path, after: str) -> None:
+def test_an_import_survives_a_gateway_outage_of_three_seconds(hbase: HBase, tmp_path: Path, after: str) -> None:
     prefix = hbase.new_prefix()
     top = many_files(tmp_path / "docs", 400)
     direct = hbase.url(prefix)
@@ -236,8 +236,8 @@ def test_an_import_survives_a_gateway_that_is_away_for_three_seconds(hbase: HBas
         out, err = started.communicate(timeout=240)
 
     assert started.returncode == 0, err
-    told = json.loads(out)
-    assert (told["differences"], told["entries"]) == (0, len(on_disk(top)))
+    reported = json.loads(out)
+    assert (reported["differences"], reported["entries"]) == (0, len(on_disk(top)))
     assert in_tree(direct, AT) == on_disk(top)
     assert differences(direct, top, AT) == []
     assert damage(direct) == []

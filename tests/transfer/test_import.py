@@ -1,4 +1,4 @@
-"""Imports by several processes: first ones, further ones, and those that were cut off."""
+"""Imports by several processes: first, repeated and interrupted ones."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ AT = "/docs"
 
 @pytest.fixture
 def url(tmp_path: Path) -> Iterator[str]:
-    """A repository whose leases end soon, as dead workers' must in a test; its integrity is checked at the end."""
+    """A repository with short leases, because tests kill workers; the integrity check runs at the end."""
     made = f"sqlite:///{tmp_path / 'content.db'}"
     with connect(made, settings=Settings(lease_ms=1000, max_clock_skew_ms=2000), poll_interval=0):
         pass
@@ -80,7 +80,7 @@ def bring_in(url: str, top: Path, at: str = AT, **options: Any) -> Result:
 
 
 def assert_imported(url: str, top: Path, at: str = AT) -> None:
-    """The tree is what the directory is, by the verification and by a comparison that shares no code with it."""
+    """Assert that the tree equals the directory, by the verification and by an independent comparison."""
     assert differences(url, top, at) == []
     wanted = on_disk(top)
     assert in_tree(url, at) == wanted
@@ -96,7 +96,7 @@ def assert_imported(url: str, top: Path, at: str = AT) -> None:
 # --- the first time --------------------------------------------------------------------------------------
 
 
-def test_four_workers_bring_a_directory_in_and_agree_on_the_totals(url: str, top: Path) -> None:
+def test_four_workers_import_a_directory_with_correct_totals(url: str, top: Path) -> None:
     result = bring_in(url, top, workers=4, batch=2)
 
     assert_imported(url, top)
@@ -105,7 +105,7 @@ def test_four_workers_bring_a_directory_in_and_agree_on_the_totals(url: str, top
     assert result.skipped == []
 
 
-def test_a_file_node_keeps_what_is_known_of_the_file(url: str, top: Path) -> None:
+def test_a_file_node_keeps_the_metadata_of_the_file(url: str, top: Path) -> None:
     os.utime(top / "readme.txt", ns=(1, 1_234_567_890_123_456_789))
     (top / "readme.txt").chmod(0o640)
 
@@ -168,7 +168,7 @@ def test_contents_are_left_out_only_on_request(url: str, tmp_path: Path, content
     assert differences(url, top, AT, limit=100, contents=contents) == []
 
 
-def test_a_large_file_that_has_not_changed_is_not_written_again(
+def test_an_unchanged_large_file_is_not_written_again(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     top = write_files(tmp_path / "docs", {"large": b"x" * 100_000})
@@ -213,12 +213,12 @@ def test_large_contents_are_committed_in_bounded_pieces(url: str, tmp_path: Path
     result = bring_in(url, top, workers=1, batch=100, limit=1_000_000)
 
     assert_imported(url, top)
-    # One for the root, and one for each five files, of which 4 MiB are passed.
+    # One for the root, and one for each five files, which exceed 4 MiB.
     assert result.committed == 3
 
 
 @pytest.mark.parametrize("cut", [0, 1_500_000])
-def test_a_large_file_that_cannot_be_read_to_its_end_is_told(
+def test_a_large_file_that_cannot_be_read_to_its_end_is_reported(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: int
 ) -> None:
     top = write_files(tmp_path / "docs", {"large": b"x" * 3_000_000, "other": b"y" * 3_000_000})
@@ -261,7 +261,7 @@ def test_links_are_recorded_and_not_followed(url: str, top: Path) -> None:
     assert_imported(url, top)
 
 
-def test_odd_names_come_in_as_they_are(url: str, tmp_path: Path) -> None:
+def test_odd_names_are_imported_exactly(url: str, tmp_path: Path) -> None:
     names = [
         b"caf\xe9 latin",
         "caf\u00e9".encode(),
@@ -310,7 +310,7 @@ def test_odd_names_come_in_as_they_are(url: str, tmp_path: Path) -> None:
     assert_imported(url, tmp_path / "odd")
 
 
-def test_an_entry_that_is_too_deep_for_a_node_is_told_and_the_rest_comes_in(url: str, tmp_path: Path) -> None:
+def test_an_entry_that_is_too_deep_is_reported_and_the_rest_is_imported(url: str, tmp_path: Path) -> None:
     top = write_files(tmp_path / "docs", {"file": b"text"})
     at = "/a" * (limits.MAX_DEPTH - 1)
     (top / "b/c/d").mkdir(parents=True)
@@ -338,7 +338,7 @@ def test_names_do_not_depend_on_the_locale(url: str, tmp_path: Path, monkeypatch
         assert repository.head.children(AT) == ["\u00e9", "\udce9"]
 
 
-def test_an_import_of_the_older_layout_is_not_updated_but_explained(url: str, top: Path) -> None:
+def test_an_import_over_the_older_layout_is_rejected_with_an_explanation(url: str, top: Path) -> None:
     def older(tx: Transaction) -> None:
         tx.add(AT, dict.fromkeys(("nodes", "files", "directories", "links", "bytes"), 1))
         tx.add(f"{AT}/readme.txt", {"kind": "file", "name": "readme.txt", "text": "Trees\n"})
@@ -371,11 +371,9 @@ def test_a_directory_with_a_reserved_name_has_a_default_target(tmp_path: Path) -
     assert found == ["/::conflict", "/caf\udce9", "/plain"]
 
 
-def test_what_is_neither_file_nor_directory_nor_link_is_skipped_and_told(
-    url: str, top: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_special_files_are_skipped_and_reported(url: str, top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.mkfifo(top / "a" / "pipe")
-    # The address of a socket is short, and a test's directory may be long.
+    # The address of a socket must be short, and a test's directory may be long.
     monkeypatch.chdir(top)
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind("socket")
@@ -386,7 +384,7 @@ def test_what_is_neither_file_nor_directory_nor_link_is_skipped_and_told(
     assert differences(url, top, AT) == []
 
 
-def test_excluded_names_and_paths_stay_out(url: str, top: Path) -> None:
+def test_excluded_names_and_paths_are_not_imported(url: str, top: Path) -> None:
     write_files(top, {"__pycache__/x.pyc": b"x", "a/__pycache__/y.pyc": b"y", "a/keep.pyc": b"z"})
 
     bring_in(url, top, exclude=["__pycache__", "a/b/*"])
@@ -399,7 +397,7 @@ def test_excluded_names_and_paths_stay_out(url: str, top: Path) -> None:
     assert differences(url, top, AT, exclude=["__pycache__", "a/b/*"]) == []
 
 
-def test_an_import_below_nodes_that_are_not_there_makes_them(url: str, top: Path) -> None:
+def test_an_import_creates_missing_parent_nodes(url: str, top: Path) -> None:
     bring_in(url, top, "/deep/er/docs")
 
     assert_imported(url, top, "/deep/er/docs")
@@ -412,7 +410,7 @@ def test_an_import_at_the_root_counts_there(url: str, top: Path) -> None:
     assert_imported(url, top, "/")
 
 
-def test_an_empty_directory_is_an_import_of_nothing(url: str, tmp_path: Path) -> None:
+def test_an_empty_directory_can_be_imported(url: str, tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
 
     bring_in(url, tmp_path / "docs")
@@ -421,12 +419,12 @@ def test_an_empty_directory_is_an_import_of_nothing(url: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("url", ["memory://shared", "Memory://shared"])
-def test_a_repository_in_memory_is_refused_since_no_other_process_could_see_it(top: Path, url: str) -> None:
+def test_an_import_to_a_repository_in_memory_is_rejected(top: Path, url: str) -> None:
     with pytest.raises(InvalidValueError, match="memory"):
         bring_in(url, top)
 
 
-def test_what_was_not_imported_is_never_replaced_by_an_import(url: str, top: Path) -> None:
+def test_an_import_never_replaces_nodes_that_were_not_imported(url: str, top: Path) -> None:
     with connect(url) as repository, repository.transaction() as tx:
         tx.add(AT)
         tx.add(f"{AT}/precious", {"by": "hand"})
@@ -438,7 +436,7 @@ def test_what_was_not_imported_is_never_replaced_by_an_import(url: str, top: Pat
         assert repository.head[f"{AT}/precious"]["by"] == "hand"
 
 
-# --- again -----------------------------------------------------------------------------------------------
+# --- repeated imports -----------------------------------------------------------------------------------------------
 
 
 def test_a_second_import_of_the_same_directory_changes_nothing(url: str, top: Path) -> None:
@@ -453,7 +451,7 @@ def test_a_second_import_of_the_same_directory_changes_nothing(url: str, top: Pa
     assert (result.added, result.changed, result.removed) == (0, 0, 0)
 
 
-def test_a_second_import_takes_over_what_changed_and_no_more(url: str, top: Path) -> None:
+def test_a_second_import_applies_exactly_the_changes(url: str, top: Path) -> None:
     bring_in(url, top)
     write_files(top, {"readme.txt": b"a longer text\n", "new/file": b"new"})
     (top / "a" / "b" / "two.txt").unlink()
@@ -465,7 +463,7 @@ def test_a_second_import_takes_over_what_changed_and_no_more(url: str, top: Path
     assert_imported(url, top)
     assert result.added == 2
     assert result.removed == 3
-    # The file, and the directory b whose time changed with it.
+    # The file, and the directory b, whose time changed as well.
     assert result.changed == 2
 
 
@@ -496,10 +494,10 @@ def test_properties_that_the_disk_does_not_have_are_removed(url: str, top: Path)
     assert_imported(url, top)
 
 
-# --- what cannot be read ----------------------------------------------------------------------------------
+# --- unreadable entries ----------------------------------------------------------------------------------
 
 
-def test_a_directory_that_is_gone_leaves_the_earlier_import_alone(url: str, top: Path, tmp_path: Path) -> None:
+def test_a_missing_directory_leaves_the_earlier_import_unchanged(url: str, top: Path, tmp_path: Path) -> None:
     bring_in(url, top)
     before = in_tree(url, AT)
     top.rename(tmp_path / "elsewhere")
@@ -510,7 +508,7 @@ def test_a_directory_that_is_gone_leaves_the_earlier_import_alone(url: str, top:
     assert in_tree(url, AT) == before
 
 
-def test_a_subdirectory_that_cannot_be_listed_keeps_its_nodes_and_is_told(
+def test_a_subdirectory_that_cannot_be_listed_keeps_its_nodes_and_is_reported(
     url: str, top: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bring_in(url, top)
@@ -533,7 +531,7 @@ def one_worker(url: str, top: Path, retry_timeout: float = 30.0) -> Iterator[Wor
             yield worker
 
 
-def test_a_file_that_cannot_be_read_is_told_and_keeps_the_node_that_it_has(url: str, top: Path) -> None:
+def test_a_file_that_cannot_be_read_is_reported_and_keeps_its_node(url: str, top: Path) -> None:
     bring_in(url, top)
     before = in_tree(url, AT)
     shutil.rmtree(top / "a")
@@ -547,10 +545,10 @@ def test_a_file_that_cannot_be_read_is_told_and_keeps_the_node_that_it_has(url: 
     assert in_tree(url, AT) == before
 
 
-def test_a_file_whose_directory_vanished_and_came_back_is_counted_and_left_to_the_next_import(
+def test_a_file_whose_directory_vanished_and_reappeared_is_counted_and_left_to_the_next_import(
     url: str, top: Path
 ) -> None:
-    """The directory was gone when its turn came, and has no node."""
+    """The import does not find the directory, so it has no node."""
     bring_in(url, top)
     write_files(top, {"back/again/file": b"text", "other": b"text"})
 
@@ -567,7 +565,7 @@ def test_a_file_whose_directory_vanished_and_came_back_is_counted_and_left_to_th
     assert_imported(url, top)
 
 
-def test_entries_that_vanish_while_the_import_runs_are_counted_and_no_failure(url: str, tmp_path: Path) -> None:
+def test_entries_that_vanish_during_the_import_are_counted_and_not_failures(url: str, tmp_path: Path) -> None:
     top = many_files(tmp_path / "docs", 60, per_directory=10)
     gone = [path for path in on_disk(top) if path.startswith("d003")]
 
@@ -582,7 +580,7 @@ def test_entries_that_vanish_while_the_import_runs_are_counted_and_no_failure(ur
     assert_imported(url, top)
 
 
-def test_a_file_that_is_gone_before_it_is_read_is_no_failure(url: str, top: Path) -> None:
+def test_a_file_that_vanishes_before_it_is_read_is_not_a_failure(url: str, top: Path) -> None:
     bring_in(url, top)
 
     with one_worker(url, top) as worker:
@@ -594,7 +592,7 @@ def test_a_file_that_is_gone_before_it_is_read_is_no_failure(url: str, top: Path
     ]
 
 
-# --- cut off ----------------------------------------------------------------------------------------------
+# --- interruptions ----------------------------------------------------------------------------------------------
 
 
 def busy_pids(running: Import) -> list[int]:
@@ -621,7 +619,7 @@ def test_a_killed_worker_is_replaced_and_nothing_is_lost_or_doubled(url: str, tm
     assert_imported(url, top)
 
 
-def test_workers_that_die_again_and_again_end_the_import_and_the_next_one_goes_on(url: str, tmp_path: Path) -> None:
+def test_workers_that_die_repeatedly_end_the_import_and_the_next_one_finishes(url: str, tmp_path: Path) -> None:
     top = many_files(tmp_path / "docs", 100)
 
     def kill_all(report: Report, total: int) -> None:
@@ -636,7 +634,7 @@ def test_workers_that_die_again_and_again_end_the_import_and_the_next_one_goes_o
     assert_imported(url, top)
 
 
-def test_an_interrupted_import_leaves_no_process_and_can_go_on(url: str, tmp_path: Path) -> None:
+def test_an_interrupted_import_leaves_no_process_and_can_resume(url: str, tmp_path: Path) -> None:
     top = many_files(tmp_path / "docs", 200)
 
     def interrupt(report: Report, total: int) -> None:
@@ -660,12 +658,12 @@ def test_an_interrupted_import_leaves_no_process_and_can_go_on(url: str, tmp_pat
     assert_imported(url, top)
 
 
-# --- a store that goes away -------------------------------------------------------------------------------
+# --- outages -------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Waits for the store are short."""
+    """Shorten the waits for the store."""
     monkeypatch.setattr(retry, "FIRST_WAIT", 0.001)
 
 
@@ -687,7 +685,7 @@ def one_batch(url: str, top: Path, retry_timeout: float = 30.0) -> Iterator[tupl
         LeaseLostError("paused for too long", machine=1),
     ],
 )
-def test_a_commit_with_an_unknown_end_is_done_again_and_counts_once(
+def test_a_commit_with_an_unknown_outcome_is_retried_and_counts_once(
     url: str, tmp_path: Path, hurried: None, monkeypatch: pytest.MonkeyPatch, error: HbasemkError, applied: bool
 ) -> None:
     top = write_files(tmp_path / "docs", {"one": b"1", "two": b"22"})
@@ -708,7 +706,7 @@ def test_a_commit_with_an_unknown_end_is_done_again_and_counts_once(
     assert_imported(url, top)
 
 
-def test_a_store_that_stays_away_ends_the_patience(
+def test_an_import_fails_when_the_store_stays_unreachable_past_the_retry_timeout(
     url: str, tmp_path: Path, hurried: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     top = write_files(tmp_path / "docs", {"one": b"1"})
@@ -722,7 +720,7 @@ def test_a_store_that_stays_away_ends_the_patience(
             worker.do(batch)
 
 
-def test_what_a_worker_cannot_do_is_raised_by_the_import(url: str, tmp_path: Path) -> None:
+def test_an_error_of_a_worker_is_raised_by_the_import(url: str, tmp_path: Path) -> None:
     top = write_files(tmp_path / "docs", {"one": b"1"})
 
     def spoil(report: Report, total: int) -> None:

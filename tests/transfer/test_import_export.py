@@ -1,4 +1,4 @@
-"""What an import brought in, an export writes back; and never anywhere else."""
+"""An export writes back what an import stored, and never outside of its target."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def reasons(done: Exported) -> dict[str, str]:
 
 
 def seen(top: Path) -> dict[str, tuple[Any, ...]]:
-    """Content, mode and time of everything below a directory."""
+    """Return content, mode and time of every entry below a directory."""
     return {
         relative: (found, (status := os.lstat(top / relative)).st_mode, found[0] == "link" or status.st_mtime_ns)
         for relative, found in on_disk(top).items()
     }
 
 
-def test_a_directory_comes_back_as_it_was(url: str, tmp_path: Path) -> None:
+def test_an_exported_directory_equals_the_imported_one(url: str, tmp_path: Path) -> None:
     rng = random.Random(seed := 5)
     print(f"seed {seed}")
     files = {
@@ -97,7 +97,7 @@ def test_a_directory_comes_back_as_it_was(url: str, tmp_path: Path) -> None:
         max_size=8,
     )
 )
-def test_any_names_and_contents_come_back(tmp_path_factory: pytest.TempPathFactory, files: dict[bytes, bytes]) -> None:
+def test_any_names_and_contents_round_trip(tmp_path_factory: pytest.TempPathFactory, files: dict[bytes, bytes]) -> None:
     tmp_path = tmp_path_factory.mktemp("any")
     url = f"sqlite:///{tmp_path / 'content.db'}"
     top = os.fsencode(tmp_path / "docs")
@@ -123,7 +123,7 @@ def test_any_names_and_contents_come_back(tmp_path_factory: pytest.TempPathFacto
     assert {one.name: Path(os.fsdecode(one.path)).read_bytes() for one in os.scandir(out)} == files
 
 
-def test_a_file_whose_content_was_left_out_is_told_and_not_written(url: str, tmp_path: Path) -> None:
+def test_a_file_without_stored_content_is_reported_and_not_written(url: str, tmp_path: Path) -> None:
     top = write_files(tmp_path / "docs", {**SMALL, "large": b"x" * 100})
     Import(url, str(top), AT, workers=1, limit=50, contents="small").run()
 
@@ -133,7 +133,7 @@ def test_a_file_whose_content_was_left_out_is_told_and_not_written(url: str, tmp
     assert set(on_disk(tmp_path / "out")) == set(on_disk(top)) - {"large"}
 
 
-def test_files_that_are_there_are_replaced_and_others_stay(url: str, tmp_path: Path) -> None:
+def test_existing_files_are_replaced_and_others_stay(url: str, tmp_path: Path) -> None:
     top = write_files(tmp_path / "docs", {"one": b"new", "l": b""})
     (top / "link").symlink_to("one")
     Import(url, str(top), AT, workers=1).run()
@@ -147,7 +147,7 @@ def test_files_that_are_there_are_replaced_and_others_stay(url: str, tmp_path: P
     assert sorted(os.listdir(out)) == ["l", "link", "one", "other"]
 
 
-def test_nothing_is_written_through_a_link_that_is_there(url: str, tmp_path: Path) -> None:
+def test_nothing_is_written_through_an_existing_link(url: str, tmp_path: Path) -> None:
     top = write_files(tmp_path / "docs", {"d/inside": b"text", "f": b"text"})
     (top / "d").chmod(0o700)
     Import(url, str(top), AT, workers=1).run()
@@ -166,7 +166,7 @@ def test_nothing_is_written_through_a_link_that_is_there(url: str, tmp_path: Pat
     assert not (tmp_path / "out/f").is_symlink()
 
 
-def test_a_tree_cannot_make_a_link_and_write_through_it(url: str, tmp_path: Path) -> None:
+def test_an_export_does_not_write_through_a_link_that_it_created(url: str, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     with connect(url):
@@ -188,7 +188,7 @@ def test_a_tree_cannot_make_a_link_and_write_through_it(url: str, tmp_path: Path
         assert (tmp_path / "out/way").is_symlink()
 
 
-def test_nodes_that_no_file_can_be_are_told_and_the_rest_is_written(url: str, tmp_path: Path) -> None:
+def test_nodes_that_cannot_be_files_are_reported_and_the_rest_is_written(url: str, tmp_path: Path) -> None:
     def odd(tx: Transaction) -> None:
         tx.add(AT)
         tx.add(f"{AT}/nul\0name", {":kind": "file", ":content": ""})
@@ -232,7 +232,7 @@ def test_nodes_that_no_file_can_be_are_told_and_the_rest_is_written(url: str, tm
 
 
 @pytest.mark.parametrize("mode", [-1, 2**70, 0o10000, "0644", 1.5, True, [0o644]])
-def test_a_mode_that_is_none_is_told_and_the_file_is_written(url: str, tmp_path: Path, mode: Any) -> None:
+def test_an_invalid_mode_is_reported_and_the_file_is_written(url: str, tmp_path: Path, mode: Any) -> None:
     def odd(tx: Transaction) -> None:
         tx.add(AT)
         tx.add(f"{AT}/file", {":kind": "file", ":content": "text", ":mode": mode, ":mtime": 5})
@@ -250,7 +250,7 @@ def test_a_mode_that_is_none_is_told_and_the_file_is_written(url: str, tmp_path:
 
 
 @pytest.mark.parametrize("mtime", [2**70, -(2**70), 2**63, "now", 1.5, False, 2**1000])
-def test_a_time_that_is_none_is_told_and_the_entry_is_written(url: str, tmp_path: Path, mtime: Any) -> None:
+def test_an_invalid_time_is_reported_and_the_entry_is_written(url: str, tmp_path: Path, mtime: Any) -> None:
     def odd(tx: Transaction) -> None:
         tx.add(AT)
         tx.add(f"{AT}/file", {":kind": "file", ":content": "text", ":mode": 0o640, ":mtime": mtime})
@@ -286,7 +286,7 @@ def test_special_mode_bits_are_set_only_on_request(url: str, tmp_path: Path, spe
 def test_a_name_that_leads_out_of_the_folder_is_not_followed(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No commit can make such names; a damaged or hostile store can hold them."""
+    """No commit can create such names, but a damaged or hostile store can hold them."""
 
     def plain(tx: Transaction) -> None:
         tx.add(AT)
@@ -378,7 +378,7 @@ def test_a_single_file_becomes_the_target_or_an_entry_of_it(url: str, tmp_path: 
         assert (tmp_path / "outside").read_bytes() == b"kept"
 
 
-def test_a_single_link_and_what_is_neither(url: str, tmp_path: Path) -> None:
+def test_a_single_link_is_exported_and_a_special_node_is_reported(url: str, tmp_path: Path) -> None:
     changed(url, lambda tx: tx.add("/link", {":kind": "link", ":target": "to"}))
     changed(url, lambda tx: tx.add("/plain", {"title": "not an entry"}))
 
@@ -389,7 +389,7 @@ def test_a_single_link_and_what_is_neither(url: str, tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
-def test_exporting_what_is_not_there_is_an_error(url: str, tmp_path: Path) -> None:
+def test_exporting_a_missing_node_is_an_error(url: str, tmp_path: Path) -> None:
     with pytest.raises(NodeNotFoundError):
         exported(url, tmp_path / "out", "/nowhere")
     assert not (tmp_path / "out").exists()

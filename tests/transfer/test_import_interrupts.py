@@ -1,4 +1,4 @@
-"""Ctrl-C during an import: no traceback, exit code 130, no process is left, and what it counts as committed is there.
+"""Ctrl-C during an import: no traceback, exit code 130, no process remains, and its counts match the repository.
 
 By signals to the command, and by an interrupt at each point of the importing process (``HBASEMK_INTERRUPT_SECONDS``).
 """
@@ -38,22 +38,22 @@ BATCH = 4
 
 
 def a_tree(nodes: int) -> bytes:
-    """JSON of a tree of so many nodes, the root included."""
+    """Return the JSON of a tree of so many nodes, including the root."""
     children = {f"n{number:05}": {"properties": {"n": number}} for number in range(nodes - 1)}
     return json.dumps({"properties": {"root": True}, "children": children}).encode()
 
 
 def json_nodes(repository: Repository, at: str) -> int:
-    """How many of them are in a repository; a node without properties is not one of them."""
+    """Return how many of them a repository holds, without those that have no properties."""
     head = repository.refresh()
     return sum(1 for node in head.walk(at) if len(node)) if at in head else 0
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(0 if not SECONDS else 300)
-# A file or repository ends with this warning where an interrupt comes between its opening and the with block.
+# A file or repository ends with this warning if an interrupt falls between its opening and the with block.
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_an_import_of_json_that_is_interrupted_at_any_point_counts_what_is_there(
+def test_a_json_import_interrupted_at_any_point_counts_its_committed_nodes(
     checked: Checked, tmp_path: Path
 ) -> None:
     url = checked(f"sqlite:///{tmp_path / 'content.db'}?busy_timeout=3600&durable=no")
@@ -67,7 +67,7 @@ def test_an_import_of_json_that_is_interrupted_at_any_point_counts_what_is_there
     with connect(url, poll_interval=0) as other:
 
         def prepare() -> str:
-            # The last node is there, without properties.
+            # The last node exists without properties.
             at = f"/t{len(jobs)}"
             other.run(lambda tx: [tx.add(at), tx.add(f"{at}/n{NODES - 2:05}")])
             jobs.append(JsonImport(url, file, at, batch=BATCH))
@@ -85,7 +85,7 @@ def test_an_import_of_json_that_is_interrupted_at_any_point_counts_what_is_there
             assert interrupted or found == NODES
             if len(jobs) % AGAIN_EVERY:
                 return
-            # It goes on, also over nodes that are there.
+            # It resumes, also over existing nodes.
             again = JsonImport(url, file, at, batch=BATCH)
             again.run()
             assert (again.result.done, again.result.added + again.result.changed) == (NODES, NODES - found)
@@ -98,7 +98,7 @@ def test_an_import_of_json_that_is_interrupted_at_any_point_counts_what_is_there
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), StoreNotAppliedError("the store is away")])
-def test_an_import_of_json_that_cannot_ask_for_an_outcome_counts_at_least(
+def test_a_json_import_that_cannot_read_an_outcome_reports_a_lower_bound(
     checked: Checked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
     url = checked(f"sqlite:///{tmp_path / 'content.db'}?durable=no")
@@ -113,7 +113,7 @@ def test_an_import_of_json_that_cannot_ask_for_an_outcome_counts_at_least(
             raise KeyboardInterrupt
         return commits[-1]
 
-    def outcome(self: Repository, asked: str) -> Outcome:
+    def outcome(self: Repository, revision: str) -> Outcome:
         raise error
 
     job = JsonImport(url, file, "/t", batch=BATCH)
@@ -127,7 +127,7 @@ def test_an_import_of_json_that_cannot_ask_for_an_outcome_counts_at_least(
 
 
 class Folder:
-    """A folder that changes before each import, and what the repository has of it."""
+    """A folder that changes before each import, and its nodes in the repository."""
 
     def __init__(self, url: str, top: Path) -> None:
         self.url = url
@@ -148,7 +148,7 @@ class Folder:
         return Import(self.url, str(self.top), "/top", workers=2, batch=2)
 
     def nodes(self, repository: Repository) -> dict[str, dict[str, object]]:
-        """What an import counts: all nodes below its own."""
+        """Return the nodes that an import counts: all below its own."""
         head = repository.refresh()
         found = {node.path: dict(node) for node in head.walk("/top")} if "/top" in head else {}
         found.pop("/top", None)
@@ -161,7 +161,7 @@ class Folder:
 @pytest.fixture
 def folder(checked: Checked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
     if SECONDS:
-        # Workers start sooner. All points are tried with workers as they are.
+        # Workers start faster this way. With all points, workers start as usual.
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["hbasemk.transfer.files.worker", "hbasemk.store.sqlite"])
         monkeypatch.setattr(multiprocessing, "get_context", lambda _: context)
@@ -169,7 +169,7 @@ def folder(checked: Checked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def assert_counted(result: Result, before: dict[str, dict[str, object]], after: dict[str, dict[str, object]]) -> None:
-    """Compare what an import says with what changed in the repository."""
+    """Compare the counts of an import with the changes in the repository."""
     changed = sum(before[path] != after[path] for path in before.keys() & after.keys())
     found = (len(after.keys() - before.keys()), changed, len(before.keys() - after.keys()))
     assert (result.added, result.changed, result.removed) == found
@@ -178,7 +178,7 @@ def assert_counted(result: Result, before: dict[str, dict[str, object]], after: 
 @pytest.mark.slow
 @pytest.mark.timeout(0 if not SECONDS else 300)
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_the_parent_of_an_import_may_be_interrupted_at_any_point(folder: Folder) -> None:
+def test_the_parent_of_an_import_can_be_interrupted_at_any_point(folder: Folder) -> None:
     jobs: list[Import] = []
 
     def work() -> None:
@@ -217,7 +217,7 @@ def test_the_parent_of_an_import_may_be_interrupted_at_any_point(folder: Folder)
 
 
 @pytest.mark.parametrize("second", ["_tell_to_end", "_hear_the_last"])
-def test_a_second_interrupt_ends_the_workers_at_once(
+def test_a_second_interrupt_ends_the_workers_immediately(
     folder: Folder, monkeypatch: pytest.MonkeyPatch, second: str
 ) -> None:
     job = folder.job()
@@ -276,21 +276,21 @@ def interrupt_json_imports(urls: Iterable[str], tmp_path: Path, nodes: int) -> N
                 while json_nodes(repository, "/t") < wanted and running.poll() is None:
                     time.sleep(0.01)
             running.send_signal(signal.SIGINT)
-            _, told = running.communicate(timeout=120)
-        assert "Traceback" not in told
-        assert running.returncode == 130, told
-        counted = re.search(rf"(at least )?(\d+) of {nodes} nodes", told)
+            _, stderr = running.communicate(timeout=120)
+        assert "Traceback" not in stderr
+        assert running.returncode == 130, stderr
+        counted = re.search(rf"(at least )?(\d+) of {nodes} nodes", stderr)
         with connect(url, poll_interval=0) as repository:
             found = json_nodes(repository, "/t")
         counts.append(found)
         if found or counted is not None:
-            assert counted is not None, told
+            assert counted is not None, stderr
             assert (counted[1], int(counted[2])) == (None, found)
     print("nodes", counts)
 
 
 @pytest.mark.slow
-def test_an_interrupted_import_of_json_prints_what_is_there(checked: Checked, tmp_path: Path) -> None:
+def test_an_interrupted_json_import_prints_the_committed_nodes(checked: Checked, tmp_path: Path) -> None:
     urls = [checked(f"sqlite:///{tmp_path / f'{run}.db'}?durable=no") for run in range(3)]
     interrupt_json_imports(urls, tmp_path, nodes=1200)
 
@@ -304,7 +304,7 @@ def test_an_interrupted_import_of_json_prints_what_is_there_on_hbase(
 
 
 @pytest.mark.slow
-def test_an_interrupted_import_tells_what_is_there(checked: Checked, tmp_path: Path) -> None:
+def test_an_interrupted_import_reports_the_committed_nodes(checked: Checked, tmp_path: Path) -> None:
     top = tmp_path / "top"
     for number in range(FILES):
         folder = top / str(number % 20)
@@ -318,7 +318,7 @@ def test_an_interrupted_import_tells_what_is_there(checked: Checked, tmp_path: P
         file = tmp_path / f"{run}.db"
         url = checked(f"sqlite:///{file}?durable=no")
         command = [sys.executable, "-m", "hbasemk", "--url", url, "import", str(top), "-b", "2", "-w", "3"]
-        # A group of its own, as a terminal makes one: all of its processes get the signal.
+        # Its own process group, as in a terminal: all of its processes receive the signal.
         with subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
         ) as running:
@@ -326,14 +326,14 @@ def test_an_interrupted_import_tells_what_is_there(checked: Checked, tmp_path: P
                 time.sleep(0.01)
             time.sleep(chance.random() * 2.5)
             os.killpg(running.pid, signal.SIGINT)
-            _, told = running.communicate(timeout=120)
+            _, stderr = running.communicate(timeout=120)
         codes.append(running.returncode)
-        assert "Traceback" not in told
-        assert running.returncode in (0, 130), told
+        assert "Traceback" not in stderr
+        assert running.returncode in (0, 130), stderr
         if running.returncode == 0:
             continue
-        assert "interrupted" in told
-        counted = re.search(r"interrupted; (at least )?(\d+) nodes added, 0 changed and 0 removed", told)
+        assert "interrupted" in stderr
+        counted = re.search(r"interrupted; (at least )?(\d+) nodes added, 0 changed and 0 removed", stderr)
         if counted is None:
             # Before or after the import itself.
             continue

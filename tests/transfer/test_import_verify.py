@@ -1,4 +1,4 @@
-"""The proof after an import finds whatever is not as it is on disk."""
+"""The verification after an import finds every difference from the directory."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def lose_and_double(tx: Transaction) -> None:
 
 
 def excluded_instead(tx: Transaction) -> None:
-    """As many nodes as entries, but one of them should not be there and another one is missing."""
+    """As many nodes as entries, but with one extra node and one missing node."""
     lose(tx)
     tx.add(f"{AT}/left.log", {**tx.properties(f"{AT}/a/one.txt"), ":name": "left.log"})
 
@@ -58,7 +58,7 @@ def other_content(tx: Transaction) -> None:
 
 
 def other_text(tx: Transaction) -> None:
-    """As an import that kept something else than what it hashed."""
+    """Like an import that stored other content than it hashed."""
     tx.set(f"{AT}/readme.txt", ":content", "trees\n")
 
 
@@ -97,7 +97,7 @@ def no_such_bytes(tx: Transaction) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "named"),
     [
         (lose, "/docs/z/last.txt"),
         (double, "/docs/z/copy.txt"),
@@ -118,13 +118,13 @@ def no_such_bytes(tx: Transaction) -> None:
     ],
 )
 def test_a_tree_that_is_not_the_directory_is_found(
-    url: str, top: Path, change: Callable[[Transaction], None], told: str
+    url: str, top: Path, change: Callable[[Transaction], None], named: str
 ) -> None:
     assert differences(url, top, AT, exclude=EXCLUDED) == []
 
     tampered(url, change)
 
-    assert told in "\n".join(map(ascii, differences(url, top, AT, exclude=EXCLUDED)))
+    assert named in "\n".join(map(ascii, differences(url, top, AT, exclude=EXCLUDED)))
 
 
 def test_a_directory_that_has_changed_is_found(url: str, top: Path) -> None:
@@ -132,11 +132,11 @@ def test_a_directory_that_has_changed_is_found(url: str, top: Path) -> None:
     (top / "a/one.txt").write_bytes(b"ONE\n")
     os.utime(top / "empty", ns=(0, 0))
 
-    told = "\n".join(differences(url, top, AT, exclude=EXCLUDED))
+    reported = "\n".join(differences(url, top, AT, exclude=EXCLUDED))
 
-    assert "/docs/new.txt" in told
-    assert "/docs/a/one.txt: :sha256" in told
-    assert "/docs/empty: :mtime" in told
+    assert "/docs/new.txt" in reported
+    assert "/docs/a/one.txt: :sha256" in reported
+    assert "/docs/empty: :mtime" in reported
 
 
 @pytest.mark.damages("a blob is gone")
@@ -148,7 +148,7 @@ def test_a_blob_that_is_gone_is_found(url: str, top: Path) -> None:
     assert "/docs/large: the content cannot be read" in "\n".join(differences(url, top, AT, exclude=EXCLUDED))
 
 
-def test_a_directory_that_cannot_be_listed_proves_nothing(url: str, top: Path, tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_listed_fails_the_verification(url: str, top: Path, tmp_path: Path) -> None:
     top.rename(tmp_path / "elsewhere")
 
     with pytest.raises(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""What was exported as JSON comes back as the same tree; what is no such file changes nothing."""
+"""A JSON export is imported as the same tree; any other file changes nothing."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def url_of(path: Path) -> str:
 
 
 def damage_beside_blobs(url: str) -> list[str]:
-    """What the integrity check finds but for the blobs, which no JSON contains."""
+    """Return the problems of the integrity check, without missing blobs: JSON contains no blobs."""
     return [one for one in damage(url) if not one.startswith(BLOB_REFERENCE)]
 
 
@@ -107,7 +107,7 @@ def old(tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 def file(old: str, tmp_path: Path) -> Path:
-    """It, exported."""
+    """The JSON export of that repository."""
     with connect(old, poll_interval=0) as repository:
         write_json(repository.refresh(), "/", tmp_path / "tree.json")
     return tmp_path / "tree.json"
@@ -115,14 +115,14 @@ def file(old: str, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def new(tmp_path: Path) -> Iterator[str]:
-    """Where there is no repository yet; its integrity is checked at the end, but for the blobs that no JSON contains."""
+    """The URL of a new repository; the integrity check runs at the end, without missing blobs: JSON contains no blobs."""
     made = url_of(tmp_path / "new.db")
     yield made
     assert damage_beside_blobs(made) == []
 
 
 def stored(url: str, path: str = "/") -> dict[str, dict[str, bytes]]:
-    """All nodes at and below a path, with the bytes of their properties."""
+    """Return all nodes at and below a path, with the bytes of their properties."""
     with connect(url, create=False, poll_interval=0) as repository:
         return {
             node.path: {name: encode(value) for name, value in node.items()} for node in repository.refresh().walk(path)
@@ -142,7 +142,7 @@ def bring_in(url: str, source: Path | io.BytesIO, at: str = "/", **options: Any)
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_each_value_comes_back_as_exactly_what_it_was(name: str) -> None:
+def test_each_value_round_trips_exactly(name: str) -> None:
     text = to_json(VALUES[name])
 
     assert text.isascii()
@@ -163,14 +163,14 @@ scalars = st.one_of(
 
 
 @given(st.one_of(scalars, st.lists(scalars)))
-def test_any_value_comes_back_as_exactly_what_it_was(value: Any) -> None:
+def test_any_value_round_trips_exactly(value: Any) -> None:
     text = to_json(value)
 
     json.loads(text, parse_int=str)
     assert encode(from_json(decoder.decode(text))) == encode(value)
 
 
-def test_what_mostly_is_written_looks_like_the_value() -> None:
+def test_common_values_are_written_as_plain_json() -> None:
     assert to_json(["a", 1, 1.5, True]) == '["a", 1, 1.5, true]'
     assert to_json(Json("1.10")) == "1.10"
     assert to_json(Json("1.1")) == '{"$number": "1.1"}'
@@ -180,7 +180,7 @@ def test_what_mostly_is_written_looks_like_the_value() -> None:
 
 
 @pytest.mark.parametrize("batch", [1, 7, 1000])
-def test_an_exported_tree_comes_back_as_the_same_tree(old: str, new: str, file: Path, batch: int) -> None:
+def test_an_exported_tree_is_imported_as_the_same_tree(old: str, new: str, file: Path, batch: int) -> None:
     result = bring_in(new, file, batch=batch)
 
     wanted = stored(old)
@@ -191,7 +191,7 @@ def test_an_exported_tree_comes_back_as_the_same_tree(old: str, new: str, file: 
 
 
 def seen(repository: Repository) -> Any:
-    """The whole tree as the MicroKernel tells it, hashes included; numbers by their spelling."""
+    """Return the whole tree from the MicroKernel, with hashes and the spelling of numbers."""
     text = MicroKernel(repository).get_nodes("/", None, 9, filter='{"properties":["*",":hash"]}')
     assert text is not None
     return json.loads(text, parse_int=str, parse_float=str)
@@ -214,7 +214,7 @@ def test_the_microkernel_sees_the_same_tree_by_its_hash(tmp_path: Path, new: str
     assert wanted["a"]["b"][":hash"]
 
 
-def test_a_subtree_can_go_elsewhere_below_nodes_that_are_not_there(old: str, new: str, tmp_path: Path) -> None:
+def test_a_subtree_can_be_imported_below_missing_nodes(old: str, new: str, tmp_path: Path) -> None:
     with connect(old, poll_interval=0) as repository:
         write_json(repository.refresh(), "/a", tmp_path / "a.json")
 
@@ -245,7 +245,7 @@ def test_pieces_of_any_size_are_read_as_the_same_tree(file: Path, monkeypatch: p
         assert list(read_tree(io.BytesIO(text), f"pieces of {size}", "/")) == wanted
 
 
-# --- again, and what is there already ---------------------------------------------------------------------
+# --- repeated imports and existing nodes ---------------------------------------------------------------------
 
 
 def test_a_second_import_changes_nothing(new: str, file: Path) -> None:
@@ -258,7 +258,7 @@ def test_a_second_import_changes_nothing(new: str, file: Path) -> None:
     assert (result.added, result.changed, result.commits, result.differences.count) == (0, 0, 0, 0)
 
 
-def test_an_import_that_was_cut_off_tells_how_far_it_came_and_goes_on(
+def test_an_import_that_fails_reports_its_progress_and_can_resume(
     old: str, new: str, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retry, "FIRST_WAIT", 0.001)
@@ -279,7 +279,7 @@ def test_an_import_that_was_cut_off_tells_how_far_it_came_and_goes_on(
     assert stored(new) == stored(old)
 
 
-def test_a_store_that_is_away_for_a_while_is_waited_for(
+def test_an_import_waits_for_an_unreachable_store(
     old: str, new: str, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retry, "FIRST_WAIT", 0.001)
@@ -296,7 +296,7 @@ def test_a_store_that_is_away_for_a_while_is_waited_for(
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_a_commit_whose_outcome_was_unknown_counts_once_and_only_if_it_is_there(
+def test_a_commit_with_an_unknown_outcome_counts_once_if_it_is_committed(
     new: str, file: Path, monkeypatch: pytest.MonkeyPatch, applied: bool
 ) -> None:
     monkeypatch.setattr(retry, "FIRST_WAIT", 0.001)
@@ -351,7 +351,7 @@ def test_a_node_with_other_properties_is_never_replaced(new: str, file: Path, th
     assert stored(new)["/wide/1"] == {"n": encode(there)}
 
 
-def test_blobs_that_are_not_there_are_told(old: str, new: str, file: Path) -> None:
+def test_missing_blobs_are_reported(old: str, new: str, file: Path) -> None:
     result = bring_in(new, file)
     assert sorted(result.missing.first) == ["ab" * 32, "cd" * 32]
     assert result.missing.count == 2
@@ -362,11 +362,11 @@ def test_blobs_that_are_not_there_are_told(old: str, new: str, file: Path) -> No
     assert bring_in(new, io.BytesIO(text.encode()), "/with-blob").missing.count == 0
 
 
-# --- what is no export ------------------------------------------------------------------------------------
+# --- files that are not exports ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "named"),
     [
         ("", "{ is missing"),
         ("[]", "{ is missing"),
@@ -406,18 +406,18 @@ def test_blobs_that_are_not_there_are_told(old: str, new: str, file: Path) -> No
     ],
     ids=range(32),
 )
-def test_what_is_no_export_changes_nothing_and_is_told(new: str, text: str, told: str) -> None:
+def test_a_file_that_is_not_an_export_is_rejected_and_changes_nothing(new: str, text: str, named: str) -> None:
     data = text.encode("utf-8", "surrogateescape")
 
     with pytest.raises(InvalidValueError) as raised:
         bring_in(new, io.BytesIO(data), name="a file", batch=1)
 
     assert "a file is no exported tree" in str(raised.value)
-    assert told in str(raised.value)
+    assert named in str(raised.value)
     assert not os.path.exists(new.removeprefix("sqlite:///"))
 
 
-def test_an_export_that_was_cut_off_anywhere_changes_nothing(tmp_path: Path, new: str) -> None:
+def test_a_truncated_export_changes_nothing(tmp_path: Path, new: str) -> None:
     old = url_of(tmp_path / "small.db")
     with connect(old, poll_interval=0) as repository:
         repository.run(lambda tx: [tx.add("/a", {"n": 1.5, "t": "x\n", "l": [1, b"x"]}), tx.add("/a/b"), tx.add("/c")])
@@ -430,7 +430,7 @@ def test_an_export_that_was_cut_off_anywhere_changes_nothing(tmp_path: Path, new
     assert bring_in(new, io.BytesIO(data)).differences.count == 0
 
 
-def test_a_value_that_no_store_keeps_is_not_read_to_its_end(new: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_oversized_value_is_not_read_to_its_end(new: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "PIECE", 10)
     monkeypatch.setattr(reader, "LONGEST", 1000)
     source = io.BytesIO(b'{"properties": {"a": "' + b"x" * 100_000)
@@ -440,7 +440,7 @@ def test_a_value_that_no_store_keeps_is_not_read_to_its_end(new: str, monkeypatc
     assert source.tell() < 5000
 
 
-def test_a_node_that_is_there_twice_with_other_properties_is_refused(new: str) -> None:
+def test_a_duplicate_node_with_other_properties_is_rejected(new: str) -> None:
     text = b'{"children": {"a": {"properties": {"n": 1}}, "b": {}, "a": {"properties": {"n": 2}}}}'
 
     for batch in (1, 10):
@@ -449,7 +449,7 @@ def test_a_node_that_is_there_twice_with_other_properties_is_refused(new: str) -
 
 
 @pytest.mark.parametrize("url", ["memory://shared", "Memory://shared"])
-def test_a_repository_in_memory_is_refused(file: Path, url: str) -> None:
+def test_a_repository_in_memory_is_rejected(file: Path, url: str) -> None:
     with pytest.raises(InvalidValueError, match="(?i)memory"):
         bring_in(url, file)
 
@@ -472,14 +472,14 @@ def test_the_command_moves_a_repository_to_a_later_epoch(tmp_path: Path, checked
     ran = hbasemk("--url", new, "--output", "json", "import", "-f", "json", "-", input=whole)
 
     assert (ran.returncode, ran.stderr) == (0, b"")
-    told = json.loads(ran.stdout)
-    assert (told["imported_to"], told["differences"], told["missing_blobs"]) == ("/", 0, 0)
-    assert told["nodes"] == told["nodes_added"] + 1 == len(stored(new))
+    result = json.loads(ran.stdout)
+    assert (result["imported_to"], result["differences"], result["missing_blobs"]) == ("/", 0, 0)
+    assert result["nodes"] == result["nodes_added"] + 1 == len(stored(new))
     assert stored(new) == stored(old)
     assert hbasemk("--url", new, "export", "-f", "json", "/").stdout == whole
 
 
-def test_the_command_tells_blobs_that_are_missing_and_takes_them(tmp_path: Path, checked: Checked) -> None:
+def test_the_command_lists_missing_blobs_and_accepts_them_later(tmp_path: Path, checked: Checked) -> None:
     old, new = checked(url_of(tmp_path / "old.db")), checked(url_of(tmp_path / "new.db"))
     with connect(old, poll_interval=0) as repository:
         ref = repository.blobs.write(io.BytesIO(b"content"))
@@ -496,7 +496,7 @@ def test_the_command_tells_blobs_that_are_missing_and_takes_them(tmp_path: Path,
     assert hbasemk("--url", new, "check", "--blobs").returncode == 0
 
 
-def test_the_command_tells_how_far_it_came(tmp_path: Path, checked: Checked) -> None:
+def test_the_command_reports_its_progress(tmp_path: Path, checked: Checked) -> None:
     url = checked(url_of(tmp_path / "new.db"))
     with connect(url, poll_interval=0) as repository:
         repository.run(lambda tx: tx.add("/c", {"by": "hand"}))
@@ -512,7 +512,7 @@ def test_the_command_tells_how_far_it_came(tmp_path: Path, checked: Checked) -> 
     assert set(stored(url)) == {"/", "/a", "/b", "/c"}
 
 
-def test_the_command_tells_wrong_usage(tmp_path: Path, file: Path) -> None:
+def test_the_command_rejects_wrong_usage(tmp_path: Path, file: Path) -> None:
     url = url_of(tmp_path / "new.db")
     (tmp_path / "broken.json").write_bytes(b"{")
     for arguments in (

@@ -1,4 +1,4 @@
-"""What reads or writes files for a user never opens or replaces the repository's own."""
+"""Commands that read or write files never open or replace the repository's own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.imports import write_files
 
 @pytest.fixture
 def url(url: str) -> Iterator[str]:
-    """A repository that is open, so that all its files are there."""
+    """An open repository, so that all its files exist."""
     with connect(url, poll_interval=0) as repository:
         repository.run(lambda tx: tx.set("/", "x", 1))
         yield url
@@ -28,7 +28,7 @@ def url(url: str) -> Iterator[str]:
 
 @pytest.fixture
 def top(url: str, tmp_path: Path) -> Path:
-    """The folder that holds it, and its files under further names."""
+    """The folder that holds it, with additional names of its files."""
     for name in ("content.db", "content.db-wal", "content.db-shm"):
         os.link(tmp_path / name, tmp_path / f"hard {name}")
     (tmp_path / "link").symlink_to("content.db")
@@ -55,9 +55,7 @@ def test_a_walk_skips_the_own_files_under_every_name_and_keeps_links(url: str, t
     assert {(one.reason, one.failed) for one in skipped} == {("is a file of this repository", False)}
 
 
-def test_a_reader_opens_no_file_that_it_sees_to_be_the_repositorys(
-    url: str, top: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reader_does_not_open_files_of_the_repository(url: str, top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = Files(ReaderJob(url, str(top), 100))
     opened: list[bytes] = []
     real = os.open
@@ -73,7 +71,7 @@ def test_a_reader_opens_no_file_that_it_sees_to_be_the_repositorys(
     assert answers["link"].target == "content.db"
 
 
-def test_a_file_that_is_swapped_for_the_repositorys_before_it_is_opened_is_not_read(
+def test_a_file_that_is_replaced_by_one_of_the_repository_before_opening_is_not_read(
     url: str, top: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = Files(ReaderJob(url, str(top), 100))
@@ -81,21 +79,21 @@ def test_a_file_that_is_swapped_for_the_repositorys_before_it_is_opened_is_not_r
 
     def swapped(where: bytes, *rest: int) -> int:
         (top / "file").unlink()
-        # Another process, as this one has the repository open and must not open its files.
+        # Another process: this one has the repository open and must not open its files.
         os.rename(top / "hard content.db", top / "file")
         held.append(real(where, *rest))
         return os.dup(held[0])
 
     held: list[int] = []
     monkeypatch.setattr(os, "open", swapped)
-    # Nor close them.
+    # It must not close them either.
     monkeypatch.setattr(os, "close", lambda number: None)
 
     assert files.look("file", "all") == Skipped("file", "is a file of this repository", False)
 
 
 @pytest.mark.parametrize("becomes", ["pipe", "link", "directory", "nothing"])
-def test_a_file_that_is_swapped_for_something_else_is_what_it_is_then(
+def test_a_file_that_is_replaced_before_opening_is_read_in_its_new_state(
     url: str, top: Path, monkeypatch: pytest.MonkeyPatch, becomes: str
 ) -> None:
     files = Files(ReaderJob(url, str(top), 100))
@@ -123,7 +121,7 @@ def test_a_file_that_is_swapped_for_something_else_is_what_it_is_then(
         assert not answer.failed
 
 
-def test_a_reader_that_dies_is_an_error_and_not_a_wait_for_ever(url: str, top: Path) -> None:
+def test_a_dead_reader_is_an_error_and_not_an_endless_wait(url: str, top: Path) -> None:
     with FileReader.spawned(ReaderJob(url, str(top), 100)) as reader:
         assert dict(reader.look(["file"], "none"))["file"].kind == "file"  # type: ignore[union-attr]
         reader._pipe.send("not a request")
@@ -168,7 +166,7 @@ def closed(url: str, checked: object, tmp_path: Path) -> str:
         ("blob", "get", "0" * 64, "{file}"),
     ],
 )
-def test_commands_refuse_the_files_of_the_repository(
+def test_commands_reject_the_files_of_the_repository(
     closed: str, tmp_path: Path, arguments: tuple[str, ...], name: str
 ) -> None:
     before = (tmp_path / "other" / "content.db").read_bytes()
@@ -183,7 +181,9 @@ def test_commands_refuse_the_files_of_the_repository(
 
 
 @pytest.mark.parametrize("arguments", [("blob", "put"), ("import", "-f", "json", "-")])
-def test_commands_refuse_them_as_standard_input(closed: str, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+def test_commands_reject_the_files_of_the_repository_as_standard_input(
+    closed: str, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
     ran = hbasemk(closed, *arguments, stdin=tmp_path / "other" / "content.db")
 
     assert ran.returncode == 2
@@ -200,7 +200,7 @@ def test_a_json_import_in_a_process_that_uses_the_repository_does_not_open_its_f
         JsonImport(url, top / "hard content.db", "/").run()
 
 
-def test_what_is_not_on_disk_is_nobodys_file(real_store: object) -> None:
+def test_a_repository_without_files_owns_no_file(real_store: object) -> None:
     with Repository(real_store, poll_interval=0) as repository:  # type: ignore[arg-type]
         assert repository.store.files() == {}
     assert own_files.of("memory://x")() == {}
