@@ -27,7 +27,7 @@ from hbasemk.kernel.journal.outcomes import Outcomes
 from hbasemk.kernel.reading import reader
 from hbasemk.kernel.reading.cache import NodeCache
 from hbasemk.kernel.reading.reader import Reader
-from hbasemk.store.abc import NewCell, Put
+from hbasemk.store.abc import Column, NewCell, Put
 from tests.simulation.schedules import Broken, Schedule
 
 MUTANTS: list[Callable[[pytest.MonkeyPatch], None]] = []
@@ -105,28 +105,27 @@ def cache_not_invalidated(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(NodeCache, "arrived", lambda *_: None)
 
 
-@mutant
-def deleted_not_read_back(patch: pytest.MonkeyPatch) -> None:
+def read_back_without(patch: pytest.MonkeyPatch, is_left_out: Callable[[Column], bool]) -> None:
+    """Let commits not depend on the columns for which ``is_left_out`` is true."""
     original = change_set._plan
 
     def plan(node: Any) -> Any:
         row, change = original(node)
-        row.depends_on.pop(schema.DELETED, None)
+        for column in filter(is_left_out, list(row.depends_on)):
+            del row.depends_on[column]
         return row, change
 
     patch.setattr(change_set, "_plan", plan)
+
+
+@mutant
+def deleted_not_read_back(patch: pytest.MonkeyPatch) -> None:
+    read_back_without(patch, lambda column: column == schema.DELETED)
 
 
 @mutant
 def last_revision_not_read_back(patch: pytest.MonkeyPatch) -> None:
-    original = change_set._plan
-
-    def plan(node: Any) -> Any:
-        row, change = original(node)
-        row.depends_on.pop(schema.LAST_REVISION, None)
-        return row, change
-
-    patch.setattr(change_set, "_plan", plan)
+    read_back_without(patch, lambda column: column == schema.LAST_REVISION)
 
 
 @mutant
@@ -170,25 +169,25 @@ def read_back_before_writing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ReadBack, "validate", look_then_write)
 
 
+def resolve_only(patch: pytest.MonkeyPatch, is_kept: Callable[[int, int], bool]) -> None:
+    """Let commits ignore the revisions in conflict for which ``is_kept(other, own)`` is false."""
+    resolve = ReadBack._resolve
+
+    def some(self: ReadBack, revision: int, met: Any) -> Any:
+        return resolve(self, revision, {other: seen for other, seen in met.items() if is_kept(other, revision)})
+
+    patch.setattr(ReadBack, "_resolve", some)
+
+
 @mutant
 def higher_pending_ignored(patch: pytest.MonkeyPatch) -> None:
     # Lower revisions win; higher ones find the conflict themselves.
-    resolve = ReadBack._resolve
-    patch.setattr(
-        ReadBack,
-        "_resolve",
-        lambda self, revision, met: resolve(self, revision, {k: v for k, v in met.items() if k < revision}),
-    )
+    resolve_only(patch, lambda other, revision: other < revision)
 
 
 @mutant
 def lower_ignored(patch: pytest.MonkeyPatch) -> None:
-    resolve = ReadBack._resolve
-    patch.setattr(
-        ReadBack,
-        "_resolve",
-        lambda self, revision, met: resolve(self, revision, {k: v for k, v in met.items() if k > revision}),
-    )
+    resolve_only(patch, lambda other, revision: other > revision)
 
 
 @mutant
@@ -198,15 +197,7 @@ def bound_without_later_arrivals(patch: pytest.MonkeyPatch) -> None:
 
 @mutant
 def child_not_read_back(patch: pytest.MonkeyPatch) -> None:
-    original = change_set._plan
-
-    def plan(one: Any) -> Any:
-        row, change = original(one)
-        for column in [column for column in row.depends_on if column[0] == schema.CHILDREN]:
-            del row.depends_on[column]
-        return row, change
-
-    patch.setattr(change_set, "_plan", plan)
+    read_back_without(patch, lambda column: column[0] == schema.CHILDREN)
 
 
 def child_lists_not_read_back(patch: pytest.MonkeyPatch) -> None:
