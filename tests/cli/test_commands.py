@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from hbasemk import CommitUnknownError, ConflictError, Repository, connect
-from hbasemk.cli.main import main
 from hbasemk.repository import instance_of
+from tests.support.commands import run_captured
 from tests.support.imports import SMALL, on_disk, write_files
 
 DONE, NO, USAGE, CONFLICT, UNREACHABLE = range(5)
@@ -45,12 +45,7 @@ def run(url: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyP
     monkeypatch.delenv("HBASEMK_DEBUG", raising=False)
 
     def call(*arguments: str) -> Ran:
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main(arguments)
-        sys.stdout.flush()
-        out, err = capfd.readouterr()
-        return Ran(int(ended.value.code or 0), out, err)
+        return Ran(*run_captured(capfd, *arguments))
 
     return call
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,8 @@ import pytest
 
 import hbasemk
 from hbasemk import CommitUnknownError, Repository, connect
-from hbasemk.cli.main import main
 from hbasemk.format import revisions
+from tests.support.commands import run_captured
 from tests.support.repositories import problems
 
 DONE, NO, USAGE, CONFLICT, UNREACHABLE = range(5)
@@ -65,14 +66,7 @@ def run(place: Place, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
     monkeypatch.delenv("HBASEMK_DEBUG", raising=False)
     monkeypatch.chdir(place.folder)
 
-    def call(*arguments: str) -> Ran:
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main(arguments)
-        out, err = capfd.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    return call
+    return partial(run_captured, capfd)
 
 
 # --- the table in the guide -------------------------------------------------------------------------------

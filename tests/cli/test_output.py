@@ -10,6 +10,7 @@ import subprocess
 import sys
 import unicodedata
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import pytest
 from hbasemk import ConflictError, Repository, Snapshot, connect
 from hbasemk.cli import output
 from hbasemk.cli.main import main
+from tests.support.commands import run_captured
 from tests.support.repositories import problems
 from tests.support.terminal import Shown, controls, on_terminal
 
@@ -334,14 +336,7 @@ def piped(hostile: Hostile, capfdbinary: pytest.CaptureFixture[bytes], monkeypat
     """Runs a command in this process; its exit code, output and messages."""
     monkeypatch.setenv("HBASEMK_URL", hostile.url)
 
-    def run(*arguments: str) -> tuple[int, bytes, bytes]:
-        capfdbinary.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main(arguments)
-        out, err = capfdbinary.readouterr()
-        return int(ended.value.code or 0), out, err
-
-    return run
+    return partial(run_captured, capfdbinary)
 
 
 def test_names_in_a_pipe_are_exact(piped: Any) -> None:

@@ -15,7 +15,7 @@ import hbasemk
 from hbasemk import Settings
 from hbasemk.repository import instance_of
 from tests.support.hbase import HBase
-from tests.support.interrupting import signals
+from tests.support.interrupting import WHEN_ARMED, signals
 from tests.support.repositories import Checked
 
 SETTINGS = Settings(lease_ms=1000, max_clock_skew_ms=500)
@@ -25,14 +25,10 @@ LONGEST_PAUSE = 0.08
 WITHIN = 60.0
 """Seconds after which a test gives up; lease and skew are over after 1.5."""
 
-GOES_ON = """
-import signal, sys, threading, hbasemk
-armed = [False]
-def handle(number, frame):
-    if armed[0]:
-        armed[0] = False
-        raise KeyboardInterrupt
-signal.signal(signal.SIGINT, handle)
+GOES_ON = (
+    WHEN_ARMED
+    + """
+import sys, threading, hbasemk
 url, wanted = sys.argv[1], int(sys.argv[2])
 if url.startswith("hbase:"):
     # With so few connections, calls soon wait forever if interrupts leak some.
@@ -80,6 +76,7 @@ print(committed, flush=True)
 sys.stdin.readline()
 repo.close()
 """
+)
 
 STOPS = """
 import sys, hbasemk

@@ -24,7 +24,7 @@ from hbasemk.repository import instance_of
 from hbasemk.transfer.files.entries import TOTALS, walk
 from hbasemk.transfer.files.reader import FileReader, ReaderJob
 from hbasemk.transfer.files.worker import Batch, Job, Worker
-from tests.support.interrupting import SECONDS, Point, each_point, interrupted_at, points_of, signals
+from tests.support.interrupting import SECONDS, WHEN_ARMED, Point, each_point, interrupted_at, points_of, signals
 from tests.support.repositories import Checked
 
 FORK_EVERY = 8
@@ -205,14 +205,10 @@ def test_an_import_worker_works_after_an_interruption_at_any_point(checked: Chec
             each_point(points, test)
 
 
-SCRIPT = """
-import os, signal, sys, hbasemk
-armed = [False]
-def handle(number, frame):
-    if armed[0]:
-        armed[0] = False
-        raise KeyboardInterrupt
-signal.signal(signal.SIGINT, handle)
+SCRIPT = (
+    WHEN_ARMED
+    + """
+import os, sys, hbasemk
 repo = hbasemk.connect(sys.argv[1], poll_interval=0.005)
 other = hbasemk.connect(sys.argv[1], poll_interval=0)
 acknowledged = interrupted = 0
@@ -248,6 +244,7 @@ repo.close()
 other.close()
 print("whole", acknowledged, flush=True)
 """
+)
 
 
 def test_real_signals_leak_no_lock_or_connection(checked: Checked, tmp_path: Path) -> None:

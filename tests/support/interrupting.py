@@ -33,6 +33,17 @@ PACKAGE = os.path.dirname(hbasemk.__file__)
 LIBRARY = os.path.dirname(os.__file__)
 TRACED = tuple(os.path.join(LIBRARY, name) for name in ("threading.py", "contextlib.py", "queue.py"))
 
+WHEN_ARMED = """
+import signal
+armed = [False]
+def handle(number, frame):
+    if armed[0]:
+        armed[0] = False
+        raise KeyboardInterrupt
+signal.signal(signal.SIGINT, handle)
+"""
+"""Python code: from here on SIGINT raises KeyboardInterrupt once, each time after the code has set ``armed[0]``."""
+
 
 class _Points:
     """The points of each piece of code."""
