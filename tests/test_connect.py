@@ -1,4 +1,4 @@
-"""URLs mean what they say or are refused; stores in memory live as long as somebody has them open."""
+"""URLs are applied completely or rejected; stores in memory live as long as one repository has them open."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ REFUSED = [
     ("http://[::1", "is not the URL of a repository"),
     ("file://{}/content.db", "is not the URL of a repository"),
     ("sqlite3:///{}/content.db", "is not the URL of a repository"),
-    # what stands behind the scheme
+    # the part after the scheme
     ("sqlite:content.db", "has no //"),
     ("sqlite:{}/content.db", "has no //"),
     ("sqlite:", "has no //"),
@@ -117,7 +117,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("url", "said"), REFUSED, ids=range(len(REFUSED)))
-def test_a_url_of_which_something_would_get_lost_is_refused(url: str, said: str, tmp_path: Path) -> None:
+def test_a_url_with_ignored_parts_is_rejected(url: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidValueError, match=said) as raised:
         connect(url.format(tmp_path))
     assert len(str(raised.value)) < 700
@@ -154,12 +154,12 @@ def test_credentials_are_refused_and_never_shown(url: str) -> None:
     with pytest.raises(InvalidValueError) as raised:
         connect(url)
     shown = "".join(traceback.format_exception(raised.value)).replace(repr(url), "")
-    # The source lines of a traceback show no values; what is left are the messages.
+    # The source lines of a traceback show no values, so only the messages matter.
     assert "cret" not in shown
     assert "s3" not in shown
 
 
-def test_credentials_have_an_error_of_their_own() -> None:
+def test_credentials_have_a_specific_error() -> None:
     with pytest.raises(InvalidValueError, match=r"'hbase://\*\*\*@host/' has a user name or password"):
         connect("hbase://user:pw@host/")
 
@@ -187,7 +187,7 @@ def test_credentials_have_an_error_of_their_own() -> None:
         ("sqlite:///%C3%A9.db?", "{cwd}/\u00e9.db"),
     ],
 )
-def test_a_url_means_what_it_says(url: str, location: str) -> None:
+def test_a_url_opens_the_location_that_it_names(url: str, location: str) -> None:
     store, owned, _ = open_store(url)
     assert owned
     assert store.location == location.format(cwd=Path.cwd())
@@ -209,7 +209,7 @@ def test_options_in_the_url_reach_the_repository() -> None:
         (1, "url must be a str, got 1"),
     ],
 )
-def test_what_is_not_a_str_is_a_type_error(given: Any, said: str) -> None:
+def test_a_url_that_is_not_a_str_is_a_type_error(given: Any, said: str) -> None:
     with pytest.raises(TypeError, match=said):
         connect(given)
 
@@ -234,7 +234,7 @@ def test_a_file_may_have_any_name(tmp_path: Path, checked: Checked) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["my#file?\n%.db"]
 
 
-def test_the_command_line_tells_a_wrong_url_without_a_traceback() -> None:
+def test_the_command_line_reports_a_wrong_url_without_a_traceback() -> None:
     command = [sys.executable, "-m", "hbasemk", "--url", "hbase://[::1/", "ls"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
@@ -242,7 +242,7 @@ def test_the_command_line_tells_a_wrong_url_without_a_traceback() -> None:
 
 
 class TestMemory:
-    def test_a_name_is_shared_while_anyone_has_it_open(self) -> None:
+    def test_a_name_is_shared_while_one_repository_has_it_open(self) -> None:
         one = connect("memory://shared/name", poll_interval=0)
         two = connect("memory://shared/name", poll_interval=0)
         one.run(lambda tx: tx.add("/a"))
@@ -258,7 +258,7 @@ class TestMemory:
         assert two.store.location == "memory://shared/name"
         two.close()
 
-    def test_what_the_last_one_closes_is_gone_at_once(self) -> None:
+    def test_the_last_close_removes_the_store_immediately(self) -> None:
         gc.disable()
         try:
             kept = connect("memory://last", poll_interval=0)
@@ -272,7 +272,7 @@ class TestMemory:
         finally:
             gc.enable()
 
-    def test_what_is_not_closed_stays_whatever_is_freed(self) -> None:
+    def test_an_unclosed_store_survives_garbage_collection(self) -> None:
         with pytest.warns(ResourceWarning, match="not closed"):  # noqa: PT031 - until it is freed
             connect("memory://forgotten", poll_interval=0).run(lambda tx: tx.add("/a"))
             gc.collect()
@@ -288,13 +288,13 @@ class TestMemory:
         with pytest.raises(StoreUnusableError):
             connect("memory://failed", create=False, poll_interval=0)
 
-    def test_names_are_apart(self) -> None:
+    def test_different_names_are_different_stores(self) -> None:
         with connect("memory://a", poll_interval=0) as one, connect("memory://b", poll_interval=0) as two:
             one.run(lambda tx: tx.add("/a"))
             assert "/a" not in two.refresh()
             assert problems(one) == problems(two) == []
 
-    def test_threads_may_open_and_close_at_once(self) -> None:
+    def test_threads_can_open_and_close_concurrently(self) -> None:
         failed: list[BaseException] = []
 
         def work(number: int) -> None:

@@ -1,4 +1,4 @@
-"""Numbers that are no possible option are refused when a repository is opened, and name the option."""
+"""Opening a repository rejects invalid numbers; the error names the option."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_an_interval_of_polls_is_a_time(value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [value for value in NO_TIMES if value not in (math.inf, 1e300, 10**400)], ids=repr)
-def test_patience_is_a_time_and_may_be_endless(value: Any, url: str) -> None:
+def test_a_retry_timeout_is_a_time_and_can_be_endless(value: Any, url: str) -> None:
     with pytest.raises(InvalidValueError, match="retry_timeout"):
         connect("memory://", retry_timeout=value)
     with connect(url, poll_interval=0, retry_timeout=math.inf) as repo:
@@ -48,7 +48,7 @@ def test_a_busy_timeout_is_a_time(value: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", [*NO_TIMES, 0], ids=repr)
 @pytest.mark.parametrize("name", ["timeout", "connect_timeout"])
-def test_the_timeouts_of_hbase_are_times_and_not_none(name: str, value: Any) -> None:
+def test_the_timeouts_of_hbase_are_required_times(name: str, value: Any) -> None:
     with pytest.raises(InvalidValueError, match=name):
         HBaseStore("127.0.0.1", 1, **{name: value})
 
@@ -66,7 +66,7 @@ def test_the_timeouts_of_hbase_are_times_and_not_none(name: str, value: Any) -> 
         "busy_timeout=-1",
     ],
 )
-def test_what_stands_in_the_url_is_checked_too(query: str, tmp_path: Path) -> None:
+def test_options_in_the_url_are_validated_too(query: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidValueError, match=query.partition("=")[0]):
         connect(f"sqlite:///{tmp_path / 'content.db'}?{query}")
     assert not (tmp_path / "content.db").exists()

@@ -1,4 +1,4 @@
-"""Every parameter of the public API refuses a wrong type by its name, and nothing fails somewhere inside."""
+"""Every parameter of the public API rejects a wrong type by its name; no error comes from inside."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hbasemk.store.memory import MemoryStore
 
 
 class _Other:
-    """Of a type that no parameter has; its name is the same in each process, as the names of test cases have to be."""
+    """A type that no parameter accepts. Its name is the same in each process, as names of test cases require."""
 
     def __repr__(self) -> str:
         return "another object"
@@ -27,7 +27,7 @@ OTHER = _Other()
 WRONG = [None, 1, b"", [], OTHER, 10**5000]
 
 FINE: dict[str, Callable[[Any], bool]] = {
-    # Parameters for which one of the wrong values is a good one.
+    # Parameters that accept one of the wrong values.
     "properties": lambda value: value is None,
     "value": lambda value: value is not OTHER,
     "default": lambda value: True,
@@ -84,7 +84,7 @@ LENIENT: dict[tuple[str, str], Callable[[Any], bool]] = {
 INSIDE = {"source", "staged", "ended", "begun", "own", "commit_on_head", "wait"}
 """Public by name only: the other parts of the package call them."""
 SPELLED = {"value": "property 'n' of '/a'", "amount": ""}
-"""How messages name a parameter where they have something better than its name."""
+"""The names of parameters in messages, if they differ from the parameter."""
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def repo(real_store: MemoryStore) -> Iterator[Repository]:
 
 
 def good(repo: Repository) -> dict[str, Any]:
-    """A good value for each parameter of a name."""
+    """Return a valid value for a parameter."""
     mk = MicroKernel(repo)
     return {
         "path": "/a",
@@ -198,7 +198,7 @@ def call(repo: Repository, what: str, name: str, value: object) -> None:
     if isinstance(result, Transaction):
         result.commit()
     if subject == "Transaction":
-        # Values are looked at when the transaction is staged.
+        # Values are validated when the transaction is staged.
         function.__self__.commit()
     if isinstance(result, Repository) and result is not repo:
         result.close()
@@ -220,7 +220,7 @@ def test_a_wrong_type_is_refused_by_the_parameters_name(repo: Repository, what: 
         assert fine(wrong), f"{what}({name}={shown(wrong)}) was taken"
 
 
-def test_there_is_something_to_check() -> None:
+def test_the_list_of_parameters_is_not_empty() -> None:
     assert len(PUBLIC) > 90
 
 
@@ -230,7 +230,7 @@ def test_there_is_something_to_check() -> None:
 @pytest.mark.parametrize(
     "text", ["x", "", "a/b", "//", "/a/", "/..", "/" + "x" * 40_000, None, 1, b"/a", [], ("/a",)], ids=shown
 )
-def test_what_is_not_a_path_is_not_in_a_snapshot_or_transaction(repo: Repository, text: Any) -> None:
+def test_a_snapshot_or_transaction_does_not_contain_invalid_paths(repo: Repository, text: Any) -> None:
     assert text not in repo.head
     assert repo.head.get(text) is None
     assert repo.head.get(text, 5) == 5
@@ -241,13 +241,13 @@ def test_what_is_not_a_path_is_not_in_a_snapshot_or_transaction(repo: Repository
 
 
 @pytest.mark.parametrize("name", [None, 1, b"n", [], ("n",), OTHER], ids=shown)
-def test_what_is_not_a_name_is_not_in_a_node(repo: Repository, name: Any) -> None:
+def test_a_node_does_not_contain_invalid_names(repo: Repository, name: Any) -> None:
     assert name not in repo.head["/a"]
     with pytest.raises(TypeError, match="name must be a str"):
         repo.head["/a"][name]
 
 
-def test_paths_that_are_there_are_in_a_snapshot(repo: Repository) -> None:
+def test_a_snapshot_contains_existing_paths(repo: Repository) -> None:
     assert "/" in repo.head
     assert "/a" in repo.head
     assert "/b" not in repo.head
@@ -273,7 +273,7 @@ def test_a_single_path_is_not_a_list_of_paths(repo: Repository) -> None:
         tx.load("/a")
 
 
-def test_arguments_are_checked_before_the_first_result_is_asked_for(repo: Repository) -> None:
+def test_arguments_are_validated_before_the_first_result_is_requested(repo: Repository) -> None:
     with pytest.raises(TypeError, match="path"):
         repo.head.walk(1)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="before"):
@@ -282,7 +282,7 @@ def test_arguments_are_checked_before_the_first_result_is_asked_for(repo: Reposi
         repo.head.walk("/a", -1)
 
 
-def test_a_repository_takes_settings_only() -> None:
+def test_a_repository_accepts_only_settings_objects() -> None:
     with pytest.raises(TypeError, match="settings must be a hbasemk.Settings"):
         Repository(MemoryStore(), settings={"lease_ms": 1000})  # type: ignore[arg-type]
     Repository(MemoryStore(), settings=Settings(), poll_interval=0).close()

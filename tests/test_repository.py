@@ -30,7 +30,7 @@ from tests.support.repositories import Checked, Instances, problems, tree
 
 
 def in_a_child(work: Callable[[], object]) -> None:
-    """Run something in a forked child; fails if it raised."""
+    """Run a function in a forked child; fail if it raised."""
     child = os.fork()
     if child == 0:
         code = 1
@@ -47,7 +47,7 @@ def in_a_child(work: Callable[[], object]) -> None:
 
 @contextlib.contextmanager
 def held_by_a_thread(*locks: contextlib.AbstractContextManager[object]) -> Iterator[None]:
-    """As long as the block lasts, another thread holds the locks."""
+    """Let another thread hold the locks during the block."""
     held, over = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -121,9 +121,7 @@ def test_threads_that_use_a_forked_child_first_share_one_instance(tmp_path: Path
 
 
 @pytest.mark.parametrize("used", [True, False])
-def test_a_child_is_not_held_up_by_locks_that_a_thread_of_its_parent_held(
-    checked: Checked, tmp_path: Path, used: bool
-) -> None:
+def test_a_child_is_not_blocked_by_locks_of_its_parents_threads(checked: Checked, tmp_path: Path, used: bool) -> None:
     with hbasemk.connect(checked(f"sqlite:///{tmp_path / 'content.db'}"), poll_interval=0) as repo:
         repo.run(lambda tx: tx.add("/a", {"n": 0}))
 
@@ -139,7 +137,7 @@ def test_a_child_is_not_held_up_by_locks_that_a_thread_of_its_parent_held(
 
 
 class _SideBySide(MemoryStore):
-    """A store of which the kernel asks two things at a time."""
+    """A store that supports parallel calls."""
 
     supports_parallel_calls = True
 
@@ -159,7 +157,7 @@ def test_a_child_walks_its_parents_snapshot_on_a_store_with_parallel_calls(check
         assert len(list(before.walk())) == 6
 
 
-def test_two_calls_are_made_one_after_the_other_when_the_runtime_is_closed(checked: Checked) -> None:
+def test_two_calls_run_sequentially_when_the_runtime_is_closed(checked: Checked) -> None:
     runtime = SystemRuntime()
     runtime.close()
     made: list[int] = []
@@ -175,7 +173,7 @@ def test_two_calls_are_made_one_after_the_other_when_the_runtime_is_closed(check
 
 
 @pytest.mark.parametrize("closed", [True, False])
-def test_of_two_calls_that_fail_the_first_ones_error_is_raised_and_both_have_ended(closed: bool) -> None:
+def test_the_first_error_of_two_failing_calls_is_raised_after_both_end(closed: bool) -> None:
     runtime = SystemRuntime()
     if closed:
         runtime.close()
@@ -200,9 +198,7 @@ def test_of_two_calls_that_fail_the_first_ones_error_is_raised_and_both_have_end
     runtime.close()
 
 
-def test_a_child_reads_its_parents_snapshot_whatever_its_parents_threads_were_doing(
-    checked: Checked, tmp_path: Path
-) -> None:
+def test_a_child_reads_its_parents_snapshot_regardless_of_the_parents_threads(checked: Checked, tmp_path: Path) -> None:
     url = checked(f"sqlite:///{tmp_path / 'content.db'}")
     with hbasemk.connect(url, poll_interval=0) as repo:
         repo.run(lambda tx: [tx.add(f"/{number}") for number in range(5)])
@@ -217,7 +213,7 @@ def test_a_child_reads_its_parents_snapshot_whatever_its_parents_threads_were_do
             in_a_child(work)
 
 
-def test_a_lock_is_one_of_its_process() -> None:
+def test_a_lock_belongs_to_its_process() -> None:
     lock = SystemRuntime().lock()
     turns: list[int] = []
 
@@ -231,7 +227,7 @@ def test_a_lock_is_one_of_its_process() -> None:
             other.start()
             other.join(0.2)
             assert turns == []
-            # The thread that forks holds it in the child no more than it has to give it back there.
+            # In the child, the thread that forked neither holds the lock nor must release it.
             in_a_child(take)
         assert turns == []
     other.join(60)
@@ -345,7 +341,7 @@ def test_a_commit_that_waits_ends_when_the_repository_is_closed(real_store: Memo
 
     def look(call: Call) -> None:
         if call.table == schema.CLUSTER and call.method == "read" and kernel.statistics.conflicts:
-            # It asks whether the winner is dead.
+            # It checks whether the winner is dead.
             waits.set()
 
     kernel = instance_of(repo)
@@ -387,7 +383,7 @@ def test_a_closed_repository_claims_no_lease_and_commits_nothing() -> None:
         assert fresh.head.children("/") == []
 
 
-def test_the_background_sees_what_others_commit() -> None:
+def test_the_background_thread_sees_commits_of_others() -> None:
     one = hbasemk.connect("memory://seen", poll_interval=0.01)
     two = hbasemk.connect("memory://seen", poll_interval=0.01)
     with one, two:
@@ -396,7 +392,7 @@ def test_the_background_sees_what_others_commit() -> None:
         assert problems(two) == []
 
 
-def test_the_background_goes_on_after_the_store_was_away(
+def test_the_background_thread_continues_after_an_outage(
     real_store: MemoryStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = FaultyStore(real_store)
@@ -419,7 +415,7 @@ def test_the_background_goes_on_after_the_store_was_away(
     assert "failed, trying again" in caplog.records[0].getMessage()
 
 
-def test_two_that_create_the_same_repository_at_once_share_it(opened: Instances) -> None:
+def test_two_instances_that_create_the_same_repository_concurrently_share_it(opened: Instances) -> None:
     made: list[Repository] = []
     threads = [threading.Thread(target=lambda: made.append(opened(opened.new_store()))) for _ in range(8)]
     for thread in threads:
@@ -455,14 +451,14 @@ def test_a_creation_that_was_interrupted_is_completed_by_the_next() -> None:
             assert problems(repo) == []
 
 
-def test_without_a_repository_nothing_is_created_when_told_so(tmp_path: Path) -> None:
+def test_create_false_creates_no_repository(tmp_path: Path) -> None:
     path = tmp_path / "none.db"
     with pytest.raises(StoreUnusableError):
         hbasemk.connect(f"sqlite:///{path}", create=False)
     assert not path.exists()
 
 
-def test_a_newer_format_is_refused_by_name() -> None:
+def test_a_newer_format_is_rejected_by_name() -> None:
     store = MemoryStore()
     Repository(store, poll_interval=0, owns_store=False, settings=Settings(epoch_ms=1_600_000_000_000)).close()
     from hbasemk.format import schema
@@ -493,7 +489,7 @@ def test_a_newer_format_is_refused_by_name() -> None:
         "memory://?poll_interval=often",
     ],
 )
-def test_a_url_that_cannot_be_read_is_told(url: str) -> None:
+def test_an_invalid_url_is_named_in_the_error(url: str) -> None:
     with pytest.raises(InvalidValueError):
         hbasemk.connect(url)
 
@@ -520,7 +516,7 @@ def test_snapshots_are_mappings() -> None:
         assert problems(repo) == []
 
 
-def test_errors_travel_between_processes() -> None:
+def test_errors_can_be_pickled() -> None:
     with hbasemk.connect("memory://", poll_interval=0) as repo:
         with pytest.raises(hbasemk.NodeNotFoundError) as caught:
             repo.head["/none"]
@@ -551,7 +547,7 @@ def test_start_up_does_not_grow_with_the_age_of_the_repository(opened: Instances
     repo.run(lambda tx: tx.add("/a", {"n": 0}))
     for _ in range(1200):
         repo.run(lambda tx: tx.increment("/a", "n"))
-    # What is younger than the allowed skew may still get company below it; so the bound is moved as time would.
+    # A lower id may still arrive within the allowed skew, so the test moves the bound as time would.
     journal = instance_of(repo).journal
     journal._low_bound = journal.highest_seen + (instance_of(repo).settings.max_clock_skew_ms + 1 << 24)
     moved = instance_of(repo).recovery.advance()

@@ -1,4 +1,4 @@
-"""A repository that nobody closes ends when nothing refers to it any more, and when the interpreter exits."""
+"""An unclosed repository ends when it is no longer referenced, and when the interpreter exits."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def lease_end(store: Store, machine: int) -> int:
 
 
 class Left:
-    """A repository with a lease, and what remains to be seen of it once it is gone."""
+    """A repository with a lease, and its remaining traces after its end."""
 
     def __init__(self, shared: MemoryStore, poll_interval: float) -> None:
         self.shared = shared
@@ -44,7 +44,7 @@ class Left:
         self.repo.run(lambda tx: tx.add("/a", {"n": 1}))
         lease = instance_of(self.repo).lease
         self.machine, self.end = lease.machine, lease.end
-        # Other tests' threads are none of its business.
+        # Ignore threads of other tests.
         self.polls = [thread for thread in threading.enumerate() if thread.name == "hbasemk-poll"]
 
     def has_ended(self) -> bool:
@@ -58,7 +58,7 @@ class Left:
 
 
 @pytest.mark.parametrize("poll_interval", [0, 0.001, 3600])
-def test_a_repository_that_nothing_refers_to_ends(real_store: MemoryStore, poll_interval: float) -> None:
+def test_an_unreferenced_repository_ends(real_store: MemoryStore, poll_interval: float) -> None:
     left = Left(real_store, poll_interval)
     with pytest.warns(ResourceWarning, match="not closed"):  # noqa: PT031 - until it has ended
         left.repo = None
@@ -79,9 +79,7 @@ def test_a_repository_that_nothing_refers_to_ends(real_store: MemoryStore, poll_
     ],
     ids=["snapshot", "node", "transaction", "watch", "branch", "blobs", "log", "walk"],
 )
-def test_what_came_from_a_repository_keeps_it_alive(
-    real_store: MemoryStore, part: Callable[[Repository], object]
-) -> None:
+def test_objects_of_a_repository_keep_it_alive(real_store: MemoryStore, part: Callable[[Repository], object]) -> None:
     left = Left(real_store, 0.01)
     assert left.repo is not None
     kept = [part(left.repo)]

@@ -1,4 +1,4 @@
-"""Watching what is committed, from the moment of the call on."""
+"""Watches return all commits after the call."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hbasemk.repository import instance_of
 from tests.support.repositories import Instances
 
 
-def test_what_is_committed_after_the_call_is_told_though_nobody_has_looked_yet(opened: Instances) -> None:
+def test_a_watch_returns_commits_after_the_call_even_before_its_first_poll(opened: Instances) -> None:
     repo = opened()
     watching = repo.watch("/", timeout=0.05)
     repo.run(lambda tx: tx.add("/a"), "first")
@@ -22,7 +22,7 @@ def test_what_is_committed_after_the_call_is_told_though_nobody_has_looked_yet(o
         repo.watch("no path")
 
 
-def test_what_is_committed_elsewhere_does_not_put_off_the_end(opened: Instances) -> None:
+def test_commits_of_others_do_not_delay_the_timeout(opened: Instances) -> None:
     repo = opened()
     repo.run(lambda tx: (tx.add("/a"), tx.add("/b", {"n": 0})))
     over = threading.Event()
@@ -41,7 +41,7 @@ def test_what_is_committed_elsewhere_does_not_put_off_the_end(opened: Instances)
 
 
 @pytest.mark.parametrize("poll_interval", [0, 0.02])
-def test_watching_ends_quietly_when_the_repository_is_closed(opened: Instances, poll_interval: float) -> None:
+def test_a_watch_ends_without_an_error_when_the_repository_is_closed(opened: Instances, poll_interval: float) -> None:
     repo = opened(poll_interval=poll_interval)
     ended: list[object] = []
 
@@ -59,7 +59,7 @@ def test_watching_ends_quietly_when_the_repository_is_closed(opened: Instances, 
     assert ended == [[]]
 
 
-def test_what_arrives_between_two_looks_at_the_journal_is_told_once(
+def test_an_arrival_between_two_reads_of_the_journal_is_returned_once(
     opened: Instances, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repo, other = opened(), opened()

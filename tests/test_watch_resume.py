@@ -1,4 +1,4 @@
-"""A watch goes on through outages and in later processes, where it ended; and it can be stopped from anywhere."""
+"""A watch continues through outages, resumes in later processes, and can be stopped from any thread."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def pair(opened: Instances) -> tuple[Repository, Repository]:
 # --- where to resume --------------------------------------------------------------------------------------
 
 
-def test_a_later_watch_goes_on_where_an_earlier_one_ended(pair: tuple[Repository, Repository]) -> None:
+def test_a_later_watch_resumes_where_an_earlier_one_ended(pair: tuple[Repository, Repository]) -> None:
     one, two = pair
     with one.watch(timeout=0.05) as watch:
         assert watch.revision is None
@@ -79,7 +79,7 @@ def test_a_revision_that_one_instance_saw_late_is_not_missed_elsewhere(pair: tup
     assert [entry.message for entry in two.watch(timeout=0.05, since=token)] == ["lower id"]
 
 
-def test_a_token_moves_on_past_what_the_path_leaves_out(pair: tuple[Repository, Repository]) -> None:
+def test_a_token_advances_past_commits_outside_of_the_path(pair: tuple[Repository, Repository]) -> None:
     one, _ = pair
     with one.watch("/b", timeout=0.05) as watch:
         increments(one, "1")
@@ -115,12 +115,12 @@ def test_an_old_token_reads_the_journals_table(opened: Instances, monkeypatch: p
 
 
 @pytest.mark.parametrize("wrong", ["", "w1.", "w1.%%%", "w1.AAAAAAAAAAAAAAAAAAAAAA", "nonsense", "w2.AAAA", "ä" * 20])
-def test_a_text_that_is_no_token_is_refused(opened: Instances, wrong: str) -> None:
+def test_a_text_that_is_not_a_token_is_rejected(opened: Instances, wrong: str) -> None:
     with pytest.raises(InvalidRevisionError, match="resume token"):
         opened().watch(since=wrong)
 
 
-def test_a_token_that_is_cut_or_of_another_repository_is_refused(pair: tuple[Repository, Repository]) -> None:
+def test_a_token_that_is_truncated_or_of_another_repository_is_rejected(pair: tuple[Repository, Repository]) -> None:
     one, _ = pair
     increments(one, "1", "2")
     token = one.watch().resume_token
@@ -134,7 +134,7 @@ def test_a_token_that_is_cut_or_of_another_repository_is_refused(pair: tuple[Rep
             one.watch(since=other.head)
 
 
-def test_a_token_with_revisions_that_a_backup_lacks_is_refused(checked: Checked) -> None:
+def test_a_token_with_revisions_that_a_backup_lacks_is_rejected(checked: Checked) -> None:
     store = checked(MemoryStore())
     with Repository(store, poll_interval=0, owns_store=False) as repo:
         repo.run(lambda tx: tx.add("/a", {"n": 0}))
@@ -145,7 +145,7 @@ def test_a_token_with_revisions_that_a_backup_lacks_is_refused(checked: Checked)
         restored.watch(since=token)
 
 
-def test_what_a_watch_cannot_begin_at_is_refused(opened: Instances) -> None:
+def test_a_watch_rejects_starting_points_outside_of_trunk(opened: Instances) -> None:
     repo = opened()
     branch = repo.branch()
     with pytest.raises(BranchError):
@@ -162,7 +162,7 @@ def test_what_a_watch_cannot_begin_at_is_refused(opened: Instances) -> None:
 
 
 class Outage:
-    """Makes the calls of one store fail while it lasts."""
+    """Lets the calls of one store fail while it lasts."""
 
     def __init__(self, store: FaultyStore) -> None:
         self.lasts = False
@@ -227,7 +227,7 @@ def test_an_outage_while_entries_are_read_ends_nothing(checked: Checked) -> None
             assert not left
 
 
-def test_an_outage_is_no_longer_than_the_timeout(real_store: MemoryStore) -> None:
+def test_a_watch_ends_at_its_timeout_during_an_outage(real_store: MemoryStore) -> None:
     watched = FaultyStore(real_store)
     with Repository(watched, poll_interval=0) as repo:
         outage = Outage(watched)
@@ -237,7 +237,7 @@ def test_an_outage_is_no_longer_than_the_timeout(real_store: MemoryStore) -> Non
         outage.lasts = False
 
 
-def test_another_error_is_raised_and_the_watch_goes_on_after_it(real_store: MemoryStore) -> None:
+def test_other_errors_are_raised_and_the_watch_continues_after_them(real_store: MemoryStore) -> None:
     watched = FaultyStore(real_store)
     with Repository(watched, poll_interval=0) as repo:
         repo.run(lambda tx: tx.add("/a", {"n": 0}))
@@ -296,7 +296,7 @@ def test_a_watch_is_stopped_by_a_signal_handler(opened: Instances) -> None:
         signal.signal(signal.SIGUSR1, before)
 
 
-def test_a_store_that_somebody_else_closed_is_an_error(real_store: MemoryStore) -> None:
+def test_a_store_that_other_code_closed_is_an_error(real_store: MemoryStore) -> None:
     store = copy.copy(real_store)
     repo = Repository(store, poll_interval=0)
     watch = repo.watch()
@@ -357,7 +357,7 @@ def test_an_interrupted_watch_returns_each_revision_once(pair: tuple[Repository,
 
 @pytest.fixture
 def process(url: str) -> Iterator[list[str]]:
-    """A command that watches as a process of its own."""
+    """The command line of a watch in its own process."""
     with connect(url) as repo:
         repo.run(lambda tx: tx.add("/a", {"n": 0}), "begin")
     return [sys.executable, "-m", "hbasemk", "--url", url, "watch"]
@@ -371,16 +371,16 @@ def test_the_command_prints_where_to_resume(process: list[str], url: str) -> Non
                     break
                 increments(repo, str(number))
                 time.sleep(0.05)
-        shown, told = running.communicate(timeout=60)
+        shown, stderr = running.communicate(timeout=60)
     assert running.returncode == 0
     messages = [int(line.split("\t")[3]) for line in shown.splitlines()]
     assert len(messages) == 2
-    token = told.strip().rpartition(" ")[2]
+    token = stderr.strip().rpartition(" ")[2]
     rest_of = subprocess.run(
         [*process, "--since", token, "-n", "1"], capture_output=True, text=True, timeout=60, check=True
     )
     assert rest_of.stdout.strip().split("\t")[3] == str(messages[1] + 1)
-    # A revision that an earlier process printed will do, too.
+    # A revision that an earlier process printed is accepted, too.
     last = shown.splitlines()[-1].split("\t")[0]
     since_revision = subprocess.run(
         [*process, "--since", last, "-n", "1"], capture_output=True, text=True, timeout=60, check=True

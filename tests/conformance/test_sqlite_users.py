@@ -181,7 +181,7 @@ for number in range(1, 3):
         reader.end()
         assert owners(folder) == {OWNER.uid}
 
-    def test_reads_are_correct_beside_writers_that_come_and_go(self, path: Path, folder: Path) -> None:
+    def test_reads_are_correct_beside_writers_that_start_and_end(self, path: Path, folder: Path) -> None:
         write = """
 until = time.monotonic() + 4
 number = 0

@@ -108,7 +108,7 @@ def test_the_deepest_node_can_be_added_and_no_deeper_one_by_any_operation(repo: 
 
 
 @pytest.mark.parametrize("kind", ["add", "move", "copy"])
-def test_a_transaction_refuses_deep_paths_at_once(repo: Repository, kind: str) -> None:
+def test_a_transaction_rejects_deep_paths_immediately(repo: Repository, kind: str) -> None:
     deep = "/a" * (limits.MAX_DEPTH + 1)
     with repo.transaction() as tx:
         with pytest.raises(InvalidPathError, match=r"1001 levels; .* at most 1000"):

@@ -38,7 +38,7 @@ def chain(depth: int, bottom: JsonNode) -> JsonNode:
 
 
 @pytest.mark.parametrize("text", ["", "01", "1.", ".5", "+1", "1e", "NaN", "0x1", " 1", "1\n", "\u0661", "-", 1, None])
-def test_what_is_no_number(text: object) -> None:
+def test_texts_that_are_not_numbers_are_rejected(text: object) -> None:
     with pytest.raises(InvalidValueError, match="not a JSON number"):
         Number(text)  # type: ignore[arg-type]
 
@@ -83,7 +83,7 @@ def test_the_longest_whole_number_has_an_exact_value() -> None:
 # --- nodes ---
 
 
-def test_nodes_are_equal_whatever_the_order() -> None:
+def test_node_equality_ignores_the_order() -> None:
     assert parse_node('{"a":1,"b":{"c":{},"d":[1]},"e":{}}') == parse_node('{"e":{},"b":{"d":[1],"c":{}},"a":1}')
 
 

@@ -72,7 +72,7 @@ OPERATIONS: st.SearchStrategy[Operation] = st.one_of(
 
 @PATIENT
 @given(st.lists(OPERATIONS, max_size=5))
-def test_what_is_written_reads_back_the_same(operations: list[Operation]) -> None:
+def test_written_operations_are_read_back_the_same(operations: list[Operation]) -> None:
     text = write(operations)
     text.encode()
     assert parse(text, changed_subtrees=True) == operations
@@ -111,18 +111,18 @@ def _as_python(value: Any) -> Any:
 
 @PATIENT
 @given(st.dictionaries(NAMES, st.one_of(TEXTS, st.booleans(), st.floats(allow_nan=False, allow_infinity=False))))
-def test_what_the_standard_library_writes_is_read(members: dict[str, Any]) -> None:
+def test_json_of_the_standard_library_is_read(members: dict[str, Any]) -> None:
     for text in (json.dumps(members), json.dumps(members, ensure_ascii=False, indent=1)):
         assert {name: _as_python(value) for name, value in parse_node(text).properties.items()} == members
 
 
 @PATIENT
 @given(st.lists(st.sampled_from(jsop.TOKENS), max_size=12).map("".join), st.sampled_from(jsop.ROOTS), st.booleans())
-def test_any_text_is_refused_or_means_what_a_second_reader_finds(text: str, root: str, changed_subtrees: bool) -> None:
+def test_any_text_is_rejected_or_parsed_like_by_a_second_reader(text: str, root: str, changed_subtrees: bool) -> None:
     jsop.check(text, root, changed_subtrees)
 
 
-def test_mutated_texts_are_refused_or_mean_what_a_second_reader_finds() -> None:
+def test_mutated_texts_are_rejected_or_parsed_like_by_a_second_reader() -> None:
     """``HBASEMK_FUZZ_INPUTS`` is how many are tried, ``HBASEMK_FUZZ_SEED`` repeats a run."""
     inputs = int(os.environ.get("HBASEMK_FUZZ_INPUTS", "20000"))
     seed = int(os.environ.get("HBASEMK_FUZZ_SEED", random.SystemRandom().randrange(2**32)))

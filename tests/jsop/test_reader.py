@@ -52,7 +52,7 @@ def test_each_operation_in_order_with_its_offset() -> None:
     assert [one.offset for one in operations] == [0, 14, 26, 32, 42, 52]
 
 
-def test_white_space_may_stand_between_all_parts() -> None:
+def test_white_space_is_allowed_between_all_parts() -> None:
     spaced = '\n+ "/a" :\t{ "p" : [ 1 , true ] ,\r "c" : { } , "d" : { "q" : "x" } } - "/b" > "/c" : "/d" '
     assert parse(spaced) == parse('+"/a":{"p":[1,true],"c":{},"d":{"q":"x"}}-"/b">"/c":"/d"')
 
@@ -123,7 +123,7 @@ def test_without_a_root_a_relative_path_is_refused() -> None:
 
 @pytest.mark.parametrize("path", ["", "a/", "/a/", "//", "/a//b", "a//b", ".", "..", "/./a", "a/../b", "/a/.."])
 @pytest.mark.parametrize("before", ["+", "-", "^", '>"/x":', '*"/x":', " > "])
-def test_what_is_no_path_is_refused_where_it_stands(before: str, path: str) -> None:
+def test_the_error_for_an_invalid_path_has_its_position(before: str, path: str) -> None:
     assert refused(f'{before}"{path}":{{}}', "/r").offset == len(before)
 
 
@@ -256,7 +256,7 @@ def test_wrong_json(json: str, offset: int, says: str) -> None:
     assert caught.value.offset == offset
 
 
-def test_the_same_name_may_stand_in_different_objects() -> None:
+def test_different_objects_can_have_the_same_name() -> None:
     assert parse_node('{"a":{"a":{"a":null},"b":null},"b":1}') == JsonNode(
         {"b": Number("1")}, {"a": JsonNode({}, {"a": JsonNode()})}
     )
@@ -284,12 +284,12 @@ def test_an_error_shows_the_text_around_it() -> None:
     assert error.message == str(error)
 
 
-def test_an_error_at_an_end_shows_what_there_is() -> None:
+def test_an_error_at_the_end_of_a_text_shows_its_last_part() -> None:
     assert refused("+").context == "+ <-- END"
     assert refused("?").context == " <-- HERE ?"
 
 
-def test_an_error_can_be_printed_whatever_the_text_holds() -> None:
+def test_an_error_for_any_text_can_be_printed() -> None:
     error = refused('-"/\ud800\n\x1b" ? \udfff\u2028')
     assert error.context == '-"/\\ud800 <-- HERE \\n\\x1b" ? \\udfff\\u2028'
     str(error).encode()
@@ -353,13 +353,13 @@ def test_surrogates_are_joined_in_names_paths_and_arrays_too() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "null", "{}", '{"a":1}', "1 2", "x", "[1]]", "1,"])
-def test_what_is_no_single_value(text: str) -> None:
+def test_texts_that_are_not_one_value_are_rejected(text: str) -> None:
     with pytest.raises(JsopError):
         parse_value(text)
 
 
 @pytest.mark.parametrize("text", ["", "null", "[]", "1", "{}{}", "{},", '-"/a"'])
-def test_what_is_no_single_node(text: str) -> None:
+def test_texts_that_are_not_one_node_are_rejected(text: str) -> None:
     with pytest.raises(JsopError):
         parse_node(text)
 

@@ -95,7 +95,7 @@ def test_whole_numbers_up_to_the_limit() -> None:
 @pytest.mark.parametrize(
     "value", [None, math.nan, math.inf, b"x", object(), {}, [None], [[1]], [(1,)], [math.inf], {1}]
 )
-def test_what_is_no_value_is_not_written(value: object) -> None:
+def test_an_invalid_value_is_not_written(value: object) -> None:
     with pytest.raises(InvalidValueError, match="cannot be written"):
         write_value(value)  # type: ignore[arg-type]
 
@@ -114,13 +114,13 @@ def test_what_is_no_value_is_not_written(value: object) -> None:
         ChangedSubtree("b"),
     ],
 )
-def test_what_is_no_path_is_not_written(operation: Operation) -> None:
+def test_an_invalid_path_is_not_written(operation: Operation) -> None:
     with pytest.raises(InvalidPathError):
         write([operation])
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b"])
-def test_what_is_no_name_is_not_written(name: str) -> None:
+def test_an_invalid_name_is_not_written(name: str) -> None:
     with pytest.raises(InvalidPathError):
         write_node(JsonNode({name: True}))
     with pytest.raises(InvalidPathError):
@@ -132,12 +132,12 @@ def test_a_name_is_a_property_or_a_child_never_both() -> None:
         write_node(JsonNode({}, {"x": JsonNode({"a": True}, {"a": JsonNode()})}))
 
 
-def test_what_is_no_operation_is_not_written() -> None:
+def test_an_invalid_operation_is_not_written() -> None:
     with pytest.raises(TypeError):
         write(['-"/a"'])  # type: ignore[list-item]
 
 
-def test_quote_is_what_other_readers_of_json_understand() -> None:
+def test_quoted_text_is_valid_json() -> None:
     everything = "".join(map(chr, range(0x3000))) + "\ud800x\udfff\U0010ffff"
     assert json.loads(quote(everything)) == everything
 
@@ -172,7 +172,7 @@ def test_a_single_value_is_a_text() -> None:
     assert build.text() == '"x"'
 
 
-def test_the_builder_refuses_what_does_not_fit() -> None:
+def test_the_builder_rejects_invalid_calls() -> None:
     build = JsonBuilder()
     with pytest.raises(ValueError, match="unfinished"):
         build.text()

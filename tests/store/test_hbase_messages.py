@@ -256,7 +256,7 @@ JAVA = "org.apache.hadoop.hbase."
     ],
 )
 @pytest.mark.parametrize("effect", [False, True])
-def test_a_failure_that_lasts_until_somebody_fixes_it_is_unusable(text: str, advice: str, effect: bool) -> None:
+def test_a_permanent_failure_is_reported_as_unusable(text: str, advice: str, effect: bool) -> None:
     error = from_hbase(text, "here", "p_t", effect)
     assert isinstance(error, StoreUnusableError)
     assert advice in error.message

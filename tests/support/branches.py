@@ -1,4 +1,4 @@
-"""Commits to branches, without what the repository's interface does around them."""
+"""Commits to branches, without the repository's interface."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from hbasemk.kernel.commit.operations import Operation
 from hbasemk.kernel.instance import Instance
 
 
-def commit_on_branch(instance: Instance, on: int, operations: Sequence[Operation]) -> int:
-    """Commit to a branch whose newest revision is ``on``; returns what is its newest then."""
-    return instance.branches.commit(on, OperationList(operations), "")
+def commit_on_branch(instance: Instance, revision: int, operations: Sequence[Operation]) -> int:
+    """Commit to a branch at its newest revision; return its new newest revision."""
+    return instance.branches.commit(revision, OperationList(operations), "")

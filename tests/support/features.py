@@ -1,4 +1,4 @@
-"""A repository in which everything has happened that can happen in an orderly way."""
+"""A repository in which every feature was used."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WIDE = 1500
 
 
 def use_everything(tables: Tables) -> None:
-    """Commits of all kinds, conflicts, branches, blobs, dead writers, checkpoints, a watermark that moves."""
+    """Make commits of all kinds, conflicts, branches, blobs, dead writers and checkpoints, and move the watermark."""
     _tree(tables)
     _branches(tables)
     _conflicts(tables)
@@ -95,7 +95,7 @@ def _dead_writers(tables: Tables) -> None:
     fresh_instance.recovery.advance()
     assert fresh_instance.outcome(pending) is fresh_instance.outcome(aborted) is Outcome.ABORTED
     tables.commit(SetProperty("/a", "after", True))
-    # A living one, in the middle of its commit, with cells and without.
+    # Live writers in the middle of a commit, with and without cells.
     tables.dead_writer(RowChange("/a", "changed", ["r"]))
     tables.dead_writer()
 

@@ -1,4 +1,4 @@
-"""What the tests of histories share: how long those of real processes run, and what the integrity check may find."""
+"""Settings and checks that the tests of histories share."""
 
 from __future__ import annotations
 

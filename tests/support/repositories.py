@@ -23,7 +23,7 @@ Where = TypeVar("Where", str, MemoryStore)
 
 
 def problems(repository: Repository) -> list[str]:
-    """What the integrity check finds in a repository, in words."""
+    """Return the problems of the integrity check as text."""
     return [str(problem) for problem in IntegrityCheck(instance_of(repository)).run()]
 
 
@@ -39,7 +39,7 @@ def damage(where: str | MemoryStore) -> list[str]:
         else:
             opened = Repository(where, create=False, poll_interval=0)
     except StoreUnusableError as error:
-        # Of a place where nothing was made, and of no other, every store tells that it is to be created.
+        # Every store reports "not created" exactly for a repository that no test created.
         if "create" not in str(error):
             raise
         return []
@@ -55,7 +55,7 @@ def damage(where: str | MemoryStore) -> list[str]:
 
 
 def judge(test: pytest.Item, found: list[str]) -> None:
-    """Fail a test that left damage; or left none, although it is marked to do so on purpose."""
+    """Fail a test that left damage, or that is marked with `damages` and left none."""
     marker = test.get_closest_marker("damages")
     if marker is None:
         assert not found, "\n".join(found)
@@ -65,23 +65,23 @@ def judge(test: pytest.Item, found: list[str]) -> None:
 
 
 class Checked:
-    """Called with a URL, or a store in memory, it returns that; ``finish`` checks what was made there."""
+    """Registers a URL or a store in memory, and returns it; ``finish`` checks the repository there."""
 
     def __init__(self) -> None:
         self._given: list[str | MemoryStore] = []
 
     def __call__(self, where: Where) -> Where:
-        """Remember where; a test may close the store."""
+        """Register a repository; a test may close its store."""
         self._given.append(where if isinstance(where, str) else copy.copy(where))
         return where
 
     def finish(self, test: pytest.Item) -> None:
-        """Check all."""
+        """Check all registered repositories."""
         judge(test, [problem for where in self._given for problem in damage(where)])
 
 
 def tree(repository: Repository) -> dict[str, dict[str, Any]]:
-    """The whole tree at head after a poll: properties by path."""
+    """Return the whole tree at head after a poll: properties by path."""
     return {node.path: dict(node) for node in repository.refresh().walk()}
 
 
@@ -93,7 +93,7 @@ class Instances:
         self._opened: list[Repository] = []
 
     def __call__(self, store: Store | None = None, **options: Any) -> Repository:
-        """One more instance; without background polling unless asked for."""
+        """Open one more instance, by default without background polling."""
         options.setdefault("poll_interval", 0)
         repository = Repository(store or self.new_store(), **options)
         self._opened.append(repository)

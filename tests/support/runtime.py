@@ -19,7 +19,7 @@ B = TypeVar("B")
 
 START_MS = 1_800_000_000_000
 HEIR = 0xFFFE
-"""The MAC of who looks when everybody else is gone."""
+"""The MAC of the instance that checks at the end."""
 
 
 class World:
@@ -38,14 +38,14 @@ class World:
         self.ms += seconds * 1000
 
     def was_opened(self, store: Store) -> None:
-        """There is a repository in a store."""
+        """Register a store with a repository."""
         while isinstance(store, WrappedStore):
             store = store.inner
         if not any(store is other for other in self._stores):
             self._stores.append(store)
 
     def problems(self) -> list[str]:
-        """What is wrong in any repository that was opened, once all leases are over and one more instance has tended it."""
+        """Return the problems of all repositories after all leases and one more instance's maintenance."""
         found: list[str] = []
         for store in self._stores:
             instance = open_instance(store, self, mac=HEIR)
@@ -103,7 +103,7 @@ class TestRuntime:
 
 
 def open_instance(store: Store, world: World, settings: Settings | None = None, **options: int) -> Instance:
-    """One more instance in a world."""
+    """Open one more instance in a world."""
     instance = Instance.open(store, TestRuntime(world, **options), wanted=settings)
     world.was_opened(store)
     return instance

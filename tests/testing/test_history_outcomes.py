@@ -31,9 +31,9 @@ def kinds(found: list[Any]) -> list[Kind]:
 
 def test_an_unknown_outcome_is_resolved_by_the_log() -> None:
     history = History([attempt("a", "aborted"), attempt("b", "unknown"), attempt("c", "unknown", call="other")])
-    settled, wrong = resolve_outcomes(history, {"call": ["7"]})
+    resolved, wrong = resolve_outcomes(history, {"call": ["7"]})
     assert wrong == []
-    assert [(one.outcome, one.revision) for one in settled] == [
+    assert [(one.outcome, one.revision) for one in resolved] == [
         ("aborted", None),
         ("committed", "7"),
         ("aborted", None),
@@ -41,8 +41,8 @@ def test_an_unknown_outcome_is_resolved_by_the_log() -> None:
 
 
 def test_an_unknown_outcome_with_a_revision_gets_that_revision() -> None:
-    settled, wrong = resolve_outcomes(History([attempt("a", "unknown", "7")]), {"call": ["7"]})
-    assert (wrong, settled[0].outcome) == ([], "committed")
+    resolved, wrong = resolve_outcomes(History([attempt("a", "unknown", "7")]), {"call": ["7"]})
+    assert (wrong, resolved[0].outcome) == ([], "committed")
     assert kinds(resolve_outcomes(History([attempt("a", "unknown", "6")]), {"call": ["7"]})[1]) == [Kind.UNDEAD]
 
 

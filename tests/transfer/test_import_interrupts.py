@@ -53,9 +53,7 @@ def json_nodes(repository: Repository, at: str) -> int:
 @pytest.mark.timeout(0 if not SECONDS else 300)
 # A file or repository ends with this warning if an interrupt falls between its opening and the with block.
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_a_json_import_interrupted_at_any_point_counts_its_committed_nodes(
-    checked: Checked, tmp_path: Path
-) -> None:
+def test_a_json_import_interrupted_at_any_point_counts_its_committed_nodes(checked: Checked, tmp_path: Path) -> None:
     url = checked(f"sqlite:///{tmp_path / 'content.db'}?busy_timeout=3600&durable=no")
     file = tmp_path / "tree.json"
     file.write_bytes(a_tree(NODES))
