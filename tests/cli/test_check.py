@@ -19,22 +19,23 @@ from hbasemk.format.changes import RowChange
 from hbasemk.kernel.instance import Instance
 from hbasemk.store.sqlite import SqliteStore
 from hbasemk.system import SystemRuntime
+from tests.support.commands import run_captured
 from tests.support.tables import Tables
 
 
 class Tool:
-    """The command line on one repository, as a process."""
+    """The command line on one repository."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, capture: pytest.CaptureFixture[str]) -> None:
         self.path = path
+        self._capture = capture
         self.url = f"sqlite:///{path}"
 
     def __call__(self, *arguments: str, code: int = 0) -> str:
-        command = [sys.executable, "-m", "hbasemk", "--url", self.url, *arguments]
-        done = subprocess.run(command, capture_output=True, check=False, text=True)
-        assert done.returncode == code, done.stdout + done.stderr
-        assert "Traceback" not in done.stderr
-        return done.stdout
+        ended, out, err = run_captured(self._capture, "--url", self.url, *arguments)
+        assert ended == code, out + err
+        assert "Traceback" not in err
+        return out
 
     def lines(self, *arguments: str, code: int = 0) -> list[dict[str, Any]]:
         """Run a command and return its JSON output."""
@@ -42,8 +43,8 @@ class Tool:
 
 
 @pytest.fixture
-def tool(tmp_path: Path) -> Tool:
-    made = Tool(tmp_path / "content.db")
+def tool(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Tool:
+    made = Tool(tmp_path / "content.db", capfd)
     with hbasemk.connect(
         made.url, poll_interval=0, settings=hbasemk.Settings(lease_ms=1000, max_clock_skew_ms=1000)
     ) as repo:

@@ -9,33 +9,30 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.commands import run_captured
+
 
 class Tool:
-    """The command line on one repository, as a process."""
+    """The command line on one repository."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, capture: pytest.CaptureFixture[str]) -> None:
         self.url = url
+        self._capture = capture
 
     stderr = ""
     """The standard error of the last command."""
 
     def __call__(self, *arguments: str, stdin: bytes = b"", code: int = 0) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "hbasemk", "--url", self.url, *arguments],
-            input=stdin,
-            capture_output=True,
-            check=False,
-        )
-        assert done.returncode == code, done.stderr.decode()
+        ended, out, self.stderr = run_captured(self._capture, "--url", self.url, *arguments, stdin=stdin)
+        assert ended == code, self.stderr
         if code > 1:
-            assert done.stderr.decode().startswith(("hbasemk: ", "Usage: "))
-        self.stderr = done.stderr.decode()
-        return done.stdout.decode().strip()
+            assert self.stderr.startswith(("hbasemk: ", "Usage: "))
+        return out.strip()
 
 
 @pytest.fixture
-def tool(url: str) -> Tool:
-    made = Tool(url)
+def tool(url: str, capfd: pytest.CaptureFixture[str]) -> Tool:
+    made = Tool(url, capfd)
     made("init")
     return made
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from typing import AnyStr
 
@@ -10,10 +11,14 @@ import pytest
 from hbasemk.cli.main import main
 
 
-def run_captured(capture: pytest.CaptureFixture[AnyStr], *arguments: str) -> tuple[int, AnyStr, AnyStr]:
+def run_captured(
+    capture: pytest.CaptureFixture[AnyStr], *arguments: str, stdin: bytes | None = None
+) -> tuple[int, AnyStr, AnyStr]:
     """Run a command line; return its exit code, and what it alone wrote to standard output and error."""
     capture.readouterr()
-    with pytest.raises(SystemExit) as ended:
+    with pytest.MonkeyPatch.context() as patched, pytest.raises(SystemExit) as ended:
+        if stdin is not None:
+            patched.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
         main(arguments)
     sys.stdout.flush()
     out, err = capture.readouterr()
