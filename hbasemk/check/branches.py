@@ -12,6 +12,7 @@ from hbasemk.errors import FormatError
 from hbasemk.format import schema
 from hbasemk.format.branch_head import ABANDONED, MERGED, REBASED, BranchHead
 from hbasemk.format.journal_row import JournalRow, Outcome
+from hbasemk.kernel.batches import batched
 
 
 class BranchesCheck:
@@ -69,8 +70,8 @@ class BranchesCheck:
                 yield Problem(kinds.BRANCH_HEAD, "", at, f"its head {name} has been swept")
         else:
             own = _branch_of(head)[1:]
-            for first in range(0, len(own), AT_ONCE):
-                problems = list(self._compare(own[first : first + AT_ONCE]))
+            for part in batched(own, AT_ONCE):
+                problems = list(self._compare(part))
                 if problems and self._is_head(root.revision, target):
                     yield from problems
 

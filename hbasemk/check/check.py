@@ -17,7 +17,7 @@ from hbasemk.errors import FormatError
 from hbasemk.format import paths, schema
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.retry import again
+from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.settings import Settings
 from hbasemk.store.abc import Get, Store
@@ -130,14 +130,15 @@ def check_unopened(store: Store, runtime: Runtime, why: FormatError) -> Iterator
     Where the settings cannot be read, only that.
     """
     get = Get(schema.SETTINGS_ROW, columns=(schema.SETTINGS,))
-    row = again(runtime, lambda: store.read(schema.CLUSTER, [get]))[0]
+    retrying = RetryingStore(store, runtime)
+    row = retrying.read(schema.CLUSTER, [get])[0]
     try:
         settings = Settings.decode(b"".join(cell.value for cell in row.cells), store.location)
     except FormatError:
         yield Problem(kinds.SETTINGS, schema.SETTINGS_ROW.decode(), "", str(why))
         return
-    lease = Lease(store, runtime, settings)
-    context = CheckContext(store, runtime, settings, lease, lambda _: False, tuple, live=True)
+    lease = Lease(retrying, runtime, settings)
+    context = CheckContext(retrying, runtime, settings, lease, lambda _: False, tuple, live=True)
     seen = False
     for problem in _tables(context, lease, lambda _: lambda _: None, None, None, blobs=False):
         seen = seen or problem.severity == kinds.DAMAGE

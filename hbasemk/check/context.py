@@ -13,12 +13,12 @@ from hbasemk.format import paths, revisions, schema
 from hbasemk.format.changes import RowChange
 from hbasemk.format.journal_row import JournalRow, Outcome
 from hbasemk.format.watermark import Watermark
-from hbasemk.kernel.batches import read_rows, scan_rows
+from hbasemk.kernel.batches import batched
 from hbasemk.kernel.ids.lease import Lease
-from hbasemk.kernel.retry import again
+from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.settings import Settings
-from hbasemk.store.abc import Column, Get, Row, Scan, Store
+from hbasemk.store.abc import Column, Get, Row, Scan
 
 AT_ONCE: Final = 100
 """Journal rows in one call; each may hold its changes."""
@@ -58,7 +58,7 @@ class CheckContext:
 
     def __init__(
         self,
-        store: Store,
+        store: RetryingStore,
         runtime: Runtime,
         settings: Settings,
         lease: Lease,
@@ -84,16 +84,12 @@ class CheckContext:
     # --- the store ---------------------------------------------------------------------------------------
 
     def read(self, table: str, gets: Sequence[Get]) -> list[Row]:
-        """Read rows in batches of the store's batch size."""
-        found: list[Row] = []
-        size = self.store.batch_rows
-        for at in range(0, len(gets), size):
-            found += read_rows(self.store, self.runtime, gets[at : at + size], table)
-        return found
+        """Read rows, one round trip for each batch."""
+        return self.store.read(table, gets)
 
     def page(self, table: str, scan: Scan) -> list[Row]:
         """The first rows of a range."""
-        return scan_rows(self.store, self.runtime, scan, table)
+        return self.store.scan(table, scan)
 
     def pages(self, table: str, scan: Scan) -> Iterator[list[Row]]:
         """All rows of a range, upwards, ``scan.limit`` at a time."""
@@ -115,7 +111,7 @@ class CheckContext:
     def is_lease_over(self, revision: int) -> bool:
         """Return whether the lease of a revision's writer is over; False if the lease is damaged (reported elsewhere)."""
         try:
-            return again(self.runtime, lambda: self._lease.is_over(revision))
+            return self._lease.is_over(revision)
         except FormatError:
             return False
 
@@ -152,8 +148,7 @@ class CheckContext:
             else:
                 unknown.append(one)
         self._forget(len(unknown))
-        for at in range(0, len(unknown), AT_ONCE):
-            part = unknown[at : at + AT_ONCE]
+        for part in batched(unknown, AT_ONCE):
             for row in self.journal_rows(part):
                 self.learn(row)
 

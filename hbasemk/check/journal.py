@@ -15,6 +15,7 @@ from hbasemk.errors import FormatError
 from hbasemk.format import changes, journal_row, revisions, schema
 from hbasemk.format.changes import RowChange
 from hbasemk.format.journal_row import JournalRow, Outcome
+from hbasemk.kernel.batches import batched
 from hbasemk.store.abc import Scan
 
 ROWS: Final = 100
@@ -182,8 +183,7 @@ class JournalCheck:
         self._context.load((mark,))
         if self._context.status(mark).outcome is Outcome.ABSENT:
             yield Problem(kinds.WATERMARK, "", text(mark), "the watermark stands at a revision that does not exist")
-        for at in range(0, len(hidden), ROWS):
-            part = hidden[at : at + ROWS]
+        for part in batched(hidden, ROWS):
             self._context.load(part)
             for revision in part:
                 if self._context.status(revision).outcome is Outcome.COMMITTED:

@@ -46,7 +46,7 @@ class Links:
                 possible.append(one)
             except InvalidPathError as error:
                 yield Problem(kinds.DANGLING, one.path[:200], text(one.revision), str(error))
-        for one, cells in zip(possible, self._read(gets), strict=True):
+        for one, cells in zip(possible, self._cells(gets), strict=True):
             if not cells or cells[0].value != schema.ALIVE:
                 detail = "its parent lists it, but there is no such node"
                 yield Problem(kinds.DANGLING, one.path, text(one.revision), detail, repairable=True)
@@ -58,7 +58,7 @@ class Links:
             Get(paths.key(paths.parent(path)), columns=(schema.child_column(paths.name(path)), schema.DELETED))
             for path, _ in below
         ]
-        for (path, life), cells in zip(below, self._read(gets), strict=True):
+        for (path, life), cells in zip(below, self._cells(gets), strict=True):
             found = {cell.family: cell for cell in cells}
             parent = found.get(schema.DATA)
             listed = found.get(schema.CHILDREN)
@@ -75,13 +75,6 @@ class Links:
         taken = any(cell.value != values.TOMBSTONE and cell.timestamp >= parent_life for cell in cells)
         detail = "it exists, but its parent does not list it" + (", and has a property of its name" if taken else "")
         return Problem(kinds.UNLISTED, path, text(life), detail, repairable=not taken)
-
-    def _read(self, gets: Sequence[Get]) -> list[list[Cell]]:
-        size = self._context.store.batch_rows
-        found: list[list[Cell]] = []
-        for at in range(0, len(gets), size):
-            found += self._cells(gets[at : at + size])
-        return found
 
     # --- blobs -------------------------------------------------------------------------------------------
 

@@ -14,7 +14,6 @@ from hbasemk.format import revisions, schema
 from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel.ids.lease import record_of
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.retry import again
 from hbasemk.store.abc import Get
 
 ENDED: Final = "aborted"
@@ -88,14 +87,14 @@ def _recover_all(instance: Instance) -> Iterator[tuple[int, str]]:
 def _recover(instance: Instance, revision: int) -> bool | None:
     """Recover a revision if its writer's lease is over; return whether it is, or None if required data is damaged."""
     try:
-        return again(instance.runtime, lambda: instance.outcomes.recover_if_over(revision))
+        return instance.outcomes.recover_if_over(revision)
     except FormatError:
         return None
 
 
 def _holder(instance: Instance, revision: int) -> str:
     get = Get(schema.machine_key(revisions.machine_of(revision)), columns=(schema.LEASE,))
-    row = again(instance.runtime, lambda: instance.store.read(schema.CLUSTER, [get]))[0]
+    row = instance.store.read(schema.CLUSTER, [get])[0]
     try:
         record = record_of(row)
     except FormatError:

@@ -22,7 +22,6 @@ from hbasemk.kernel.commit.change_source import ChangeSource, OperationList, Rea
 from hbasemk.kernel.commit.staging import StagedNode
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.view import View
-from hbasemk.kernel.retry import again
 from hbasemk.store.abc import Get, NewCell, Put
 
 MESSAGE: Final = "repair"
@@ -82,7 +81,7 @@ class Repair:
         revision = _id(problem)
         outcomes = self._instance.outcomes
         if outcomes.of(revision) is Outcome.ABSENT:
-            again(self._instance.runtime, lambda: outcomes.abort_missing(revision))
+            outcomes.abort_missing(revision)
         done = self._roll_back(problem)
         # Late cells of it stay invisible, as for every revision that another instance aborted.
         if done is not None and outcomes.recover_if_over(revision):
@@ -90,24 +89,18 @@ class Repair:
         return done
 
     def _delete(self, problem: Problem) -> str:
-        store = self._instance.store
-        again(self._instance.runtime, lambda: store.delete(schema.NODES, problem.cells))
+        self._instance.store.delete(schema.NODES, problem.cells)
         count = sum(len(one.cells) for one in problem.cells)
         return f"deleted {count} cell{'s' if count != 1 else ''}"
 
     def _delete_upload(self, problem: Problem) -> str:
         """Delete exactly the chunks that are a day old; a new upload of the same blob writes newer ones."""
-        store = self._instance.store
-        size = store.batch_rows
-        for at in range(0, len(problem.cells), size):
-            part = problem.cells[at : at + size]
-            again(self._instance.runtime, lambda part=part: store.delete(schema.BLOBS, part))  # type: ignore[misc]
+        self._instance.store.delete(schema.BLOBS, problem.cells)
         return f"deleted {len(problem.cells)} chunks"
 
     def _delete_memo(self, problem: Problem) -> str:
         """Delete exactly the wrong memo; the next count stores a new one."""
-        store = self._instance.store
-        again(self._instance.runtime, lambda: store.delete(schema.CLUSTER, problem.cells))
+        self._instance.store.delete(schema.CLUSTER, problem.cells)
         return "deleted the memo"
 
     # --- revisions ---------------------------------------------------------------------------------------
@@ -141,18 +134,12 @@ class Repair:
         """Add a revision to the watermark's hidden revisions or remove it; return False if nothing changes."""
         instance = self._instance
         while True:
-            _, current = again(instance.runtime, lambda: kernel_settings.read(instance.store))
+            _, current = kernel_settings.read(instance.store)
             if current is None or (revision in current.hidden) is hide or (hide and revision > current.revision):
                 return False
             hidden = current.hidden | {revision} if hide else current.hidden - {revision}
-            expected = current.encode()
             put = Put(schema.SETTINGS_ROW, [NewCell(*schema.WATERMARK, Watermark(current.revision, hidden).encode())])
-            if again(
-                instance.runtime,
-                lambda expected=expected, put=put: instance.store.check_and_write(  # type: ignore[misc]
-                    schema.CLUSTER, schema.WATERMARK, expected, put
-                ),
-            ):
+            if instance.store.check_and_write(schema.CLUSTER, schema.WATERMARK, current.encode(), put):
                 return True
 
     # --- the tree ----------------------------------------------------------------------------------------

@@ -23,7 +23,8 @@ section topic                     module                                        
 4       the commit                ``commit.committer``                           I4, I7
 4       turns under contention    ``commit.turns``, ``journal.contention``       I10
 4       outcomes                  ``journal.outcomes``                           I6, I7
-4       outages                   ``retry``, ``batches``                         I7
+4       outages                   ``retrying_store``, ``retry``, ``batches``     I7
+5       journal rows              ``journal.rows``                               I8
 5       polls                     ``journal.journal``                            I2, I3, I8
 6       recovery, watermark       ``journal.recovery``                           I8, I9
 7       branches                  ``branches.branches``, ``branches.heads``,     I6, I9

@@ -13,8 +13,6 @@ from typing import BinaryIO, Final
 
 from hbasemk.errors import BlobNotFoundError, InvalidValueError
 from hbasemk.format import schema
-from hbasemk.kernel.retry import again
-from hbasemk.kernel.runtime import Runtime
 from hbasemk.store.abc import Column, Get, NewCell, Put, Store
 
 CHUNK: Final = 1024 * 1024
@@ -29,9 +27,8 @@ LENGTH: Final[Column] = (schema.DATA, b"length")
 class Blobs:
     """The blobs of one repository."""
 
-    def __init__(self, store: Store, runtime: Runtime) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._runtime = runtime
 
     def write(self, stream: BinaryIO, *, durable: bool = True) -> str:
         """Store the content of a stream and return the blob's id; equal bytes have the same id.
@@ -67,7 +64,7 @@ class Blobs:
 
     def _put(self, puts: list[Put], *, durable: bool = False) -> None:
         if puts:
-            again(self._runtime, lambda: self._store.write(schema.BLOBS, puts, durable=durable))
+            self._store.write(schema.BLOBS, puts, durable=durable)
 
     def length(self, blob: str) -> int:
         """Return the length of a blob in bytes. One round trip. Raises BlobNotFoundError."""
@@ -97,7 +94,7 @@ class Blobs:
             first = position // CHUNK
             last = min(first + AT_ONCE, -(-end // CHUNK))
             gets = [Get(_chunk_key(key, number), columns=(DATA,)) for number in range(first, last)]
-            for row in again(self._runtime, lambda gets=gets: self._store.read(schema.BLOBS, gets)):  # type: ignore[misc]
+            for row in self._store.read(schema.BLOBS, gets):
                 if not row.cells:
                     raise _missing(blob)
                 begin = position % CHUNK
@@ -108,7 +105,7 @@ class Blobs:
                 yield piece
 
     def _length(self, key: bytes) -> int | None:
-        row = again(self._runtime, lambda: self._store.read(schema.BLOBS, [Get(key, columns=(LENGTH,))]))[0]
+        row = self._store.read(schema.BLOBS, [Get(key, columns=(LENGTH,))])[0]
         if row.cells and len(row.cells[0].value) != 8:
             raise schema.damaged("the length of a blob is not a number of 8 bytes", schema.BLOBS, key, LENGTH)
         return int.from_bytes(row.cells[0].value, "big") if row.cells else None

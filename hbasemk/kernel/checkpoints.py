@@ -10,7 +10,6 @@ from typing import Final
 
 from hbasemk.format import schema
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.retry import again
 from hbasemk.store.abc import Cell, CellVersion, Delete, Get, NewCell, Put
 
 PREFIX: Final = b"checkpoint:"
@@ -28,10 +27,7 @@ def keep(instance: Instance, revision: int, until_ms: int) -> None:
         if found is not None and int.from_bytes(found, "big") >= until_ms:
             break
         # Another process may set a later time concurrently. After a lost reply, the next read finds what was written.
-        if again(
-            instance.runtime,
-            lambda found=found: instance.store.check_and_write(schema.CLUSTER, column, found, put),  # type: ignore[misc]
-        ):
+        if instance.store.check_and_write(schema.CLUSTER, column, found, put):
             break
     instance.outcomes.quietly(lambda: _remove(instance, cells))
 
@@ -43,7 +39,7 @@ def all_of(instance: Instance) -> dict[int, int]:
 
 def _cells(instance: Instance) -> list[Cell]:
     get = Get(schema.SETTINGS_ROW, families=(schema.DATA,))
-    row = again(instance.runtime, lambda: instance.store.read(schema.CLUSTER, [get]))[0]
+    row = instance.store.read(schema.CLUSTER, [get])[0]
     return [cell for cell in row.cells if cell.qualifier.startswith(PREFIX)]
 
 
@@ -58,8 +54,7 @@ def _remove(instance: Instance, cells: Sequence[Cell]) -> None:
         return
     expired = _expired(cells, instance.lease.time() + instance.settings.epoch_ms)
     if expired:
-        deletes = [Delete(schema.SETTINGS_ROW, expired)]
-        again(instance.runtime, lambda: instance.store.delete(schema.CLUSTER, deletes))
+        instance.store.delete(schema.CLUSTER, [Delete(schema.SETTINGS_ROW, expired)])
 
 
 def _expired(cells: Sequence[Cell], now: float) -> list[CellVersion]:

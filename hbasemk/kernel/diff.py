@@ -11,8 +11,9 @@ from typing import Final, NamedTuple
 
 from hbasemk.format import journal_row, paths, revisions, schema
 from hbasemk.format.node import NodeState
-from hbasemk.kernel.batches import WHOLE, journal_rows, whole_rows
+from hbasemk.kernel.batches import batched
 from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.journal.rows import WHOLE, journal_rows, whole_rows
 from hbasemk.kernel.journal.view import View
 from hbasemk.store.abc import Scan, scan_all
 
@@ -38,10 +39,7 @@ def diff(instance: Instance, before: View, after: View, path: str = paths.ROOT) 
 
 def of_paths(instance: Instance, before: View, after: View, touched: Iterable[str]) -> Iterator[NodeChange]:
     """Yield those of the given nodes that differ."""
-    ordered = sorted(set(touched), key=paths.key)
-    size = instance.store.batch_rows
-    for at in range(0, len(ordered), size):
-        part = ordered[at : at + size]
+    for part in batched(sorted(set(touched), key=paths.key), instance.store.batch_rows):
         old, new = instance.reader.nodes(before, part), instance.reader.nodes(after, part)
         for one in part:
             if _differ(old[one], new[one]):
@@ -85,7 +83,7 @@ def _touched(instance: Instance, before: View, after: View) -> set[str]:
     ids = instance.journal.between(before, after)
     ids += sorted({revision for revision in before.own ^ after.own if revisions.is_branch(revision)})
     touched: set[str] = set()
-    for row in journal_rows(instance.store, instance.runtime, ids):
+    for row in journal_rows(instance.store, ids):
         touched.update(change.path for change in row.changes)
     low, high = instance.journal.unkept_range(before, after)
     if low < high:
@@ -93,6 +91,6 @@ def _touched(instance: Instance, before: View, after: View) -> set[str]:
         scan = Scan(start, stop, BATCH, columns=WHOLE)
         for row in journal_row.decode(scan_all(instance.store, schema.JOURNAL, scan)):
             if not row.is_branch and row.committed:
-                (whole,) = whole_rows(instance.store, instance.runtime, [row])
+                (whole,) = whole_rows(instance.store, [row])
                 touched.update(change.path for change in whole.changes)
     return touched

@@ -28,7 +28,7 @@ from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.reading.cache import DEFAULT_ENTRIES, NodeCache
 from hbasemk.kernel.reading.child_count import ChildCounts
 from hbasemk.kernel.reading.reader import Names, Reader
-from hbasemk.kernel.retry import again
+from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.settings import Settings
 from hbasemk.store.abc import Store
@@ -50,7 +50,7 @@ class Instance:
 
     def __init__(
         self,
-        store: Store,
+        store: RetryingStore,
         runtime: Runtime,
         found: Settings,
         journal: Journal,
@@ -80,7 +80,7 @@ class Instance:
         self.branches = Branches(
             store, runtime, self.clock, journal, self.reader, self.outcomes, self._committer, self.lease
         )
-        self.blobs = Blobs(store, runtime)
+        self.blobs = Blobs(store)
         self._advanced_at = 0
         self._maintained_at = 0
         self.max_poll_age = 0.0
@@ -103,23 +103,24 @@ class Instance:
         Raises StoreUnusableError if there is none and ``create`` is False, or if its tables have the wrong structure.
         Raises FormatError if a newer version wrote it. A repository is never created in a read-only store.
         """
+        retrying = RetryingStore(store, runtime)
         if create and not store.read_only:
-            found, watermark = settings.create(store, runtime, wanted or Settings())
+            found, watermark = settings.create(retrying, wanted or Settings())
         else:
-            again(runtime, lambda: store.verify(schema.TABLES))
-            existing, level = again(runtime, lambda: settings.read(store))
+            retrying.verify(schema.TABLES)
+            existing, level = settings.read(retrying)
             if existing is None or level is None:
                 raise StoreUnusableError(f"there is no repository at {store.location}; create one first")
             found, watermark = existing, level
-        journal = Journal(store, runtime, found, watermark)
-        again(runtime, journal.poll)
-        return cls(store, runtime, found, journal, cache_entries=cache_entries)
+        journal = Journal(retrying, runtime, found, watermark)
+        journal.poll()
+        return cls(retrying, runtime, found, journal, cache_entries=cache_entries)
 
     # --- views -------------------------------------------------------------------------------------------
 
     def poll(self) -> list[int]:
         """Read what other instances committed and return the revisions this call made visible. One round trip if none."""
-        new = again(self.runtime, self.journal.poll)
+        new = self.journal.poll()
         self._check_backlog()
         return new
 

@@ -9,8 +9,8 @@ from typing import Final
 from hbasemk.format import journal_row, paths, revisions, schema
 from hbasemk.format.changes import RowChange
 from hbasemk.format.journal_row import JournalRow
-from hbasemk.kernel.batches import WHOLE, journal_rows, whole_rows
 from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.journal.rows import WHOLE, journal_rows, whole_rows
 from hbasemk.store.abc import Scan, scan_all
 
 BATCH: Final = 200
@@ -45,7 +45,7 @@ def entry_of(row: JournalRow, epoch_ms: int) -> LogEntry:
 
 def entries(instance: Instance, ids: Sequence[int]) -> Iterator[LogEntry]:
     """Yield the entries of the given revisions, in the given order. One round trip for each 200."""
-    for row in journal_rows(instance.store, instance.runtime, ids):
+    for row in journal_rows(instance.store, ids):
         yield entry_of(row, instance.settings.epoch_ms)
 
 
@@ -60,7 +60,7 @@ def log(instance: Instance, path: str = paths.ROOT, upto: int | None = None) -> 
     for row in journal_row.decode(scan_all(instance.store, schema.JOURNAL, scan)):
         if row.is_branch or not row.committed or not instance.journal.sees(head, row.revision):
             continue
-        (whole,) = whole_rows(instance.store, instance.runtime, [row])
+        (whole,) = whole_rows(instance.store, [row])
         entry = entry_of(whole, instance.settings.epoch_ms)
         if path == paths.ROOT or entry.touches(path):
             yield entry

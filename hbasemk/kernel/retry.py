@@ -1,8 +1,9 @@
-"""Retries of idempotent store calls after an error or a lost reply.
+"""Retries of idempotent operations after an error or a lost reply: for how long, and with which waits.
 
-Every call made through this module must be idempotent. So a call that was *not applied* is retried, and so is a call
-whose outcome is *unknown*; any other error is raised unchanged. :func:`time_limit` limits the total retry time of all
-calls of an operation. Without it, the runtime's ``retry_timeout`` limits each call.
+A call that was *not applied* is retried, and so is a call whose outcome is *unknown*; any other error is raised
+unchanged. :func:`time_limit` limits the total retry time of all calls of an operation. Without it, the runtime's
+``retry_timeout`` limits each call. Retries never nest: :class:`~hbasemk.kernel.retrying_store.RetryingStore` retries
+single calls, and :func:`run_with_retries` an operation that holds a lock, in which each call is made once.
 """
 
 from __future__ import annotations
@@ -32,26 +33,34 @@ _SHORTEST: Final = 0.001
 
 
 class _Limit:
-    """The time up to which calls are retried; while ``until`` is None, ``seconds`` from the first failure.
+    """The time up to which calls are retried; while ``until`` is None, ``seconds`` from the first failure."""
 
-    ``inner``: an outer call is retried as a whole, so calls inside it are retried only briefly.
-    """
+    __slots__ = ("__weakref__", "seconds", "until")
 
-    __slots__ = ("__weakref__", "inner", "seconds", "until")
-
-    def __init__(self, seconds: float, until: float | None = None, *, inner: bool = False) -> None:
+    def __init__(self, seconds: float, until: float | None = None) -> None:
         self.seconds = seconds
         self.until = until
-        self.inner = inner
 
 
+class _Attempt:
+    """One attempt of an operation that is retried as a whole."""
+
+    __slots__ = ("__weakref__",)
+
+
+# Weak references: if an interrupt prevents the reset of a variable, its value ends with the call that set it.
 _limit: ContextVar[ref[_Limit] | None] = ContextVar("hbasemk_limit", default=None)
-"""The current limit, as a weak reference: if an interrupt prevents its reset, it ends with the call that set it."""
+_attempt: ContextVar[ref[_Attempt] | None] = ContextVar("hbasemk_attempt", default=None)
 
 
 def _current_limit() -> _Limit | None:
     found = _limit.get()
     return None if found is None else found()
+
+
+def _is_inside_attempt() -> bool:
+    found = _attempt.get()
+    return found is not None and found() is not None
 
 
 @contextmanager
@@ -62,7 +71,7 @@ def time_limit(runtime: Runtime, seconds: float | None = None) -> Iterator[None]
     An earlier limit that is already set stays in force.
     """
     outer = _current_limit()
-    if outer is not None and (seconds is None or outer.inner):
+    if outer is not None and seconds is None:
         yield
         return
     if seconds is None:
@@ -79,7 +88,7 @@ def time_limit(runtime: Runtime, seconds: float | None = None) -> Iterator[None]
         _limit.reset(token)
 
 
-def patient(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
+def within_retry_timeout(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
     """Limit the total retry time of a method's calls by the runtime's ``retry_timeout``."""
 
     @functools.wraps(method)
@@ -90,35 +99,38 @@ def patient(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[An
     return limited
 
 
-def pause(runtime: Runtime, seconds: float) -> None:
+def wait_before_retry(runtime: Runtime, seconds: float) -> None:
     """Wait before a new attempt; raise ClosedError if the instance is closed or is closed during the wait."""
     runtime.sleep(seconds)
     if runtime.closed:
         raise ClosedError("the repository was closed while a commit waited for its next attempt; it was not made")
 
 
-class Retries:
-    """The retries of one operation under a limit, with exponential waits and jitter."""
+class RetryBudget:
+    """The retries of one operation under the current limit, with exponential waits and jitter.
+
+    ``began`` is when the operation began, by the monotonic clock (None: now).
+    """
 
     __slots__ = ("_began", "_limit", "_next", "_runtime", "_until")
 
-    def __init__(self, runtime: Runtime, limit: _Limit | None, began: float) -> None:
+    def __init__(self, runtime: Runtime, began: float | None = None) -> None:
         self._runtime = runtime
-        self._limit = limit or _Limit(runtime.retry_timeout)
-        self._began = began
+        self._limit = _current_limit() or _Limit(runtime.retry_timeout)
+        self._began = runtime.monotonic() if began is None else began
         self._next = FIRST_WAIT
         self._until: float | None = None
 
-    def go_on(self) -> bool:
+    def wait(self) -> bool:
         """Wait, then return True; return False if the time is up or the instance is closed.
 
         The last attempt is made when the time is up.
         """
         if self._until is None:
             limit = self._limit
-            if limit.until is None and not limit.inner:
+            if limit.until is None:
                 limit.until = self._began + limit.seconds
-            self._until = max(self._began + AT_LEAST, self._began if limit.until is None else limit.until)
+            self._until = max(self._began + AT_LEAST, limit.until)
         left = self._until - self._runtime.monotonic()
         if left <= 0 or self._runtime.closed:
             return False
@@ -128,40 +140,36 @@ class Retries:
         return True
 
 
-def again(runtime: Runtime, call: Callable[[], T], in_doubt: Callable[[], None] | None = None) -> T:
-    """Return the result of an idempotent call, retrying it until the time is up; then raise its last error.
+def run_with_retries(runtime: Runtime, operation: Callable[[], T], in_doubt: Callable[[], None] | None = None) -> T:
+    """Return the result of an idempotent operation, retrying it until the time is up; then raise its last error.
 
     If the outcome of any attempt is unknown, the error is a StoreUnknownError, even if the last attempt was refused.
-    ``in_doubt`` is called for each lost reply: the store may still apply that attempt later. If ``call`` itself makes
-    such calls, it is retried as a whole, once its locks are free, and the inner calls are retried only for
-    :data:`AT_LEAST`.
+    ``in_doubt`` is called for each lost reply: the store may still apply that attempt later. The operation is retried as
+    a whole: calls inside it are made once. So it holds none of its locks during a wait.
     """
-    outer = _current_limit()
-    inner = _Limit(AT_LEAST, inner=True)
+    nested = _is_inside_attempt()
     began = runtime.monotonic()
-    waits: Retries | None = None
+    attempt = _Attempt()
+    budget: RetryBudget | None = None
     unknown: StoreUnknownError | None = None
     while True:
-        token = _limit.set(ref(inner))
+        token = _attempt.set(ref(attempt))
         try:
-            return call()
+            return operation()
         except (StoreNotAppliedError, StoreUnknownError) as error:
             if isinstance(error, StoreUnknownError):
                 unknown = error
                 if in_doubt is not None:
                     in_doubt()
-            waits = waits or Retries(runtime, outer, began)
-            if not waits.go_on():
+            if nested:
+                raise
+            budget = budget or RetryBudget(runtime, began)
+            if not budget.wait():
                 if unknown is not None and unknown is not error:
                     raise unknown from error
                 raise
         finally:
-            _limit.reset(token)
-
-
-def retries(runtime: Runtime) -> Retries:
-    """Return the retries of an operation larger than one call, under the current limit."""
-    return Retries(runtime, _current_limit(), runtime.monotonic())
+            _attempt.reset(token)
 
 
 @contextmanager

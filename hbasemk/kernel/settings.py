@@ -14,8 +14,6 @@ from typing import Final
 from hbasemk.errors import FormatError, InvalidValueError, StoreUnusableError
 from hbasemk.format import limits, paths, revisions, schema
 from hbasemk.format.watermark import Watermark
-from hbasemk.kernel.retry import again
-from hbasemk.kernel.runtime import Runtime
 from hbasemk.store.abc import Get, NewCell, Put, Store
 
 FORMAT: Final = 1
@@ -134,7 +132,7 @@ def read(store: Store) -> tuple[Settings | None, Watermark | None]:
     return settings, watermark
 
 
-def create(store: Store, runtime: Runtime, wanted: Settings) -> tuple[Settings, Watermark]:
+def create(store: Store, wanted: Settings) -> tuple[Settings, Watermark]:
     """Create the repository unless it exists, or complete an interrupted creation; return its settings and watermark.
 
     If the repository already exists, its settings may differ from ``wanted``. The function chooses ``root_revision``
@@ -143,23 +141,23 @@ def create(store: Store, runtime: Runtime, wanted: Settings) -> tuple[Settings, 
     revision ids: see :func:`possible_epochs_ms`.
     """
     wanted.check()
-    again(runtime, lambda: store.create_tables(schema.TABLES))
-    settings, watermark = again(runtime, lambda: read(store))
+    store.create_tables(schema.TABLES)
+    settings, watermark = read(store)
     if settings is None:
         new = Settings(
             epoch_ms=wanted.epoch_ms,
             max_clock_skew_ms=wanted.max_clock_skew_ms,
             lease_ms=wanted.lease_ms,
             max_lag_ms=wanted.max_lag_ms,
-            root_revision=_root(wanted.epoch_ms, _store_ms(store, runtime), store.location),
+            root_revision=_root(wanted.epoch_ms, _store_ms(store), store.location),
         )
         put = Put(schema.SETTINGS_ROW, [NewCell(*schema.SETTINGS, new.encode())])
-        again(runtime, lambda: store.check_and_write(schema.CLUSTER, schema.SETTINGS, None, put))
-        settings, watermark = again(runtime, lambda: read(store))
+        store.check_and_write(schema.CLUSTER, schema.SETTINGS, None, put)
+        settings, watermark = read(store)
     if settings is None:
         raise StoreUnusableError(f"the settings written to {store.location} cannot be read back")
     if watermark is None:
-        watermark = _complete(store, runtime, settings)
+        watermark = _complete(store, settings)
     return settings, watermark
 
 
@@ -194,18 +192,18 @@ def _day(ms: int) -> str:
         return f"{ms} ms since 1970"
 
 
-def _store_ms(store: Store, runtime: Runtime) -> int:
+def _store_ms(store: Store) -> int:
     """Return the store's time in ms since 1970, for the first id: all later ids are greater, so it must be reliable."""
     put = Put(schema.SETTINGS_ROW, [NewCell(*schema.CLOCK, schema.YES)])
-    again(runtime, lambda: store.write(schema.CLUSTER, [put], durable=False))
+    store.write(schema.CLUSTER, [put], durable=False)
     get = Get(schema.SETTINGS_ROW, columns=(schema.CLOCK,))
-    row = again(runtime, lambda: store.read(schema.CLUSTER, [get]))[0]
+    row = store.read(schema.CLUSTER, [get])[0]
     if not row.cells:
         raise StoreUnusableError(f"the clock cell written to {store.location} cannot be read back")
     return row.cells[0].timestamp
 
 
-def _complete(store: Store, runtime: Runtime, settings: Settings) -> Watermark:
+def _complete(store: Store, settings: Settings) -> Watermark:
     root = settings.root_revision
     node = Put(
         paths.key(paths.ROOT),
@@ -214,7 +212,7 @@ def _complete(store: Store, runtime: Runtime, settings: Settings) -> Watermark:
             NewCell(*schema.LAST_REVISION, schema.TOUCHED, root),
         ],
     )
-    again(runtime, lambda: store.write(schema.NODES, [node]))
+    store.write(schema.NODES, [node])
     journal = Put(
         schema.revision_key(root),
         [
@@ -223,11 +221,11 @@ def _complete(store: Store, runtime: Runtime, settings: Settings) -> Watermark:
             NewCell(*schema.MESSAGE, b"created"),
         ],
     )
-    again(runtime, lambda: store.check_and_write(schema.JOURNAL, schema.COMMITTED, None, journal))
+    store.check_and_write(schema.JOURNAL, schema.COMMITTED, None, journal)
     first = Watermark(root, frozenset())
     put = Put(schema.SETTINGS_ROW, [NewCell(*schema.WATERMARK, first.encode())])
-    again(runtime, lambda: store.check_and_write(schema.CLUSTER, schema.WATERMARK, None, put))
-    _, watermark = again(runtime, lambda: read(store))
+    store.check_and_write(schema.CLUSTER, schema.WATERMARK, None, put)
+    _, watermark = read(store)
     if watermark is None:
         raise StoreUnusableError(f"the watermark written to {store.location} cannot be read back")
     return watermark

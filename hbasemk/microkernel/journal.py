@@ -9,8 +9,8 @@ from hbasemk.errors import BranchError
 from hbasemk.format import journal_row, paths, revisions, schema
 from hbasemk.jsop import JsonBuilder
 from hbasemk.kernel import diff
-from hbasemk.kernel.batches import WHOLE, journal_rows, whole_rows
 from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.journal.rows import WHOLE, journal_rows, whole_rows
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.log import LogEntry, entry_of
 from hbasemk.microkernel.jsop_diff import to_jsop
@@ -28,7 +28,7 @@ def trunk_entries(instance: Instance, first: int, head: View) -> list[LogEntry]:
     entries = []
     for row in journal_row.decode(scan_all(instance.store, schema.JOURNAL, scan)):
         if row.committed and not row.is_branch and instance.journal.sees(head, row.revision):
-            (whole,) = whole_rows(instance.store, instance.runtime, [row])
+            (whole,) = whole_rows(instance.store, [row])
             entries.append(entry_of(whole, instance.settings.epoch_ms))
     entries.sort(key=lambda entry: instance.journal.sort_key(int(entry.revision, 16)))
     return entries
@@ -96,7 +96,7 @@ def _trunk(instance: Instance, first: int, last: View, path: str) -> list[Journa
 def _branch(instance: Instance, last: int, own: Sequence[int], path: str) -> list[JournalEntry]:
     state = instance.branches.find(last)
     rows: list[JournalEntry] = []
-    for row in journal_rows(instance.store, instance.runtime, own):
+    for row in journal_rows(instance.store, own):
         entry = entry_of(row, instance.settings.epoch_ms)
         if not (path == paths.ROOT or entry.touches(path)):
             continue

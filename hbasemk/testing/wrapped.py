@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -13,9 +13,7 @@ from hbasemk.store.abc import (
     Column,
     Decision,
     Delete,
-    FileIdentity,
     Get,
-    Limits,
     NewCell,
     Put,
     Row,
@@ -23,6 +21,7 @@ from hbasemk.store.abc import (
     Store,
     Table,
 )
+from hbasemk.store.delegating import DelegatingStore
 
 T = TypeVar("T")
 
@@ -35,53 +34,12 @@ class Call(NamedTuple):
     rows: int
 
 
-class WrappedStore(Store):
+class WrappedStore(DelegatingStore):
     """A store that passes every data call to ``inner`` through :meth:`around`, which a subclass overrides."""
-
-    def __init__(self, inner: Store) -> None:
-        self.inner = inner
 
     def around(self, call: Call, do: Callable[[], T]) -> T:
         """Make the call; subclasses count, delay or fail it here."""
         raise NotImplementedError(f"{type(self).__name__} does not say what to do around {call.method}")
-
-    @property
-    def location(self) -> str:
-        """The inner store's."""
-        return self.inner.location
-
-    @property
-    def limits(self) -> Limits:  # type: ignore[override]
-        """The inner store's."""
-        return self.inner.limits
-
-    @property
-    def supports_parallel_calls(self) -> bool:
-        """As the inner store."""
-        return self.inner.supports_parallel_calls
-
-    def clock_ms(self) -> int | None:
-        """The inner store's."""
-        return self.inner.clock_ms()
-
-    @property
-    def batch_rows(self) -> int:
-        """As the inner store."""
-        return self.inner.batch_rows
-
-    @property
-    def read_only(self) -> bool:
-        """As the inner store."""
-        return self.inner.read_only
-
-    @property
-    def batch_bytes(self) -> int:
-        """As the inner store."""
-        return self.inner.batch_bytes
-
-    def files(self) -> Mapping[FileIdentity, str]:
-        """The inner store's."""
-        return self.inner.files()
 
     def create_tables(self, tables: Sequence[Table]) -> None:
         """Passed on, unobserved."""
@@ -116,11 +74,6 @@ class WrappedStore(Store):
             lambda: self.inner.check_and_write(table, column, expected, put, durable=durable),
         )
 
-    @property
-    def supports_transactions(self) -> bool:
-        """As the inner store."""
-        return self.inner.supports_transactions
-
     def write_if(
         self,
         table: str,
@@ -142,10 +95,6 @@ class WrappedStore(Store):
     def delete_rows(self, table: str, rows: Sequence[bytes]) -> None:
         """Passed on."""
         self.around(Call("delete_rows", table, len(rows)), lambda: self.inner.delete_rows(table, rows))
-
-    def close(self) -> None:
-        """Passed on."""
-        self.inner.close()
 
 
 @dataclass

@@ -341,7 +341,8 @@ def test_an_interrupt_before_the_reset_of_a_time_limit_shortens_no_later_call() 
 
     def interrupted() -> None:
         # Like Ctrl-C between two instructions of the method itself: the rest of it does not run.
-        retry._limit.set(ref(retry._Limit(retry.AT_LEAST, inner=True)))
+        retry._limit.set(ref(retry._Limit(retry.AT_LEAST)))
+        retry._attempt.set(ref(retry._Attempt()))
 
     interrupted()
     until = world.ms + 5_000
@@ -351,4 +352,4 @@ def test_an_interrupt_before_the_reset_of_a_time_limit_shortens_no_later_call() 
             raise StoreNotAppliedError("away")
         return "done"
 
-    assert retry.again(runtime, away) == "done"
+    assert retry.run_with_retries(runtime, away) == "done"

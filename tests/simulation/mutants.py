@@ -10,7 +10,6 @@ import pytest
 from hbasemk.errors import HbasemkError
 from hbasemk.format import changes, node, schema
 from hbasemk.format.journal_row import JournalRow, Outcome
-from hbasemk.kernel.batches import write_nodes
 from hbasemk.kernel.branches import branches
 from hbasemk.kernel.branches.heads import BranchHeads
 from hbasemk.kernel.commit import change_set
@@ -163,7 +162,7 @@ def read_back_before_writing(patch: pytest.MonkeyPatch) -> None:
 
     def look_then_write(self: ReadBack, revision: int, snapshot: Any, plan: ChangeSet) -> Any:
         loss = look(self, revision, snapshot, plan)
-        write_nodes(self._store, self._runtime, plan.puts(revision))
+        self._store.write(schema.NODES, plan.puts(revision), durable=False)
         return loss
 
     patch.setattr(ReadBack, "validate", look_then_write)
@@ -273,7 +272,7 @@ def lost_reply_to_the_decision_read_as_a_refusal(patch: pytest.MonkeyPatch) -> N
         return False
 
     patch.setattr(Committer, "_turned_out_committed", turned_out)
-    patch.setattr("hbasemk.kernel.retry.Retries.go_on", lambda self: False)
+    patch.setattr("hbasemk.kernel.retry.RetryBudget.wait", lambda self: False)
 
 
 @mutant

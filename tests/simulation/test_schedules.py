@@ -15,7 +15,7 @@ from tests.simulation.mutants import MUTANTS, must_be_found, no_read_back
 from tests.simulation.schedules import Schedule, breaks, shortest
 from tests.support import proof
 
-SEEDS = proof.seeds("HBASEMK_SIM_SEEDS", sample=50, proof=500, chunk=150)
+SEEDS = proof.seeds("HBASEMK_SIM_SEEDS", sample=100, proof=500, chunk=150)
 
 
 @pytest.mark.slow

@@ -16,7 +16,6 @@ from hbasemk.errors import BranchError, ClosedError, CommitUnknownError, StoreEr
 from hbasemk.format import changes, journal_row, paths, revisions, schema
 from hbasemk.format.branch_head import ABANDONED, MERGED, REBASED, BranchHead
 from hbasemk.format.journal_row import BranchView, JournalRow, Outcome
-from hbasemk.kernel.batches import journal_rows, write_changes, write_nodes
 from hbasemk.kernel.branches.cache import BranchCache, BranchState
 from hbasemk.kernel.branches.heads import BranchHeads
 from hbasemk.kernel.commit import change_set, noop
@@ -27,11 +26,13 @@ from hbasemk.kernel.ids.clock import IdClock
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.journal.journal import BY_EXTENT, Journal
 from hbasemk.kernel.journal.outcomes import Outcomes
+from hbasemk.kernel.journal.rows import journal_rows, write_changes
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.reading.reader import Reader
-from hbasemk.kernel.retry import again, nothing_committed, patient, time_limit
+from hbasemk.kernel.retry import nothing_committed, time_limit, within_retry_timeout
+from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
-from hbasemk.store.abc import Column, NewCell, Put, Store
+from hbasemk.store.abc import Column, NewCell, Put
 
 MARKER: Final = ":conflict"
 REBASE: Final = "Rebase the branch, which marks the places that both sides changed, and merge it again."
@@ -42,7 +43,7 @@ class Branches:
 
     def __init__(
         self,
-        store: Store,
+        store: RetryingStore,
         runtime: Runtime,
         clock: IdClock,
         journal: Journal,
@@ -67,7 +68,7 @@ class Branches:
 
     # --- making and finding ------------------------------------------------------------------------------
 
-    @patient
+    @within_retry_timeout
     def begin(self, base: View, message: str = "") -> int:
         """Create a branch on a view of trunk; return its first revision. One round trip.
 
@@ -79,7 +80,7 @@ class Branches:
                 revision=revisions.to_text(base.revision),
             )
         floor, above = self._journal.contents(base)
-        root = again(self._runtime, lambda: self._clock.next(max(base.upper, self._journal.highest_seen), branch=True))
+        root = self._clock.next(max(base.upper, self._journal.highest_seen), branch=True)
         put = Put(
             schema.revision_key(root),
             [
@@ -89,9 +90,9 @@ class Branches:
                 NewCell(*schema.BRANCH_HEAD, BranchHead(b"", root).encode()),
             ],
         )
-        if not again(
-            self._runtime, lambda: self._store.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put)
-        ) and self._heads.head(root) != schema.revision_key(root):
+        if not self._store.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put) and self._heads.head(
+            root
+        ) != schema.revision_key(root):
             raise BranchError(f"branch {revisions.to_text(root)} already exists", revision=revisions.to_text(root))
         return root
 
@@ -134,7 +135,7 @@ class Branches:
         floor, upper, above = stored
         if self._journal.highest_seen < upper or not self._journal.is_recent(0.0):
             # Everything below the floor was decided when the branch began; a later poll has seen it.
-            again(self._runtime, self._journal.poll)
+            self._journal.poll()
         trunk = View(base, BY_EXTENT, floor, upper, frozenset(above), base)
         view = View(revision, BY_EXTENT, floor, max(upper, *own), frozenset((*above, *own)), base)
         return BranchState(root, base, tuple(own), trunk, view)
@@ -148,7 +149,7 @@ class Branches:
         )
 
     def _row(self, revision: int, columns: Sequence[Column]) -> JournalRow:
-        return next(journal_rows(self._store, self._runtime, [revision], columns))
+        return next(journal_rows(self._store, [revision], columns))
 
     def _common_cells(self, message: str, base: int) -> list[NewCell]:
         nonce = self._runtime.random.getrandbits(128).to_bytes(16, "big")
@@ -181,7 +182,7 @@ class Branches:
 
     # --- commits on a branch -----------------------------------------------------------------------------
 
-    @patient
+    @within_retry_timeout
     def commit(
         self,
         revision: int,
@@ -217,7 +218,7 @@ class Branches:
         encoded = changes.encode(plan.changes)
         inline = changes.size_of(encoded) <= changes.INLINE
         above = max(state.view.upper, self._journal.highest_seen)
-        new_revision = again(self._runtime, lambda: self._clock.next(above, branch=True))
+        new_revision = self._clock.next(above, branch=True)
         if begun is not None:
             begun(new_revision)
         put = Put(
@@ -229,13 +230,10 @@ class Branches:
             ],
         )
         try:
-            again(
-                self._runtime,
-                lambda: self._store.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put, durable=False),
-            )
+            self._store.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put, durable=False)
             if not inline:
-                write_changes(self._store, self._runtime, new_revision, encoded)
-            write_nodes(self._store, self._runtime, plan.each_put(new_revision), between=self._clock.keep_lease)
+                write_changes(self._store, new_revision, encoded)
+            self._store.write(schema.NODES, plan.each_put(new_revision), durable=False, between=self._clock.keep_lease)
         except BaseException:
             self._outcomes.defer(new_revision, plan.changes)
             self._outcomes.resolve_pending_quietly()
@@ -285,7 +283,7 @@ class Branches:
             return Outcome.ABORTED
         return Outcome.COMMITTED if revision in (newest.branch or ()) else Outcome.ABORTED
 
-    @patient
+    @within_retry_timeout
     def reset(self, revision: int, ancestor: int) -> int:
         """Reset a branch to one of its earlier revisions; return the branch's head.
 
@@ -303,7 +301,7 @@ class Branches:
             raise self._moved_on(revision)
         return ancestor
 
-    @patient
+    @within_retry_timeout
     def abandon(self, revision: int) -> None:
         """End a branch without merging it; a later sweep deletes its cells.
 
@@ -315,7 +313,7 @@ class Branches:
 
     # --- merge -------------------------------------------------------------------------------------------
 
-    @patient
+    @within_retry_timeout
     def merge(self, revision: int, message: str) -> int:
         """Commit the branch's net effect to trunk as one revision; return it, or the current head if there is no effect.
 

@@ -14,12 +14,12 @@ from hbasemk.format import journal_row, revisions, schema
 from hbasemk.format.branch_head import ABANDONED, MERGED, REBASED, BranchHead
 from hbasemk.format.changes import RowChange
 from hbasemk.format.journal_row import JournalRow, Outcome
-from hbasemk.kernel.batches import journal_rows
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.journal.outcomes import Outcomes
-from hbasemk.kernel.retry import again
+from hbasemk.kernel.journal.rows import journal_rows
+from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
-from hbasemk.store.abc import Cell, NewCell, Put, Scan, Store, scan_all
+from hbasemk.store.abc import Cell, NewCell, Put, Scan, scan_all
 
 ENDED_MS: Final = 3600 * 1000
 """Milliseconds for which the revisions of an ended branch stay readable, unless a sweep is given a shorter time."""
@@ -43,7 +43,7 @@ def _collect_damage(revision: int, damaged: list[FormatError]) -> Iterator[None]
 class BranchHeads:
     """The branch heads, and this instance's merges whose heads are not updated yet."""
 
-    def __init__(self, store: Store, runtime: Runtime, outcomes: Outcomes, lease: Lease) -> None:
+    def __init__(self, store: RetryingStore, runtime: Runtime, outcomes: Outcomes, lease: Lease) -> None:
         self._store = store
         self._runtime = runtime
         self._outcomes = outcomes
@@ -58,7 +58,7 @@ class BranchHeads:
         return self._row(root).value(schema.BRANCH_HEAD)
 
     def _row(self, root: int) -> JournalRow:
-        return next(journal_rows(self._store, self._runtime, [root], columns=(schema.BRANCH_HEAD,)))
+        return next(journal_rows(self._store, [root], columns=(schema.BRANCH_HEAD,)))
 
     def move(self, root: int, expected: bytes, wanted: bytes, in_doubt: Callable[[], None] | None = None) -> bool:
         """Change the head from ``expected`` to ``wanted`` by compare-and-set; return whether it is ``wanted`` now.
@@ -66,11 +66,7 @@ class BranchHeads:
         Calls ``in_doubt`` if a reply was lost, before the next call to the store.
         """
         put = Put(schema.revision_key(root), [NewCell(*schema.BRANCH_HEAD, wanted)])
-
-        def compare_and_set() -> bool:
-            return self._store.check_and_write(schema.JOURNAL, schema.BRANCH_HEAD, expected, put)
-
-        if again(self._runtime, compare_and_set, in_doubt):
+        if self._store.check_and_write(schema.JOURNAL, schema.BRANCH_HEAD, expected, put, in_doubt=in_doubt):
             return True
         # After a lost reply, the retry finds the value that the first attempt wrote.
         if in_doubt is not None:
@@ -216,6 +212,6 @@ class BranchHeads:
     def changes_of(self, own: Sequence[int]) -> list[RowChange]:
         """Return the changes of branch revisions, in order."""
         touched: list[RowChange] = []
-        for row in journal_rows(self._store, self._runtime, own):
+        for row in journal_rows(self._store, own):
             touched += row.changes
         return touched

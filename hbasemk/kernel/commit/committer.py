@@ -30,7 +30,6 @@ from hbasemk.format import changes, journal_row, revisions, schema
 from hbasemk.format.changes import RowChange
 from hbasemk.format.journal_row import JournalRow, Outcome
 from hbasemk.format.watermark import Watermark
-from hbasemk.kernel.batches import journal_rows, write_changes, write_nodes
 from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.change_source import ChangeSource, Prediction
 from hbasemk.kernel.commit.read_back import Conflict, ReadBack
@@ -39,12 +38,20 @@ from hbasemk.kernel.commit.turns import Turns
 from hbasemk.kernel.ids.clock import IdClock
 from hbasemk.kernel.journal.journal import Journal
 from hbasemk.kernel.journal.outcomes import Outcomes
+from hbasemk.kernel.journal.rows import journal_rows, write_changes
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.reading.cache import DEFAULT_ENTRIES
 from hbasemk.kernel.reading.reader import Reader
-from hbasemk.kernel.retry import again, nothing_committed, patient, pause, retries, time_limit
+from hbasemk.kernel.retry import (
+    RetryBudget,
+    nothing_committed,
+    time_limit,
+    wait_before_retry,
+    within_retry_timeout,
+)
+from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
-from hbasemk.store.abc import Decision, Get, NewCell, Put, Row, Store
+from hbasemk.store.abc import Decision, Get, NewCell, Put, Row
 
 FIRST_BACK_OFF: Final = 0.002
 LONGEST_BACK_OFF: Final = 0.25
@@ -143,7 +150,7 @@ class Committer:
 
     def __init__(
         self,
-        store: Store,
+        store: RetryingStore,
         runtime: Runtime,
         clock: IdClock,
         journal: Journal,
@@ -191,9 +198,9 @@ class Committer:
     ) -> int:
         since = 0
         if self._turns.make_room() or not self._journal.is_recent(max_poll_age):
-            again(self._runtime, self._journal.poll)
+            self._journal.poll()
         head_is_current = False
-        outage = retries(self._runtime)
+        outage = RetryBudget(self._runtime)
         while True:
             snapshot = self._journal.head
             began = self._runtime.monotonic()
@@ -205,15 +212,15 @@ class Committer:
                 if head_is_current:
                     raise
                 head_is_current = True
-                again(self._runtime, self._journal.poll)
+                self._journal.poll()
                 if self._journal.head == snapshot:
                     raise
                 continue
             except (StoreNotAppliedError, StoreUnknownError, LeaseLostError):
                 # This revision can no longer commit; the next attempt uses a new one.
-                if not outage.go_on():
+                if not outage.wait():
                     raise
-                again(self._runtime, self._journal.poll)
+                self._journal.poll()
                 head_is_current = True
                 continue
             if isinstance(result, int):
@@ -224,10 +231,10 @@ class Committer:
             since = since or result[0]
             self._turns.wait_for_turn(since)
             self._wait_for(result[1], deadline)
-            again(self._runtime, self._journal.poll)
+            self._journal.poll()
             head_is_current = True
 
-    @patient
+    @within_retry_timeout
     def on_base(
         self,
         snapshot: View,
@@ -255,14 +262,14 @@ class Committer:
                 "(Branch.run), or merge it",
                 revision=text,
             )
-        outage = retries(self._runtime)
+        outage = RetryBudget(self._runtime)
         with nothing_committed():
             while True:
                 try:
                     result = self._attempt(snapshot, source, message, begun)
                     break
                 except (StoreNotAppliedError, StoreUnknownError, LeaseLostError):
-                    if not outage.go_on():
+                    if not outage.wait():
                         raise
         if isinstance(result, int):
             return result
@@ -287,9 +294,9 @@ class Committer:
         while conflict.pending and self._runtime.monotonic() < deadline:
             if self._outcomes.of(conflict.other) is not Outcome.PENDING:
                 return
-            if again(self._runtime, lambda: self._outcomes.recover_if_over(conflict.other)):
+            if self._outcomes.recover_if_over(conflict.other):
                 return
-            pause(self._runtime, wait * (0.5 + self._runtime.random.random()))
+            wait_before_retry(self._runtime, wait * (0.5 + self._runtime.random.random()))
             wait = min(wait * 2, LONGEST_BACK_OFF)
 
     # --- one attempt -------------------------------------------------------------------------------------
@@ -464,8 +471,7 @@ class Committer:
             self._store.check_puts(plan.puts(0))
 
     def _new_id(self, snapshot: View, draft: _Draft) -> int:
-        # Retry the whole call, so that other threads can get ids while this one waits for the store.
-        revision = again(self._runtime, lambda: self._clock.next(max(snapshot.upper, self._journal.highest_seen)))
+        revision = self._clock.next(max(snapshot.upper, self._journal.highest_seen))
         if draft.begun is not None:
             draft.begun(revision)
         draft.revision, draft.touched = revision, ()
@@ -480,7 +486,7 @@ class Committer:
             # Not retried here: the row must be created in time, and no cell is written before it. HBase's client may send
             # the call twice; the second reply is then "exists", and the nonce shows that the row is this commit's.
             sent = self._runtime.monotonic()
-            if not self._store.check_and_write(
+            if not self._store.once.check_and_write(
                 schema.JOURNAL, schema.COMMITTED, None, put, durable=False
             ) and not self._is_ours(revision, nonce):
                 raise InvalidRevisionError(
@@ -490,7 +496,7 @@ class Committer:
             created = _Created(sent, self._runtime.monotonic())
             in_time = self._clock.seems_in_time(revision)
             if in_time and not inline:
-                write_changes(self._store, self._runtime, revision, encoded)
+                write_changes(self._store, revision, encoded)
         except InvalidRevisionError:
             raise
         except BaseException:
@@ -519,13 +525,19 @@ class Committer:
             raise
 
     def _is_ours(self, revision: int, nonce: bytes) -> bool:
-        (row,) = journal_rows(self._store, self._runtime, [revision], columns=(schema.NONCE,))
+        (row,) = journal_rows(self._store, [revision], columns=(schema.NONCE,))
         return row.nonce == nonce
 
     # --- step 6; or steps 6, 7 and 10 in one transaction ---------------------------------------------------
 
     def _write(self, revision: int, plan: ChangeSet, doubt: _Doubt) -> None:
-        write_nodes(self._store, self._runtime, plan.each_put(revision), doubt.write_in_doubt, self._clock.keep_lease)
+        self._store.write(
+            schema.NODES,
+            plan.each_put(revision),
+            durable=False,
+            in_doubt=doubt.write_in_doubt,
+            between=self._clock.keep_lease,
+        )
 
     def _write_in_time(self, revision: int, plan: ChangeSet, doubt: _Doubt, created: _Created) -> None:
         """Run step 6; raise _TooSlow if the journal row was created too late by its server's timestamp.
@@ -570,11 +582,7 @@ class Committer:
 
         put = Put(schema.revision_key(revision), [NewCell(*schema.COMMITTED, schema.YES)])
         decision = Decision(schema.JOURNAL, schema.ABORT, schema.NO, put)
-        decided = again(
-            self._runtime,
-            lambda: self._store.write_if(schema.NODES, puts, gets, accept, decision, extra_gets),
-            doubt.decision_in_doubt,
-        )
+        decided = self._store.write_if(schema.NODES, puts, gets, accept, decision, extra_gets, doubt.decision_in_doubt)
         in_time.require()
         return decided
 

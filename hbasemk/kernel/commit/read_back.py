@@ -12,15 +12,16 @@ from typing import Final, NamedTuple
 
 from hbasemk.format import paths, revisions, schema
 from hbasemk.format.journal_row import Outcome
-from hbasemk.kernel.batches import CELL_BYTES, by_size, read_rows
+from hbasemk.kernel.batches import CELL_BYTES, batched, by_size
 from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.read_set import ReadSet
 from hbasemk.kernel.ids.clock import IdClock
 from hbasemk.kernel.journal.journal import Journal
 from hbasemk.kernel.journal.outcomes import Outcomes
 from hbasemk.kernel.journal.view import View
+from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
-from hbasemk.store.abc import ALL_VERSIONS, Column, Get, Row, Store
+from hbasemk.store.abc import ALL_VERSIONS, Column, Get, Row
 
 FEW_VERSIONS: Final = 4
 """Versions of a column in the first read: the commit's own, the view's, and room for a few others."""
@@ -89,7 +90,9 @@ def _probes_of(plan: ChangeSet, low_bound: int) -> list[_Probe]:
 class ReadBack:
     """The read-back of one instance's commits."""
 
-    def __init__(self, store: Store, runtime: Runtime, clock: IdClock, journal: Journal, outcomes: Outcomes) -> None:
+    def __init__(
+        self, store: RetryingStore, runtime: Runtime, clock: IdClock, journal: Journal, outcomes: Outcomes
+    ) -> None:
         self._store = store
         self._runtime = runtime
         self._clock = clock
@@ -114,16 +117,15 @@ class ReadBack:
                 rows = self._read_rows([probe.get for probe in pending])
                 pending = self._observe(revision, view, low_bound, pending, rows, observed)
         if plan.reads:
-            gets = plan.reads.gets(low_bound)
-            for at in range(0, len(gets), size):
-                self._observe_reads(revision, view, plan.reads, self._read_rows(gets[at : at + size]), observed)
+            for gets in batched(plan.reads.gets(low_bound), size):
+                self._observe_reads(revision, view, plan.reads, self._read_rows(gets), observed)
         conflict = self._resolve(revision, observed.versions) if observed.versions else None
         if conflict is None and observed.name_conflict is not None:
             return Conflict(*observed.name_conflict, other=0, pending=False)
         return conflict
 
     def _read_rows(self, gets: Sequence[Get]) -> Sequence[Row]:
-        return read_rows(self._store, self._runtime, gets)
+        return self._store.read(schema.NODES, gets)
 
     def precondition(
         self, revision: int, view: View, plan: ChangeSet

@@ -13,6 +13,7 @@ from hbasemk.errors import InvalidChangeError, InvalidValueError, LimitError, No
 from hbasemk.format import limits, paths, revisions, values
 from hbasemk.format.node import NodeState, decode_property
 from hbasemk.format.values import PropertyValue
+from hbasemk.kernel.batches import batched
 from hbasemk.kernel.commit.operations import (
     AddNode,
     Increment,
@@ -211,10 +212,8 @@ class Staging:
         One round trip for each 10,000 paths.
         """
         by_name = {paths.encode(paths.name(path)): path for path in children}
-        ordered = sorted(by_name)
         absent: list[str] = []
-        for start in range(0, len(ordered), CHILDREN_PAGE):
-            names = ordered[start : start + CHILDREN_PAGE]
+        for names in batched(sorted(by_name), CHILDREN_PAGE):
             found, end = self._reader.existing(self.view, parent, names)
             present = set(found)
             absent += [by_name[name] for name in names if name not in present and (end is None or name < end)]

@@ -12,12 +12,12 @@ from typing import Final
 from hbasemk.errors import FormatError
 from hbasemk.format.changes import RowChange
 from hbasemk.format.journal_row import JournalRow
-from hbasemk.kernel.batches import journal_rows
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.journal.journal import Journal
-from hbasemk.kernel.retry import pause
+from hbasemk.kernel.journal.rows import journal_rows
+from hbasemk.kernel.retry import wait_before_retry
+from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
-from hbasemk.store.abc import Store
 
 TURN: Final = 0.1
 """Seconds for which a process may keep committing what others wait for. Each hand-over costs time, so turns are not shorter."""
@@ -47,7 +47,7 @@ def _touched(row: JournalRow) -> set[tuple[str, str]]:
 class Turns:
     """The waits of one instance's commits on the head."""
 
-    def __init__(self, store: Store, runtime: Runtime, journal: Journal, lease: Lease) -> None:
+    def __init__(self, store: RetryingStore, runtime: Runtime, journal: Journal, lease: Lease) -> None:
         self._store = store
         self._runtime = runtime
         self._journal = journal
@@ -85,7 +85,7 @@ class Turns:
             return False
         self._began = now
         mine = _columns(self._touched)
-        rows = journal_rows(self._store, self._runtime, waiting[:MOST_READ])
+        rows = journal_rows(self._store, waiting[:MOST_READ])
         if not any(mine & _touched(row) for row in rows):
             return False
         self._began = None
@@ -102,4 +102,4 @@ class Turns:
 
     def _wait(self, others: int) -> None:
         seconds = min(max(others * self._attempt, SHORTEST), LONGEST)
-        pause(self._runtime, seconds * (0.5 + self._runtime.random.random()))
+        wait_before_retry(self._runtime, seconds * (0.5 + self._runtime.random.random()))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from hbasemk.errors import ClockSkewError, ClosedError
 from hbasemk.format import revisions
 from hbasemk.kernel.ids.lease import Lease, ServerClock
+from hbasemk.kernel.retry import run_with_retries
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.settings import Settings
 
@@ -46,8 +47,12 @@ class IdClock:
 
         Claims or renews the lease if necessary. Raises LeaseLostError if another process took over the lease,
         ClockSkewError if the id would be too far from the store's clock, RevisionOverflowError if the repository's
-        epoch leaves no more ids, and ClosedError if the instance is closed and has released its lease.
+        epoch leaves no more ids, and ClosedError if the instance is closed and has released its lease. Retried as a whole,
+        so that other threads can get ids while this one waits for the store.
         """
+        return run_with_retries(self._runtime, lambda: self._next(above, branch))
+
+    def _next(self, above: int, branch: bool) -> int:
         with self._lock:
             if not self._lease.held:
                 if self._runtime.closed:

@@ -13,10 +13,11 @@ from typing import Final
 
 from hbasemk.errors import FormatError, LeaseLostError, StoreUnusableError
 from hbasemk.format import revisions, schema
-from hbasemk.kernel.retry import again
+from hbasemk.kernel.retry import run_with_retries
+from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.settings import Settings
-from hbasemk.store.abc import CellVersion, Delete, Get, NewCell, Put, Row, Store
+from hbasemk.store.abc import CellVersion, Delete, Get, NewCell, Put, Row
 
 PROBES_PER_READ: Final = 16
 MEASURE_ATTEMPTS: Final = 20
@@ -70,7 +71,7 @@ class ServerClock:
     If reading the store's clock takes no round trip, each call reads it instead.
     """
 
-    def __init__(self, store: Store, runtime: Runtime) -> None:
+    def __init__(self, store: RetryingStore, runtime: Runtime) -> None:
         self._store = store
         self._runtime = runtime
         self._low = self._high = 0.0
@@ -82,7 +83,11 @@ class ServerClock:
 
         It takes more if another cell comes back: another process measured in the same row, or the store's clock has
         gone back since then (a store returns a column's highest timestamp). No round trip if the store shows its clock.
+        A failed measurement is repeated as a whole, because a retry of one call would make it less exact.
         """
+        run_with_retries(self._runtime, lambda: self._measure(row))
+
+    def _measure(self, row: bytes) -> None:
         if self._store.clock_ms() is not None:
             self.measured_at = self._runtime.monotonic()
             return
@@ -127,12 +132,13 @@ class ServerClock:
 class Lease:
     """One instance's lease of a machine id, claimed at the first commit and renewed in the background."""
 
-    def __init__(self, store: Store, runtime: Runtime, settings: Settings) -> None:
+    def __init__(self, store: RetryingStore, runtime: Runtime, settings: Settings) -> None:
         self.store = store
         self._runtime = runtime
         self._settings = settings
         self._lock = runtime.lock()
         self._record: LeaseRecord | None = None
+        self._unconfirmed: LeaseRecord | None = None
         self._renewed_at = 0.0
         self._observed: dict[int, tuple[bytes, float]] = {}
         self.machine = 0
@@ -175,9 +181,13 @@ class Lease:
             for first in range(0, revisions.MAX_MACHINE + 1, PROBES_PER_READ):
                 machines = [(preferred + first + n) & revisions.MAX_MACHINE for n in range(PROBES_PER_READ)]
                 gets = [Get(schema.machine_key(machine), columns=(schema.LEASE,)) for machine in machines]
-                rows = again(self._runtime, lambda gets=gets: self.store.read(schema.CLUSTER, gets))  # type: ignore[misc]
+                rows = self.store.read(schema.CLUSTER, gets)
                 for machine, row in zip(machines, rows, strict=True):
                     found = record_of(row)
+                    if found is not None and found == self._unconfirmed:
+                        # An earlier attempt claimed it, and the reply was lost.
+                        self._hold(machine, found)
+                        return
                     if (found is None or self._is_over(found)) and self._take(machine, found, holder):
                         return
             raise StoreUnusableError(
@@ -223,7 +233,7 @@ class Lease:
     def measure(self) -> None:
         """Measure the store's clock again. Two round trips."""
         machine = self.machine if self.held else self._runtime.identity()[0]
-        again(self._runtime, lambda: self.server.measure(schema.machine_key(machine)))
+        self.server.measure(schema.machine_key(machine))
 
     def release(self, issued: int) -> None:
         """Release the machine id when closing; ``issued`` is the highest ms for which ids were issued."""
@@ -238,7 +248,7 @@ class Lease:
 
     def forget(self) -> None:
         """Drop the claim without a call. A forked child must do so, because its parent still uses the lease."""
-        self._record = None
+        self._record = self._unconfirmed = None
 
     def is_over(self, revision: int) -> bool:
         """Return whether the lease under which ``revision`` was issued has ended.
@@ -291,29 +301,33 @@ class Lease:
         now = self._id_time()
         start = max(min(now, self._runtime.now_ms() - self._settings.epoch_ms), found.end if found else 0)
         nonce = self._runtime.random.getrandbits(128).to_bytes(16, "big")
-        claimed = LeaseRecord(start, max(start, now) + self._settings.lease_ms, nonce, holder)
-        return self._write(machine, found, claimed)
+        self._unconfirmed = LeaseRecord(start, max(start, now) + self._settings.lease_ms, nonce, holder)
+        return self._write(machine, found, self._unconfirmed)
 
     def _write(self, machine: int, found: LeaseRecord | None, record: LeaseRecord) -> bool:
         if not self._compare_and_set(machine, found, record):
             return False
+        self._hold(machine, record)
+        return True
+
+    def _hold(self, machine: int, record: LeaseRecord) -> None:
         self.machine = machine
         self._record = record
+        self._unconfirmed = None
         self._renewed_at = self._runtime.monotonic()
-        return True
 
     def _compare_and_set(self, machine: int, found: LeaseRecord | None, record: LeaseRecord) -> bool:
         row = schema.machine_key(machine)
         put = Put(row, [NewCell(*schema.LEASE, record.encode())])
         expected = found.encode() if found else None
-        if again(self._runtime, lambda: self.store.check_and_write(schema.CLUSTER, schema.LEASE, expected, put)):
+        if self.store.check_and_write(schema.CLUSTER, schema.LEASE, expected, put):
             return True
         # After a lost reply, the second attempt finds the value that the first one wrote.
         return self._read(machine) == record
 
     def _read(self, machine: int) -> LeaseRecord | None:
         get = Get(schema.machine_key(machine), columns=(schema.LEASE,))
-        return record_of(again(self._runtime, lambda: self.store.read(schema.CLUSTER, [get]))[0])
+        return record_of(self.store.read(schema.CLUSTER, [get])[0])
 
     def _lost(self) -> LeaseLostError:
         self._record = None

@@ -18,15 +18,16 @@ from hbasemk.format.changes import RowChange
 from hbasemk.format.journal_row import JournalRow
 from hbasemk.format.node import NodeState
 from hbasemk.format.watermark import Watermark
-from hbasemk.kernel.batches import journal_rows
 from hbasemk.kernel.journal.contention import Contention
 from hbasemk.kernel.journal.extent import Extent
+from hbasemk.kernel.journal.rows import journal_rows
 from hbasemk.kernel.journal.sequence import RevisionSequence, pinned_extent, view_up_to
 from hbasemk.kernel.journal.view import BELOW_SEQUENCE, BY_EXTENT, Pin, View
-from hbasemk.kernel.retry import again
+from hbasemk.kernel.retry import run_with_retries
+from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.settings import Settings
-from hbasemk.store.abc import Scan, Store, scan_all
+from hbasemk.store.abc import Scan, scan_all
 
 SCAN_BATCH: Final = 1000
 KEPT: Final = 10_000
@@ -83,7 +84,7 @@ class Journal:
     of the interrupted arrival and must drop everything they hold for it.
     """
 
-    def __init__(self, store: Store, runtime: Runtime, settings: Settings, watermark: Watermark) -> None:
+    def __init__(self, store: RetryingStore, runtime: Runtime, settings: Settings, watermark: Watermark) -> None:
         self._store = store
         self._runtime = runtime
         self._settings = settings
@@ -98,6 +99,7 @@ class Journal:
         self._low_bound = watermark.revision + 1
         self._verified = watermark.revision
         self._uncovered: set[int] = set()
+        self._contents: dict[int, _RowContent] = {}  # read by an attempt that has not succeeded yet
         self._server_offset: float | None = None
         self._latest_offset: float | None = None
         self._clock_measured_at = runtime.monotonic()
@@ -171,6 +173,9 @@ class Journal:
 
         Nothing at or below a watermark can still commit, so afterwards :attr:`verified` is the watermark's revision.
         """
+        run_with_retries(self._runtime, lambda: self._verify(watermark))
+
+    def _verify(self, watermark: Watermark) -> None:
         with self._poll_lock:
             if watermark.revision <= self._verified:
                 return
@@ -180,6 +185,9 @@ class Journal:
 
     def verified_by_scan(self, watermark: Watermark, committed: Sequence[int]) -> None:
         """Verify as :meth:`verify` does, from the scan of an instance that has just moved the watermark itself."""
+        run_with_retries(self._runtime, lambda: self._verify_by_scan(watermark, committed))
+
+    def _verify_by_scan(self, watermark: Watermark, committed: Sequence[int]) -> None:
         with self._poll_lock:
             if watermark.revision > self._verified:
                 self._join([revision for revision in committed if revision <= watermark.revision])
@@ -219,7 +227,7 @@ class Journal:
         low, high = self.unkept_range(view, self._head)
         flags = (schema.COMMITTED, schema.ABORT)
         scan = Scan(schema.revision_key(low), schema.revision_key(max(low, high)), SCAN_BATCH, columns=flags)
-        rows = again(self._runtime, lambda: list(scan_all(self._store, schema.JOURNAL, scan))) if low < high else []
+        rows = scan_all(self._store, schema.JOURNAL, scan) if low < high else ()
         dropped = [row.revision for row in journal_row.decode(rows) if row.committed and not row.is_branch]
         kept = sequence.positions
         return [
@@ -334,11 +342,7 @@ class Journal:
         scan = Scan(
             schema.revision_key(low + 1), schema.revision_key(high + 1), SCAN_BATCH, columns=(schema.COMMITTED,)
         )
-
-        def read() -> list[JournalRow]:
-            return list(islice(journal_row.decode(scan_all(self._store, schema.JOURNAL, scan)), SCAN_BATCH))
-
-        rows = again(self._runtime, read)
+        rows = list(islice(journal_row.decode(scan_all(self._store, schema.JOURNAL, scan)), SCAN_BATCH))
         covered = high if len(rows) < SCAN_BATCH else rows[-1].revision
         return [row.revision for row in rows if row.committed and not row.is_branch], covered
 
@@ -423,8 +427,11 @@ class Journal:
         """Read what other instances committed: one round trip if there is nothing new.
 
         Returns the revisions that this call made visible. If another thread's poll began after this call was made, the
-        call uses the result of that poll.
+        call uses the result of that poll. It is retried as a whole, because it holds a lock.
         """
+        return run_with_retries(self._runtime, self._poll)
+
+    def _poll(self) -> list[int]:
         needed = self._polls_started + 1
         with self._poll_lock:
             if self._poll_begun >= needed:
@@ -464,6 +471,7 @@ class Journal:
                 self._append_all(new, contents)
 
     def _append_all(self, new: Sequence[int], contents: Mapping[int, _RowContent]) -> None:
+        self._contents = {}
         self._repair_append()
         for revision in new:
             # Skip a revision that a concurrent compaction has dropped: its id now lies below the floor.
@@ -568,7 +576,9 @@ class Journal:
         if not self.listeners:
             # Only listeners use the contents. An instance that is still opening has none, and reads from the watermark up.
             return {revision: _RowContent(0, ()) for revision in new}
-        return {row.revision: _RowContent.of(row) for row in journal_rows(self._store, self._runtime, new)}
+        for row in journal_rows(self._store, [revision for revision in new if revision not in self._contents]):
+            self._contents[row.revision] = _RowContent.of(row)
+        return {revision: self._contents[revision] for revision in new}
 
     # --- finding one revision ----------------------------------------------------------------------------
 
@@ -583,7 +593,7 @@ class Journal:
                 return view_up_to(revision) if self._sequence.begin else self._view_at(-1)
         if view is None and not revisions.is_branch(revision):
             if revision > self._sequence.top:
-                again(self._runtime, self.poll)
+                self.poll()
                 view = self.view_of(revision)
             if view is None and revision <= self._sequence.top and self._is_committed(revision):
                 view = view_up_to(revision)
@@ -597,5 +607,5 @@ class Journal:
         return view
 
     def _is_committed(self, revision: int) -> bool:
-        (row,) = journal_rows(self._store, self._runtime, [revision], columns=(schema.COMMITTED,))
+        (row,) = journal_rows(self._store, [revision], columns=(schema.COMMITTED,))
         return row.committed and revision not in self._sequence.hidden

@@ -13,18 +13,18 @@ from hbasemk.errors import StoreError
 from hbasemk.format import changes, schema
 from hbasemk.format.changes import RowChange
 from hbasemk.format.journal_row import JournalRow, Outcome
-from hbasemk.kernel.batches import delete_batches, journal_rows
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.journal.journal import Journal
-from hbasemk.kernel.retry import again
+from hbasemk.kernel.journal.rows import journal_rows
+from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
-from hbasemk.store.abc import Column, NewCell, Put, Store
+from hbasemk.store.abc import Column, NewCell, Put
 
 
 class Outcomes:
     """Reads and decides the outcomes of revisions, and deletes the cells of aborted ones, for one instance."""
 
-    def __init__(self, store: Store, runtime: Runtime, journal: Journal, lease: Lease) -> None:
+    def __init__(self, store: RetryingStore, runtime: Runtime, journal: Journal, lease: Lease) -> None:
         self._store = store
         self._runtime = runtime
         self._journal = journal
@@ -40,7 +40,7 @@ class Outcomes:
 
     def of_many(self, revisions: Sequence[int]) -> dict[int, Outcome]:
         """Return the outcomes of many revisions, with one round trip per batch (none for no revisions)."""
-        rows = journal_rows(self._store, self._runtime, revisions, columns=(schema.COMMITTED, schema.ABORT))
+        rows = journal_rows(self._store, revisions, columns=(schema.COMMITTED, schema.ABORT))
         return {row.revision: row.outcome for row in rows}
 
     def created_ms(self, revision: int) -> int | None:
@@ -55,9 +55,7 @@ class Outcomes:
         ``in_doubt`` is called for each lost reply.
         """
         put = Put(schema.revision_key(revision), [NewCell(*then, schema.YES)])
-        return again(
-            self._runtime, lambda: self._store.check_and_write(schema.JOURNAL, unless, schema.NO, put), in_doubt
-        )
+        return self._store.check_and_write(schema.JOURNAL, unless, schema.NO, put, in_doubt=in_doubt)
 
     def abort_missing(self, revision: int) -> Outcome:
         """Make sure that a revision whose cells exist without a journal row can never commit."""
@@ -105,24 +103,17 @@ class Outcomes:
             schema.revision_key(revision),
             [NewCell(*schema.COMMITTED, schema.NO), NewCell(*schema.ABORT, schema.YES)],
         )
-        if not again(self._runtime, lambda: self._store.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put)):
+        if not self._store.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put):
             self.decide(revision, schema.COMMITTED, schema.ABORT)
 
     def _sweep(self, revision: int, touched: Iterable[RowChange], mark: bytes) -> None:
-        deletes = changes.deletes(touched, revision)
-        for number, part in enumerate(delete_batches(deletes, self._store.batch_rows, self._store.batch_bytes)):
-            if number:
-                self._lease.keep()
-            again(self._runtime, lambda part=part: self._store.delete(schema.NODES, part))  # type: ignore[misc]
+        self._store.delete(schema.NODES, changes.deletes(touched, revision), between=self._lease.keep)
         put = Put(schema.revision_key(revision), [NewCell(*schema.SWEPT, mark)])
         if mark == schema.SWEPT_CLEAN:
-            again(self._runtime, lambda: self._store.write(schema.JOURNAL, [put], durable=False))
+            self._store.write(schema.JOURNAL, [put], durable=False)
             return
         # Never overwrite the writer's mark that no more cells can arrive: the watermark may depend on it.
-        again(
-            self._runtime,
-            lambda: self._store.check_and_write(schema.JOURNAL, schema.SWEPT, None, put, durable=False),
-        )
+        self._store.check_and_write(schema.JOURNAL, schema.SWEPT, None, put, durable=False)
 
     # --- revisions of dead writers (section 6) -----------------------------------------------------------
 
@@ -157,7 +148,7 @@ class Outcomes:
         self._sweep(revision, self._row(revision).changes, schema.SWEPT_IN_DOUBT)
 
     def _row(self, revision: int, columns: Sequence[Column] | None = None) -> JournalRow:
-        return next(journal_rows(self._store, self._runtime, [revision], columns))
+        return next(journal_rows(self._store, [revision], columns))
 
     # --- this instance's unresolved revisions ------------------------------------------------------------
 

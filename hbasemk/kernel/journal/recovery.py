@@ -15,9 +15,9 @@ from hbasemk.format.watermark import Watermark
 from hbasemk.kernel import settings
 from hbasemk.kernel.journal.journal import Journal
 from hbasemk.kernel.journal.outcomes import Outcomes
-from hbasemk.kernel.retry import again
+from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
-from hbasemk.store.abc import NewCell, Put, Scan, Store, scan_all
+from hbasemk.store.abc import NewCell, Put, Scan, scan_all
 
 ADVANCE_BATCH: Final = 1000
 
@@ -26,7 +26,7 @@ class Recovery:
     """Resolves the revisions of dead writers and advances the watermark, for one instance."""
 
     def __init__(
-        self, store: Store, runtime: Runtime, journal: Journal, outcomes: Outcomes, retry_timeout: float
+        self, store: RetryingStore, runtime: Runtime, journal: Journal, outcomes: Outcomes, retry_timeout: float
     ) -> None:
         self._store = store
         self._runtime = runtime
@@ -90,7 +90,7 @@ class Recovery:
     def _hide(self, recovered: list[int]) -> None:
         """List recovered revisions as hidden if the watermark has passed them, because their row came too late."""
         while True:
-            _, current = again(self._runtime, lambda: settings.read(self._store))
+            _, current = settings.read(self._store)
             if current is None:
                 return
             passed = [one for one in recovered if one <= current.revision and one not in current.hidden]
@@ -104,17 +104,14 @@ class Recovery:
 
     def _move(self, current: Watermark, moved: Watermark) -> bool:
         put = Put(schema.SETTINGS_ROW, [NewCell(*schema.WATERMARK, moved.encode())])
-        return again(
-            self._runtime,
-            lambda: self._store.check_and_write(schema.CLUSTER, schema.WATERMARK, current.encode(), put, durable=False),
-        )
+        return self._store.check_and_write(schema.CLUSTER, schema.WATERMARK, current.encode(), put, durable=False)
 
     def follow(self) -> None:
         """Drop from the journal what other instances have moved the watermark past.
 
         One round trip, and a scan if the watermark has moved.
         """
-        _, current = again(self._runtime, lambda: settings.read(self._store))
+        _, current = settings.read(self._store)
         if current is not None:
             self._journal.verify(current)
             self._journal.compact(current)
@@ -126,7 +123,7 @@ class Recovery:
         journal then drops what the watermark covers, whichever instance moved it. The watermark is always a committed
         revision, because an instance that opens the repository names its first view after it.
         """
-        _, current = again(self._runtime, lambda: settings.read(self._store))
+        _, current = settings.read(self._store)
         if current is None:
             return None
         self._journal.verify(current)

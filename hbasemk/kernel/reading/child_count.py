@@ -15,13 +15,13 @@ from typing import Final, NamedTuple
 from hbasemk.errors import FormatError, StoreError
 from hbasemk.format import journal_row, paths, revisions, schema
 from hbasemk.format.node import NodeState
-from hbasemk.kernel.batches import WHOLE, whole_rows
 from hbasemk.kernel.journal.journal import BY_EXTENT, Arrival, Journal
+from hbasemk.kernel.journal.rows import WHOLE, whole_rows
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.reading.reader import WIDE, Reader, count_of
-from hbasemk.kernel.retry import again
+from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
-from hbasemk.store.abc import Get, NewCell, Put, Row, Scan, Store
+from hbasemk.store.abc import Get, NewCell, Put, Row, Scan
 
 REMEMBERED: Final = 1000
 """The number of wide nodes, and of single counts, that an instance keeps."""
@@ -110,7 +110,7 @@ class _Watched:
 class ChildCounts:
     """Counts children for one instance. Thread-safe."""
 
-    def __init__(self, store: Store, runtime: Runtime, journal: Journal, reader: Reader) -> None:
+    def __init__(self, store: RetryingStore, runtime: Runtime, journal: Journal, reader: Reader) -> None:
         self._store = store
         self._runtime = runtime
         self._journal = journal
@@ -255,17 +255,16 @@ class ChildCounts:
         rows: list[Row] = []
         if low < high:
             scan = Scan(schema.revision_key(low), schema.revision_key(high), most + 1, columns=WHOLE)
-            rows += again(self._runtime, lambda: self._store.scan(schema.JOURNAL, scan))
+            rows += self._store.scan(schema.JOURNAL, scan)
             if len(rows) > most:
                 return None
         if ids:
-            gets = [Get(schema.revision_key(revision), WHOLE) for revision in ids]
-            found = again(self._runtime, lambda: self._store.read(schema.JOURNAL, gets))
+            found = self._store.read(schema.JOURNAL, [Get(schema.revision_key(revision), WHOLE) for revision in ids])
             if not all(row.cells for row in found):
                 return None
             rows += found
         names: set[str] = set()
-        for row in whole_rows(self._store, self._runtime, journal_row.decode(rows)):
+        for row in whole_rows(self._store, journal_row.decode(rows)):
             for change in row.changes:
                 if change.path == path:
                     names.update(change.present, change.gone)
@@ -280,7 +279,7 @@ class ChildCounts:
         journal = self._journal
         if memo.floor >= journal.low_bound or not all(one <= journal.floor or journal.knows(one) for one in memo.above):
             # All these revisions were decided before the memo was written, so a poll now finds them.
-            again(self._runtime, journal.poll)
+            journal.poll()
         known = Counted(memo.view, memo.created, memo.children)
         columns = self._differing(known, view, state)
         children = None if columns is None else self._count_in(known, view, state, columns)
@@ -314,7 +313,7 @@ class ChildCounts:
         cell = NewCell(*schema.CHILD_COUNT, Memo(state.created, children, floor, tuple(above)).encode())
         put = Put(schema.child_count_key(paths.key(state.path)), [cell])
         try:
-            self._store.write(schema.CLUSTER, [put], durable=False)
+            self._store.once.write(schema.CLUSTER, [put], durable=False)
         except StoreError:
             # The memo is only an optimization: a reader without write access, or with a full disk, still gets its count.
             return
@@ -326,7 +325,7 @@ class ChildCounts:
         if not self._can_have_memo(state):
             return None
         get = Get(schema.child_count_key(paths.key(state.path)), columns=(schema.CHILD_COUNT,))
-        row = again(self._runtime, lambda: self._store.read(schema.CLUSTER, [get]))[0]
+        row = self._store.read(schema.CLUSTER, [get])[0]
         return Memo.decode(row.cells[0].value, state.path) if row.cells else None
 
 

@@ -13,12 +13,13 @@ from typing import Final, NamedTuple
 from hbasemk.errors import NodeDeletedError, NodeNotFoundError
 from hbasemk.format import paths, revisions, schema
 from hbasemk.format.node import NodeState, from_cells, name_of
-from hbasemk.kernel.batches import read_rows, scan_rows
+from hbasemk.kernel.batches import batched
 from hbasemk.kernel.journal.journal import Journal
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.reading.cache import NodeCache
+from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
-from hbasemk.store.abc import Cell, Column, Get, Page, Row, Scan, Store
+from hbasemk.store.abc import Cell, Column, Get, Page, Row, Scan
 
 FIRST_DEPTH: Final = 4
 MAX_DEPTH: Final = 256
@@ -38,7 +39,7 @@ class Names(NamedTuple):
 class Reader:
     """Reads in views of one journal, through one cache."""
 
-    def __init__(self, store: Store, runtime: Runtime, journal: Journal, cache: NodeCache) -> None:
+    def __init__(self, store: RetryingStore, runtime: Runtime, journal: Journal, cache: NodeCache) -> None:
         self._store = store
         self._runtime = runtime
         self._journal = journal
@@ -67,10 +68,8 @@ class Reader:
                 missing.append(path)
             else:
                 found[path] = entry.state
-        size = self._store.batch_rows
         before = view.upper + 1
-        for at in range(0, len(missing), size):
-            part = missing[at : at + size]
+        for part in batched(missing, self._store.batch_rows):
             rows = self._read([Get(paths.key(path), families=(schema.DATA,), before=before) for path in part])
             for path, cells in zip(part, self._visible(view, rows), strict=True):
                 state, _ = from_cells(path, cells)
@@ -155,10 +154,8 @@ class Reader:
         """
         found: dict[str, Names] = {}
         before = view.upper + 1
-        size = self._store.batch_rows
         wide = CHILDREN_PAGE if limit is None else min(max(limit, WIDE + 1), CHILDREN_PAGE)
-        for at in range(0, len(states), size):
-            part = states[at : at + size]
+        for part in batched(states, self._store.batch_rows):
             page = Page(schema.CHILDREN, None, wide)
             rows = self._read([Get(paths.key(state.path), page=page, before=before) for state in part])
             for state, row, cells in zip(part, rows, self._visible(view, rows), strict=True):
@@ -205,9 +202,8 @@ class Reader:
         One round trip for each 10,000 columns, and another if the newest version of a column is not visible.
         """
         counts = [0] * len(views)
-        ordered = sorted(columns)
-        for at in range(0, len(ordered), CHILDREN_PAGE):
-            exact = [(schema.CHILDREN, column) for column in ordered[at : at + CHILDREN_PAGE]]
+        for part in batched(sorted(columns), CHILDREN_PAGE):
+            exact = [(schema.CHILDREN, column) for column in part]
             rows = self._read([Get(paths.key(path), columns=exact, before=one.upper + 1) for one in views])
             for number, (view, row) in enumerate(zip(views, rows, strict=True)):
                 counts[number] += count_of(self._visible(view, [row])[0], created)
@@ -245,7 +241,7 @@ class Reader:
 
     def _scan(self, view: View, start: bytes, stop: bytes) -> list[Row]:
         scan = Scan(start, stop, LEVEL_BATCH, families=(schema.DATA,), before=view.upper + 1)
-        return scan_rows(self._store, self._runtime, scan)
+        return self._store.scan(schema.NODES, scan)
 
     def _nodes_of(self, view: View, rows: Sequence[Row]) -> list[NodeState]:
         found = []
@@ -263,7 +259,7 @@ class Reader:
         return self._visible(view, self._read([get._replace(before=upper, versions=1) for get in gets]))
 
     def _read(self, gets: Sequence[Get]) -> list[Row]:
-        return read_rows(self._store, self._runtime, gets)
+        return self._store.read(schema.NODES, gets)
 
     def _visible(self, view: View, rows: Sequence[Row]) -> list[list[Cell]]:
         sees = self._journal.sees

@@ -116,7 +116,7 @@ class Import:
         self._exclude = tuple(exclude)
         self._on_report = on_report
         self._note_too = note
-        self._retry_timeout = StoreRetry(retry_timeout, self._note)
+        self._retry = StoreRetry(retry_timeout, self._note)
         self._workers: list[_Worker] = []
         self._numbers = iter(range(10**12))
         self.result = Result()
@@ -151,7 +151,7 @@ class Import:
                 self._terminate()
             raise
         self._terminate()
-        self.result.retries += self._retry_timeout.retries
+        self.result.retries += self._retry.retries
         self.result.seconds = time.monotonic() - began
         return self.result
 
@@ -187,8 +187,8 @@ class Import:
                 if name not in root:
                     tx.set(self._job.at, name, 0)
 
-        with self._retry_timeout.opened(self._job.url) as repository:
-            self._retry_timeout.run(repository, change, f"import of {os.path.basename(self._job.top)}")
+        with self._retry.opened(self._job.url) as repository:
+            self._retry.run(repository, change, f"import of {os.path.basename(self._job.top)}")
 
     def _levels(self) -> Iterator[list[Entry]]:
         """Directories level by level, then everything else."""
@@ -222,7 +222,7 @@ class Import:
         }
         unreadable = {entries.node_path(self._job.at, one.relative) for one in skipped if one.failed}
         gone: list[str] = []
-        with self._retry_timeout.opened(self._job.url, poll_interval=0) as repository:
+        with self._retry.opened(self._job.url, poll_interval=0) as repository:
             for node in repository.refresh().walk(self._job.at):
                 path = node.path
                 if path in there or path == self._job.at:

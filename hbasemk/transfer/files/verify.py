@@ -62,9 +62,9 @@ def verify(
     equal = 0
     # The reader is another process: this one has the repository open, and must not open files that may be its own.
     job = ReaderJob(url, top, limit)
-    patient = StoreRetry(retry_timeout, note)
-    with FileReader.spawned(job) as reader, patient.opened(url, create=False, poll_interval=0) as repository:
-        snapshot = patient.call(repository.refresh)
+    retry = StoreRetry(retry_timeout, note)
+    with FileReader.spawned(job) as reader, retry.opened(url, create=False, poll_interval=0) as repository:
+        snapshot = retry.call(repository.refresh)
         found.revision = snapshot.revision
         root = snapshot[at]
         walk = (node for node in snapshot.walk(at) if node.path != at)

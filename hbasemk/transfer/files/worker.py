@@ -146,8 +146,8 @@ class Worker:
         self._job = job
         self._reader = reader
         self._notes: list[str] = []
-        self._retry_timeout = StoreRetry(job.retry_timeout, self._notes.append)
-        self.repository: Repository = self._retry_timeout.opened(job.url)
+        self._retry = StoreRetry(job.retry_timeout, self._notes.append)
+        self.repository: Repository = self._retry.opened(job.url)
 
     def do(self, batch: Batch) -> Report:
         """Read the batch's entries and commit what is new of them; raises HbasemkError when that is not possible.
@@ -209,8 +209,8 @@ class Worker:
         for looked_again in (False, True):
             if looked_again:
                 # Another worker may have just committed the directories; a poll from now on shows them.
-                self._retry_timeout.call(self.repository.refresh)
-            added, changed, removed, homeless = self._retry_timeout.run(
+                self._retry.call(self.repository.refresh)
+            added, changed, removed, homeless = self._retry.run(
                 self.repository, partial(self._apply, kept=left, gone=gone), f"import batch {batch.number}"
             )
             done.added += added
@@ -240,7 +240,7 @@ class Worker:
             skipped=done.skipped,
             committed=counted.committed,
             conflicts=counted.conflicts,
-            retries=counted.conflicts + counted.too_slow + self._retry_timeout.retries,
+            retries=counted.conflicts + counted.too_slow + self._retry.retries,
             notes=notes,
         )
 

@@ -100,7 +100,7 @@ class JsonImport:
         self._at = paths.check_path(at)
         self._name = name or str(source)
         self._size = batch
-        self._retry_timeout = StoreRetry(retry_timeout, self._done_again)
+        self._retry = StoreRetry(retry_timeout, self._done_again)
         self._note = note
         self._on_progress = on_progress
         self.result = JsonResult()
@@ -117,7 +117,7 @@ class JsonImport:
             file = self._seekable(stack)
             for _ in self._read(file):
                 result.nodes += 1
-            with self._retry_timeout.opened(self._url) as repository:
+            with self._retry.opened(self._url) as repository:
                 for batch in self._batches(file):
                     self._bring(repository, batch)
             result.seconds = time.monotonic() - began
@@ -172,7 +172,7 @@ class JsonImport:
         # Until the batch is counted, wherever an interrupt comes.
         result.unknown = len(batch)
         try:
-            self._count(batch, self._retry_timeout.run(repository, change, f"import of {Path(self._name).name}"))
+            self._count(batch, self._retry.run(repository, change, f"import of {Path(self._name).name}"))
         except BaseException:
             if result.unknown:
                 self._find_out(repository, batch, tries)
@@ -254,8 +254,8 @@ class JsonImport:
 
     def _compare(self, file: BinaryIO) -> None:
         """Let a fresh instance read every node."""
-        with self._retry_timeout.opened(self._url, create=False, poll_interval=0) as repository:
-            snapshot = self._retry_timeout.call(repository.refresh)
+        with self._retry.opened(self._url, create=False, poll_interval=0) as repository:
+            snapshot = self._retry.call(repository.refresh)
             self.result.compared_at = snapshot.revision
             for batch in self._batches(file):
                 for path, node in snapshot.nodes(list(batch)).items():

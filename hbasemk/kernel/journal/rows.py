@@ -1,0 +1,74 @@
+"""Reads of whole journal rows, and the write of large changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from hbasemk.format import changes, schema
+from hbasemk.format.journal_row import JournalRow
+from hbasemk.kernel.batches import batched
+from hbasemk.kernel.retrying_store import RetryingStore
+from hbasemk.store.abc import Column, Get, NewCell, Put, Row
+
+JOURNAL_BATCH: Final = 200
+"""Journal rows contain the changes of a revision, so they are read in smaller batches than nodes."""
+WHOLE: Final[Sequence[Column]] = (
+    schema.COMMITTED,
+    schema.ABORT,
+    schema.NONCE,
+    schema.BASE,
+    schema.MESSAGE,
+    schema.SWEPT,
+    schema.BRANCH,
+    schema.BRANCH_VIEW,
+    schema.BRANCH_HEAD,
+    (schema.DATA, schema.CHANGES),
+)
+"""The columns of a journal row, except the further chunks of ``changes``."""
+
+
+def journal_rows(
+    store: RetryingStore, revisions: Sequence[int], columns: Sequence[Column] | None = None
+) -> Iterator[JournalRow]:
+    """Yield the journal rows of some revisions, in the given order.
+
+    One round trip for each 200 whole rows, or for each ``Store.batch_rows`` rows if ``columns`` names a few small
+    columns. A whole row with large changes takes one further round trip for each 16 MiB.
+    """
+    for part in batched(revisions, JOURNAL_BATCH if columns is None else store.batch_rows):
+        rows = store.read(schema.JOURNAL, [Get(schema.revision_key(revision), columns or WHOLE) for revision in part])
+        decoded = map(JournalRow, rows)
+        yield from decoded if columns is not None else whole_rows(store, decoded)
+
+
+def whole_rows(store: RetryingStore, rows: Iterable[JournalRow]) -> Iterator[JournalRow]:
+    """Add the further chunks of ``changes`` to rows that were read with the columns :data:`WHOLE`."""
+    for row in rows:
+        first = row.cells.get(schema.CHANGES)
+        if first is None or len(first.value) < changes.FIRST_CHUNK:
+            yield row
+            continue
+        key = schema.revision_key(row.revision)
+        cells = list(row.cells.values())
+        group = max(1, store.batch_bytes // changes.CHUNK)
+        number, more = 1, True
+        while more:
+            columns = [(schema.DATA, changes.chunk_qualifier(one)) for one in range(number, number + group)]
+            found = store.read(schema.JOURNAL, [Get(key, columns)])[0].cells
+            cells += found
+            number += group
+            more = len(found) == group
+        yield JournalRow(Row(key, cells))
+
+
+def write_changes(store: RetryingStore, revision: int, chunks: Sequence[NewCell]) -> None:
+    """Add large changes to the journal row of a revision, before any of its cells is written.
+
+    The first chunk is written last, in its own call: a row without it shows that no cell has been written.
+    """
+    row = schema.revision_key(revision)
+    first, *further = chunks
+    if further:
+        store.write(schema.JOURNAL, [Put(row, further)], durable=False)
+    store.write(schema.JOURNAL, [Put(row, [first])], durable=False)

@@ -1,0 +1,192 @@
+"""The store as the kernel uses it: every idempotent call is retried, and divided into calls of a moderate size.
+
+This module is the only one that retries single calls. It is in the kernel, because a retry waits by the ``Runtime`` and
+for as long as the operation's time limit allows (``retry``).
+
+No call carries more than ``Store.batch_rows`` rows. No call that writes carries more than ``Store.batch_bytes`` bytes,
+unless a single cell is larger. A row that is larger is written in several calls, so it is not atomic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from hbasemk.errors import StoreError, StoreNotAppliedError, StoreUnknownError
+from hbasemk.kernel.batches import delete_batches, put_batches
+from hbasemk.kernel.retry import run_with_retries
+from hbasemk.kernel.runtime import Runtime
+from hbasemk.store.abc import Column, Decision, Delete, Get, Put, Row, Scan, Store, Table
+from hbasemk.store.delegating import DelegatingStore
+
+T = TypeVar("T")
+
+
+class RetryingStore(DelegatingStore):
+    """A store whose calls are retried, except within :func:`~hbasemk.kernel.retry.run_with_retries`.
+
+    All calls of the contract may be sent twice, with one exception: :meth:`check_and_write` answers False if an earlier
+    attempt was applied and its reply was lost. Its callers then read the row. A call that must be sent at most once goes
+    to :attr:`once`.
+    """
+
+    def __init__(self, store: Store, runtime: Runtime) -> None:
+        super().__init__(store)
+        self._runtime = runtime
+
+    @property
+    def once(self) -> Store:
+        """The store itself, for calls that must not be retried."""
+        return self.inner
+
+    def _retry(self, call: Callable[[], T], in_doubt: Callable[[], None] | None = None) -> T:
+        return run_with_retries(self._runtime, call, in_doubt)
+
+    # --- tables ------------------------------------------------------------------------------------------
+
+    def create_tables(self, tables: Sequence[Table]) -> None:
+        """Create missing tables; see :meth:`Store.create_tables`."""
+        self._retry(lambda: self.inner.create_tables(tables))
+
+    def verify(self, tables: Sequence[Table]) -> None:
+        """Check the tables; see :meth:`Store.verify`."""
+        self._retry(lambda: self.inner.verify(tables))
+
+    def drop_tables(self, tables: Sequence[Table]) -> None:
+        """Remove tables; see :meth:`Store.drop_tables`."""
+        self._retry(lambda: self.inner.drop_tables(tables))
+
+    # --- reads -------------------------------------------------------------------------------------------
+
+    def read(self, table: str, gets: Sequence[Get]) -> list[Row]:
+        """Return one row per get. One round trip for each ``batch_rows`` rows; none for no rows.
+
+        The size of rows is known only after reading them. So after a call that timed out, the next one reads half as many.
+        """
+        rows: list[Row] = []
+        size = self.batch_rows
+
+        def read() -> list[Row]:
+            nonlocal size
+            part = gets[len(rows) : len(rows) + size]
+            try:
+                return self.inner.read(table, part)
+            except (StoreNotAppliedError, StoreUnknownError) as error:
+                size = _fewer(len(part), size, error)
+                raise
+
+        while len(rows) < len(gets):
+            rows += self._retry(read)
+        return rows
+
+    def scan(self, table: str, scan: Scan) -> list[Row]:
+        """Return the first ``scan.limit`` rows of the range. One round trip; more after a timeout, as :meth:`read`."""
+        rows: list[Row] = []
+        size = scan.limit
+
+        def read() -> tuple[list[Row], bool]:
+            nonlocal size
+            limit = min(size, scan.limit - len(rows))
+            request = _rest(scan, rows, limit)
+            try:
+                found = self.inner.scan(table, request)
+            except (StoreNotAppliedError, StoreUnknownError) as error:
+                size = _fewer(limit, size, error)
+                raise
+            ended = len(found) < request.limit
+            if scan.reverse and rows:
+                # No greatest key below a given key exists, so the scan starts at the last row again.
+                found = found[1:] if found and found[0].key == rows[-1].key else found[:limit]
+            return found, ended
+
+        while True:
+            found, ended = self._retry(read)
+            rows += found
+            if ended or len(rows) >= scan.limit:
+                return rows
+
+    # --- writes ------------------------------------------------------------------------------------------
+
+    def write(
+        self,
+        table: str,
+        puts: Iterable[Put],
+        *,
+        durable: bool = True,
+        in_doubt: Callable[[], None] | None = None,
+        between: Callable[[], None] | None = None,
+    ) -> None:
+        """Write cells in order, in as many calls as their size needs.
+
+        ``in_doubt`` is called for each lost reply, ``between`` before each call except the first, for example to renew a
+        lease.
+        """
+        for number, part in enumerate(put_batches(puts, self.batch_rows, self.batch_bytes)):
+            if number and between is not None:
+                between()
+            self._write(table, part, durable, in_doubt)
+
+    def _write(self, table: str, puts: Sequence[Put], durable: bool, in_doubt: Callable[[], None] | None) -> None:
+        self._retry(lambda: self.inner.write(table, puts, durable=durable), in_doubt)
+
+    def check_and_write(
+        self,
+        table: str,
+        column: Column,
+        expected: bytes | None,
+        put: Put,
+        *,
+        durable: bool = True,
+        in_doubt: Callable[[], None] | None = None,
+    ) -> bool:
+        """Compare and set; see :meth:`Store.check_and_write`. ``in_doubt`` is called for each lost reply.
+
+        If a reply was lost, False may mean that the first attempt was applied.
+        """
+        return self._retry(lambda: self.inner.check_and_write(table, column, expected, put, durable=durable), in_doubt)
+
+    def write_if(
+        self,
+        table: str,
+        puts: Sequence[Put],
+        gets: Sequence[Get],
+        judge: Callable[[list[Row]], bool],
+        decision: Decision,
+        also: Sequence[tuple[str, Get]] = (),
+        in_doubt: Callable[[], None] | None = None,
+    ) -> bool | None:
+        """Read, decide and write in one transaction; see :meth:`Store.write_if`. ``in_doubt`` is called for each lost reply.
+
+        Not divided: a caller uses it only for what fits one call.
+        """
+        return self._retry(lambda: self.inner.write_if(table, puts, gets, judge, decision, also), in_doubt)
+
+    def delete(self, table: str, deletes: Iterable[Delete], *, between: Callable[[], None] | None = None) -> None:
+        """Delete cell versions, in as many calls as their size needs; ``between`` as in :meth:`write`."""
+        for number, part in enumerate(delete_batches(deletes, self.batch_rows, self.batch_bytes)):
+            if number and between is not None:
+                between()
+            self._delete(table, part)
+
+    def _delete(self, table: str, deletes: Sequence[Delete]) -> None:
+        self._retry(lambda: self.inner.delete(table, deletes))
+
+    def delete_rows(self, table: str, rows: Sequence[bytes]) -> None:
+        """Delete whole rows; see :meth:`Store.delete_rows`."""
+        self._retry(lambda: self.inner.delete_rows(table, rows))
+
+
+def _rest(scan: Scan, rows: Sequence[Row], limit: int) -> Scan:
+    """Return the scan of the next ``limit`` rows after those read so far."""
+    if not rows:
+        return scan._replace(limit=limit)
+    last = rows[-1].key
+    return (
+        scan._replace(start=last, limit=limit + 1) if scan.reverse else scan._replace(start=last + b"\0", limit=limit)
+    )
+
+
+def _fewer(requested: int, size: int, error: StoreError) -> int:
+    """Return how many rows to request next: half as many after a timeout, ``size`` after other errors."""
+    too_much = isinstance(error.__cause__, (TimeoutError, EOFError))
+    return max(1, requested // 2) if too_much else size
