@@ -21,9 +21,10 @@ class RepositoryBlobs:
         self._blobs = instance.blobs
 
     def write(self, content: BinaryIO | bytes | bytearray | memoryview) -> BlobRef:
-        """Store bytes or the rest of a binary stream, in bounded memory; return the reference to keep in a property.
+        """Store ``content``, bytes or the rest of a binary stream; return the reference to keep in a property.
 
-        A stream is read to its end and not closed. Raises InvalidValueError for anything else, such as a stream of text.
+        A stream is read to its end, in bounded memory, and not closed. Raises InvalidValueError for anything else, such as
+        a stream of text.
         """
         if not isinstance(content, (bytes, bytearray, memoryview)) and not callable(getattr(content, "read", None)):
             raise InvalidValueError(
@@ -34,17 +35,21 @@ class RepositoryBlobs:
         return BlobRef(self._blobs.write(stream))
 
     def read(self, ref: BlobRef | str, position: int = 0, length: int | None = None) -> bytes:
-        """Return ``length`` bytes of a blob from ``position`` on (None: all). Raises BlobNotFoundError."""
+        """Return ``length`` bytes (None: all) of the blob ``ref`` from byte ``position`` on. Raises BlobNotFoundError."""
         _check_range(position, length)
         return self._blobs.read(_id(ref), position, length)
 
     def stream(self, ref: BlobRef | str, position: int = 0, length: int | None = None) -> Iterator[bytes]:
-        """Return an iterator over the bytes, in pieces of at most 1 MiB, in bounded memory."""
+        """Return an iterator over the same bytes as :meth:`read`, in pieces of at most 1 MiB, in bounded memory.
+
+        ``ref`` is the reference or id of the blob; ``position`` and ``length`` (None: all) are in bytes. Raises
+        BlobNotFoundError.
+        """
         _check_range(position, length)
         return self._blobs.stream(_id(ref), position, length)
 
     def length(self, ref: BlobRef | str) -> int:
-        """Return the number of bytes of a blob. Raises BlobNotFoundError."""
+        """Return the number of bytes of the blob ``ref``, a reference or an id. Raises BlobNotFoundError."""
         return self._blobs.length(_id(ref))
 
 

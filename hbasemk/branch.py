@@ -54,6 +54,7 @@ class Branch:
     ) -> T:
         """Call ``change`` with a transaction on the branch, commit it, and return what ``change`` returned.
 
+        ``message`` describes the revision on the branch, in at most 64 KiB; a merge has its own.
         :attr:`revision` is the new revision then, and that of the transaction. Store calls of the transaction and the commit
         are retried for at most ``retry_timeout`` seconds together while the store is unreachable (None: as in any other call).
 
@@ -75,6 +76,7 @@ class Branch:
     def merge(self, message: str | None = None) -> str:
         """Commit the net effect of the branch to trunk as one revision, and return it.
 
+        ``message`` describes the revision (None: the branch's message).
         Raises ConflictError and changes nothing if trunk and the branch changed the same; :meth:`rebase` shows where.
         """
         text = self._message if message is None else limits.check_message(message)
@@ -84,7 +86,7 @@ class Branch:
         return self._merged
 
     def rebase(self, base: Snapshot | None = None) -> list[str]:
-        """Move the branch to a newer trunk snapshot (None: the newest), and return the paths of conflict markers.
+        """Move the branch to ``base``, a newer trunk snapshot (None: the newest); return the paths of conflict markers.
 
         Where both sides changed the same, the branch takes trunk's value, and a child ``:conflict`` holds its own. Remove
         the markers before merging.
@@ -98,7 +100,10 @@ class Branch:
         return instance.conflict_markers(self._at)
 
     def reset(self, to: str) -> None:
-        """Reset the branch to one of its earlier revisions."""
+        """Reset the branch to its earlier revision ``to``, in text form.
+
+        Raises BranchError for any other revision, and if another writer has committed to the branch since.
+        """
         self._at = self._instance().reset_branch(self._at, arguments.revision(to, "to"))
         self._merged = None
 

@@ -31,7 +31,9 @@ class Change:
 
 
 def diff(before: Snapshot, after: Snapshot, path: str = paths.ROOT) -> Iterator[Change]:
-    """Return the nodes at or below ``path`` that differ between two snapshots of one repository, parents before children.
+    """Return the nodes at or below ``path`` that differ between two snapshots, parents before children.
+
+    ``before`` and ``after`` are snapshots of one Repository object, in either order.
 
     Costs what changed between the two, not the tree. Raises ValueError for snapshots of two Repository objects.
     """

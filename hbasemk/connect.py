@@ -27,7 +27,7 @@ _named: Final = NamedStores()
 
 
 def connect(url: str, *, create: bool = True, settings: Settings | None = None, **options: Any) -> Repository:
-    """Open the repository at a URL; create it if it does not exist, unless ``create`` is False.
+    """Open the repository at ``url``; create it with ``settings`` if it does not exist, unless ``create`` is False.
 
     - ``memory://`` is private and vanishes when it is closed. ``memory://name`` is shared within this process by all that
       use the name, and vanishes when the last of them closes it.
@@ -35,8 +35,8 @@ def connect(url: str, *, create: bool = True, settings: Settings | None = None, 
       ``?durable=no`` the operating system decides when commits reach the disk.
     - ``hbase://host:port/?prefix=name_``: tables behind HBase's Thrift2 gateway; ``&timeout=seconds`` limits each call.
 
-    ``poll_interval``, ``retry_timeout`` and ``cache_entries`` (see :class:`Repository`) may be part of the URL or keyword
-    arguments; keyword arguments take precedence. Raises InvalidValueError for a URL with a part that has no meaning,
+    The ``options`` ``poll_interval``, ``retry_timeout`` and ``cache_entries`` (see :class:`Repository`) may be part of the URL
+    or keyword arguments; keyword arguments take precedence. Raises InvalidValueError for a URL with a part that has no meaning,
     TypeError for anything but a str (a path object too: the URL names the kind of store), and StoreError if the store cannot
     be used.
     """

@@ -39,6 +39,8 @@ class Repository:
     """An opened repository. Safe to be used by many threads, and by a forked child (which becomes an instance of
     its own at its first use). Use it as a context manager, or call :meth:`close`.
 
+    ``store`` holds the repository; :func:`connect` takes a URL instead. If there is no repository in it, it is created if
+    ``create`` is True, else StoreUnusableError is raised. ``owns_store`` says whether :meth:`close` closes the store too.
     ``poll_interval`` is the time between background polls in seconds. 0 disables background polling; maintenance then runs
     inside a call, once every some hundred new revisions. ``retry_timeout`` is the number of seconds for which :meth:`run`
     retries conflicts, and any call retries while the store is unreachable; opening does not retry. ``cache_entries`` bounds
@@ -104,7 +106,7 @@ class Repository:
         return Snapshot(instance, instance.head())
 
     def at(self, revision: str) -> Snapshot:
-        """Return the snapshot at a revision, given in text form; poll if the revision is not known yet.
+        """Return the snapshot at ``revision``, given in text form; poll if the revision is not known yet.
 
         Raises InvalidRevisionError and UnknownRevisionError.
         """
@@ -132,6 +134,7 @@ class Repository:
     ) -> Transaction:
         """Begin a transaction on the head, or on ``base``; the end of the ``with`` block commits it.
 
+        ``message`` describes the commit in the log, in at most 64 KiB.
         The commit raises ConflictError if a later revision touches the same columns; :meth:`run` retries instead. With
         ``isolation="serializable"`` it also conflicts with changes of what the transaction read, see :class:`Transaction`.
         ``base`` must be a trunk snapshot of this Repository object: the snapshot of another object raises ValueError, the
@@ -152,6 +155,7 @@ class Repository:
     ) -> T:
         """Call ``change`` with a transaction and commit it; retry both after a conflict.
 
+        ``message`` and ``isolation`` are those of :meth:`transaction`.
         ``change`` may run many times, so it should have no effects but those on the transaction. Returns the result of its
         last call; the transaction of that call then has the ``revision``.
         Raises ConflictError after ``retry_timeout`` seconds, and the errors of ``change`` and of the commit.
@@ -175,7 +179,7 @@ class Repository:
         return Branch(self._instance, instance.begin_branch(view, message), message)
 
     def resume_branch(self, revision: str) -> Branch:
-        """Continue a branch by its newest revision, from any process.
+        """Continue a branch, from any process, by its newest ``revision`` in text form.
 
         Raises InvalidRevisionError, UnknownRevisionError, and BranchError for a trunk revision or a branch that has ended.
         """
@@ -240,7 +244,10 @@ class Repository:
         return RepositoryBlobs(self._instance())
 
     def diff(self, before: Snapshot, after: Snapshot | None = None, path: str = paths.ROOT) -> Iterator[Change]:
-        """Return the nodes that differ between two snapshots (``after`` None: the head); see :func:`hbasemk.diff`."""
+        """Return the nodes at or below ``path`` that differ between the snapshots ``before`` and ``after`` (None: the head).
+
+        See :func:`hbasemk.diff`.
+        """
         last = self.head if after is None else after
         instance = self._instance()
         for snapshot, name in ((before, "before"), (last, "after")):
@@ -257,7 +264,7 @@ class Repository:
         return [revisions.to_text(root) for root in swept]
 
     def outcome(self, revision: str) -> Outcome:
-        """Return the outcome of a revision; decide it first if this instance left it undecided.
+        """Return the outcome of ``revision``, given in text form; decide it first if this instance left it undecided.
 
         For CommitUnknownError, and for an interrupted commit (:attr:`Transaction.attempted`).
         """

@@ -61,7 +61,7 @@ class Node(Mapping[str, Value]):
         return self._snapshot._instance.child_count(self._snapshot._view, self._state)
 
     def child(self, name: str) -> Node:
-        """Return the child with this name. Raises NodeNotFoundError."""
+        """Return the child called ``name``. Raises NodeNotFoundError."""
         return self._snapshot[paths.join(self._state.path, arguments.node_name(name))]
 
     def __getitem__(self, name: str) -> Value:
@@ -132,7 +132,7 @@ class Snapshot(Mapping[str, Node]):
     @overload
     def get(self, path: str, default: Node | T) -> Node | T: ...
     def get(self, path: str, default: object = None) -> object:
-        """Return the node at a path, or ``default`` if no node exists there or the text is not a path."""
+        """Return the node at ``path``, or ``default`` if no node exists there or the text is not a path."""
         state = self._instance.node(self._view, path) if paths.is_path(path) else None
         return default if state is None else Node(self, state)
 
@@ -148,12 +148,16 @@ class Snapshot(Mapping[str, Node]):
         return True
 
     def nodes(self, paths: Sequence[str]) -> dict[str, Node | None]:
-        """Return many nodes by path, None for each that does not exist. One round trip for each 1000."""
+        """Return the nodes at ``paths`` by path, None for each that does not exist. One round trip for each 1000."""
         found = self._instance.nodes(self._view, arguments.path_list(paths, "paths"))
         return {path: None if state is None else Node(self, state) for path, state in found.items()}
 
     def children(self, path: str, after: str | None = None, limit: int | None = None) -> list[str]:
-        """Return the names of at most ``limit`` children after the name ``after``, in order. Raises NodeNotFoundError."""
+        """Return the names of children of the node at ``path``, in the order of their UTF-8 bytes.
+
+        ``after``: only names behind this one (None: all). ``limit``: at most so many (None: all). One round trip for each
+        10,000. Raises NodeNotFoundError.
+        """
         if after is not None:
             arguments.text(after, "after")
         if limit is not None:
@@ -164,7 +168,7 @@ class Snapshot(Mapping[str, Node]):
         return names
 
     def child_count(self, path: str) -> int:
-        """Return the number of children of a node. Raises NodeNotFoundError.
+        """Return the number of children of the node at ``path``. Raises NodeNotFoundError.
 
         One round trip for up to 1,000. A wider node's children are read once; from then on each count, by any process,
         takes a few round trips at most and costs what has changed.
@@ -172,7 +176,7 @@ class Snapshot(Mapping[str, Node]):
         return self[path].child_count
 
     def walk(self, path: str = paths.ROOT, depth: int | None = None) -> Iterator[Node]:
-        """Return an iterator over a node and its descendants down to ``depth`` levels below it (None: all), level by level.
+        """Return an iterator over the node at ``path`` and its descendants, level by level, ``depth`` levels down (None: all).
 
         Each level comes in the order of its paths' bytes, in batches of up to 1000 nodes a round trip. Raises
         NodeNotFoundError.

@@ -60,37 +60,45 @@ class Transaction:
     # --- changes -----------------------------------------------------------------------------------------
 
     def add(self, path: str, properties: Mapping[str, PropertyValue] | None = None) -> None:
-        """Add a node. Its parent must exist or be added before; the node itself must not exist."""
+        """Add a node at ``path`` with ``properties``, values by name (None: no properties).
+
+        Its parent must exist or be added before; the node itself must not exist. Raises InvalidPathError for an invalid
+        path. The errors of the change come with the next read or the commit: NodeNotFoundError, NodeExistsError,
+        InvalidValueError, LimitError.
+        """
         given = {} if properties is None else dict(arguments.mapping(properties, "properties"))
         self._take(AddNode(arguments.new_path(path), given))
 
     def set(self, path: str, name: str, value: PropertyValue | None) -> None:
-        """Set a property of an existing node; the value None removes it."""
+        """Set the property ``name`` of the existing node at ``path`` to ``value``; the value None removes it.
+
+        Raises InvalidPathError for an invalid path or name.
+        """
         self._take(SetProperty(arguments.path(path), arguments.node_name(name), value))
 
     def unset(self, path: str, name: str) -> None:
-        """Remove a property; an absent property is not an error."""
+        """Remove the property ``name`` of the node at ``path``; an absent property is not an error."""
         self.set(path, name, None)
 
     def update(self, path: str, properties: Mapping[str, PropertyValue | None]) -> None:
-        """Set many properties of an existing node; a value of None removes a property."""
+        """Set ``properties``, values by name, of the existing node at ``path``; a value of None removes a property."""
         for name, value in arguments.mapping(properties, "properties").items():
             self.set(path, name, value)
 
     def increment(self, path: str, name: str, amount: int | float = 1) -> None:
-        """Add to a number property; an absent one counts as 0."""
+        """Add ``amount``, an int or a float, to the property ``name`` of the node at ``path``; an absent one counts as 0."""
         self._take(Increment(arguments.path(path), arguments.node_name(name), arguments.number(amount, "amount")))
 
     def remove(self, path: str) -> None:
-        """Remove a node with its subtree."""
+        """Remove the node at ``path`` with its subtree."""
         self._take(RemoveNode(arguments.path(path)))
 
     def move(self, source: str, target: str) -> None:
-        """Move a node with its subtree; the target must not exist, its parent must."""
+        """Move the node at the path ``source`` with its subtree to ``target``, which must not exist; its parent must."""
         self._take(MoveNode(arguments.path(source, "source"), arguments.new_path(target, "target")))
 
     def copy(self, source: str, target: str) -> None:
-        """Copy a node with its subtree; the target must not exist, its parent must."""
+        """Copy the node at the path ``source`` with its subtree to ``target``, which must not exist; its parent must."""
         self._take(CopyNode(arguments.path(source, "source"), arguments.new_path(target, "target")))
 
     def _take(self, operation: Operation) -> None:
@@ -101,9 +109,9 @@ class Transaction:
     # --- reading -----------------------------------------------------------------------------------------
 
     def load(self, paths: Sequence[str]) -> dict[str, dict[str, Value] | None]:
-        """Return the properties of many nodes with the changes so far, None for a node that does not exist.
+        """Return the properties of the nodes at ``paths``, by path, with the changes so far.
 
-        One round trip for each 1000 nodes.
+        The value for a node that does not exist is None. One round trip for each 1000 nodes.
         """
         checked = arguments.path_list(paths, "paths")
         staging = self._operations.staging()
@@ -115,7 +123,7 @@ class Transaction:
         return found
 
     def subtree(self, path: str) -> list[tuple[str, dict[str, Value]]]:
-        """Return path and properties of a node and of its descendants, parents first, with the changes so far.
+        """Return path and properties of each node at or below ``path``, parents first, with the changes so far.
 
         The list is empty when the node does not exist.
         """
@@ -125,25 +133,28 @@ class Transaction:
         return [(node.path, decode_properties(node.path, node.all_encoded())) for node in nodes]
 
     def exists(self, path: str) -> bool:
-        """Return whether a node exists, with the changes so far."""
+        """Return whether a node exists at ``path``, with the changes so far."""
         return self._look(path) is not None
 
     def get(self, path: str, name: str, default: Value | None = None) -> Value | None:
-        """Return a property with the changes so far, or ``default`` if the node or the property does not exist."""
+        """Return the property ``name`` of the node at ``path``, with the changes so far.
+
+        Returns ``default`` if the node or the property does not exist.
+        """
         arguments.text(name, "name")
         node = self._look(path)
         data = None if node is None else node.encoded(name)
         return default if data is None else decode_property(path, name, data)
 
     def properties(self, path: str) -> dict[str, Value]:
-        """Return all properties of a node with the changes so far. Raises NodeNotFoundError."""
+        """Return all properties of the node at ``path``, with the changes so far. Raises NodeNotFoundError."""
         node = self._look(path)
         if node is None:
             raise self._instance.reader.missing(self._view, path)
         return decode_properties(path, node.all_encoded())
 
     def children(self, path: str) -> list[str]:
-        """Return the names of a node's children with the changes so far. Raises NodeNotFoundError."""
+        """Return the names of the children of the node at ``path``, with the changes so far. Raises NodeNotFoundError."""
         arguments.path(path)
         names = self._operations.staging().children(path)
         if names is None:

@@ -20,14 +20,14 @@ from hbasemk.format.json_number import NUMBER, long_number
 
 @dataclass(frozen=True, slots=True)
 class BlobRef:
-    """A reference to a blob by its id (the SHA-256 of the content, in hexadecimal digits)."""
+    """A reference to a blob by its ``id``, the SHA-256 of the content in hexadecimal digits."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Json:
-    """A JSON number that keeps its exact spelling, such as ``1.10`` or ``1e3``; ``value`` converts it.
+    """A JSON number ``text`` that keeps its exact spelling, such as ``1.10`` or ``1e3``; ``value`` converts it.
 
     Only numbers can be stored (RFC 8259, without surrounding space). The MicroKernel interface returns them as they were
     written. A commit rejects other texts with InvalidValueError; store those as strings, and large ones as blobs.

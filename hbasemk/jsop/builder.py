@@ -22,13 +22,13 @@ class JsonBuilder:
         self._separate = False
 
     def begin_object(self, name: str | None = None) -> None:
-        """Begin an object; the calls up to its ``end`` add its members."""
+        """Begin an object, the member ``name`` of an object (None: elsewhere); calls up to its ``end`` add members."""
         self._place(name, "{")
         self._open.append("}")
         self._separate = False
 
     def begin_array(self, name: str | None = None) -> None:
-        """Begin an array; the calls up to its ``end`` add its elements."""
+        """Begin an array, the member ``name`` of an object (None: elsewhere); calls up to its ``end`` add elements."""
         self._place(name, "[")
         self._open.append("]")
         self._separate = False
@@ -41,15 +41,18 @@ class JsonBuilder:
         self._separate = True
 
     def value(self, value: Writable | None, name: str | None = None) -> None:
-        """Add a property value, an array of scalars, or null; raise InvalidValueError for anything else."""
+        """Add ``value``: a property value, an array of scalars, or null. ``name`` as in :meth:`begin_object`.
+
+        Raises InvalidValueError for another value.
+        """
         self._place(name, "null" if value is None else write_value(value))
 
     def node(self, node: JsonNode, name: str | None = None) -> None:
-        """Add a node with its subtree."""
+        """Add ``node`` with its subtree. ``name`` as in :meth:`begin_object`."""
         self._place(name, write_node(node))
 
     def json(self, text: str, name: str | None = None) -> None:
-        """Add a piece of JSON text without a check."""
+        """Add ``text``, a piece of JSON, without a check. ``name`` as in :meth:`begin_object`."""
         self._place(name, text)
 
     def text(self) -> str:

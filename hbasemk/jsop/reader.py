@@ -47,7 +47,7 @@ _ESCAPES: Final = r"\" \\ \/ \b \f \n \r \t and \u with four hexadecimal digits"
 
 
 def parse(text: str, root: str = "", *, changed_subtrees: bool = False) -> list[Operation]:
-    """Parse JSOP into a list of operations.
+    """Parse ``text``, JSOP, into a list of operations.
 
     Relative paths start at ``root``, an absolute path; if ``root`` is empty, every path must be absolute.
     ``changed_subtrees`` accepts ``^"path":{}``, which occurs in diffs of limited depth but not in commits. Omits the ``null``
@@ -59,7 +59,7 @@ def parse(text: str, root: str = "", *, changed_subtrees: bool = False) -> list[
 
 
 def parse_node(text: str) -> JsonNode:
-    """Parse a JSON object, such as ``get_nodes`` returns, into a node; raise JsopError for any other text."""
+    """Parse ``text``, a JSON object such as ``get_nodes`` returns, into a node; raise JsopError for any other text."""
     reader = _Reader(text)
     at = reader.skip(0)
     if not text.startswith("{", at):
@@ -70,7 +70,10 @@ def parse_node(text: str) -> JsonNode:
 
 
 def parse_value(text: str) -> Value:
-    """Parse a JSON text into a property value: a string, number, boolean, or array of these; raise JsopError otherwise."""
+    """Parse ``text``, JSON, into a property value: a string, number, boolean, or array of these.
+
+    Raises JsopError for any other text.
+    """
     reader = _Reader(text)
     start = reader.skip(0)
     value, at = reader.value(start)

@@ -22,7 +22,7 @@ def join_surrogates(text: str) -> str:
 
 
 def quote(text: str) -> str:
-    """Write a text as a JSON string in quotes.
+    """Write ``text`` as a JSON string in quotes.
 
     Escapes quotes, backslashes, control characters and lone surrogates, and nothing else. So UTF-8 can always encode the
     result.

@@ -26,7 +26,7 @@ _LONGEST_PLAIN = 2_000
 
 
 def write(operations: Iterable[Operation]) -> str:
-    """Write operations as JSOP, one per line.
+    """Write ``operations`` as JSOP, one per line.
 
     Raises InvalidPathError and InvalidValueError for paths, names and values that the parser would reject.
     """
@@ -34,14 +34,14 @@ def write(operations: Iterable[Operation]) -> str:
 
 
 def write_value(value: Writable) -> str:
-    """Write a property value as JSON; arrays are lists or tuples. Raise InvalidValueError for other values."""
+    """Write ``value``, a property value, as JSON; arrays are lists or tuples. Raise InvalidValueError for other values."""
     if isinstance(value, (list, tuple)):
         return f"[{','.join([_scalar(item) for item in value])}]"
     return _scalar(value)
 
 
 def write_node(node: JsonNode) -> str:
-    """Write a node with its subtree as JSON; raise InvalidPathError or InvalidValueError for invalid names and values."""
+    """Write ``node`` with its subtree as JSON; raise InvalidPathError or InvalidValueError for invalid names and values."""
     parts: list[str] = []
     pending = [_begin(node, parts)]
     while pending:

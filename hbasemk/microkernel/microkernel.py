@@ -25,7 +25,7 @@ LONGEST_WAIT: Final = 4_000_000
 
 
 class MicroKernel:
-    """A MicroKernel on an open repository. Thread-safe; it does not close the repository.
+    """A MicroKernel on ``repository``, which is open. Thread-safe; it does not close the repository.
 
     Several on one store behave as a cluster. For an optional revision, ``None`` means the head. A failed operation raises a
     subclass of HbasemkError; an invalid combination of arguments raises ValueError, a wrong type TypeError.
@@ -67,7 +67,7 @@ class MicroKernel:
         return self.get_head_revision()
 
     def get_revision_history(self, since_ms: int, max_entries: int, path: str | None = None) -> str:
-        """Return the trunk revisions since a time (ms since 1970) that changed the subtree ``path``, oldest first, as JSON.
+        """Return the trunk revisions since ``since_ms`` (since 1970) that changed the subtree ``path``, oldest first, as JSON.
 
         A negative ``max_entries`` means no limit.
         """
@@ -75,13 +75,17 @@ class MicroKernel:
         return journal.history(self._instance(), since, limit, _path(path))
 
     def get_journal(self, from_revision: str, to_revision: str | None, path: str | None = None) -> str:
-        """Return the revisions between two, both included, with their changes, as JSON; ``[]`` if they are not in order."""
+        """Return the revisions from ``from_revision`` to ``to_revision``, both included, with their changes, as JSON.
+
+        ``path``: only revisions and changes in this subtree (None: all). Returns ``[]`` if the two are not in order. Raises
+        BranchError unless they lead along trunk, from trunk to a branch, or along one branch.
+        """
         limit = _path(path)
         first, last = self._view(from_revision, "from_revision"), self._view(to_revision, "to_revision")
         return journal.journal(self._instance(), first.revision, last.revision, limit)
 
     def diff(self, from_revision: str | None, to_revision: str | None, path: str | None = None, depth: int = -1) -> str:
-        """Return the changes from one revision to another as JSOP; empty if the trees are equal.
+        """Return the changes from ``from_revision`` to ``to_revision`` as JSOP; empty if the trees are equal.
 
         Compares only the subtree ``path`` and ``depth`` levels below it (-1: all).
         The cost depends on the changes in between, not on the tree's size.
@@ -95,15 +99,15 @@ class MicroKernel:
     # --- reading -----------------------------------------------------------------------------------------
 
     def node_exists(self, path: str, revision_id: str | None = None) -> bool:
-        """Return whether a node exists."""
+        """Return whether a node exists at ``path`` in the revision ``revision_id``."""
         text(path, "path")
         view = self._view(revision_id, "revision_id")
         return self._instance().node(view, paths.check_path(path)) is not None
 
     def get_child_node_count(self, path: str, revision_id: str | None = None) -> int:
-        """Return a node's number of children; raise NodeNotFoundError if there is no node.
+        """Return the number of children of the node at ``path`` in the revision ``revision_id``.
 
-        Does not list a wide node's children in each call; see :meth:`hbasemk.Snapshot.child_count`.
+        Raises NodeNotFoundError. Does not list a wide node's children in each call; see :meth:`hbasemk.Snapshot.child_count`.
         """
         text(path, "path")
         view = self._view(revision_id, "revision_id")
@@ -119,12 +123,12 @@ class MicroKernel:
         max_child_nodes: int = -1,
         filter: str | None = None,
     ) -> str | None:
-        """Return the tree at ``path`` as JSON text, or None if there is no node.
+        """Return the tree at ``path`` in ``revision_id`` as JSON text, or None if there is no node.
 
-        At depth 0, the text has the properties, and the children as empty objects. Each further level expands these. Depth -1
-        omits the children. ``max_child_nodes`` (-1: all) applies at every level, ``offset`` only to the children of the top
-        node. ``path`` may also be a ``:hash`` or ``:id`` that an earlier call returned. Raises ValueError for a depth or limit
-        below -1, a negative offset, and an offset combined with a filter of nodes.
+        At ``depth`` 0, the text has the properties, and the children as empty objects. Each further level expands these. Depth
+        -1 omits the children. ``max_child_nodes`` (-1: all) applies at every level, ``offset`` only to the children of the top
+        node. ``filter`` is a JSON text of globs. ``path`` may also be a ``:hash`` or ``:id`` that an earlier call returned.
+        Raises ValueError for a depth or limit below -1, a negative offset, and an offset combined with a filter of nodes.
         """
         text(path, "path")
         for name, number in (("depth", depth), ("offset", offset), ("max_child_nodes", max_child_nodes)):
@@ -174,7 +178,7 @@ class MicroKernel:
     # --- changing ----------------------------------------------------------------------------------------
 
     def commit(self, path: str, jsop_diff: str, revision_id: str | None = None, message: str | None = None) -> str:
-        """Apply JSOP to the tree at a revision and commit it; return the new revision.
+        """Apply ``jsop_diff`` to the tree at ``revision_id`` and commit it with ``message``; return the new revision.
 
         Relative paths in the text start at ``path``. The commit merges with trunk's later changes, or raises ConflictError if
         they conflict. The text may remove a node or property that trunk has removed since, unless another operation of the
@@ -210,12 +214,12 @@ class MicroKernel:
     # --- branches ----------------------------------------------------------------------------------------
 
     def branch(self, trunk_revision_id: str | None = None) -> str:
-        """Create a branch on a trunk revision and return its first revision; raise BranchError for a branch revision."""
+        """Create a branch on ``trunk_revision_id`` and return its first revision; raise BranchError for a branch revision."""
         view = self._view(trunk_revision_id, "trunk_revision_id")
         return revisions.to_text(self._instance().begin_branch(view))
 
     def merge(self, branch_revision_id: str, message: str | None = None) -> str:
-        """Commit a branch's net effect to trunk as one revision; return the new head.
+        """Commit the net effect of the branch up to ``branch_revision_id`` to trunk, with ``message``; return the new head.
 
         Raises ConflictError, which leaves both sides unchanged, and BranchError.
         """
@@ -225,7 +229,10 @@ class MicroKernel:
         return revisions.to_text(instance.merge_branch(self._branch(branch_revision_id), note))
 
     def rebase(self, branch_revision_id: str, new_base_revision_id: str | None = None) -> str:
-        """Move a branch to a newer trunk revision; record conflicts as markers below ``:conflict``."""
+        """Move the branch at ``branch_revision_id`` to ``new_base_revision_id``, a trunk revision; return its new head.
+
+        Records conflicts as markers below ``:conflict``. Raises BranchError if the revision is not the newest of its branch.
+        """
         instance = self._instance()
         revision = self._branch(branch_revision_id)
         if new_base_revision_id is None:
@@ -234,7 +241,10 @@ class MicroKernel:
         return revisions.to_text(instance.rebase_branch(revision, base, ""))
 
     def reset(self, branch_revision_id: str, ancestor_revision_id: str) -> str:
-        """Reset a branch to an earlier revision of its own; raise BranchError for any other revision."""
+        """Reset the branch at ``branch_revision_id`` to ``ancestor_revision_id``, an earlier revision of its own.
+
+        Returns the ancestor. Raises BranchError for any other revision.
+        """
         instance = self._instance()
         revision, ancestor = self._branch(branch_revision_id), revision_of(ancestor_revision_id, "ancestor_revision_id")
         instance.at(ancestor)  # an unknown revision raises its own error, not BranchError
@@ -243,7 +253,7 @@ class MicroKernel:
     # --- blobs -------------------------------------------------------------------------------------------
 
     def write(self, stream: BinaryIO) -> str:
-        """Store the content of a stream as a blob and return its id. Closes the stream, also after an error.
+        """Store the content of the binary ``stream`` as a blob; return its id. Closes the stream, also after an error.
 
         Raises the stream's errors, and InvalidValueError if the stream returns anything but bytes.
         """
@@ -255,12 +265,15 @@ class MicroKernel:
                 stream.close()
 
     def read(self, blob_id: str, position: int, length: int) -> bytes:
-        """Read up to ``length`` bytes of a blob: fewer at its end, none past it. Raise BlobNotFoundError or ValueError."""
+        """Read up to ``length`` bytes of the blob ``blob_id`` from byte ``position`` on: fewer at its end, none past it.
+
+        Raises BlobNotFoundError, and ValueError for a negative number.
+        """
         begin, limit = whole(position, "position"), whole(length, "length")
         return self._instance().blobs.read(text(blob_id, "blob_id"), begin, limit)
 
     def get_length(self, blob_id: str) -> int:
-        """Return the length of a blob in bytes; raise BlobNotFoundError if it does not exist."""
+        """Return the length of the blob ``blob_id`` in bytes; raise BlobNotFoundError if it does not exist."""
         return self._instance().blobs.length(text(blob_id, "blob_id"))
 
     def _instance(self) -> LiveInstance:

@@ -210,11 +210,11 @@ def test_the_parent_of_an_import_can_be_interrupted_at_any_point(folder: Folder)
             assert_counted(again.result, after, folder.nodes(other))
             assert folder.differences() == []
 
-        handles_workers = {"_start", "_give", "give", "_hear", "_take_answer", "_tell_to_end", "_terminate", "run"}
+        handles_workers = {"_start", "_give", "give", "_hear", "_take_answer", "_request_end", "_terminate", "run"}
         each_point(points, test, lambda point: point[0].co_name in handles_workers)
 
 
-@pytest.mark.parametrize("second", ["_tell_to_end", "_hear_the_last"])
+@pytest.mark.parametrize("second", ["_request_end", "_collect_last_results"])
 def test_a_second_interrupt_ends_the_workers_immediately(
     folder: Folder, monkeypatch: pytest.MonkeyPatch, second: str
 ) -> None:

@@ -63,7 +63,7 @@ class Anomaly:
         return f"{self.kind.name}: {self.text}"
 
     def explain(self, history: History) -> str:
-        """Return the counterexample: the transactions' operations and snapshots, and how they depend on each other."""
+        """Return the counterexample in ``history``: operations and snapshots of transactions, and their dependencies."""
         lines = [f"{self.kind.name} - {self.kind.value}", f"  {self.text}"]
         lines += (f"  {line}" for id_ in self.involved for line in describe_transaction(history.by_id[id_]))
         lines += (f"  {step.source} --{step.kind}--> {step.target}: {step.why}" for step in self.cycle)

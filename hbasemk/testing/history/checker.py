@@ -28,7 +28,7 @@ SOURCES: Final = 4096
 
 
 def check(history: History) -> list[Anomaly]:
-    """Return all detected anomalies, the simplest first.
+    """Return all anomalies detected in ``history``, the simplest first.
 
     Each cycle of transactions yields one counterexample. Raises HistoryError for a history that contradicts itself.
     """

@@ -99,7 +99,7 @@ class Transaction:
 
     @classmethod
     def of_line(cls, line: str) -> Transaction:
-        """Parse a line; raises HistoryError."""
+        """Parse ``line``, the JSON text of one transaction; raises HistoryError."""
         try:
             fields = json.loads(line)
             pairs = fields.pop("operations")
@@ -136,15 +136,15 @@ class History(Sequence[Transaction]):
 
     @classmethod
     def load(cls, files: Iterable[Path | str]) -> History:
-        """Load all files of one history; ignore a last line that its process did not complete."""
+        """Load all ``files`` of one history; ignore a last line that its process did not complete."""
         return cls(one for file in files for one in _lines(Path(file)))
 
     def save(self, file: Path | str) -> None:
-        """Write the history to one file."""
+        """Write the history to one ``file``, a path."""
         Path(file).write_text("".join(one.line() + "\n" for one in self))
 
     def replaced(self, **fields: dict[str, Any]) -> History:
-        """Return the history with changed fields: for each field, the new values by transaction id."""
+        """Return the history with changed ``fields``: for each field, the new values by transaction id."""
         changed: dict[str, dict[str, Any]] = {}
         for name, values in fields.items():
             for id_, value in values.items():

@@ -137,14 +137,14 @@ class Import:
             for level in levels:
                 self._do(self._batches(level))
             self._do(self._vanished())
-            self._tell_to_end()
+            self._request_end()
             for worker in self._workers:
                 worker.process.join()
         except BaseException:
             # Two interrupts too: the second one keeps this from waiting.
             try:
-                self._tell_to_end()
-                self._hear_the_last(time.monotonic() + LAST_ANSWERS)
+                self._request_end()
+                self._collect_last_results(time.monotonic() + LAST_ANSWERS)
                 for worker in self._workers:
                     worker.process.join(1)
             finally:
@@ -327,7 +327,7 @@ class Import:
             self._workers.append(_Worker(self._job))
             return self._workers[-1]
 
-    def _tell_to_end(self) -> None:
+    def _request_end(self) -> None:
         for worker in self._workers:
             with Deferred():
                 # Whole, as in _Worker.give.
@@ -346,7 +346,7 @@ class Import:
                 worker.process.join()
                 worker.pipe.close()
 
-    def _hear_the_last(self, deadline: float) -> None:
+    def _collect_last_results(self, deadline: float) -> None:
         """Count what workers still finish: each ends after the batch that it is in."""
         while busy := {worker.pipe: worker for worker in self._workers if worker.batch is not None}:
             ready = wait(list(busy), max(0.0, deadline - time.monotonic()))
