@@ -37,7 +37,7 @@ def _boot_time() -> float:
 class PerProcess(Generic[T]):
     """A thing that each process makes for itself when it first asks: locks, threads.
 
-    After a fork a child would wait for ever for what threads of its parent hold or do, since it has none of them.
+    After a fork a child would wait forever for locks and results of its parent's threads, which it does not have.
     """
 
     __slots__ = ("_made", "_make")

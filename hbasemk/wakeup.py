@@ -1,7 +1,7 @@
 """Waiting for other threads, in a way that an interruption (Ctrl-C) at any point cannot spoil.
 
 :class:`threading.Condition` and :class:`threading.Event` hold a lock while they run Python code. A KeyboardInterrupt there
-leaves the lock held for ever, and a signal handler that uses the same object waits for itself. The classes here consist
+leaves the lock held forever, and a signal handler that uses the same object waits for itself. The classes here consist
 of locks that are implemented in C, each of one waiter: there is nothing to leave held.
 """
 

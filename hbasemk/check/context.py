@@ -43,9 +43,9 @@ class RevisionStatus(NamedTuple):
         """Return whether the revision declared this cell; also True if its changes cannot be decoded."""
         if self.declared is None:
             return True
-        wanted = hash((path, column))
-        at = bisect_left(self.declared, wanted)
-        return at < len(self.declared) and self.declared[at] == wanted
+        hashed = hash((path, column))
+        at = bisect_left(self.declared, hashed)
+        return at < len(self.declared) and self.declared[at] == hashed
 
 
 class CheckContext:
@@ -139,10 +139,10 @@ class CheckContext:
             and not revisions.is_branch(revision)
         )
 
-    def load(self, wanted: Iterable[int]) -> None:
+    def load(self, ids: Iterable[int]) -> None:
         """Load the statuses of many revisions in few calls; keep the most recent ones."""
         unknown: list[int] = []
-        for one in wanted:
+        for one in ids:
             if one in self._statuses:
                 self._statuses.move_to_end(one)
             else:

@@ -60,18 +60,18 @@ class BranchHeads:
     def _row(self, root: int) -> JournalRow:
         return next(journal_rows(self._store, [root], columns=(schema.BRANCH_HEAD,)))
 
-    def move(self, root: int, expected: bytes, wanted: bytes, in_doubt: Callable[[], None] | None = None) -> bool:
-        """Change the head from ``expected`` to ``wanted`` by compare-and-set; return whether it is ``wanted`` now.
+    def move(self, root: int, expected: bytes, new: bytes, in_doubt: Callable[[], None] | None = None) -> bool:
+        """Change the head from ``expected`` to ``new`` by compare-and-set; return whether it is ``new`` now.
 
         Calls ``in_doubt`` if a reply was lost, before the next call to the store.
         """
-        put = Put(schema.revision_key(root), [NewCell(*schema.BRANCH_HEAD, wanted)])
+        put = Put(schema.revision_key(root), [NewCell(*schema.BRANCH_HEAD, new)])
         if self._store.check_and_write(schema.JOURNAL, schema.BRANCH_HEAD, expected, put, in_doubt=in_doubt):
             return True
         # After a lost reply, the retry finds the value that the first attempt wrote.
         if in_doubt is not None:
             in_doubt()
-        return self.head(root) == wanted
+        return self.head(root) == new
 
     def read(self, root: int) -> BranchHead | None:
         """Read and decode the head of a branch. One round trip. Raises FormatError if it is damaged."""
