@@ -87,6 +87,7 @@ def damages(base: Base) -> Iterator[tuple[str, Callable[[Store], None]]]:
         yield f"/a {family!r} {qualifier[:1]!r} ff fe", write(schema.NODES, key, bad)
 
 
+@pytest.mark.slow
 def test_no_damage_of_the_tables_is_a_traceback(
     base: Base, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from hbasemk.store.abc import Store
 from hbasemk.store.memory import MemoryStore, NamedStores
-from hbasemk.testing.store import OpenStore, StoreConformance
+from hbasemk.testing.store import OpenStore, StoreConformance, Tables
 from tests.conformance.naive import NaiveStore
+from tests.support.proof import PROOF
 
 
 class TestMemory(StoreConformance):
@@ -34,3 +36,9 @@ class TestNamed(StoreConformance):
         kept = stores.open("name")
         yield lambda: stores.open("name")
         kept.close()
+
+    @PROOF  # the sample is TestMemory's: both are the same store
+    def test_random_calls_return_the_answers_of_the_memory_store(
+        self, handles: list[Store], tables: Tables, row: bytes
+    ) -> None:
+        super().test_random_calls_return_the_answers_of_the_memory_store(handles, tables, row)

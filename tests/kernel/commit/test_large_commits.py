@@ -340,6 +340,8 @@ def test_a_commit_too_large_for_the_journal_is_refused_at_once(
 # --- very large --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
+@pytest.mark.no_cover
 @pytest.mark.parametrize("count", [10_000, pytest.param(100_000, marks=[pytest.mark.proof, pytest.mark.timeout(0)])])
 def test_a_large_tree_is_added_moved_and_removed_in_one_commit_each(opened: Instances, count: int) -> None:
     one, two = opened(), opened()

@@ -187,6 +187,8 @@ def test_watcher_that_slept_misses_nothing(site: Site) -> None:
     assert sleeper.journal.since(seen) == revisions
 
 
+@pytest.mark.slow
+@pytest.mark.no_cover
 def test_long_lived_instance_uses_no_more_memory_than_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "KEPT", 200)
     site = Site()
