@@ -16,14 +16,14 @@ from hbasemk.store.abc import Cell, CellVersion, Delete, Row, Scan
 FEWEST: Final = 4
 MOST: Final = 64
 LARGE: Final = 8 * CHUNK
-"""Bytes in one read, beyond which fewer rows are read at once."""
+"""The bytes of one read above which later reads request fewer rows."""
 DAY_MS: Final = 24 * 3600 * 1000
-"""An upload that has brought nothing for so long (by the store's clock) is over."""
+"""An upload without new chunks for this long, by the store's clock, has ended."""
 KEY: Final = 32
 
 
 class _Blob:
-    """What has been seen of one blob so far."""
+    """The chunks and the length of one blob that were read so far."""
 
     def __init__(self, key: bytes) -> None:
         self.key = key
@@ -36,7 +36,7 @@ class _Blob:
 
 
 class BlobsCheck:
-    """One run over the table. ``now_ms`` asks for the store's time, at least, in ms since 1970."""
+    """Check the table once. ``now_ms`` returns a lower bound of the store's time in ms since 1970."""
 
     def __init__(self, context: CheckContext, now_ms: Callable[[], float], progress: Callable[[int], None]) -> None:
         self._context = context
@@ -44,7 +44,7 @@ class BlobsCheck:
         self._progress = progress
 
     def run(self) -> Iterator[Problem]:
-        """Everything that is wrong with any blob."""
+        """Yield the problems of all blobs."""
         blob: _Blob | None = None
         for row in self._rows():
             if len(row.key) not in {KEY, KEY + 4}:
@@ -107,7 +107,7 @@ class BlobsCheck:
             newest = max(timestamp for _, timestamp in blob.cells)
             old = newest + DAY_MS < self._now_ms()
             age = "a day ago or earlier" if old else "less than a day ago, and may still go on"
-            detail = f"{len(blob.cells)} chunks have come, the last one {age}; nobody can refer to it"
+            detail = f"{len(blob.cells)} chunks are stored, the last one {age}; no property can refer to it"
             deletes = tuple(Delete(key, [CellVersion(*DATA, timestamp)]) for key, timestamp in blob.cells)
             yield Problem(kinds.UPLOAD, name, "", detail, kinds.NOTE, old, deletes if old else ())
             return

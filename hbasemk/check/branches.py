@@ -16,13 +16,13 @@ from hbasemk.kernel.batches import batched
 
 
 class BranchesCheck:
-    """Checks the rows of branch revisions, as they come by."""
+    """Checks the rows of branch revisions."""
 
     def __init__(self, context: CheckContext) -> None:
         self._context = context
 
     def check(self, rows: Sequence[JournalRow]) -> Iterator[Problem]:
-        """What is wrong with these rows, which carry the branch bit."""
+        """Yield the problems of these rows, which carry the branch bit."""
         known = {row.revision: row for row in rows}
         lists = {row.revision: _branch_of(row) for row in rows if row.branch_root is not None}
         others = sorted({own[0] for own in lists.values() if own} - known.keys())
@@ -65,7 +65,7 @@ class BranchesCheck:
         elif head.branch_root != root.revision:
             yield Problem(kinds.BRANCH_HEAD, "", at, f"its head {name} belongs to another branch")
         elif head.aborted or root.aborted:
-            # The head is taken away before anything of a branch is swept.
+            # A sweep deletes the head first.
             if self._is_head(root.revision, target):
                 yield Problem(kinds.BRANCH_HEAD, "", at, f"its head {name} has been swept")
         else:

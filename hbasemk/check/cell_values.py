@@ -1,4 +1,4 @@
-"""What a cell of ``nodes`` holds by itself, apart from its revision: which columns and values there can be."""
+"""The valid columns and values of cells in ``nodes``, regardless of their revisions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hbasemk.store.abc import Cell
 
 
 def describe(cell: Cell) -> str:
-    """A cell's column in words."""
+    """Return a description of a cell's column."""
     try:
         return schema.describe((cell.family, cell.qualifier))
     except FormatError:
@@ -17,7 +17,7 @@ def describe(cell: Cell) -> str:
 
 
 def is_name(qualifier: bytes) -> bool:
-    """Whether these bytes are the name of a child or property."""
+    """Return whether these bytes are a valid name of a child or property."""
     try:
         paths.check_name(paths.decode(qualifier))
     except (FormatError, InvalidPathError):
@@ -26,7 +26,7 @@ def is_name(qualifier: bytes) -> bool:
 
 
 def wrong_value(cell: Cell) -> tuple[str, str] | None:
-    """What is wrong with a cell by itself: the kind and the reason."""
+    """Return the kind and the reason if a cell is invalid by itself, else None."""
     column = (cell.family, cell.qualifier)
     if cell.family == schema.CHILDREN:
         if not is_name(cell.qualifier):
@@ -52,8 +52,8 @@ def wrong_value(cell: Cell) -> tuple[str, str] | None:
 
 
 def blobs_of(data: bytes) -> list[str]:
-    """The ids of the blobs that a stored value refers to."""
-    # Only references and arrays can: a look at the type byte spares decoding everything else.
+    """Return the ids of the blobs to which a stored value refers."""
+    # Only references and arrays can do so. The type byte avoids decoding other values.
     if data[:1] not in (b"\x06", b"\x09"):
         return []
     try:

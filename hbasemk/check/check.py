@@ -23,16 +23,16 @@ from hbasemk.kernel.settings import Settings
 from hbasemk.store.abc import Get, Store
 
 Progress = Callable[[str, int], None]
-"""Called with the table and how many of its rows have been looked at, batch by batch."""
+"""A function that receives the table and the number of its checked rows, after each batch."""
 
 
 class IntegrityCheck:
     """One run over one instance.
 
-    ``path`` looks at the nodes of one subtree only. ``blobs`` reads the contents of all blobs; without, it is only seen
-    whether those that properties refer to are there. ``notes`` yields also what is worth knowing and no problem. ``live``:
-    others may be at work, so what one of them may be just about to finish is no problem; without it, whatever was aborted and
-    not rolled back is one. ``rows`` counts the nodes looked at so far, ``revisions`` the journal rows.
+    ``path`` restricts the check to one subtree. ``blobs`` reads the contents of all blobs; otherwise the check only verifies
+    that referenced blobs exist. ``notes`` also yields findings that are not problems. ``live``: other instances may work
+    meanwhile, so a rollback that is still possible for its writer is not a problem; otherwise every aborted revision that is
+    not rolled back is one. ``rows`` counts the nodes checked so far, ``revisions`` the journal rows.
     """
 
     def __init__(
@@ -55,14 +55,13 @@ class IntegrityCheck:
 
     @property
     def rows(self) -> int:
-        """How many nodes have been looked at so far."""
+        """The number of nodes checked so far."""
         return self.counted[schema.NODES]
 
     def run(self) -> Iterator[Problem]:
-        """Yield every problem, as it is found; none means that the repository is whole.
+        """Yield every problem as it is found; none means that the repository is intact.
 
-        It looks at what is visible when it begins: what commits meanwhile is not expected to be there. Memory is bounded. Raises
-        StoreError.
+        It checks the view at its beginning; later commits may be missing from it. Memory is bounded. Raises StoreError.
         """
         for problem in self._run():
             if self._notes or problem.severity != kinds.NOTE:
@@ -125,9 +124,9 @@ def _tables(
 
 
 def check_unopened(store: Store, runtime: Runtime, why: FormatError) -> Iterator[Problem]:
-    """What can be seen of a repository that cannot be opened because of ``why``: the cluster table and the journal.
+    """Check the cluster table and the journal of a repository that cannot be opened because of ``why``.
 
-    Where the settings cannot be read, only that.
+    If the settings cannot be read, yield only that problem.
     """
     get = Get(schema.SETTINGS_ROW, columns=(schema.SETTINGS,))
     retrying = RetryingStore(store, runtime)

@@ -17,18 +17,18 @@ from hbasemk.store.abc import Cell, CellVersion, Delete, Get, Page, Scan
 PREFIX: Final = schema.child_count_key(b"")
 ROWS: Final = 100
 CHILDREN: Final = 5000
-"""Child columns that are counted at once."""
+"""The number of child columns in one read."""
 
 
 class CountsCheck:
-    """Counts what each memo says again; an instance that reads a wrong one would go on with it."""
+    """Compares each memo with a new count, because instances build on a wrong memo."""
 
     def __init__(self, context: CheckContext, instance: Instance) -> None:
         self._context = context
         self._instance = instance
 
     def run(self) -> Iterator[Problem]:
-        """Every memo that cannot be read or is wrong. One of an earlier life of its node harms nobody."""
+        """Yield every memo that is unreadable or wrong. A memo of an earlier life of its node is harmless."""
         end = PREFIX[:-1] + bytes([PREFIX[-1] + 1])
         scan = Scan(PREFIX, end, ROWS, columns=(schema.CHILD_COUNT,))
         for rows in self._context.pages(schema.CLUSTER, scan):

@@ -20,7 +20,7 @@ ROWS: Final = 1000
 
 
 class Leases:
-    """Until when each machine id has been leased so far, to judge ids by."""
+    """The latest lease of each machine id, to validate revision ids."""
 
     def __init__(self, context: CheckContext) -> None:
         self._context = context
@@ -28,16 +28,16 @@ class Leases:
         self._starts: dict[int, int] = {}
 
     def learn(self, machine: int, record: LeaseRecord) -> None:
-        """A lease of the table."""
+        """Record a lease of the table."""
         self._ends[machine] = record.end
         self._starts[machine] = record.start
 
     def since_start(self, revision: int) -> int:
-        """By how many ms the id is after the start of the last lease of its machine id; after 1970 where that is unknown."""
+        """Return the ms from the start of its machine id's last lease to an id; from 1970 if that is unknown."""
         return revisions.ms_of(revision) - self._starts.get(revisions.machine_of(revision), 0)
 
     def cover(self, revision: int) -> bool:
-        """Whether the id lies in the time that its machine id has been leased: nobody issues one beyond the last lease."""
+        """Return whether an id is covered by a lease of its machine id: no writer issues ids beyond its lease."""
         machine, ms = revisions.machine_of(revision), revisions.ms_of(revision)
         if ms < self._ends.get(machine, 0):
             return True
@@ -60,7 +60,7 @@ class ClusterCheck:
         self._progress = progress
 
     def run(self) -> Iterator[Problem]:
-        """Everything that is wrong in it."""
+        """Yield the problems of the table."""
         for rows in self._context.pages(schema.CLUSTER, Scan(None, None, ROWS, families=(schema.DATA,))):
             for row in rows:
                 if row.key == schema.SETTINGS_ROW:
@@ -109,10 +109,10 @@ class ClusterCheck:
         settings = self._context.settings
         if record.end < record.start:
             yield Problem(kinds.LEASE, where, "", f"it ends {record.start - record.end} ms before it begins")
-        # It is written for one lease time from the server's time on; an id ahead by the skew may need some more.
+        # A lease covers one lease time from the server's time; an id that is ahead by the skew may extend it.
         latest = lease.timestamp - settings.epoch_ms + settings.lease_ms + 2 * settings.max_clock_skew_ms
         if record.end > latest:
-            # Its holder may have seen ids that are ahead of the store's clock; its own have to be greater.
+            # Its holder may have seen ids ahead of the store's clock, and its own must be greater.
             latest = max(latest, self._highest_ms() + settings.lease_ms + settings.max_clock_skew_ms)
         if record.end > latest:
             detail = (

@@ -51,9 +51,9 @@ class RevisionStatus(NamedTuple):
 class CheckContext:
     """Reads for one run of the check.
 
-    ``sees`` says whether a revision belongs to the snapshot that is looked at; ``mark`` is the watermark when the run began
-    (None: it cannot be read). ``left`` yields the revisions that this
-    process has still to end. ``live``: others may be at work, so what one of them may just be about to finish counts as done.
+    ``sees`` returns whether a revision belongs to the checked snapshot. ``initial_watermark`` is the watermark at the
+    beginning of the run (None: unreadable). ``deferred`` returns the revisions that this process must still end. ``live``:
+    other instances may work meanwhile, so a rollback that is still possible for its writer counts as done.
     """
 
     def __init__(
@@ -88,11 +88,11 @@ class CheckContext:
         return self.store.read(table, gets)
 
     def page(self, table: str, scan: Scan) -> list[Row]:
-        """The first rows of a range."""
+        """Return the first rows of a range."""
         return self.store.scan(table, scan)
 
     def pages(self, table: str, scan: Scan) -> Iterator[list[Row]]:
-        """All rows of a range, upwards, ``scan.limit`` at a time."""
+        """Yield all rows of a range, upwards, ``scan.limit`` at a time."""
         while True:
             rows = self.page(table, scan)
             if rows:
@@ -102,7 +102,7 @@ class CheckContext:
             scan = scan._replace(start=rows[-1].key + b"\0")
 
     def read_watermark(self) -> Watermark | None:
-        """The watermark as it is now; raises FormatError if it is damaged."""
+        """Return the present watermark; raises FormatError if it is damaged."""
         cells = self.read(schema.CLUSTER, [Get(schema.SETTINGS_ROW, columns=(schema.WATERMARK,))])[0].cells
         return Watermark.decode(cells[0].value) if cells else None
 

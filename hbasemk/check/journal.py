@@ -47,7 +47,7 @@ class JournalCheck:
         self._before = context.settings.root_revision
 
     def run(self) -> Iterator[Problem]:
-        """Everything that is wrong in the journal, or differs between it and the nodes."""
+        """Yield the problems of the journal, and its differences from the nodes."""
         for rows in self._context.pages(schema.JOURNAL, Scan(None, None, ROWS, families=(schema.DATA,))):
             entries: list[_Entry] = []
             for row in rows:
@@ -105,7 +105,7 @@ class JournalCheck:
             yield Problem(kinds.OFF_CLOCK, "", at, f"{detail}; {settings.max_clock_skew_ms} are allowed")
         behind = created_ms - revisions.ms_of(entry.revision) - settings.epoch_ms
         if trunk and behind > settings.lag_ms:
-            # A writer aborts a revision that comes too late; polls never meet a branch's revisions.
+            # A writer aborts its revision if the row arrives too late; polls never return revisions of branches.
             detail = f"it is {behind} ms behind the server's time when its row was made"
             yield Problem(kinds.OFF_CLOCK, "", at, f"{detail}; {settings.lag_ms} are allowed")
 
@@ -125,11 +125,11 @@ class JournalCheck:
             outcome = self._context.current_status(base).outcome
         if outcome is Outcome.ABSENT:
             yield Problem(kinds.BASE, "", at, f"its base {name} does not exist")
-        elif outcome is Outcome.PENDING or (outcome is Outcome.ABORTED and not self._is_settled(base)):
-            # A watermark may stand at an aborted revision, and then names a snapshot like any other.
+        elif outcome is Outcome.PENDING or (outcome is Outcome.ABORTED and not self._is_final(base)):
+            # A watermark may be an aborted revision; it then names a snapshot like any other.
             yield Problem(kinds.BASE, "", at, f"its base {name} is {outcome.value}")
 
-    def _is_settled(self, revision: int) -> bool:
+    def _is_final(self, revision: int) -> bool:
         if self._watermark is not None and revision <= self._watermark.revision:
             return True
         try:
@@ -138,10 +138,10 @@ class JournalCheck:
             return False
         return moved is not None and revision <= moved.revision
 
-    # --- how it ended ------------------------------------------------------------------------------------
+    # --- outcomes ------------------------------------------------------------------------------------
 
     def _check_end(self, entry: _Entry) -> Iterator[Problem]:
-        """A trunk revision that nobody has decided, or swept, although its writer is gone or the watermark above it."""
+        """Yield a trunk revision that is pending or unswept after its writer's lease, or below the watermark."""
         outcome, swept = entry.status.outcome, entry.status.swept
         if outcome is Outcome.COMMITTED or entry.revision in self._context.deferred():
             return
@@ -158,7 +158,7 @@ class JournalCheck:
                 yield Problem(kinds.NOT_HIDDEN, "", at, detail, repairable=True)
             return
         lease_over = self._context.is_lease_over(entry.revision)
-        # Its writer, or a recovering instance, may have finished it meanwhile.
+        # Its writer, or a recovering instance, may have ended it meanwhile.
         current = self._context.current_status(entry.revision)
         if current.outcome is not outcome or current.swept is not None:
             return
@@ -166,10 +166,10 @@ class JournalCheck:
             detail = f"it is {outcome.value}, not swept, and instances that begin now would show its cells"
             yield Problem(kinds.BELOW_WATERMARK, "", at, detail, kinds.LEFTOVER, repairable=True)
         elif lease_over and outcome is Outcome.PENDING:
-            detail = "its writer's lease has ended, and nobody has decided it yet"
+            detail = "its writer's lease has ended, and no instance has decided it yet"
             yield Problem(kinds.DEAD, "", at, detail, kinds.LEFTOVER, repairable=True)
         elif lease_over:
-            detail = "its writer's lease has ended, and nobody has deleted its cells yet"
+            detail = "its writer's lease has ended, and no instance has deleted its cells yet"
             yield Problem(kinds.UNSWEPT, "", at, detail, kinds.LEFTOVER, repairable=True)
 
     def _still_unhidden(self, revision: int) -> bool:
@@ -207,7 +207,7 @@ class JournalCheck:
 
 
 def _check_shape(entry: _Entry, *, root: bool) -> Iterator[Problem]:
-    """That a row has the columns of its kind, and that they can be read."""
+    """Check that a row has the columns of its kind, and that they can be decoded."""
     at = text(entry.revision)
     row, aborted = entry.row, entry.status.outcome is Outcome.ABORTED
     needed = [schema.COMMITTED, schema.ABORT]
@@ -216,7 +216,7 @@ def _check_shape(entry: _Entry, *, root: bool) -> Iterator[Problem]:
         branch = row.value(schema.BRANCH)
         if row.is_branch:
             needed.append(schema.BRANCH)
-        # Large changes are added to a row after it was created, and its writer may die, or lose it, before that.
+        # A writer adds large changes to a row after its creation. It may die, or lose a conflict, before that.
         begun = aborted or (entry.status.outcome is Outcome.PENDING and not row.is_branch)
         if not begun and (branch is None or len(branch) != 16):
             needed.append((schema.DATA, schema.CHANGES))
@@ -240,9 +240,9 @@ def _check_shape(entry: _Entry, *, root: bool) -> Iterator[Problem]:
         yield Problem(kinds.JOURNAL_VALUE, "", at, f"{', '.join(wrong)} cannot be read")
     chunks = [qualifier for qualifier in row.cells if changes.is_chunk(qualifier)]
     if chunks and chunks[0] != schema.CHANGES and entry.status.outcome is not Outcome.COMMITTED:
-        # Its writer died before all of them were there, and so before it wrote any cell.
+        # Its writer died before it wrote all of them, and therefore before it wrote any cell.
         return
     if chunks and (chunks != [changes.chunk_qualifier(number) for number in range(len(chunks))]):
         yield Problem(kinds.CHANGES, "", at, f"parts of them are missing: only {len(chunks)} are there")
     elif declared_by(row) is None:
-        yield Problem(kinds.CHANGES, "", at, "they cannot be read: who polls fails, and nobody can roll it back")
+        yield Problem(kinds.CHANGES, "", at, "unreadable: polls fail, and rollback is impossible")

@@ -1,4 +1,4 @@
-"""The check of what points from one row to another: parents to children, children to parents, properties to blobs."""
+"""The check of links between rows: parents to children, children to parents, properties to blobs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from hbasemk.kernel.blobs import LENGTH
 from hbasemk.store.abc import Cell, Get
 
 REMEMBERED: Final = 10_000
-"""Blobs that are known to be there."""
+"""The number of existing blobs to remember."""
 
 
 class Listed(NamedTuple):
-    """A child that its parent lists since ``revision``."""
+    """A child that its parent has listed since ``revision``."""
 
     parent: str
     path: str
@@ -28,7 +28,7 @@ class Listed(NamedTuple):
 
 
 class Links:
-    """Checks links at one snapshot; ``cells`` reads the visible cells of gets there (one per column)."""
+    """Checks links in one snapshot; ``cells`` reads the visible cells of gets (one for each column)."""
 
     def __init__(self, context: CheckContext, cells: Callable[[Sequence[Get]], list[list[Cell]]]) -> None:
         self._context = context
@@ -37,7 +37,7 @@ class Links:
         self._referred: list[tuple[str, bytes, Cell]] = []
 
     def check_listed(self, listed: Sequence[Listed]) -> Iterator[Problem]:
-        """Children that are listed and do not exist."""
+        """Yield dangling child entries: listed children that do not exist."""
         possible: list[Listed] = []
         gets: list[Get] = []
         for one in listed:
@@ -52,7 +52,7 @@ class Links:
                 yield Problem(kinds.DANGLING, one.path, text(one.revision), detail, repairable=True)
 
     def check_parents(self, nodes: Sequence[tuple[str, int]]) -> Iterator[Problem]:
-        """Nodes that exist (since a revision) and hang nowhere; and the references that were noted meanwhile."""
+        """Yield orphaned and unlisted nodes (given with the revisions that added them), and dangling blob references."""
         below = [(path, life) for path, life in nodes if path != paths.ROOT]
         gets = [
             Get(paths.key(paths.parent(path)), columns=(schema.child_column(paths.name(path)), schema.DELETED))
@@ -69,7 +69,7 @@ class Links:
         yield from self._check_blobs()
 
     def _unlisted(self, path: str, life: int, parent_life: int) -> Problem:
-        """A node that its parent, which is there since ``born``, does not list; it cannot where it has a property so named."""
+        """Return the problem of an unlisted node; it is not repairable if its parent has a property with its name."""
         column = schema.property_column(paths.name(path))
         cells = self._cells([Get(paths.key(paths.parent(path)), columns=(column,))])[0]
         taken = any(cell.value != values.TOMBSTONE and cell.timestamp >= parent_life for cell in cells)
@@ -79,7 +79,7 @@ class Links:
     # --- blobs -------------------------------------------------------------------------------------------
 
     def refers(self, path: str, qualifier: bytes, cell: Cell) -> None:
-        """Note that a property of a node that exists holds references; they are checked with the next batch."""
+        """Record a property with references; the next batch checks them."""
         self._referred.append((path, qualifier, cell))
 
     def _check_blobs(self) -> Iterator[Problem]:
@@ -92,7 +92,7 @@ class Links:
             for one in blobs_of(cell.value):
                 if one not in existing:
                     detail = (
-                        f"{schema.describe((cell.family, qualifier))} refers to blob {one[:80]!r}, which is not there"
+                        f"{schema.describe((cell.family, qualifier))} refers to blob {one[:80]!r}, which does not exist"
                     )
                     yield Problem(kinds.BLOB_REFERENCE, path, text(cell.timestamp), detail)
         for one in existing:

@@ -1,9 +1,10 @@
 """The part of I4 that the tables can show: of two committed revisions that wrote one column, the later lacks the earlier.
 
-A base names a snapshot, but only with the order in which revisions arrived in the instance that used it: one that
-arrived earlier belongs to it though its id is higher. So a base below the earlier revision proves nothing by itself. It
-does where the earlier revision is built on that base in turn, perhaps through others: then the base was committed before
-the earlier one began, every instance met them in that order, and no snapshot that ends with the base has the earlier one.
+A base names a snapshot only together with the order in which revisions arrived in the writer's instance: a revision that
+arrived before the base belongs to the snapshot, even if its id is higher. So a base below the earlier revision proves
+nothing by itself. It does if the earlier revision is built on that base, directly or through others. Then the base was
+committed before the earlier revision began, every instance saw them in that order, and no snapshot at the base contains
+the earlier revision.
 """
 
 from __future__ import annotations
@@ -20,23 +21,23 @@ from hbasemk.format.journal_row import Outcome
 from hbasemk.store.abc import Cell, Column
 
 STEPS: Final = 1000
-"""How many bases are followed from one to the next; a repository that is whole has few to follow."""
+"""The maximal length of a chain of bases that the check follows; an intact repository needs few."""
 
 
 Later = dict[Column, tuple[int, int | None]]
-"""Of each column of a row the lowest version of a committed revision that has been looked at, and that one's base."""
+"""For each column of a row: the lowest committed version that was checked, and the base of its revision."""
 
 
 class LostUpdates:
-    """Looks at each two versions of a column that committed trunk revisions wrote one after the other."""
+    """Compares each two successive versions of a column that committed trunk revisions wrote."""
 
     def __init__(self, context: CheckContext) -> None:
         self._context = context
 
     def check(self, path: str, cells: Sequence[Cell], later: Later) -> Iterator[Problem]:
-        """What is wrong in a window of a row, newest first; ``later`` is kept from one window to the next.
+        """Yield the lost updates in a window of a row, newest first; ``later`` carries over to the next window.
 
-        Nobody relies on ``lastRevision`` when he writes it.
+        Writers of ``lastRevision`` do not depend on its value.
         """
         for cell in cells:
             status = self._context.status(cell.timestamp)
@@ -50,7 +51,7 @@ class LostUpdates:
                 yield Problem(kinds.LOST_UPDATE, path, text(later_revision), f"{describe(cell)}: it replaced {lost}")
 
     def _is_built_on(self, revision: int, base: int) -> bool:
-        """Whether a revision is certainly built on another, itself or through its bases."""
+        """Return whether a revision is certainly built on another one, directly or through its bases."""
         for _ in range(STEPS):
             below = self._context.status(revision).base
             if below is None or below >= revision or below < base:

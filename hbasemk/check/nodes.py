@@ -1,8 +1,8 @@
 """The check of the ``nodes`` table: each row by itself, each cell against its revision, each life from its beginning.
 
 A row is read in pieces: a few versions of each column first, deeper ones and child columns in windows, so that memory
-depends neither on a node's history nor on how many children it has. Rows that hold nothing but child columns, which
-no commit makes, are looked for between the others; finding one reads its columns, one version each.
+depends neither on the length of a node's history nor on its number of children. No commit creates rows with child columns
+only. The check searches for them between the other rows, and reads one version of each of their columns.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from hbasemk.format.journal_row import Outcome
 from hbasemk.store.abc import Cell, CellVersion, Column, Delete, Get, Page, Row, Scan
 
 ROWS: Final = 200
-"""Rows that are looked at together."""
+"""The number of rows in one batch."""
 VERSIONS: Final = 8
-"""How many versions of a column come with its row; the others follow where there are so many."""
+"""The number of versions of a column in the first read of its row; more reads follow if there are that many."""
 DEEPEST: Final = 1024
 CHILDREN: Final = 4000
-"""Child columns that are looked at together."""
+"""The number of child columns in one window."""
 LARGE: Final = 4 * 1024 * 1024
-"""Bytes of values in one read, beyond which fewer versions are read at once."""
+"""The bytes of values in one read above which later reads request fewer versions."""
 
 
 class _Node(NamedTuple):
-    """A row whose key is a path: since when the node is there (0: it is not), and the visible cells of its properties."""
+    """A row whose key is a path: the revision that added the node (0: it does not exist), and its visible properties."""
 
     path: str
     key: bytes
@@ -43,7 +43,7 @@ class _Node(NamedTuple):
 
 
 class _Batch(NamedTuple):
-    """Rows with cells in the data family: all there are from ``start`` (inclusive) to ``stop`` (exclusive; None: no end)."""
+    """All rows with cells in the data family from ``start`` (inclusive) to ``stop`` (exclusive; None: no end)."""
 
     start: bytes | None
     stop: bytes | None
@@ -60,7 +60,7 @@ class NodesCheck:
         self._progress = progress
 
     def run(self, top: str | None) -> Iterator[Problem]:
-        """Everything that is wrong, at or below ``top`` (None: anywhere)."""
+        """Yield the problems at and below ``top`` (None: of all nodes)."""
         for batch in self._batches(top):
             yield from self._check(batch)
             self._progress(sum(bool(row.cells) for row in batch.rows))
@@ -108,7 +108,7 @@ class NodesCheck:
         yield from self._check_between(batch, widths)
 
     def _check_between(self, batch: _Batch, widths: Mapping[bytes, int]) -> Iterator[Problem]:
-        """The rows of a batch's range that have child columns only.
+        """Check the rows of a batch's range that have child columns only.
 
         A scan returns them only together with the child columns of all rows, so it covers no more rows at once than have
         CHILDREN of these (``widths``), and leaves out wider ones.
@@ -130,7 +130,7 @@ class NodesCheck:
         if start is not None and stop is not None and start >= stop:
             return
         for rows in self._context.pages(schema.NODES, Scan(start, stop, ROWS, families=(schema.CHILDREN,))):
-            # One that a commit has made meanwhile is looked at in the same way, which does no harm.
+            # A row that a commit has created meanwhile is checked in the same way, which is harmless.
             bare = [row.key for row in rows if row.key not in known]
             nodes: list[_Node] = []
             for key in bare:
@@ -175,7 +175,7 @@ class NodesCheck:
     # --- children ----------------------------------------------------------------------------------------
 
     def _check_children(self, nodes: Sequence[_Node]) -> Generator[Problem, None, Mapping[bytes, int]]:
-        """Check the child columns of rows; returns how many each has."""
+        """Check the child columns of rows; return how many each has."""
         widths = dict.fromkeys((node.key for node in nodes), 0)
         pending: list[tuple[_Node, bytes | None]] = [(node, None) for node in nodes]
         while pending:
@@ -219,9 +219,9 @@ class NodesCheck:
     # --- cells -------------------------------------------------------------------------------------------
 
     def _windows(self, cells: Sequence[Cell], get: Get) -> Iterator[tuple[Sequence[Cell], bool]]:
-        """The cells of a row, newest first, in windows that are each complete for the time that they span.
+        """Yield the cells of a row, newest first, in windows that are each complete for their time span.
 
-        With each: whether there are several versions of any column, in this window or in all of them together.
+        With each: whether any column has several versions, in this window or in all of them together.
         ``cells`` are the newest VERSIONS of each column; ``get`` reads the older ones.
         """
         depth = VERSIONS
@@ -245,7 +245,7 @@ class NodesCheck:
             self._context.load({cell.timestamp for cell in cells})
 
     def _judge(self, path: str, key: bytes, cells: Sequence[Cell], *, known: bool) -> Iterator[Problem]:
-        """Check cells one by one: their columns and values, and against what is known of their revisions."""
+        """Check each cell: its column, its value, and its revision's status and declared cells."""
         wrong: dict[int, list[Cell]] = {}
         for cell in cells:
             status = self._context.status(cell.timestamp)
@@ -260,7 +260,7 @@ class NodesCheck:
                     kinds.UNDECLARED,
                     path,
                     text(cell.timestamp),
-                    f"{describe(cell)}: the revision's changes do not tell it",
+                    f"{describe(cell)}: its revision does not declare it",
                 )
             reason = wrong_value(cell)
             if reason is not None:
@@ -277,7 +277,7 @@ class NodesCheck:
             return
         if status.outcome is Outcome.PENDING:
             if self._context.current_status(version).outcome is Outcome.PENDING:
-                detail = f"{describe(cells[0])}: instances that begin now show it, and its revision is not decided"
+                detail = f"{describe(cells[0])}: instances that open now show it, and its revision is undecided"
                 yield Problem(
                     kinds.BELOW_WATERMARK, path, text(version), detail, repairable=self._context.is_lease_over(version)
                 )
@@ -293,7 +293,7 @@ class NodesCheck:
         visible = self._context.is_visible(version)
         severity = kinds.DAMAGE if visible else kinds.LEFTOVER
         what = ", ".join(describe(cell) for cell in still[:5]) + (", …" if len(still) > 5 else "")
-        seen = "; instances that began after it take it for committed" if visible else ""
+        seen = "; instances that opened after it show it as committed" if visible else ""
         if absent:
             detail = f"{what}: written by a revision that does not exist{seen}"
             repairable = not visible and self._context.is_lease_over(version)
@@ -302,18 +302,18 @@ class NodesCheck:
             detail = f"{what}: not rolled back{seen}"
             yield Problem(kinds.ABORTED, path, text(version), detail, severity, True, delete)
         elif status.swept != schema.SWEPT_IN_DOUBT:
-            detail = f"{what}: there although the journal says that they are deleted{seen}"
+            detail = f"{what}: still stored, although its revision is marked as swept{seen}"
             yield Problem(kinds.SWEPT, path, text(version), detail, severity, True, delete)
         elif visible:
             yield Problem(kinds.ABORTED, path, text(version), f"{what}{seen}", severity, True, delete)
         else:
-            # A paused writer may bring cells of these at any time; they stay hidden (protocol, section 6).
-            detail = f"{what}: brought after the revision was swept; nobody sees it"
+            # A paused writer may write cells of these at any time; they stay hidden (protocol, section 6).
+            detail = f"{what}: written after its revision was swept; invisible"
             yield Problem(kinds.LATE, path, text(version), detail, kinds.NOTE, True, delete)
 
 
 def _path_of(key: bytes) -> tuple[str, Problem | None]:
-    """The path of a row key, and what is wrong with the key; then the path is the key in words."""
+    """Return the path of a row key, or a printable form of the key with its problem."""
     shown = ascii(key[:200])[2:-1]
     try:
         path = paths.check_path(paths.path_of(key))
@@ -327,10 +327,10 @@ def _path_of(key: bytes) -> tuple[str, Problem | None]:
 
 def _used_twice(node: _Node, child: Cell, same: Cell) -> Problem:
     detail = (
-        f"{describe(child)} is there since {text(child.timestamp)}, and {describe(same)} since {text(same.timestamp)}"
+        f"{describe(child)} exists since {text(child.timestamp)}, and {describe(same)} since {text(same.timestamp)}"
     )
     return Problem(kinds.NAME_TWICE, node.path, text(max(child.timestamp, same.timestamp)), detail)
 
 
 def _lifeless(path: str, version: int, why: str) -> Problem:
-    return Problem(kinds.LIFE, path, text(version), f"it changed a node that was not there: {why}")
+    return Problem(kinds.LIFE, path, text(version), f"it changed a node that did not exist: {why}")

@@ -13,7 +13,7 @@ DAMAGE: Final = "damage"
 LEFTOVER: Final = "leftover"
 """Unfinished work that is invisible to readers; instances clean it up in time."""
 NOTE: Final = "note"
-"""For information: the repository is whole."""
+"""For information: the repository is intact."""
 
 # nodes
 ROW_KEY: Final = "row key"
@@ -71,9 +71,9 @@ UPLOAD: Final = "unfinished upload"
 class Problem:
     """A violated rule, or a note.
 
-    ``kind`` names the rule; ``path`` (of a node; for a blob its id, else what row of the cluster table) and ``revision`` say
-    where, ``detail`` what. ``repairable`` says whether ``Repair`` can repair it; ``cells`` are the exact cell versions that
-    are then deleted, where it is that.
+    ``kind`` names the rule. ``path`` (a node's path, a blob's id, or a row of the cluster table) and ``revision`` locate the
+    problem, and ``detail`` describes it. ``repairable`` says whether ``Repair`` can repair it; ``cells`` are the exact cell
+    versions that a repair deletes, if any.
     """
 
     kind: str

@@ -29,9 +29,9 @@ class Ended(NamedTuple):
     """The result of recovering one revision.
 
     ``what``: ENDED (it was pending; it is aborted now and its cells are deleted), COMMITTED (it was pending and turned out
-    committed), SWEPT (it was aborted; its cells are deleted now), BRANCH (the first revision of a branch that was given up or
-    had ended; what it left is deleted now), WAITING (its writer's lease goes on, so nothing may be done yet) or DAMAGED (what
-    it touched, or its writer's lease, cannot be read: the integrity check says which). ``holder`` names the machine id's
+    committed), SWEPT (it was aborted; its cells are deleted now), BRANCH (the first revision of an abandoned or ended
+    branch; its cells are deleted now), WAITING (its writer's lease continues, so recovery must wait) or DAMAGED (its changes
+    or its writer's lease are unreadable: the integrity check reports which). ``holder`` names the machine id's
     present lease holder.
     """
 
