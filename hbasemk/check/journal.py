@@ -238,7 +238,7 @@ def _check_shape(entry: _Entry, *, root: bool) -> Iterator[Problem]:
         wrong.append("message")
     if wrong:
         yield Problem(kinds.JOURNAL_VALUE, "", at, f"{', '.join(wrong)} cannot be read")
-    chunks = [qualifier for qualifier in row.cells if changes.is_chunk(qualifier)]
+    chunks = [cell.qualifier for cell in row.cells if changes.is_chunk(cell.qualifier)]
     if chunks and chunks[0] != schema.CHANGES and entry.status.outcome is not Outcome.COMMITTED:
         # Its writer died before it wrote all of them, and therefore before it wrote any cell.
         return

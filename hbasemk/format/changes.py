@@ -130,7 +130,7 @@ def decode(cells: Iterable[Cell], row: bytes = b"") -> list[RowChange]:
 
     Raises FormatError if they are missing or damaged; the error names the row key ``row``.
     """
-    data = b"".join(cell.value for cell in cells if is_chunk(cell.qualifier))
+    data = b"".join([value for _, qualifier, _, value in cells if qualifier.startswith(schema.CHANGES)])
     try:
         text = zlib.decompress(data[1:]) if data[:1] == _DEFLATED else data[1:]
         return [_row_change(*one) for one in json.loads(text.decode("utf-8", "surrogatepass"))]

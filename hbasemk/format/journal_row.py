@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from hbasemk.errors import FormatError
@@ -20,7 +20,6 @@ from hbasemk.store.abc import Cell, Column, NewCell, Row
 _NUL: Final = b"\x00"
 _COMMITTED: Final = schema.COMMITTED[1]
 _ABORT: Final = schema.ABORT[1]
-_SWEPT: Final = schema.SWEPT[1]
 _FIRST_CHUNK: Final[Column] = (schema.DATA, schema.CHANGES)
 
 
@@ -61,41 +60,50 @@ class JournalRow:
     the bytes in the column are damaged. A flag that is neither yes nor no counts as no; the integrity check reports it.
     """
 
-    __slots__ = ("cells", "revision")
+    __slots__ = ("cells", "key", "revision")
 
+    # Polls create one for each row and read two or three of its cells, so a dict of the cells would not pay.
     def __init__(self, row: Row) -> None:
-        key, cells = row
-        self.revision: Final = int.from_bytes(key, "big")
-        self.cells: Final[Mapping[bytes, Cell]] = {cell[1]: cell for cell in cells}
-        """The cells by qualifier."""
+        self.key: Final = row[0]
+        self.cells: Final = row[1]
+        self.revision: Final = int.from_bytes(row[0], "big")
 
     def cell(self, column: Column) -> Cell | None:
         """Return the cell of a column."""
-        return self.cells.get(column[1])
+        for cell in self.cells:
+            if cell[1] == column[1]:
+                return cell
+        return None
 
     def value(self, column: Column) -> bytes | None:
         """Return the bytes in a column."""
-        cell = self.cells.get(column[1])
-        return None if cell is None else cell.value
+        for _, qualifier, _, value in self.cells:
+            if qualifier == column[1]:
+                return value
+        return None
 
     def damaged(self, problem: str, column: Column) -> FormatError:
         """Return the error for damaged bytes; it names the row, the column and the bytes."""
         shown = limits.shown(self.value(column))
-        return schema.damaged(f"{problem}, got {shown}", schema.JOURNAL, schema.revision_key(self.revision), column)
+        return schema.damaged(f"{problem}, got {shown}", schema.JOURNAL, self.key, column)
 
     # --- the outcome -------------------------------------------------------------------------------------
 
     @property
     def committed(self) -> bool:
         """Whether the revision is committed on trunk. The rows of branches never are."""
-        cell = self.cells.get(_COMMITTED)
-        return cell is not None and cell[3] == schema.YES
+        for _, qualifier, _, value in self.cells:
+            if qualifier == _COMMITTED:
+                return value == schema.YES
+        return False
 
     @property
     def aborted(self) -> bool:
         """Whether the revision is aborted."""
-        cell = self.cells.get(_ABORT)
-        return cell is not None and cell[3] == schema.YES
+        for _, qualifier, _, value in self.cells:
+            if qualifier == _ABORT:
+                return value == schema.YES
+        return False
 
     @property
     def outcome(self) -> Outcome:
@@ -109,15 +117,14 @@ class JournalRow:
     @property
     def swept(self) -> bytes | None:
         """The mark that the cells of the revision are deleted: ``SWEPT_CLEAN`` or ``SWEPT_IN_DOUBT``."""
-        cell = self.cells.get(_SWEPT)
-        return None if cell is None else cell[3]
+        return self.value(schema.SWEPT)
 
     # --- the commit --------------------------------------------------------------------------------------
 
     @property
     def is_branch(self) -> bool:
         """Whether this is the row of a branch's private revision."""
-        return revisions.is_branch(self.revision)
+        return self.revision & revisions.BRANCH_BIT != 0
 
     @property
     def nonce(self) -> bytes | None:
@@ -139,10 +146,9 @@ class JournalRow:
         data = self.value(schema.BASE)
         if data is None:
             return None
-        try:
-            (base,) = revisions.from_bytes(data)
-        except ValueError:
-            raise self.damaged("the base of a revision must be one revision id of 8 bytes", schema.BASE) from None
+        base = int.from_bytes(data, "big")
+        if len(data) != 8 or base > revisions.MAX_REVISION:
+            raise self.damaged("the base of a revision must be one revision id of 8 bytes", schema.BASE)
         return base
 
     @property
@@ -157,12 +163,17 @@ class JournalRow:
     @property
     def has_changes(self) -> bool:
         """Whether the row has the first chunk of the changes, which the writer writes last, before any cell of a node."""
-        return schema.CHANGES in self.cells
+        return self.cell(_FIRST_CHUNK) is not None
 
     @property
     def changes(self) -> list[RowChange]:
         """The changes of the revision; empty without the first chunk. Each access decodes them."""
-        return changes.decode(self.cells.values(), schema.revision_key(self.revision)) if self.has_changes else []
+        return changes.decode(self.cells, self.key) if self.has_changes else []
+
+    @property
+    def required_changes(self) -> list[RowChange]:
+        """The changes of a revision that has committed; missing chunks are damage too."""
+        return changes.decode(self.cells, self.key)
 
     # --- branches ----------------------------------------------------------------------------------------
 
@@ -211,7 +222,8 @@ class JournalRow:
 def decode(rows: Iterable[Row]) -> Iterator[JournalRow]:
     """Decode the rows of a scan. Leave out rows whose key is not a revision id: the integrity check reports them."""
     for row in rows:
-        if is_key(row[0]):
+        key = row[0]
+        if len(key) == 8 and key[0] < 0x80:
             yield JournalRow(row)
 
 

@@ -76,6 +76,8 @@ def test_the_flags_give_the_outcome(committed: bytes, abort: bytes, outcome: Out
 def test_changes_without_their_first_chunk_are_not_there_yet() -> None:
     further = NewCell(schema.DATA, changes.chunk_qualifier(1), b"rest")
     assert row_of(further).changes == []
+    with pytest.raises(FormatError, match="changes"):
+        _ = row_of(further).required_changes
 
 
 @pytest.mark.parametrize(

@@ -70,9 +70,7 @@ class _RowContent(NamedTuple):
     @classmethod
     def of(cls, row: JournalRow) -> _RowContent:
         """Decode the row of a committed revision; raise FormatError if it is damaged."""
-        if not row.has_changes:
-            raise row.damaged("a committed revision must list its changes", (schema.DATA, schema.CHANGES))
-        return cls(row.base or 0, row.changes)
+        return cls(row.base or 0, row.required_changes)
 
 
 class Journal:
@@ -503,10 +501,11 @@ class Journal:
         known = self._sequence.positions
         for row in journal_row.decode(scan_all(self._store, schema.JOURNAL, scan)):
             revision = row.revision
-            highest = max(highest, revision)
-            for cell in row.cells.values():
-                if server_ms < cell.timestamp <= latest:
-                    server_ms = cell.timestamp
+            if revision > highest:
+                highest = revision
+            for _, _, timestamp, _ in row.cells:
+                if server_ms < timestamp <= latest:
+                    server_ms = timestamp
             if revision in known or row.is_branch:
                 continue
             if row.aborted:

@@ -68,7 +68,7 @@ class Recovery:
         in_doubt: list[int] = []
         scan = Scan(None, end, ADVANCE_BATCH, columns=flags, since=began)
         for row in journal_row.decode(scan_all(self._store, schema.JOURNAL, scan)):
-            scanned = max(scanned, *(cell.timestamp for cell in row.cells.values()))
+            scanned = max(scanned, *(cell.timestamp for cell in row.cells))
             if row.is_branch:
                 continue
             # If the revision is decided, the scan may show only the deciding flag, because the other one is older.

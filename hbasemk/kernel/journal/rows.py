@@ -45,21 +45,20 @@ def journal_rows(
 def whole_rows(store: RetryingStore, rows: Iterable[JournalRow]) -> Iterator[JournalRow]:
     """Add the further chunks of ``changes`` to rows that were read with the columns :data:`WHOLE`."""
     for row in rows:
-        first = row.cells.get(schema.CHANGES)
-        if first is None or len(first.value) < changes.FIRST_CHUNK:
+        first = row.value((schema.DATA, schema.CHANGES))
+        if first is None or len(first) < changes.FIRST_CHUNK:
             yield row
             continue
-        key = schema.revision_key(row.revision)
-        cells = list(row.cells.values())
+        cells = list(row.cells)
         group = max(1, store.batch_bytes // changes.CHUNK)
         number, more = 1, True
         while more:
             columns = [(schema.DATA, changes.chunk_qualifier(one)) for one in range(number, number + group)]
-            found = store.read(schema.JOURNAL, [Get(key, columns)])[0].cells
+            found = store.read(schema.JOURNAL, [Get(row.key, columns)])[0].cells
             cells += found
             number += group
             more = len(found) == group
-        yield JournalRow(Row(key, cells))
+        yield JournalRow(Row(row.key, cells))
 
 
 def write_changes(store: RetryingStore, revision: int, chunks: Sequence[NewCell]) -> None:
