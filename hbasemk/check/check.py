@@ -76,7 +76,7 @@ class IntegrityCheck:
             instance.runtime,
             instance.settings,
             instance.lease,
-            lambda version: instance.journal.sees(view, version),
+            lambda version: instance.sees(view, version),
             lambda: instance.outcomes.deferred,
             live=self._live,
         )

@@ -61,7 +61,7 @@ def recover(instance: Instance, branches_ms: int | None = None) -> Iterator[Ende
         # The watermark cannot pass a revision that cannot be rolled back.
         if not damaged:
             raise
-    for root in instance.branches.sweep(branches_ms):
+    for root in instance.sweep_branches(branches_ms):
         yield Ended(revisions.to_text(root), BRANCH, _holder(instance, root))
 
 

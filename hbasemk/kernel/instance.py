@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
-from hbasemk.errors import ClosedError, StoreError, StoreUnusableError
+from hbasemk.errors import ClosedError, NodeNotFoundError, StoreError, StoreUnusableError
 from hbasemk.format import revisions, schema
 from hbasemk.format.journal_row import Outcome
 from hbasemk.format.node import NodeState
@@ -16,6 +16,7 @@ from hbasemk.kernel import settings
 from hbasemk.kernel.blobs import Blobs
 from hbasemk.kernel.branches import rebase
 from hbasemk.kernel.branches.branches import Branches
+from hbasemk.kernel.branches.cache import BranchState
 from hbasemk.kernel.commit.change_source import ChangeSource
 from hbasemk.kernel.commit.committer import CommitStatistics, Committer
 from hbasemk.kernel.commit.turns import Turns
@@ -154,6 +155,10 @@ class Instance:
         """Return a node, or raise NodeNotFoundError; see :meth:`Reader.require`."""
         return self.reader.require(view, path)
 
+    def missing(self, view: View, path: str) -> NodeNotFoundError:
+        """Return the error that says why there is no node at a path; see :meth:`Reader.missing`."""
+        return self.reader.missing(view, path)
+
     def nodes(self, view: View, node_paths: Sequence[str]) -> dict[str, NodeState | None]:
         """Return many nodes by path; see :meth:`Reader.nodes`."""
         return self.reader.nodes(view, node_paths)
@@ -225,6 +230,10 @@ class Instance:
         """Raise BranchError unless a branch revision is the newest of a branch that has not ended."""
         self.branches.require_head(revision)
 
+    def branch(self, revision: int) -> BranchState:
+        """Return a branch revision: its view, its view of trunk, and its own revisions; see :meth:`Branches.find`."""
+        return self.branches.find(revision)
+
     def commit_on_branch(
         self,
         revision: int,
@@ -253,7 +262,7 @@ class Instance:
 
     def conflict_markers(self, revision: int) -> list[str]:
         """Return the paths of the conflict markers at a branch revision, which prevent a merge."""
-        return self.branches.markers(self.branches.find(revision))
+        return self.branches.markers(self.branch(revision))
 
     def sweep_branches(self, retention_ms: int | None) -> list[int]:
         """Abandon old branches and delete the cells of ended ones; see :meth:`Branches.sweep`."""

@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TypeAlias
 
 from hbasemk.errors import BranchError
-from hbasemk.format import journal_row, paths, revisions, schema
+from hbasemk.format import paths, revisions
 from hbasemk.jsop import JsonBuilder
-from hbasemk.kernel import diff
+from hbasemk.kernel import diff, log
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.journal.rows import WHOLE, journal_rows, whole_rows
-from hbasemk.kernel.journal.view import View
-from hbasemk.kernel.log import LogEntry, entry_of
+from hbasemk.kernel.log import LogEntry, Step
 from hbasemk.microkernel.jsop_diff import to_jsop
-from hbasemk.store.abc import Scan, scan_all
-
-BATCH = 200
 
 JournalEntry: TypeAlias = tuple[LogEntry, str | None, str | None]
 """A log entry, its changes as JSOP, and its branch's base; None for what the result does not have."""
-
-
-def trunk_entries(instance: Instance, first: int, head: View) -> list[LogEntry]:
-    """Return the log entries of a view's trunk revisions with ids from ``first`` up, in the order in which they joined."""
-    scan = Scan(schema.revision_key(first), schema.revision_key(head.upper + 1), BATCH, columns=WHOLE)
-    entries = []
-    for row in journal_row.decode(scan_all(instance.store, schema.JOURNAL, scan)):
-        if row.committed and not row.is_branch and instance.journal.sees(head, row.revision):
-            (whole,) = whole_rows(instance.store, [row])
-            entries.append(entry_of(whole, instance.settings.epoch_ms))
-    entries.sort(key=lambda entry: instance.journal.sort_key(int(entry.revision, 16)))
-    return entries
 
 
 def history(instance: Instance, since_ms: int, limit: int, path: str) -> str:
@@ -39,7 +22,9 @@ def history(instance: Instance, since_ms: int, limit: int, path: str) -> str:
     ms = max(0, since_ms - instance.settings.epoch_ms)
     first = revisions.pack(min(ms, revisions.MAX_MS), 0, 0)
     entries = [
-        entry for entry in trunk_entries(instance, first, instance.head()) if path == paths.ROOT or entry.touches(path)
+        entry
+        for entry in log.trunk_entries(instance, first, instance.head())
+        if path == paths.ROOT or entry.touches(path)
     ]
     return _write((entry, None, None) for entry in (entries if limit < 0 else entries[:limit]))
 
@@ -58,8 +43,9 @@ def journal(instance: Instance, first: int, last: int, path: str) -> str:
                 "revisions of trunk, of one branch, or from trunk to a branch",
                 revision=revisions.to_text(first),
             )
-        own = instance.branches.find(last).own
-        if first not in own and last in instance.branches.find(first).own:
+        state = instance.branch(last)
+        own = state.own
+        if first not in own and last in instance.branch(first).own:
             return _write(rows)
         if first not in own:
             raise BranchError(
@@ -67,49 +53,27 @@ def journal(instance: Instance, first: int, last: int, path: str) -> str:
                 "an earlier revision of the same branch",
                 revision=revisions.to_text(first),
             )
-        rows += _branch(instance, last, own[own.index(first) :], path)
+        steps = log.branch_steps(instance, state, own[own.index(first) :], path)
+        rows += _with_changes(instance, steps, path, revisions.to_text(state.base))
     elif revisions.is_branch(last):
-        state = instance.branches.find(last)
-        rows += _trunk(instance, first, instance.at(state.base), path)
+        state = instance.branch(last)
+        rows += _with_changes(instance, log.trunk_steps(instance, first, instance.at(state.base), path), path)
         # If ``first`` is later than the branch's base, the journal has only the branch's revisions after ``first``.
-        before = 0 if instance.journal.sees(state.trunk, first) else first
-        rows += _branch(instance, last, [revision for revision in state.own[1:] if revision > before], path)
+        before = 0 if instance.sees(state.trunk, first) else first
+        steps = log.branch_steps(instance, state, [one for one in state.own[1:] if one > before], path)
+        rows += _with_changes(instance, steps, path, revisions.to_text(state.base))
     else:
-        rows += _trunk(instance, first, instance.at(last), path)
+        rows += _with_changes(instance, log.trunk_steps(instance, first, instance.at(last), path), path)
     return _write(rows)
 
 
-def _trunk(instance: Instance, first: int, last: View, path: str) -> list[JournalEntry]:
-    begin = instance.at(first)
-    order = instance.journal.sort_key
-    low = min([first, *instance.journal.between(begin, last)])
+def _with_changes(instance: Instance, steps: Iterable[Step], path: str, base: str | None = None) -> list[JournalEntry]:
+    """Return the entries of steps, each with its changes in the subtree ``path`` as JSOP."""
     rows: list[JournalEntry] = []
-    for entry in trunk_entries(instance, low, last):
-        revision = int(entry.revision, 16)
-        if order(revision) < order(first) or not (path == paths.ROOT or entry.touches(path)):
-            continue
-        after = instance.at(revision)
-        rows.append((entry, _changes(instance, instance.journal.previous(after), after, entry, path), None))
+    for entry, before, after in steps:
+        touched = [change.path for change in entry.changes if paths.is_at_or_below(change.path, path)]
+        rows.append((entry, to_jsop(diff.of_paths(instance, before, after, touched)), base))
     return rows
-
-
-def _branch(instance: Instance, last: int, own: Sequence[int], path: str) -> list[JournalEntry]:
-    state = instance.branches.find(last)
-    rows: list[JournalEntry] = []
-    for row in journal_rows(instance.store, own):
-        entry = entry_of(row, instance.settings.epoch_ms)
-        if not (path == paths.ROOT or entry.touches(path)):
-            continue
-        index = state.own.index(row.revision)
-        before = instance.branches.find(state.own[index - 1]).view if index else state.trunk
-        after = instance.branches.find(row.revision).view
-        rows.append((entry, _changes(instance, before, after, entry, path), revisions.to_text(state.base)))
-    return rows
-
-
-def _changes(instance: Instance, before: View, after: View, entry: LogEntry, path: str) -> str:
-    touched = [change.path for change in entry.changes if paths.is_at_or_below(change.path, path)]
-    return to_jsop(diff.of_paths(instance, before, after, touched))
 
 
 def _write(rows: Iterable[JournalEntry]) -> str:

@@ -129,7 +129,7 @@ class Attempt:
 
         So the commit relies on it. It is not read through the transaction, which stays a list of operations.
         """
-        found = self.worker.instance.reader.require(self.view, path).properties.get(name)
+        found = self.worker.instance.require(self.view, path).properties.get(name)
         if value is not None:
             self.changes.set(path, name, value)  # type: ignore[arg-type]
         self.changes.set(path, name, found)
@@ -204,7 +204,7 @@ class Attempt:
         self.operations += (replace(last[key], relied=True) for key in keys)
 
     def _removed_by(self, path: str) -> str:
-        error = self.worker.instance.reader.missing(self.view, path)
+        error = self.worker.instance.missing(self.view, path)
         return error.deleted_in if isinstance(error, NodeDeletedError) else NEVER
 
     # --- the record --------------------------------------------------------------------------------------
