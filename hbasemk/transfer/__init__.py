@@ -1,1 +1,1 @@
-"""Bringing directory trees into a repository and out again."""
+"""Import and export of directory trees and JSON."""

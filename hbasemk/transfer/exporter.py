@@ -1,4 +1,4 @@
-"""Writing a tree back: as files, or as JSON."""
+"""Export of a tree as files or as JSON."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SPECIAL: Final = 0o7000
 
 @dataclass(slots=True)
 class Exported:
-    """What an export wrote, and what it could not, by path and reason.
+    """The result of an export: the written entries, and the skipped ones by path and reason.
 
     ``incomplete`` are entries that were written without their mode or time. ``masked`` is how many had set-user-id,
     set-group-id or sticky bits that were left out.
@@ -58,16 +58,16 @@ def export_files(snapshot: Snapshot, path: str, target: Path, *, special_modes: 
     """Write the subtree of ``path`` to ``target``, as an import kept it.
 
     A directory becomes the folder ``target``. A file or link becomes the file ``target``, or an entry with its own name if
-    ``target`` is a folder. A file replaces one that is there in one step; what the tree does not have stays. Nothing is
-    written outside ``target``, whatever links are there or in the tree, and no file of the repository is replaced.
-    Set-user-id, set-group-id and sticky bits are left out without ``special_modes``. Raises NodeNotFoundError, and OSError
-    where the folder cannot be written.
+    ``target`` is a folder. A file replaces an existing one atomically; other existing entries stay. Nothing is written
+    outside of ``target``, regardless of links there or in the tree, and no file of the repository is replaced. Without
+    ``special_modes``, set-user-id, set-group-id and sticky bits are left out. Raises NodeNotFoundError, and OSError if
+    the folder cannot be written.
     """
     return _Export(snapshot, snapshot[path], special_modes).run(target)
 
 
 class _SkipError(Exception):
-    """This entry cannot be written; the text says why."""
+    """This entry cannot be written; the text names the reason."""
 
 
 class _Folder:
@@ -82,7 +82,7 @@ class _Folder:
         self._open = self.top
 
     def directory(self, names: tuple[bytes, ...]) -> int:
-        """The descriptor of a directory; good until the next call. Raises OSError, also where a link is on the way."""
+        """Return the descriptor of a directory, valid until the next call. Raises OSError, also for a link on the way."""
         if names != self._at:
             number = os.dup(self.top)
             try:
@@ -103,13 +103,13 @@ class _Folder:
         self._at, self._open = (), self.top
 
     def close(self) -> None:
-        """Close all."""
+        """Close all descriptors."""
         self._forget()
         os.close(self.top)
 
 
 class _Export:
-    """One export to files. A node is written only into a directory that this export has made or has looked at."""
+    """One export to files. It writes a node only into a directory that it created or verified."""
 
     def __init__(self, snapshot: Snapshot, top: Node, special_modes: bool) -> None:
         self._snapshot = snapshot
@@ -169,7 +169,7 @@ class _Export:
                 continue
             self._try(folder, node, parent[0], name)
         for names, kept in reversed(self._directories.values()):
-            # Last, since writing into a directory changes its time and may need more than its mode allows.
+            # Last, because writing into a directory changes its time and may need more rights than its mode grants.
             if kept is None:
                 continue
             try:
@@ -211,7 +211,7 @@ class _Export:
         try:
             with _replacing(name, at, self._own()) as temporary:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-                # Nobody else reads a private file before it has its mode.
+                # No other user can read a private file before it has its mode.
                 mode = 0o600 if MODE in node else 0o666
                 with os.fdopen(os.open(temporary, flags, mode, dir_fd=at), "wb") as file:
                     file.writelines(entries.pieces(node[CONTENT], self._instance.blobs.stream))
@@ -237,7 +237,7 @@ class _Export:
     # --- modes and times ---------------------------------------------------------------------------------
 
     def _stamp(self, node: Node, number: int) -> None:
-        """Give an open file or directory its node's mode and time, and report what is no mode or time."""
+        """Set the mode and time of an open file or directory from its node, and report invalid ones."""
         mode = node.get(MODE)
         if _is_integer(mode, 0, PERMISSIONS | SPECIAL):
             self._done.masked += bool(mode & ~self._mask)
@@ -273,9 +273,9 @@ class _Export:
 _ABOUT_ONE_ENTRY: Final = frozenset(
     {errno.EEXIST, errno.EISDIR, errno.ELOOP, errno.EINVAL, errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR}
 )
-"""Errors that say that one entry cannot be written; others, such as a full disk, are everyone's."""
+"""Errors that affect one entry only; others, such as a full disk, affect all."""
 _MARGIN_NS: Final = 3_000_000_000
-"""So much coarser than ns a file system may keep times; FAT keeps every second one."""
+"""The coarsest resolution of file times in ns; FAT has two seconds."""
 
 
 def _is_integer(value: object, lowest: int, highest: int) -> TypeGuard[int]:
@@ -283,7 +283,7 @@ def _is_integer(value: object, lowest: int, highest: int) -> TypeGuard[int]:
 
 
 def _put_time(number: int, mtime: int) -> bool:
-    """Set a file's time; False if it did not become that, as where the file system keeps no such time."""
+    """Set a file's time; return False if the file system stored another one."""
     try:
         os.utime(number, ns=(mtime, mtime))
     except (OverflowError, OSError):
@@ -309,9 +309,9 @@ def _short(value: object) -> str:
 
 @contextmanager
 def _replacing(name: bytes, at: int | None, own: Mapping[tuple[int, int], str]) -> Iterator[bytes]:
-    """A name beside ``name`` that takes its place in one step at the end, or is removed after an error.
+    """Yield a temporary name that atomically replaces ``name`` at the end, or is removed after an error.
 
-    ``at`` is the descriptor of the directory that both are in.
+    ``at`` is the descriptor of their directory.
     """
     folder, last = os.path.split(name)
     temporary = os.path.join(folder, b".hbasemk-" + os.urandom(8).hex().encode())
@@ -329,18 +329,18 @@ def _replacing(name: bytes, at: int | None, own: Mapping[tuple[int, int], str]) 
 
 
 def write_json(snapshot: Snapshot, path: str, target: Path) -> None:
-    """Write :func:`export_json` to a file, which replaces one that is there in one step. Raises OSError."""
+    """Write :func:`export_json` to a file, which atomically replaces an existing one. Raises OSError."""
     with _replacing(os.fsencode(target), None, {}) as temporary, open(temporary, "x", encoding="utf-8") as file:
         file.writelines(export_json(snapshot, path))
 
 
 def export_json(snapshot: Snapshot, path: str) -> Iterator[str]:
-    """The subtree as JSON text, piece by piece: ``{"properties": {…}, "children": {name: …}}``, names sorted.
+    """Yield the subtree as JSON text, piece by piece: ``{"properties": {…}, "children": {name: …}}``, names sorted.
 
-    Values are those of :mod:`hbasemk.transfer.json.values`; nothing is lost, so that an import makes the same tree of it.
+    Values are those of :mod:`hbasemk.transfer.json.values`; they are exact, so an import creates the same tree.
     """
     yield from _node(snapshot[path])
-    # One open object per level: its remaining children, and whether one was written before.
+    # One open object for each level: its remaining children, and whether one is already written.
     stack: list[tuple[list[Node], bool]] = [(_children(snapshot, path), False)]
     while stack:
         left, any_before = stack.pop()
@@ -361,6 +361,6 @@ def _node(node: Node) -> Iterator[str]:
 
 
 def _children(snapshot: Snapshot, path: str) -> list[Node]:
-    """The children, last first."""
-    wanted = [paths.join(path, name) for name in reversed(snapshot.children(path))]
-    return [node for node in snapshot.nodes(wanted).values() if node is not None]
+    """Return the children, last first."""
+    children = [paths.join(path, name) for name in reversed(snapshot.children(path))]
+    return [node for node in snapshot.nodes(children).values() if node is not None]

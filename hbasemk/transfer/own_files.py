@@ -1,7 +1,7 @@
-"""The files that hold the repository itself, which nothing here may read as content or replace.
+"""The repository's own files, which imports and exports must neither read as content nor replace.
 
-To close any descriptor of such a file drops all locks that the process holds on it, SQLite's too, and then commits get
-lost. So these files are recognised by device and inode before anything opens them, whatever name they have.
+Closing any descriptor of such a file drops all locks of the process on it, including SQLite's, and commits may then get
+lost. So these files are recognised by device and inode before they are opened, under any name.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def of(url: str) -> OwnFiles:
 
 
 def is_own(status: os.stat_result, own: Mapping[FileIdentity, str]) -> bool:
-    """Whether a file is one of these."""
+    """Return whether a file is one of these."""
     return (status.st_dev, status.st_ino) in own
 
 
 def refuse(where: str | os.PathLike[str], url: str, use: str) -> None:
     """Raise InvalidValueError if the path ``where`` leads to a file of the repository at ``url``.
 
-    ``use`` says what was to be done with it. A path that leads nowhere passes: opening it raises the right error.
+    ``use`` names the intended use. A missing path is accepted: opening it raises the right error.
     """
     try:
         status = os.stat(where)
@@ -48,7 +48,7 @@ def refuse(where: str | os.PathLike[str], url: str, use: str) -> None:
 
 
 def refuse_open(file: BinaryIO, name: str, url: str, use: str) -> None:
-    """Raise InvalidValueError if an open file is one of the repository's; what has no descriptor is not."""
+    """Raise InvalidValueError if an open file is one of the repository's; an object without a descriptor is not."""
     try:
         status = os.fstat(file.fileno())
     except OSError:
@@ -63,7 +63,7 @@ def open_other(where: str | os.PathLike[str], url: str, use: str) -> BinaryIO:
     """
     refuse(where, url, use)
     number = os.open(where, os.O_RDONLY | os.O_CLOEXEC)
-    # If it was swapped since, it stays open for the life of the process: closing it is what drops SQLite's locks.
+    # If the file was replaced since, it stays open for the life of the process, because closing it drops SQLite's locks.
     _refuse(os.fspath(where), os.fstat(number), url, use)
     return os.fdopen(number, "rb")
 

@@ -1,7 +1,7 @@
-"""Waiting for a store that is away: one rule for everything that imports, exports and verifications ask of it.
+"""Retries during outages: one rule for all store calls of imports, exports and verifications.
 
-A repository retries its own calls for as long as its ``retry_timeout`` allows (decision 23). What is not such a call, above all
-the opening of the repository, is retried here: it does no harm twice, as every change here looks at what is there first.
+A repository retries its own calls for as long as its ``retry_timeout`` allows (decision 23). Other calls, above
+all the opening of the repository, are retried here. Repetition is harmless, because every change reads the tree first.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ T = TypeVar("T")
 FIRST_WAIT: Final = 0.2
 LONGEST_WAIT: Final = 5.0
 AWAY: Final = (StoreNotAppliedError, StoreUnknownError, CommitUnknownError, LeaseLostError)
-"""What is raised while a store is away; whatever became of the call, it can be made again."""
+"""The errors of an outage; a call that raises one can be repeated, regardless of its outcome."""
 
 
 class StoreRetry:
-    """Retries whatever fails because the store is away, each for ``seconds`` from its first failure on.
+    """Retries calls that fail in an outage, each for ``seconds`` from its first failure.
 
     ``report`` is called with the reason before each wait.
     """
@@ -36,7 +36,7 @@ class StoreRetry:
         self._report = report
 
     def call(self, make: Callable[[], T]) -> T:
-        """Return what ``make`` returns. Raises what its last attempt raised, and at once what no waiting can repair."""
+        """Return the result of ``make``. Raises the error of its last attempt, and permanent errors immediately."""
         until: float | None = None
         wait = FIRST_WAIT
         while True:
@@ -54,13 +54,13 @@ class StoreRetry:
                 wait = min(wait * 2, LONGEST_WAIT)
 
     def opened(self, url: str, **options: Any) -> Repository:
-        """Open the repository at a URL, whose own calls are then retried for as long."""
+        """Open the repository at a URL; its own calls are then retried for the same time."""
         return self.call(lambda: connect(url, retry_timeout=self.seconds, **options))
 
     def run(self, repository: Repository, change: Callable[[Transaction], T], message: str) -> T:
-        """Commit ``change``, which must look at what is there, so that it changes nothing the second time.
+        """Commit ``change``, which must read the tree first, so that a repetition changes nothing.
 
-        Returns what the call of ``change`` that was committed returned: an unknown outcome is asked for before the next try.
+        Returns the result of the committed call of ``change``: an unknown outcome is read before the next attempt.
         """
         results: list[T] = []
         unknown: list[str] = []

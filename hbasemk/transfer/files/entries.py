@@ -1,4 +1,4 @@
-"""Directory entries as nodes: what an import keeps of each, and how names and attributes stay apart.
+"""Directory entries as nodes: the properties of each, and the rules that separate names from attributes.
 
 An attribute's name begins with one ``:``. An entry whose own name begins with ``:`` has one more of them in its node's
 name. So no entry has the name of an attribute, or a name that the tree reserves, such as ``:conflict``
@@ -36,39 +36,39 @@ DIGEST: Final = ":sha256"
 CONTENT: Final = ":content"
 """A file's content: a string if it is text, bytes if it is not, and a reference to a blob above the limit."""
 TOTALS: Final = (":nodes", ":files", ":directories", ":links", ":bytes")
-"""What the root of an import counts."""
+"""The totals at the root of an import."""
 OLD_TOTALS: Final = ("nodes", "files", "directories", "links", "bytes")
-"""The same in the layout of versions that gave attributes and entries the same names."""
+"""The totals in the layout of earlier versions, which gave attributes and entries the same names."""
 
 DEFAULT_LIMIT: Final = 64 * 1024
-"""Bytes up to which a content is kept in its node."""
+"""The largest content in bytes that is stored in its node."""
 LARGEST_LIMIT: Final = 8 * 1024 * 1024
 
 Contents: TypeAlias = Literal["all", "small", "none"]
-"""Which contents are kept: all, those up to the limit, or none."""
+"""The contents to store: all, those up to the limit, or none."""
 
 VANISHED: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESTALE})
-"""Errors that say that an entry, or a directory that it was in, is gone."""
+"""Errors for an entry that has vanished, or whose directory has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One directory entry: its path relative to the imported directory ('' for that itself) and its kind."""
+    """One directory entry: its path relative to the imported directory ('' for that directory) and its kind."""
 
     relative: str
     kind: str
 
     @property
     def depth(self) -> int:
-        """How many names the relative path has."""
+        """The number of names in the relative path."""
         return 0 if not self.relative else self.relative.count("/") + 1
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """An entry that is not imported, and why; ``failed`` when it should have been.
+    """An entry that is not imported, with the reason; ``failed`` if that is an error.
 
-    ``vanished``: it was listed, and gone when it was to be read.
+    ``vanished``: the entry disappeared between its listing and its reading.
     """
 
     relative: str
@@ -78,10 +78,10 @@ class Skipped:
 
 
 class Seen(NamedTuple):
-    """One entry as it is on disk.
+    """The state of one entry on disk.
 
     ``target`` is a link's. A file has ``size``, and ``digest`` (SHA-256 in hexadecimal digits) if it was read to its end.
-    ``content`` is None where it was not asked for, or is above the limit.
+    ``content`` is None if it was not requested, or is above the limit.
     """
 
     kind: str
@@ -97,19 +97,19 @@ Answer: TypeAlias = Union[Seen, Skipped]  # noqa: UP007 - evaluated at run time
 
 
 def unreadable(relative: str, error: OSError) -> Skipped:
-    """The entry that an error was met at; one that is gone meanwhile is not to be imported, so that is no failure."""
+    """Return the entry that an error refers to. A vanished entry is not a failure, because it need not be imported."""
     if error.errno in VANISHED:
         return Skipped(relative, f"vanished before it was read ({error.strerror})", failed=False, vanished=True)
     return Skipped(relative, f"cannot be read: {error.strerror}", failed=True)
 
 
 def from_disk(name: bytes) -> str:
-    """A name or relative path as text; bytes that are not UTF-8 become lone surrogates, whatever the locale is."""
+    """Return a name or relative path as text; bytes that are not UTF-8 become lone surrogates in every locale."""
     return name.decode("utf-8", "surrogateescape")
 
 
 def to_disk(top: str, relative: str) -> bytes:
-    """Where an entry is on disk; raises ValueError for a name that no entry can have."""
+    """Return the path of an entry on disk; raises ValueError for a name that no entry can have."""
     where = os.path.join(os.fsencode(top), relative.encode("utf-8", "surrogateescape"))
     if b"\0" in where:
         raise ValueError(f"{relative!r} contains a zero byte")
@@ -117,10 +117,10 @@ def to_disk(top: str, relative: str) -> bytes:
 
 
 def walk(top: str, exclude: Sequence[str], skipped: Callable[[Skipped], None], own: OwnFiles = dict) -> Iterator[Entry]:
-    """Every entry below ``top``, parents before children; links are not followed, and no file is opened.
+    """Yield every entry below ``top``, parents before children, without following links or opening files.
 
-    ``exclude`` holds glob patterns for names and for relative paths. The repository's ``own`` files, what is neither file,
-    directory nor link, and what cannot be read, goes to ``skipped``. Raises OSError if ``top`` itself cannot be listed.
+    ``exclude`` holds glob patterns for names and for relative paths. The repository's ``own`` files, special files
+    and unreadable entries go to ``skipped``. Raises OSError if ``top`` itself cannot be listed.
     """
     pending = [""]
     while pending:
@@ -157,12 +157,12 @@ def _is_own(one: os.DirEntry[bytes], own: Mapping[FileIdentity, str]) -> bool:
     try:
         return own_files.is_own(one.stat(follow_symlinks=False), own)
     except OSError:
-        # Who reads it looks again.
+        # The reader checks again.
         return False
 
 
 def is_excluded(relative: str, exclude: Sequence[str]) -> bool:
-    """Whether an entry, or a directory that it is in, is left out."""
+    """Return whether an entry, or a directory above it, is excluded."""
     names = relative.split("/")
     return any(_matches("/".join(names[:count]), exclude) for count in range(1, len(names) + 1))
 
@@ -173,12 +173,12 @@ def _matches(relative: str, exclude: Sequence[str]) -> bool:
 
 
 def name_of(entry: str) -> str:
-    """The name of the node of an entry with this name."""
+    """Return the node name of an entry name."""
     return f":{entry}" if entry.startswith(":") else entry
 
 
 def entry_of(name: str) -> str:
-    """The name of the entry that a node with this name is; raises ValueError for a node that cannot be an entry."""
+    """Return the entry name of a node name; raises ValueError for a node that cannot be an entry."""
     entry = name[1:] if name.startswith("::") else name
     if entry in {"", ".", ".."} or "/" in entry or "\0" in entry or (name.startswith(":") and entry is name):
         raise ValueError(f"{name!r} is not the name of an entry")
@@ -187,7 +187,7 @@ def entry_of(name: str) -> str:
 
 
 def attributes(name: str, seen: Seen) -> dict[str, PropertyValue]:
-    """What a node keeps of an entry besides its content. ``name`` is the entry's own."""
+    """Return the properties of an entry without its content. ``name`` is the entry's own."""
     kept: dict[str, PropertyValue] = {KIND: seen.kind, NAME: name, MODE: seen.mode, MTIME: seen.mtime}
     if seen.target is not None:
         kept[TARGET] = seen.target
@@ -199,7 +199,7 @@ def attributes(name: str, seen: Seen) -> dict[str, PropertyValue]:
 
 
 def properties(name: str, seen: Seen) -> dict[str, PropertyValue]:
-    """The same, with the content if it came along."""
+    """Return the properties of an entry, with its content if ``seen`` has it."""
     kept = attributes(name, seen)
     if seen.content is not None:
         kept[CONTENT] = as_value(seen.content)
@@ -207,12 +207,12 @@ def properties(name: str, seen: Seen) -> dict[str, PropertyValue]:
 
 
 def keeps_content(kept: Mapping[str, PropertyValue]) -> bool:
-    """Whether the node of an entry holds all that the entry holds."""
+    """Return whether the node of an entry holds the entry's whole content."""
     return kept.get(KIND) != FILE or CONTENT in kept
 
 
 def as_value(data: bytes) -> str | bytes:
-    """A content as the value that keeps it: a string if it is text."""
+    """Return a content as a property value: a string if it is text."""
     if b"\0" in data:
         return data
     try:
@@ -222,7 +222,7 @@ def as_value(data: bytes) -> str | bytes:
 
 
 def pieces(content: object, blob: Callable[[str], Iterator[bytes]]) -> Iterator[bytes]:
-    """The bytes of a file whose node has this content; ``blob`` reads one by its id. Raises ValueError for no content."""
+    """Yield the bytes of a stored content; ``blob`` reads a blob by its id. Raises ValueError for other values."""
     if isinstance(content, str):
         yield content.encode("utf-8", "surrogatepass")
     elif isinstance(content, bytes):
@@ -234,7 +234,7 @@ def pieces(content: object, blob: Callable[[str], Iterator[bytes]]) -> Iterator[
 
 
 def node_path(at: str, relative: str) -> str:
-    """The path of the node of an entry in an import at ``at``."""
+    """Return the node path of an entry in an import at ``at``."""
     if not relative:
         return at
     if relative.startswith(":") or "/:" in relative:
@@ -243,7 +243,7 @@ def node_path(at: str, relative: str) -> str:
 
 
 def impossible(at: str, relative: str) -> Skipped | None:
-    """The entry as one that is left out, if there cannot be a node for it: its path is too long, or it is too deep."""
+    """Return the entry as skipped if it cannot have a node, because its path is too long or too deep; else None."""
     try:
         paths.check_new(node_path(at, relative))
     except InvalidPathError as error:
@@ -252,13 +252,13 @@ def impossible(at: str, relative: str) -> Skipped | None:
 
 
 def relative_path(path: str, at: str) -> str:
-    """The inverse of :func:`node_path`; raises ValueError for a node that cannot be an entry."""
+    """Return a node's relative path, the inverse of :func:`node_path`; raises ValueError if it cannot be an entry."""
     names = path[len(at) :].lstrip("/") if at != paths.ROOT else path[1:]
     return "/".join(map(entry_of, names.split("/")))
 
 
 def counts(kept: Mapping[str, PropertyValue]) -> dict[str, int]:
-    """What the node of one entry adds to the totals at the import's root."""
+    """Return the contribution of one entry to the totals at the import's root."""
     kind = kept.get(KIND)
     size = kept.get(SIZE, 0)
     numbers = (1, kind == FILE, kind == DIRECTORY, kind == LINK, size if isinstance(size, int) else 0)
@@ -266,5 +266,5 @@ def counts(kept: Mapping[str, PropertyValue]) -> dict[str, int]:
 
 
 def default_target(directory: Path) -> str:
-    """Where a directory is imported when nothing is said."""
+    """Return the default target of a directory."""
     return paths.join(paths.ROOT, name_of(from_disk(os.fsencode(directory.resolve().name))) or "import")

@@ -1,7 +1,7 @@
-"""The import: several processes bring one directory tree into one repository, at the same time.
+"""The import of one directory tree into one repository by several concurrent processes.
 
-The parent process walks the directory and hands out batches over pipes; directories go before what is in them. A worker
-that dies loses nothing: its batch is given to another, and what it had committed is found and left alone.
+The parent process walks the directory and hands out batches over pipes; directories precede their entries. A worker
+that dies loses nothing: another one gets its batch, finds what is committed, and leaves it unchanged.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from hbasemk.transfer.files.worker import Batch, Job, Report, work
 from hbasemk.transfer.retry import StoreRetry
 
 RESTARTS: Final = 3
-"""How often a dead worker is replaced, for each worker there is."""
+"""The number of replacements of dead workers, for each worker."""
 
 
 LAST_ANSWERS: Final = 10.0
-"""Seconds that workers have to finish the batch that they are in when an import is interrupted."""
+"""The seconds for which workers may finish their batch when an import is interrupted."""
 
 
 @dataclass(slots=True)
 class Result:
-    """What an import did. ``seconds`` is without the verification; ``retries`` are commits and batches done again.
+    """The result of an import. ``seconds`` excludes the verification; ``retries`` counts repeated commits and batches.
 
     ``bare`` are the files, old and new, whose content is not kept, ``blobs`` those whose content is in a blob. ``open`` are the
     numbers of the batches that a worker got and has not answered. They are not counted, but may be committed.
@@ -58,12 +58,12 @@ class Result:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the counts are all that is committed. A worker that died may have committed more."""
+        """Whether the counts include every commit. A worker that died may have committed more."""
         return not self.open and not self.restarts
 
 
 class _Worker:
-    """A worker process as its parent sees it."""
+    """A worker process from its parent's view."""
 
     def __init__(self, job: Job) -> None:
         self.process, self.pipe = spawn(work, job)
@@ -72,7 +72,7 @@ class _Worker:
 
     def give(self, batch: Batch) -> None:
         with Deferred():
-            # Whole: half a message would be read together with the next one.
+            # Completely: the worker would read half a message together with the next one.
             self.batch = batch
             try:
                 self.pipe.send(batch)
@@ -85,7 +85,7 @@ class Import:
     """One import of the directory ``top`` to the node ``at``.
 
     ``workers`` processes commit batches of up to ``batch`` nodes. ``on_report`` is called with every report, for progress;
-    ``retry_timeout`` is how many seconds workers wait for a store that is away, or go on after conflicts. ``contents`` says which
+    ``retry_timeout`` is the number of seconds for which workers retry after outages and conflicts. ``contents`` says which
     contents of files are kept: ``all``, the ``small`` ones of up to ``limit`` bytes, or ``none``. Larger ones than ``limit``
     become blobs. ``note`` is called with each note as soon as it is known.
     """
@@ -122,10 +122,10 @@ class Import:
         self.result = Result()
 
     def run(self) -> Result:
-        """Do it all; raises what made it impossible. After KeyboardInterrupt it can be run again and goes on.
+        """Run the import. After KeyboardInterrupt it can run again and resumes.
 
         Raises OSError if the directory cannot be listed, InvalidChangeError if ``at`` is a node with children that no
-        import made, and HbasemkError for what workers met.
+        import made, and HbasemkError for errors of workers.
         """
         began = time.monotonic()
         self._workers.clear()
@@ -141,7 +141,7 @@ class Import:
             for worker in self._workers:
                 worker.process.join()
         except BaseException:
-            # Two interrupts too: the second one keeps this from waiting.
+            # A second interrupt ends this wait.
             try:
                 self._request_end()
                 self._collect_last_results(time.monotonic() + LAST_ANSWERS)
@@ -155,10 +155,10 @@ class Import:
         self.result.seconds = time.monotonic() - began
         return self.result
 
-    # --- what there is to do -----------------------------------------------------------------------------
+    # --- the batches -----------------------------------------------------------------------------
 
     def _prepare(self) -> None:
-        """The import's root with its totals, and the nodes above it."""
+        """Create the import's root with its totals, and the nodes above it."""
 
         def change(tx: Transaction) -> None:
             at = self._job.at
@@ -174,7 +174,7 @@ class Import:
                     path=at,
                 )
             if root is not None and not root.keys() >= set(TOTALS) and tx.children(at):
-                # An import removes what is not on disk.
+                # An import removes nodes without an entry on disk.
                 raise InvalidChangeError(
                     f"{at} has children that no import made, and they would be removed; import to another path (--at)",
                     path=at,
@@ -191,7 +191,7 @@ class Import:
             self._retry.run(repository, change, f"import of {os.path.basename(self._job.top)}")
 
     def _levels(self) -> Iterator[list[Entry]]:
-        """Directories level by level, then everything else."""
+        """Yield directories level by level, then all other entries."""
         own = own_files.of(self._job.url)
         levels: dict[int, list[Entry]] = {}
         rest: list[Entry] = []
@@ -207,13 +207,13 @@ class Import:
         return iter([*(levels[depth] for depth in sorted(levels)), rest])
 
     def _batches(self, level: list[Entry]) -> Iterator[Batch]:
-        # A level with few entries is still shared by all workers.
+        # All workers share even a level with few entries.
         size = max(1, min(self._size, -(-len(level) // self._count)))
         for at in range(0, len(level), size):
             yield Batch(next(self._numbers), entries=level[at : at + size])
 
     def _vanished(self) -> Iterator[Batch]:
-        """Nodes of entries that are no longer there (or are excluded now), the topmost of each subtree."""
+        """Yield the nodes of vanished or excluded entries, the topmost of each subtree."""
         skipped = list(self.result.skipped)
         own = own_files.of(self._job.url)
         there = {
@@ -234,10 +234,10 @@ class Import:
         for at in range(0, len(gone), self._size):
             yield Batch(next(self._numbers), gone=gone[at : at + self._size])
 
-    # --- handing it out ----------------------------------------------------------------------------------
+    # --- the workers ----------------------------------------------------------------------------------
 
     def _do(self, batches: Iterator[Batch]) -> None:
-        """Have all batches done before this returns."""
+        """Let workers commit all batches."""
         again: deque[Batch] = deque()
 
         def following() -> Batch | None:
@@ -262,14 +262,14 @@ class Import:
 
     def _give(self, worker: _Worker, batch: Batch) -> None:
         with Deferred():
-            # A batch is open from when its worker can have it.
+            # A batch is open as soon as its worker may have received it.
             self.result.open.add(batch.number)
             worker.give(batch)
 
     def _hear(self, worker: _Worker) -> bool:
-        """Take a worker's answer; False when it died instead."""
+        """Receive a worker's answer; return False if the worker died."""
         with Deferred():
-            # An answer that has been taken is counted.
+            # Count every received answer.
             answer = self._take_answer(worker)
         if answer is not None and self._on_report is not None:
             self._on_report(answer, self.result.entries)
@@ -316,30 +316,30 @@ class Import:
                 "go on, and look for what kills them (out of memory?)."
             )
         with Deferred():
-            # Counted once.
+            # Count it once.
             self.result.retries += 1
             self._workers.remove(dead)
         return self._start()
 
     def _start(self) -> _Worker:
         with Deferred():
-            # None is started that is not known here.
+            # Every started worker is recorded.
             self._workers.append(_Worker(self._job))
             return self._workers[-1]
 
     def _request_end(self) -> None:
         for worker in self._workers:
             with Deferred():
-                # Whole, as in _Worker.give.
+                # Completely, as in _Worker.give.
                 try:
                     worker.pipe.send(None)
                 except OSError:
-                    # It is gone already.
+                    # It has already ended.
                     continue
 
     def _terminate(self) -> None:
         with Deferred():
-            # No worker lives longer than the import.
+            # No worker outlives the import.
             for worker in self._workers:
                 if worker.process.is_alive():
                     worker.process.terminate()
@@ -347,7 +347,7 @@ class Import:
                 worker.pipe.close()
 
     def _collect_last_results(self, deadline: float) -> None:
-        """Count what workers still finish: each ends after the batch that it is in."""
+        """Count the last batches of the workers: each ends after its present one."""
         while busy := {worker.pipe: worker for worker in self._workers if worker.batch is not None}:
             ready = wait(list(busy), max(0.0, deadline - time.monotonic()))
             if not ready:
@@ -365,7 +365,7 @@ class Import:
 
 
 def _check_target(at: str) -> str:
-    """The path itself; raises InvalidPathError if nothing can be imported there."""
+    """Return the path; raises InvalidPathError if nothing can be imported there."""
     for name in paths.check_path(at).split("/"):
         if name.startswith(":") and not name.startswith("::"):
             raise InvalidPathError(

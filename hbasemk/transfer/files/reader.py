@@ -1,8 +1,8 @@
-"""Reading files in a process of its own, which has no connection of the repository.
+"""Reading of files in a separate process, which has no connection to the repository.
 
-A file can be swapped for one of the repository's between the look at it and its opening. In a process that uses the
-repository, opening and closing such a file drops SQLite's locks (:mod:`hbasemk.transfer.own_files`). So the content of
-files is read only here, and goes through a pipe in bounded pieces.
+A file can be swapped for one of the repository's between its check and its opening. In a process that uses the
+repository, opening and closing such a file drops SQLite's locks (:mod:`hbasemk.transfer.own_files`). So only this
+process reads the content of files, and sends it through a pipe in bounded pieces.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from hbasemk.transfer.files.entries import (
 from hbasemk.transfer.files.processes import spawn
 
 BLOCK: Final = 1024 * 1024
-"""Bytes that are read and sent at once."""
+"""The bytes of one read and one message."""
 _GOOD: Final = b"+"
 _BAD: Final = b"-"
-"""The first byte of a piece says whether the file could be read so far."""
+"""The first byte of a piece says whether reading the file succeeded so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class ReaderJob:
 
 
 class ReaderDiedError(HbasemkError):
-    """The process that reads files is gone."""
+    """The process that reads files has died."""
 
 
 class FileReader:
@@ -66,7 +66,7 @@ class FileReader:
 
     @classmethod
     def forked(cls, job: ReaderJob, others: Sequence[Connection] = ()) -> FileReader:
-        """Fork the process; only for a caller that has no other thread and has opened no repository yet.
+        """Fork the process. The caller must have no other thread and no open repository.
 
         ``others`` are pipes of the caller's that the new process must not keep open.
         """
@@ -84,21 +84,21 @@ class FileReader:
 
     @classmethod
     def spawned(cls, job: ReaderJob) -> FileReader:
-        """Start the process anew; for any caller."""
+        """Start the process without a fork of the caller; for any caller."""
         process, pipe = spawn(serve, job)
         return cls(pipe, process.join)
 
-    def look(self, wanted: Iterable[str], mode: Contents) -> Iterator[tuple[str, Answer]]:
-        """Ask what each entry is on disk; the answers come by relative path and in this order.
+    def look(self, relatives: Iterable[str], mode: Contents) -> Iterator[tuple[str, Answer]]:
+        """Request the state of each entry on disk; yield relative paths with answers, in this order.
 
-        ``mode`` says which contents come along. For ``all``, a file above the limit is not read, and has no digest: ask
-        for it with :meth:`stream`. For ``small`` and ``none`` every file has its digest. The process works while this one
+        ``mode`` selects the contents in the answers. For ``all``, a file above the limit is not read, and has no digest:
+        request it with :meth:`stream`. For ``small`` and ``none`` every file has its digest. The process works while this one
         does not wait for it. The next call may be made when the last answer has been taken. Raises ReaderDiedError, also
         while answers are taken.
         """
-        asked = list(wanted)
-        self._send((mode, asked))
-        return ((relative, self._receive()) for relative in asked)
+        requested = list(relatives)
+        self._send((mode, requested))
+        return ((relative, self._receive()) for relative in requested)
 
     def stream(self, relative: str, known: str | None, keep: Callable[[BinaryIO], object]) -> Answer:
         """Read one file of any size; ``keep`` gets its content as a stream, unless its digest is ``known``.
@@ -114,7 +114,7 @@ class FileReader:
         try:
             keep(cast(BinaryIO, pieces))
         except _CutOffError:
-            # The last answer says why.
+            # The last answer has the reason.
             return self._receive()
         except BaseException:
             pieces.drain()
@@ -124,7 +124,7 @@ class FileReader:
         return self._receive()
 
     def _piece(self) -> bytes | None:
-        """The next piece; empty at the end, None when the file cannot be read to its end."""
+        """Return the next piece; empty at the end, None if the file cannot be read to its end."""
         try:
             piece = self._pipe.recv_bytes()
         except (EOFError, OSError) as error:
@@ -169,7 +169,7 @@ class _CutOffError(Exception):
 
 
 class _Pieces:
-    """What comes through the pipe, as a stream to read from."""
+    """The content from the pipe as a readable stream."""
 
     def __init__(self, following: Callable[[], bytes | None]) -> None:
         self._following = following
@@ -177,7 +177,7 @@ class _Pieces:
         self._ended = False
 
     def read(self, size: int = -1) -> bytes:
-        """At most ``size`` bytes, none at the end."""
+        """Return at most ``size`` bytes, none at the end."""
         if not self._left:
             self._left = self._next()
         if size < 0 or size >= len(self._left):
@@ -196,7 +196,7 @@ class _Pieces:
         return piece
 
     def drain(self) -> None:
-        """Take what is left, so that the pipe is ready for the next request."""
+        """Read the rest, so that the pipe is ready for the next request."""
         with contextlib.suppress(_CutOffError):
             while self._next():
                 pass
@@ -206,7 +206,7 @@ class _Pieces:
 
 
 def _live_and_exit(job: ReaderJob, pipe: Connection, others: Sequence[Connection]) -> NoReturn:
-    """The whole life of a forked process. It must not return into its parent's code."""
+    """Run the forked process. It must not return into its parent's code."""
     code = 1
     try:
         for other in others:
@@ -221,28 +221,28 @@ def _live_and_exit(job: ReaderJob, pipe: Connection, others: Sequence[Connection
 
 def serve(job: ReaderJob, pipe: Connection) -> None:
     """Answer requests until the other end of the pipe is closed."""
-    # Ctrl-C reaches the whole group; the process that asks decides.
+    # Ctrl-C reaches the whole group; the requesting process decides.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     files = Files(job)
     try:
         while True:
             try:
-                mode, wanted = pipe.recv()
+                mode, requested = pipe.recv()
             except (EOFError, OSError) as error:
                 raise _NobodyListensError from error
             if mode == "stream":
-                for relative, known in wanted:
+                for relative, known in requested:
                     files.stream(relative, known, pipe)
                 continue
-            for relative in wanted:
+            for relative in requested:
                 _put(pipe, files.look(relative, mode))
     except _NobodyListensError:
         return
 
 
 class Files:
-    """The entries below a directory. Opens regular files, and none of the repository's."""
+    """The entries below a directory. Opens regular files only, and no file of the repository."""
 
     def __init__(self, job: ReaderJob) -> None:
         self._own = own_files.of(job.url)
@@ -250,11 +250,11 @@ class Files:
         self._limit = job.limit
 
     def look(self, relative: str, mode: Contents) -> Answer:
-        """What an entry is on disk now, or why it is not read."""
+        """Return the present state of an entry on disk, or the reason why it is skipped."""
         return self._look(relative, lambda number, seen: self._read(number, seen, mode))
 
     def stream(self, relative: str, known: str | None, pipe: Connection) -> None:
-        """Send what an entry is; and, if it is a file whose digest is not ``known``, its content, and then what was read."""
+        """Send the state of an entry and, for a file whose digest is not ``known``, its content and then its final state."""
         sent = False
 
         def read(number: int, seen: Seen) -> Seen:
@@ -291,7 +291,7 @@ class Files:
             return _neither(relative)
         if own_files.is_own(status, self._own()):
             return Skipped(relative, own_files.REASON, failed=False)
-        # It may be another entry by now: no link is followed, and no pipe is waited for.
+        # It may be another entry by now: do not follow a link, and do not wait for a pipe.
         try:
             number = os.open(where, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
@@ -332,7 +332,7 @@ def _put(pipe: Connection, answer: Answer) -> None:
 
 
 def _put_piece(pipe: Connection, block: bytes | None) -> None:
-    """Send a piece of a file; empty at its end, None when it cannot be read to its end."""
+    """Send a piece of a file; empty at its end, None if it cannot be read to its end."""
     try:
         pipe.send_bytes(_BAD if block is None else _GOOD + block)
     except OSError as error:
@@ -348,7 +348,7 @@ def _neither(relative: str) -> Skipped:
 
 
 def _digest(number: int, also: Callable[[bytes], None] = lambda _: None) -> tuple[int, str]:
-    """Size and SHA-256 of an open file; ``also`` gets each block."""
+    """Return size and SHA-256 of an open file; ``also`` receives each block."""
     digest = hashlib.sha256()
     size = 0
     while block := os.read(number, BLOCK):
@@ -359,7 +359,7 @@ def _digest(number: int, also: Callable[[bytes], None] = lambda _: None) -> tupl
 
 
 def _up_to(number: int, limit: int) -> bytes | None:
-    """The content of an open file; None if it is larger than that."""
+    """Return the content of an open file; None if it is above the limit."""
     content = bytearray()
     while len(content) <= limit:
         block = os.read(number, min(BLOCK, limit + 1 - len(content)))

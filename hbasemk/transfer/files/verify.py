@@ -1,8 +1,8 @@
-"""The proof of an import: a fresh instance compares the tree with the directory, node by node, and the totals.
+"""The verification of an import: a fresh instance compares each node with the directory, and the totals.
 
-Contents are compared by digest: that of what the tree holds, and that of what is on disk now. Memory stays bounded: each
-node is compared with the disk as the walk meets it. Since different nodes are different entries, equal numbers of both mean
-that nothing is missing; only where they differ are the missing ones looked for.
+It compares contents by the digests of the stored content and of the file on disk. Memory stays bounded: each
+node is compared during the walk. Different nodes are different entries, so equal numbers of both mean that no entry is
+missing. Only if the numbers differ, the verification searches for missing entries.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from hbasemk.transfer.retry import StoreRetry
 
 _BATCH: Final = 1000
 _AT_ONCE: Final = 200
-"""Nodes that the reader is asked about at once."""
+"""The number of nodes in one request to the reader."""
 
 
 @dataclass(slots=True)
 class Verification:
-    """What was compared: the number of nodes, of contents and of their bytes, and the revision that was looked at."""
+    """The extent of a comparison: the numbers of nodes, contents and their bytes, and the compared revision."""
 
     nodes: int = 0
     contents: int = 0
@@ -51,11 +51,11 @@ def verify(
     retry_timeout: float = 120.0,
     note: Callable[[str], None] = lambda _: None,
 ) -> Iterator[str]:
-    """Yield every difference, in words; none means that the tree is what the directory is.
+    """Yield a description of every difference; none means that the tree equals the directory.
 
-    ``exclude``, ``limit`` and ``contents`` are those of the import: they say what the tree need not hold. ``retry_timeout`` is
-    how many seconds it waits for a store that is away, and ``note`` is called when it begins to. Raises NodeNotFoundError
-    when there is no node ``at``, and StoreError.
+    ``exclude``, ``limit`` and ``contents`` are those of the import: they exclude entries and contents. Calls are retried for
+    ``retry_timeout`` seconds in an outage; ``note`` receives a message when an outage begins. Raises NodeNotFoundError if
+    there is no node ``at``, and StoreError.
     """
     top = os.path.abspath(top)
     sums = dict.fromkeys(TOTALS, 0)
@@ -68,18 +68,18 @@ def verify(
         found.revision = snapshot.revision
         root = snapshot[at]
         walk = (node for node in snapshot.walk(at) if node.path != at)
-        for node, wanted in _with_entries(walk, reader, top, at, exclude):
+        for node, on_disk in _with_entries(walk, reader, top, at, exclude):
             found.nodes += 1
             for name, number in entries.counts(node).items():
                 sums[name] += number
-            if isinstance(wanted, str):
-                yield f"{_printable(node.path)}: {wanted}"
+            if isinstance(on_disk, str):
+                yield f"{_printable(node.path)}: {on_disk}"
                 continue
             equal += 1
-            yield from _compare(node, wanted)
-            if wanted.kind == FILE:
-                needed = contents == "all" or (contents == "small" and (wanted.size or 0) <= limit)
-                yield from _compare_content(repository, node, wanted, needed, found)
+            yield from _compare(node, on_disk)
+            if on_disk.kind == FILE:
+                needed = contents == "all" or (contents == "small" and (on_disk.size or 0) <= limit)
+                yield from _compare_content(repository, node, on_disk, needed, found)
         for name, number in sums.items():
             if root.get(name) != number:
                 yield f"{at}: the total {name} is {root.get(name)!r}, the sum over the tree is {number}"
@@ -89,30 +89,30 @@ def verify(
 def _with_entries(
     walk: Iterator[Node], reader: FileReader, top: str, at: str, exclude: Sequence[str]
 ) -> Iterator[tuple[Node, Seen | str]]:
-    """Each node with what is on disk at its place, or in words why it should not be there.
+    """Yield each node with its entry on disk, or with the reason why it should not exist.
 
-    While this process compares one batch and reads the nodes of the next one, the reader looks at the disk.
+    While this process compares one batch and reads the nodes of the next one, the reader reads the disk.
     """
     before: list[tuple[Node, str | None]] = []
     answers: Iterator[tuple[str, Answer]] = iter(())
     while True:
         batch = []
-        wanted = []
+        relatives = []
         for node in islice(walk, _AT_ONCE):
             relative, reason = _entry(node, top, at, exclude)
             batch.append((node, reason))
             if reason is None:
-                wanted.append(relative)
+                relatives.append(relative)
         for node, reason in before:
             yield node, reason or _on_disk(next(answers)[1])
         if not batch:
             return
         before = batch
-        answers = reader.look(wanted, "none")
+        answers = reader.look(relatives, "none")
 
 
 def _entry(node: Node, top: str, at: str, exclude: Sequence[str]) -> tuple[str, str | None]:
-    """The entry that a node should be, and why there cannot be one; None when the disk has to be looked at."""
+    """Return the entry of a node, and the reason if it cannot have one (None: the disk decides)."""
     try:
         relative = entries.relative_path(node.path, at)
         entries.to_disk(top, relative)
@@ -128,20 +128,20 @@ def _on_disk(answer: Answer) -> Seen | str:
 
 
 def _compare(node: Node, seen: Seen) -> Iterator[str]:
-    wanted = entries.attributes(entries.entry_of(node.name), seen)
+    on_disk = entries.attributes(entries.entry_of(node.name), seen)
     kept = dict(node)
     kept.pop(CONTENT, None)
-    for name in sorted({*wanted, *kept}):
-        if wanted.get(name) != kept.get(name):
+    for name in sorted({*on_disk, *kept}):
+        if on_disk.get(name) != kept.get(name):
             yield (
-                f"{_printable(node.path)}: {name} is {_short(kept.get(name))} and on disk {_short(wanted.get(name))}"
+                f"{_printable(node.path)}: {name} is {_short(kept.get(name))} and on disk {_short(on_disk.get(name))}"
             )
 
 
 def _compare_content(
     repository: Repository, node: Node, seen: Seen, needed: bool, found: Verification
 ) -> Iterator[str]:
-    """Whether the content that the tree holds is the one on disk."""
+    """Compare the stored content with the file on disk."""
     if CONTENT not in node:
         if needed:
             yield f"{_printable(node.path)}: the content is missing"
@@ -165,7 +165,7 @@ def _compare_content(
 
 
 def _missing(snapshot: Snapshot, top: str, at: str, exclude: Sequence[str], equal: int, own: OwnFiles) -> Iterator[str]:
-    """The entries that have no node, if ``equal`` nodes that are entries are not all of them."""
+    """Yield the entries without a node, unless all entries are among the ``equal`` nodes."""
     skipped: list[Skipped] = []
     there = sum(1 for _ in entries.walk(top, exclude, skipped.append, own))
     for one in skipped:

@@ -24,7 +24,7 @@ from hbasemk.transfer.files.reader import FileReader, ReaderDiedError, ReaderJob
 from hbasemk.transfer.retry import StoreRetry
 
 LARGEST: Final = 4 << 20
-"""Bytes of contents from which on a commit takes no further node."""
+"""The bytes of contents above which a commit takes no further node."""
 
 Kept: TypeAlias = dict[str, dict[str, PropertyValue]]
 """Properties by the node's path."""
@@ -32,9 +32,9 @@ Kept: TypeAlias = dict[str, dict[str, PropertyValue]]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What all workers of an import need to know.
+    """The parameters of all workers of an import.
 
-    ``retry_timeout``: seconds without a store before giving up. ``limit``: bytes up to which a content is kept in its node.
+    ``retry_timeout``: seconds for which calls are retried. ``limit``: the largest content in bytes stored in its node.
     """
 
     url: str
@@ -47,7 +47,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Work for one commit: entries to bring in, or paths of nodes to remove with their subtrees."""
+    """Work for one commit: entries to import, or paths of nodes to remove with their subtrees."""
 
     number: int
     entries: Sequence[Entry] = ()
@@ -56,7 +56,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a worker did for one batch of ``handled`` entries or paths, with its instance's counts so far.
+    """The result of one batch of ``handled`` entries or paths, with the counts of the worker's instance so far.
 
     ``bare`` is how many of the batch's files are kept without their content, ``blobs`` how many have it in a blob.
     """
@@ -76,8 +76,8 @@ class Report:
 
 
 def work(job: Job, pipe: Connection) -> None:
-    """Run one worker until it receives the end, or its parent is gone."""
-    # Ctrl-C reaches the whole group; the parent decides, so that no batch is cut off.
+    """Run one worker until its parent sends the end or dies."""
+    # Ctrl-C reaches the whole group; the parent decides, so that no batch is interrupted.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     # Before anything opens the repository: the reader must never hold a connection.
@@ -89,7 +89,7 @@ def _work(job: Job, reader: FileReader, pipe: Connection) -> None:
     try:
         worker = Worker(job, reader)
     except HbasemkError as error:
-        _tell(pipe, error)
+        _send(pipe, error)
         return
     try:
         while True:
@@ -99,18 +99,18 @@ def _work(job: Job, reader: FileReader, pipe: Connection) -> None:
             try:
                 answer: Report | HbasemkError = worker.do(batch)
             except ReaderDiedError:
-                # This process ends as well; the parent replaces both, and gives the batch to another.
+                # This process ends as well. The parent replaces both, and gives the batch to another worker.
                 return
             except HbasemkError as error:
                 answer = error
-            if not _tell(pipe, answer) or isinstance(answer, HbasemkError):
+            if not _send(pipe, answer) or isinstance(answer, HbasemkError):
                 return
     finally:
         worker.repository.close()
 
 
 def _next(pipe: Connection) -> Batch | None:
-    """The next batch; None at the end, and when the parent is gone: the next import goes on from what is committed."""
+    """Return the next batch; None at the end, or if the parent died: the next import resumes after the committed batches."""
     try:
         batch: Batch | None = pipe.recv()
     except (EOFError, OSError):
@@ -118,8 +118,8 @@ def _next(pipe: Connection) -> Batch | None:
     return batch
 
 
-def _tell(pipe: Connection, answer: Report | HbasemkError) -> bool:
-    """Answer the parent; False when it is gone."""
+def _send(pipe: Connection, answer: Report | HbasemkError) -> bool:
+    """Send an answer to the parent; return False if it died."""
     try:
         pipe.send(answer)
     except OSError:
@@ -129,7 +129,7 @@ def _tell(pipe: Connection, answer: Report | HbasemkError) -> bool:
 
 @dataclass(slots=True)
 class _Done:
-    """What has been done of one batch."""
+    """The progress of one batch."""
 
     added: int = 0
     changed: int = 0
@@ -140,7 +140,7 @@ class _Done:
 
 
 class Worker:
-    """Does batches, one after another, with a repository instance of its own."""
+    """Commits batches, one after the other, with its own repository instance."""
 
     def __init__(self, job: Job, reader: FileReader) -> None:
         self._job = job
@@ -150,9 +150,9 @@ class Worker:
         self.repository: Repository = self._retry.opened(job.url)
 
     def do(self, batch: Batch) -> Report:
-        """Read the batch's entries and commit what is new of them; raises HbasemkError when that is not possible.
+        """Read the batch's entries and commit the changes; raises HbasemkError if that is not possible.
 
-        That is one commit, or several where the contents are large, so that memory stays bounded.
+        This takes one commit, or several if the contents are large, so that memory stays bounded.
         """
         done = _Done()
         kept: Kept = {}
@@ -177,7 +177,7 @@ class Worker:
         return entries.node_path(self._job.at, relative)
 
     def _keep_large(self, large: Sequence[str], done: _Done) -> Kept:
-        """The nodes of files whose contents go into blobs; these are written before anything refers to them."""
+        """Write the contents of large files as blobs, and return the nodes that will refer to them."""
         kept: Kept = {}
         if not large:
             return kept
@@ -186,7 +186,7 @@ class Worker:
             path = self._path(relative)
             node = there[path]
             before = None if node is None else node.get(CONTENT)
-            # What is in a blob already need not be sent through the pipe.
+            # An existing blob need not be sent through the pipe.
             known = before.id if isinstance(before, BlobRef) else None
             found = self._reader.stream(relative, known, self._keep_blob)
             if isinstance(found, Skipped):
@@ -208,7 +208,7 @@ class Worker:
         left = kept
         for looked_again in (False, True):
             if looked_again:
-                # Another worker may have just committed the directories; a poll from now on shows them.
+                # Another worker may have just committed the directories; a new poll shows them.
                 self._retry.call(self.repository.refresh)
             added, changed, removed, homeless = self._retry.run(
                 self.repository, partial(self._apply, kept=left, gone=gone), f"import batch {batch.number}"
@@ -245,17 +245,17 @@ class Worker:
         )
 
     def _apply(self, tx: Transaction, kept: Kept, gone: Sequence[str]) -> tuple[int, int, int, list[str]]:
-        """Make the changes; returns how many nodes were added, changed and removed, and the paths that had no parent."""
+        """Make the changes; return the numbers of added, changed and removed nodes, and the paths without a parent."""
         totals = dict.fromkeys(TOTALS, 0)
         added = changed = removed = 0
         homeless: list[str] = []
-        # What is changed together with an entry, its parent and the totals, comes in the same round trip.
+        # The same round trip reads the parents and the totals, which change together with the entries.
         found = tx.load([*kept, *{paths.parent(path): None for path in (*kept, *gone)}, self._job.at, *gone])
         for path, wanted in kept.items():
             before = found[path]
             parent = paths.parent(path)
             if before is None and found[parent] is None and (parent not in kept or parent in homeless):
-                # The directory was gone when its turn came, and is there again: the next import finds it.
+                # The directory had vanished and exists again: the next import finds it.
                 homeless.append(path)
                 continue
             if before is None:

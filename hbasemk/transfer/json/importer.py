@@ -1,4 +1,4 @@
-"""Bringing back the JSON that an export wrote: looked through first, then committed in batches, then compared."""
+"""Import of exported JSON: validated first, then committed in batches, then compared."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ Encoded: TypeAlias = dict[str, bytes]
 Batch: TypeAlias = dict[str, dict[str, PropertyValue]]
 
 ANSWER_WITHIN: Final = 10.0
-"""Seconds for which an import that was cut off asks an unreachable store how its last commit turned out."""
+"""The seconds for which a failed import tries to read the outcome of its last commit."""
 LARGEST: Final = 4 << 20
-"""Bytes of values from which on a batch takes no further node."""
+"""The bytes of values above which a batch takes no further node."""
 
 
 @dataclass(slots=True)
 class JsonResult:
-    """What an import of JSON did. ``done`` nodes of ``nodes`` are in the tree, up to the path ``last``.
+    """The result of a JSON import. ``done`` of ``nodes`` nodes are in the tree, up to the path ``last``.
 
     ``missing`` are the blobs that nodes refer to and that the repository does not hold, each once for every batch that needs
-    it; ``differences`` what the comparison at the end found. ``seconds`` is without that comparison. ``unknown`` are the nodes
-    of a batch that was cut off while the store could not say whether it is committed; they are not counted.
+    it; ``differences`` are those of the final comparison. ``seconds`` excludes that comparison. ``unknown`` are the nodes
+    of an interrupted batch whose outcome could not be read; they are not counted.
     """
 
     nodes: int = 0
@@ -60,7 +60,7 @@ class JsonResult:
 
 @dataclass(frozen=True, slots=True)
 class _Try:
-    """What one call of the change did in its transaction."""
+    """The result of one call of the change in its transaction."""
 
     tx: Transaction
     added: int
@@ -68,17 +68,17 @@ class _Try:
 
     @property
     def writes(self) -> bool:
-        """Whether there is anything to commit."""
+        """Whether the call changed anything."""
         return bool(self.added or self.changed)
 
 
 class JsonImport:
     """One import of exported JSON from a file, or from a stream that is named ``name``, to the node ``at``.
 
-    Nodes that are there with the same properties stay, and those without properties get them; so an import that was cut off
-    goes on when it is done again. ``batch`` nodes are committed together at most; ``retry_timeout`` is how many seconds it
-    waits for a store that is away. ``on_progress`` is called with the
-    number of nodes that a batch adds and their total, and ``note`` with the reason of each wait.
+    Existing nodes with the same properties stay, and those without properties receive them. So a failed import resumes when
+    it runs again. A commit takes at most ``batch`` nodes. ``retry_timeout`` is the number of seconds for which calls are
+    retried. ``on_progress`` receives the number of nodes that a batch adds and their total, and ``note`` the reason of each
+    wait.
     """
 
     def __init__(
@@ -108,8 +108,8 @@ class JsonImport:
     def run(self, *, verify: bool = True) -> JsonResult:
         """Import everything; after an error ``result`` shows how far the import came.
 
-        Raises OSError and InvalidValueError for a source that cannot be read, before anything is changed; InvalidChangeError
-        for a node that is there with other properties; and HbasemkError for what the store says.
+        Raises OSError and InvalidValueError for an unreadable source, before it changes anything; InvalidChangeError for an
+        existing node with other properties; and HbasemkError for errors of the store.
         """
         began = time.monotonic()
         result = self.result
@@ -126,7 +126,7 @@ class JsonImport:
         return result
 
     def _seekable(self, stack: ExitStack) -> BinaryIO:
-        """The source as a file that can be read several times."""
+        """Return the source as a file that can be read several times."""
         use = "imported"
         if isinstance(self._source, Path):
             given = stack.enter_context(own_files.open_other(self._source, self._url, use))
@@ -158,7 +158,7 @@ class JsonImport:
         if batch:
             yield batch
 
-    # --- bringing in -------------------------------------------------------------------------------------
+    # --- commits -------------------------------------------------------------------------------------
 
     def _bring(self, repository: Repository, batch: Batch) -> None:
         result = self.result
@@ -169,7 +169,7 @@ class JsonImport:
             tries.append(_Try(tx, *self._apply(tx, batch)))
             return tries[0]
 
-        # Until the batch is counted, wherever an interrupt comes.
+        # Until the batch is counted, for interrupts at any point.
         result.unknown = len(batch)
         try:
             self._count(batch, self._retry.run(repository, change, f"import of {Path(self._name).name}"))
@@ -185,7 +185,7 @@ class JsonImport:
     def _count(self, batch: Batch, committed: _Try | None) -> None:
         result = self.result
         with Deferred():
-            # As a whole: an interrupt finds the batch counted or not.
+            # In one step: an interrupt finds the batch counted or not.
             if committed is not None:
                 result.added += committed.added
                 result.changed += committed.changed
@@ -195,7 +195,7 @@ class JsonImport:
             result.unknown = 0
 
     def _find_out(self, repository: Repository, batch: Batch, tries: list[_Try]) -> None:
-        """Ask the store whether the batch that was cut off is committed, and count it then."""
+        """Read the outcome of the interrupted batch, and count it if it is committed."""
         newest = tries[0] if tries else None
         try:
             with time_limit(instance_of(repository).runtime, ANSWER_WITHIN):
@@ -246,11 +246,11 @@ class JsonImport:
                     path=path,
                 )
             else:
-                # Nothing is written; but the commit relies on that these are still the properties.
+                # This writes nothing, but the commit depends on these values.
                 tx.update(path, wanted)
         return added, changed
 
-    # --- the proof ---------------------------------------------------------------------------------------
+    # --- the comparison ---------------------------------------------------------------------------------------
 
     def _compare(self, file: BinaryIO) -> None:
         """Let a fresh instance read every node."""

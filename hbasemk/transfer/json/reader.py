@@ -1,4 +1,4 @@
-"""Reading the JSON that an export wrote, node by node, in memory for one node and one piece of the text."""
+"""Reading of exported JSON, node by node, in memory for one node and one piece of the text."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from hbasemk.format.values import PropertyValue, encode
 from hbasemk.transfer.json.values import decoder, from_json
 
 PIECE: Final = 1 << 20
-"""Bytes that are read at once."""
+"""The bytes of one read."""
 LONGEST: Final = 100_000_000
-"""Characters that one value may have; the largest that a store keeps is shorter, even with each byte escaped."""
+"""The maximal characters of one value; the largest value of a store is shorter, even with each byte escaped."""
 _NEAR: Final = 64
 """An error so close to the end of a piece may only mean that the piece ends there."""
 _SPACE: Final = " \t\n\r"
 
 
 def read_tree(source: BinaryIO, name: str, at: str) -> Iterator[tuple[str, dict[str, PropertyValue]]]:
-    """The path and the properties of each node in a text, parents first; the outermost one's path is ``at``.
+    """Yield the path and the properties of each node in a text, parents first; the outermost one's path is ``at``.
 
-    The text is that of :func:`hbasemk.transfer.exporter.export_json`, in UTF-8: of a node, ``properties`` come before
-    ``children``, and both may be missing. Raises InvalidValueError with ``name`` and the character for anything else.
+    The text is that of :func:`hbasemk.transfer.exporter.export_json`, in UTF-8: in a node, ``properties`` precede
+    ``children``, and both may be missing. Raises InvalidValueError with ``name`` and the position for any other text.
     """
     return _Reader(source, name, at).nodes()
 
@@ -74,7 +74,7 @@ class _Reader:
             self._fail(str(error))
 
     def _begin(self) -> tuple[dict[str, PropertyValue], bool]:
-        """A node's properties; and whether its children follow."""
+        """Read a node's properties; return them, and whether its children follow."""
         found: dict[str, PropertyValue] = {}
         self._take("{")
         if self._peek() == "}":
@@ -121,15 +121,15 @@ class _Reader:
             self._fail("a name in quotation marks is missing")
         return str(self._value())
 
-    def _take(self, wanted: str, meaning: str = "") -> str:
+    def _take(self, expected: str, meaning: str = "") -> str:
         found = self._peek()
-        if not found or found not in wanted:
-            self._fail(f"{' or '.join(wanted)} is missing{meaning and f' ({meaning})'}")
+        if not found or found not in expected:
+            self._fail(f"{' or '.join(expected)} is missing{meaning and f' ({meaning})'}")
         self._at += 1
         return found
 
     def _peek(self) -> str:
-        """The next character that is no white space; empty at the end."""
+        """Return the next character that is not white space; empty at the end."""
         while True:
             while self._at < len(self._text):
                 if self._text[self._at] not in _SPACE:
@@ -140,12 +140,12 @@ class _Reader:
             self._read_on()
 
     def _value(self) -> object:
-        """The JSON value that comes next; numbers keep their spelling."""
+        """Read the next JSON value; numbers keep their spelling."""
         self._peek()
         while True:
             try:
                 found, end = decoder.raw_decode(self._text, self._at)
-                # Behind a number that stands at the end, a fraction or an exponent may follow.
+                # A fraction or an exponent may follow a number at the end of a piece.
                 if end < len(self._text) - 2 or self._ended:
                     break
             except json.JSONDecodeError as error:
@@ -164,7 +164,7 @@ class _Reader:
     def _read_on(self) -> None:
         rest = self._text[self._at :]
         try:
-            # Twice as much each time, so that a long value is not looked at too often.
+            # Twice as much each time, so that a long value is not scanned too often.
             data = self._source.read(max(PIECE, len(rest)))
             more = self._decode(data, not data)
         except UnicodeDecodeError as error:

@@ -1,7 +1,7 @@
-"""Property values as JSON text and back, exactly: what is read is what was written, to the last digit and type.
+"""Property values as JSON text and back, exactly, to the last digit and type.
 
-What JSON has no value for is an object with one key: ``$bytes`` (base64), ``$blob`` (an id), ``$float`` (``nan``, ``inf``,
-``-inf``). So is what would be read as something else: ``$number`` (a kept spelling that a number has anyway), ``$integer``
+A value without a JSON form is an object with one key: ``$bytes`` (base64), ``$blob`` (an id), ``$float`` (``nan``, ``inf``,
+``-inf``). So is a value that would be read as another one: ``$number`` (a kept spelling that a number has anyway), ``$integer``
 (too long to be read as decimal digits; hexadecimal), ``$string`` (base64 of a text in which JSON would join two surrogates).
 """
 
@@ -20,12 +20,12 @@ from hbasemk.format.values import BlobRef, Json, Scalar, Value
 from hbasemk.jsop import Number
 
 _LONGEST_DECIMAL: Final = 14_000
-"""Bits of an integer that Python certainly writes and reads as decimal digits, of which it takes 4300 at most."""
+"""The bits of integers that Python converts to and from decimal digits, of which it accepts at most 4300."""
 _split_pair: Final = re.compile("[\ud800-\udbff][\udc00-\udfff]").search
 
 
 def to_json(value: Value) -> str:
-    """A property value as JSON text, which is ASCII."""
+    """Return a property value as JSON text in ASCII."""
     if isinstance(value, list):
         return f"[{', '.join(map(to_json, value))}]"
     if isinstance(value, Json):
@@ -44,11 +44,11 @@ def to_json(value: Value) -> str:
 
 
 def from_json(parsed: object) -> Value:
-    """The property value of a JSON value that :data:`decoder` has read.
+    """Return the property value of a JSON value that :data:`decoder` has read.
 
     A number is the ``int`` or ``float`` that is written with exactly this spelling, or else keeps it (``Json``). Raises
-    InvalidValueError for what no property can hold: null, an array in an array, an object with none of the keys above, or
-    with one that does not hold what it should.
+    InvalidValueError for values that no property can hold: null, an array in an array, an object with none of the keys
+    above, or with an invalid value for one.
     """
     if isinstance(parsed, list):
         return [_scalar(element) for element in parsed]
