@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Final, TypeVar
 
@@ -14,7 +14,7 @@ CELL_BYTES: Final = 32
 """The approximate size of a cell besides its qualifier and value: family, timestamp, lengths."""
 
 
-def batched(items: Iterable[T], size: int) -> Iterator[Sequence[T]]:
+def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
     """Group items in order, ``size`` items per group; the last group may be smaller."""
     rest = iter(items)
     while part := list(islice(rest, size)):

@@ -71,9 +71,7 @@ class Instance:
         self.counts = ChildCounts(store, runtime, journal, self.reader)
         journal.listeners.append(self.counts.arrived)
         self.outcomes = Outcomes(store, runtime, journal, self.lease)
-        self.recovery = Recovery(
-            store, runtime, journal, self.outcomes, (found.lease_ms + found.max_clock_skew_ms) / 1000
-        )
+        self.recovery = Recovery(store, journal, self.outcomes, (found.lease_ms + found.max_clock_skew_ms) / 1000)
         turns = Turns(store, runtime, journal, self.lease)
         self._committer = Committer(store, runtime, self.clock, journal, self.reader, self.outcomes, turns)
         self._sweep_due = runtime.monotonic() + SWEEP_EVERY

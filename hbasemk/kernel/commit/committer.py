@@ -164,7 +164,7 @@ class Committer:
         self._journal = journal
         self._reader = reader
         self._outcomes = outcomes
-        self._read_back = ReadBack(store, runtime, clock, journal, outcomes)
+        self._read_back = ReadBack(store, clock, journal, outcomes)
         self._turns = turns
         self.statistics = CommitStatistics()
 

@@ -20,7 +20,6 @@ from hbasemk.kernel.journal.journal import Journal
 from hbasemk.kernel.journal.outcomes import Outcomes
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.retrying_store import RetryingStore
-from hbasemk.kernel.runtime import Runtime
 from hbasemk.store.abc import ALL_VERSIONS, Column, Get, Row
 
 FEW_VERSIONS: Final = 4
@@ -90,11 +89,8 @@ def _probes_of(plan: ChangeSet, low_bound: int) -> list[_Probe]:
 class ReadBack:
     """The read-back of one instance's commits."""
 
-    def __init__(
-        self, store: RetryingStore, runtime: Runtime, clock: IdClock, journal: Journal, outcomes: Outcomes
-    ) -> None:
+    def __init__(self, store: RetryingStore, clock: IdClock, journal: Journal, outcomes: Outcomes) -> None:
         self._store = store
-        self._runtime = runtime
         self._clock = clock
         self._journal = journal
         self._outcomes = outcomes

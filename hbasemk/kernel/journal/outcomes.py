@@ -26,7 +26,6 @@ class Outcomes:
 
     def __init__(self, store: RetryingStore, runtime: Runtime, journal: Journal, lease: Lease) -> None:
         self._store = store
-        self._runtime = runtime
         self._journal = journal
         self._lease = lease
         self._lock = runtime.lock()

@@ -16,7 +16,6 @@ from hbasemk.kernel import settings
 from hbasemk.kernel.journal.journal import Journal
 from hbasemk.kernel.journal.outcomes import Outcomes
 from hbasemk.kernel.retrying_store import RetryingStore
-from hbasemk.kernel.runtime import Runtime
 from hbasemk.store.abc import NewCell, Put, Scan, scan_all
 
 ADVANCE_BATCH: Final = 1000
@@ -25,11 +24,8 @@ ADVANCE_BATCH: Final = 1000
 class Recovery:
     """Resolves the revisions of dead writers and advances the watermark, for one instance."""
 
-    def __init__(
-        self, store: RetryingStore, runtime: Runtime, journal: Journal, outcomes: Outcomes, retry_timeout: float
-    ) -> None:
+    def __init__(self, store: RetryingStore, journal: Journal, outcomes: Outcomes, retry_timeout: float) -> None:
         self._store = store
-        self._runtime = runtime
         self._journal = journal
         self._outcomes = outcomes
         self._retry_timeout = retry_timeout

@@ -112,7 +112,6 @@ class ChildCounts:
 
     def __init__(self, store: RetryingStore, runtime: Runtime, journal: Journal, reader: Reader) -> None:
         self._store = store
-        self._runtime = runtime
         self._journal = journal
         self._reader = reader
         self._lock = runtime.lock()

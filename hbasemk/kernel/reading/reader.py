@@ -8,6 +8,7 @@ not grow with a node's history.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from hbasemk.errors import NodeDeletedError, NodeNotFoundError
@@ -226,8 +227,8 @@ class Reader:
             elif self._store.supports_parallel_calls and (depth is None or level < depth):
                 following = paths.level_range(path, level + 1)
                 rows, ahead = self._runtime.run_parallel(
-                    lambda start=start, stop=stop: self._scan(view, start, stop),  # type: ignore[misc]
-                    lambda following=following: self._scan(view, *following),  # type: ignore[misc]
+                    partial(self._scan, view, start, stop),
+                    partial(self._scan, view, *following),
                 )
             else:
                 rows = self._scan(view, start, stop)

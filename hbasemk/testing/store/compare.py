@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 from hbasemk.store.abc import ALL_VERSIONS, Cell, CellVersion, Delete, Get, NewCell, Put, Store
 from hbasemk.testing.store.base import Base, C, D, Tables, put, read, together, values
@@ -118,7 +119,7 @@ class CompareAndSet(Base):
                 for key in keys
             ]
 
-        won = together([lambda number=number: racer(number) for number in range(self.RACERS)])  # type: ignore[misc]
+        won = together([partial(racer, number) for number in range(self.RACERS)])
         for number, key in enumerate(keys):
             winners = [racer for racer in range(self.RACERS) if won[racer][number]]
             assert len(winners) == 1
@@ -135,7 +136,7 @@ class CompareAndSet(Base):
             value = b"won by %d" % number
             return [handle.check_and_write(tables.one.name, FLAG, b"start", put(key, {b"flag": value})) for key in keys]
 
-        won = together([lambda number=number: racer(number) for number in range(self.RACERS)])  # type: ignore[misc]
+        won = together([partial(racer, number) for number in range(self.RACERS)])
         for number, key in enumerate(keys):
             winners = [racer for racer in range(self.RACERS) if won[racer][number]]
             assert len(winners) == 1
@@ -156,7 +157,7 @@ class CompareAndSet(Base):
                 )
             return done
 
-        together([lambda number=number: add(number) for number in range(self.RACERS // 2)])  # type: ignore[misc]
+        together([partial(add, number) for number in range(self.RACERS // 2)])
         assert values(handles[0], tables.one, row) == {b"flag": b"%d" % (self.RACERS // 2 * self.ROUNDS)}
 
     def test_two_flags_that_exclude_each_other_are_never_both_set(
@@ -173,7 +174,7 @@ class CompareAndSet(Base):
                 handle.check_and_write(tables.one.name, (D, other), b"\x00", put(key, {mine: b"\x01"})) for key in keys
             ]
 
-        won = together([lambda number=number: racer(number) for number in range(self.RACERS)])  # type: ignore[misc]
+        won = together([partial(racer, number) for number in range(self.RACERS)])
         for number, key in enumerate(keys):
             found = values(handles[0], tables.one, key)
             assert sorted(found.values()) == [b"\x00", b"\x01"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -82,7 +83,7 @@ class Concurrency(Base):
                 found = store.scan(tables.many.name, Scan(key, key + b"\x00", 5))
                 assert [list(got.cells) for got in found] == [[Cell(D, b"q", turn, value)]]
 
-        together([lambda number=number: work(number) for number in range(8)])  # type: ignore[misc]
+        together([partial(work, number) for number in range(8)])
 
     def test_other_handles_see_a_write_immediately(self, handles: list[Store], tables: Tables, row: bytes) -> None:
         for turn in range(30):
@@ -99,7 +100,7 @@ class Concurrency(Base):
             for turn in range(30):
                 handle.write(tables.many.name, [put(row, {b"%d/%02d" % (number, turn): b"x"}, 1)], durable=False)
 
-        together([lambda number=number: work(number) for number in range(6)])  # type: ignore[misc]
+        together([partial(work, number) for number in range(6)])
         assert sorted(values(handles[0], tables.many, row)) == sorted(
             b"%d/%02d" % (number, turn) for number in range(6) for turn in range(30)
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -35,7 +36,7 @@ class Schema(Base):
             handle.create_tables([new_table, tables.many])
             handle.write(new_table.name, [put(b"row%d" % number, {b"q": b"%d" % number}, 1)])
 
-        together([lambda number=number: create(number) for number in range(8)])  # type: ignore[misc]
+        together([partial(create, number) for number in range(8)])
         found = store.read(new_table.name, [Get(b"row%d" % number) for number in range(8)])
         assert [[cell.value for cell in got.cells] for got in found] == [[b"%d" % number] for number in range(8)]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from hbasemk.errors import LimitError, StoreUnusableError
@@ -113,6 +115,6 @@ class Transactions(Base):
                 handle = handles[number % len(handles)]
                 return handle.write_if(tables.many.name, puts, [], accept, self.decision(tables, key))
 
-            results = together([lambda number=number: race(number) for number in range(6)])  # type: ignore[misc]
+            results = together([partial(race, number) for number in range(6)])
             assert sorted(result is True for result in results) == [False] * 5 + [True]
             assert values(store, tables.many, key) == {b"winner": bytes([results.index(True)])}

@@ -17,6 +17,7 @@ from typing import Final
 from hbasemk.errors import HbasemkError, InvalidChangeError, InvalidPathError, InvalidValueError
 from hbasemk.format import paths
 from hbasemk.interrupts import Deferred
+from hbasemk.kernel.batches import batched
 from hbasemk.transaction import Transaction
 from hbasemk.transfer import own_files
 from hbasemk.transfer.files import entries
@@ -209,8 +210,8 @@ class Import:
     def _batches(self, level: list[Entry]) -> Iterator[Batch]:
         # All workers share even a level with few entries.
         size = max(1, min(self._size, -(-len(level) // self._count)))
-        for at in range(0, len(level), size):
-            yield Batch(next(self._numbers), entries=level[at : at + size])
+        for part in batched(level, size):
+            yield Batch(next(self._numbers), entries=part)
 
     def _vanished(self) -> Iterator[Batch]:
         """Yield the nodes of vanished or excluded entries, the topmost of each subtree."""
@@ -231,8 +232,8 @@ class Import:
                     continue
                 if paths.parent(path) in there or paths.parent(path) == self._job.at:
                     gone.append(path)
-        for at in range(0, len(gone), self._size):
-            yield Batch(next(self._numbers), gone=gone[at : at + self._size])
+        for part in batched(gone, self._size):
+            yield Batch(next(self._numbers), gone=part)
 
     # --- the workers ----------------------------------------------------------------------------------
 
