@@ -295,7 +295,7 @@ def test_an_interrupted_json_import_prints_the_committed_nodes(checked: Checked,
 
 @pytest.mark.slow
 @pytest.mark.integration
-def test_an_interrupted_import_of_json_prints_what_is_there_on_hbase(
+def test_an_interrupted_json_import_prints_the_committed_nodes_on_hbase(
     hbase: HBase, checked: Checked, tmp_path: Path
 ) -> None:
     interrupt_json_imports([checked(hbase.url(hbase.new_prefix()))], tmp_path, nodes=300)

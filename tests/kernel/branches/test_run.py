@@ -22,7 +22,7 @@ def take(tx: Transaction, mine: str, other: str) -> None:
 
 
 @pytest.mark.parametrize("isolation", ["serializable", "snapshot"])
-def test_of_two_writers_that_each_read_what_the_other_writes_one_commits(opened: Instances, isolation: Any) -> None:
+def test_one_of_two_branch_writers_that_read_each_others_writes_commits(opened: Instances, isolation: Any) -> None:
     store = FaultyStore(opened.new_store())
     one, two = opened(store), opened()
     one.run(lambda tx: tx.add("/duty"))
