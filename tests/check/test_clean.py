@@ -70,9 +70,9 @@ def test_the_changes_of_large_revisions_are_decoded_a_few_times_only(
 
 def test_a_rollback_in_progress_is_not_a_problem_while_others_work(tables: Tables) -> None:
     tables.commit(AddNode("/a", {}))
-    made = tables.dead_writer(RowChange("/a", "changed", ["p"]), aborted=True)
+    revision = tables.dead_writer(RowChange("/a", "changed", ["p"]), aborted=True)
     assert tables.found(live=True) == []
-    assert tables.found() == [("cell of an aborted revision", "/a", revisions.to_text(made))]
+    assert tables.found() == [("cell of an aborted revision", "/a", revisions.to_text(revision))]
     tables.wait(60)
     assert {kind for kind, _, _ in tables.found(live=True)} == {
         "cell of an aborted revision",
@@ -82,7 +82,7 @@ def test_a_rollback_in_progress_is_not_a_problem_while_others_work(tables: Table
 
 def test_a_rollback_between_two_reads_of_the_check_is_not_a_problem(tables: Tables) -> None:
     tables.commit(AddNode("/a", {}))
-    made = tables.dead_writer(RowChange("/a", "changed", ["p"]), aborted=True)
+    revision = tables.dead_writer(RowChange("/a", "changed", ["p"]), aborted=True)
     tables.wait(60)
     store = FaultyStore(tables.store)
     looking = open_instance(store, World(tables.now_ms()), mac=70)
@@ -90,7 +90,7 @@ def test_a_rollback_between_two_reads_of_the_check_is_not_a_problem(tables: Tabl
 
     def after(call: Call) -> None:
         if call == Call("scan", schema.NODES, 1):
-            fresh_instance.outcomes.recover_if_over(made)
+            fresh_instance.outcomes.recover_if_over(revision)
 
     store.after = after
     assert [problem.kind for problem in IntegrityCheck(looking, notes=True).run()] == []
@@ -188,8 +188,8 @@ def test_rows_with_child_cells_only_are_found_at_any_key(tables: Tables) -> None
     tables.commit(*wide, *folders, *(AddNode(f"/f{number // 100:02}/{number}", {}) for number in range(6000)))
     ghosts = ["/a", "/f30x", "/m\0", "/m+", "/m0", "/z", "/f00/0/x", "/m/02000x", "/p/q/r/s"]
     for path in ghosts:
-        made = tables.stranger()
-        cells = [(schema.child_column(f"{number}"), schema.PRESENT, made) for number in range(5)]
+        revision = tables.stranger()
+        cells = [(schema.child_column(f"{number}"), schema.PRESENT, revision) for number in range(5)]
         tables.put(schema.NODES, paths.key(path), *cells)
     for key in (b"\x00\x00", b"\xff\xff"):
         tables.put(schema.NODES, key, (schema.child_column("x"), schema.PRESENT, tables.stranger()))
@@ -252,11 +252,11 @@ def tables_with_revisions(count: int) -> Tables:
     base = tables.commit(*(AddNode(name, {"n": 0}) for name in names))
     ms, machine = revisions.ms_of(base) + 1, revisions.machine_of(base)
     for number in range(count):
-        made = revisions.pack(ms + number // 128, machine, number % 128)
+        revision = revisions.pack(ms + number // 128, machine, number % 128)
         declared = [RowChange(names[number % 500], "changed", ["n"])]
-        tables.row(made, declared, committed=True, base=base)
-        tables.cells(made, declared)
-        base = made
+        tables.row(revision, declared, committed=True, base=base)
+        tables.cells(revision, declared)
+        base = revision
     tables.put(schema.CLUSTER, schema.SETTINGS_ROW, (schema.WATERMARK, schema.revision_key(base), None))
     return tables
 

@@ -185,7 +185,7 @@ def test_repair_lists_nothing_under_the_name_of_a_property() -> None:
     wanted = {("orphan node", "/a/p/none/x", orphan), ("unlisted node", "/b/p", unlisted)}
     for _ in range(2):
         found = place.tables.found()
-        assert {(kind, path, revisions.from_text(made)) for kind, path, made in found} >= wanted
+        assert {(kind, path, revisions.from_text(revision)) for kind, path, revision in found} >= wanted
         assert {kind for kind, _, _ in found} <= {"orphan node", "unlisted node"} | {
             "pending revision of an ended writer",
             "aborted revision that is not swept",

@@ -89,16 +89,16 @@ def test_a_whole_repository_is_whole(tool: Tool) -> None:
 
 
 def test_problems_are_reported_repaired_and_gone(tool: Tool, tables: Tables) -> None:
-    made = tables.forge(RowChange("/a", "changed", (), ["ghost"]))
+    revision = tables.forge(RowChange("/a", "changed", (), ["ghost"]))
     first = tool("check", code=1).splitlines()[0].split("\t")
-    assert first[:4] == ["damage", "dangling child", "/a/ghost", revisions.to_text(made)]
+    assert first[:4] == ["damage", "dangling child", "/a/ghost", revisions.to_text(revision)]
     assert first[-1] == "can be repaired"
     found, summary = tool.lines("check", code=1)
     assert found == {
         "severity": "damage",
         "kind": "dangling child",
         "path": "/a/ghost",
-        "revision": revisions.to_text(made),
+        "revision": revisions.to_text(revision),
         "detail": "its parent lists it, but there is no such node",
         "repairable": True,
     }
@@ -113,8 +113,8 @@ def test_problems_are_reported_repaired_and_gone(tool: Tool, tables: Tables) -> 
 
 
 def test_unrepairable_problems_are_reported_again(tool: Tool, tables: Tables) -> None:
-    made = tables.commit(hbasemk.kernel.commit.operations.SetProperty("/a", "n", 2))
-    tables.put(schema.NODES, paths.key("/a"), (schema.property_column("n"), b"\x77", made))
+    revision = tables.commit(hbasemk.kernel.commit.operations.SetProperty("/a", "n", 2))
+    tables.put(schema.NODES, paths.key("/a"), (schema.property_column("n"), b"\x77", revision))
     found, summary = tool.lines("check", "--repair", code=1)
     assert (found["kind"], found["done"]) == ("undecodable value", None)
     assert summary["summary"] | {"left": 1, "repaired": 0} == summary["summary"]
@@ -144,10 +144,10 @@ def test_a_note_is_not_a_problem(tool: Tool, tables: Tables) -> None:
 
 
 def test_a_repository_that_cannot_be_opened_reports_the_reason(tool: Tool, tables: Tables) -> None:
-    made = tables.commit(hbasemk.kernel.commit.operations.SetProperty("/a", "n", 2))
-    tables.journal(made, (schema.DATA, schema.CHANGES), b"\x01[[")
+    revision = tables.commit(hbasemk.kernel.commit.operations.SetProperty("/a", "n", 2))
+    tables.journal(revision, (schema.DATA, schema.CHANGES), b"\x01[[")
     (found, _) = tool.lines("check", code=1)
-    assert (found["kind"], found["revision"]) == ("undecodable changes", revisions.to_text(made))
+    assert (found["kind"], found["revision"]) == ("undecodable changes", revisions.to_text(revision))
     tables.put(schema.CLUSTER, schema.SETTINGS_ROW, (schema.WATERMARK, b"1", None))
     tool("ls", code=1)
     assert "wrong watermark" in [line.get("kind") for line in tool.lines("check", "--repair", code=1)]

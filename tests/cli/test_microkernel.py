@@ -79,10 +79,10 @@ def test_branch_commit_rebase_reset_merge(tool: Tool) -> None:
 
 def test_a_rebase_without_conflicts_prints_only_the_revision(tool: Tool) -> None:
     base = tool("commit", '+"/a":{"n":1} +"/b":{}')
-    made = tool("commit", "--on", tool("branch", base), '^"/a/n":2')
+    revision = tool("commit", "--on", tool("branch", base), '^"/a/n":2')
     trunk = tool("commit", '^"/b/n":3')
     later = tool("commit", '^"/b/n":4')
-    rebased = tool("branch", "--rebase", made, trunk)
+    rebased = tool("branch", "--rebase", revision, trunk)
     assert tool.stderr == ""
     assert json.loads(tool("nodes", "/", "--at", rebased, "-d", "1"))["b"]["n"] == 3
     tool("branch", trunk, "--rebase", later, code=1)

@@ -18,8 +18,12 @@ COUNTER = st.integers(0, 0xFF)
 
 @given(MS, MACHINE, COUNTER)
 def test_parts_round_trip(ms: int, machine: int, counter: int) -> None:
-    made = revisions.pack(ms, machine, counter)
-    assert (revisions.ms_of(made), revisions.machine_of(made), revisions.counter_of(made)) == (ms, machine, counter)
+    revision = revisions.pack(ms, machine, counter)
+    assert (revisions.ms_of(revision), revisions.machine_of(revision), revisions.counter_of(revision)) == (
+        ms,
+        machine,
+        counter,
+    )
 
 
 def test_layout_is_five_bytes_two_bytes_one_byte() -> None:
@@ -35,8 +39,8 @@ def test_text_sorts_like_the_number_and_time_comes_first(parts: list[tuple[int, 
 
 @given(MS, MACHINE, COUNTER)
 def test_text_round_trips(ms: int, machine: int, counter: int) -> None:
-    made = min(revisions.pack(ms, machine, counter), revisions.MAX_REVISION)
-    assert revisions.from_text(revisions.to_text(made)) == made
+    revision = min(revisions.pack(ms, machine, counter), revisions.MAX_REVISION)
+    assert revisions.from_text(revisions.to_text(revision)) == revision
 
 
 @pytest.mark.parametrize(

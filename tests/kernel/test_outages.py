@@ -241,14 +241,14 @@ def test_merge_of_a_moved_branch_stands_though_the_head_cannot_be_read() -> None
     place = Place()
     other = open_instance(place.inner, place.world, mac=5)
     root = place.instance.branches.begin(place.instance.head())
-    on = place.instance.branches.commit(root, OperationList([SetProperty("/a", "p", "mine")]), "")
+    revision = place.instance.branches.commit(root, OperationList([SetProperty("/a", "p", "mine")]), "")
     heads: list[Call] = []
     original = place.store.check_and_write
 
     def moved_first(table: str, column: Any, expected: Any, put: Any, *, durable: bool = True) -> bool:
         if column == schema.BRANCH_HEAD:
             heads.append(Call("check_and_write", table, 1))
-            other.branches.commit(on, OperationList([SetProperty("/a", "p", "others")]), "")
+            other.branches.commit(revision, OperationList([SetProperty("/a", "p", "others")]), "")
             applied = original(table, column, expected, put, durable=durable)
             place.store.before = lambda call: reads(call)
             return applied
@@ -261,7 +261,7 @@ def test_merge_of_a_moved_branch_stands_though_the_head_cannot_be_read() -> None
 
     place.store.check_and_write = moved_first  # type: ignore[method-assign]
     with pytest.raises(BranchError, match=r"is merged into trunk as .*, but meanwhile its branch has moved on"):
-        place.instance.branches.merge(on, "")
+        place.instance.branches.merge(revision, "")
     assert place.check()["/a"]["p"] == "mine"
 
 
