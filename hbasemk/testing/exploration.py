@@ -1,9 +1,9 @@
 """Explore all orders of the steps of a few processes, or all orders with few preemptions, instead of random ones.
 
-A search through the states of a scenario: of all runs that end in the same state, one is made. A state is left where
-everything that can follow was tried before, with at least as many preemptions to spare. Most steps are made by what is known
-of the processes (:mod:`hbasemk.testing.model`); they themselves run for what is not known yet, and once for each state
-that a run can end in. The bound on preemptions is that of Musuvathi and Qadeer, "Iterative context bounding" (PLDI 2007).
+A search through the states of a scenario: it makes one of all runs that end in the same state. It leaves a state if all
+continuations were tried before, with at least as many preemptions to spare. A model (:mod:`hbasemk.testing.model`) makes most
+steps. The processes themselves run only for unknown steps, and once for each final state. The bound on preemptions is that of
+Musuvathi and Qadeer, "Iterative context bounding" (PLDI 2007).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from hbasemk.testing.stepped import SteppedSimulator
 
 
 class _Point:
-    """A choice in a run: the processes that can make the next step (first the one that made the last), which of them does,
-    and how many preemptions are left.
+    """A choice in a run: the processes that can make the next step (the one of the last step first), the chosen one, and the
+    number of remaining preemptions.
     """
 
     __slots__ = ("going_on", "left", "ready", "undo", "which")
@@ -46,9 +46,7 @@ class _Point:
 
 
 class _Explored:
-    """For each state that was come to: who had made the last step and could go on (None: that one could not), and with how
-    many preemptions to spare.
-    """
+    """For each reached state: the process of the last step, if it could continue (else None), and the remaining preemptions."""
 
     def __init__(self) -> None:
         self._known: dict[State, dict[int | None, float]] = {}
@@ -59,8 +57,8 @@ class _Explored:
     def covers(self, state: State, going_on: int | None, left: float) -> bool:
         """Return whether all continuations were tried before.
 
-        From the same process, or from nobody, as many to spare are enough; from another it takes one more, since leaving
-        that one costs it.
+        For the same process, or for None, as many preemptions are enough. Another process needs one more, because the switch
+        from it costs one.
         """
         known = self._known.get(state)
         return known is not None and any(

@@ -53,9 +53,9 @@ class Outcome(NamedTuple):
 
 
 class State(NamedTuple):
-    """All that decides what can follow: the answers that each process was given, and what the store holds.
+    """The state that determines all continuations: the answers that each process received, and the store's content.
 
-    To be woken counts as an answer, so whether a process sleeps is decided by its answers too.
+    A wake-up counts as an answer, so the answers also determine whether a process sleeps.
     """
 
     answers: tuple[int, ...]
@@ -71,7 +71,7 @@ class Undo(NamedTuple):
 
 
 class Model:
-    """What is known of the processes of one scenario.
+    """The recorded behaviour of the processes of one scenario.
 
     Answers and rows are known by numbers of 128 random bits, so that those of rows can be combined into one for a
     store (Zobrist, "A new hashing method with application for game playing", 1970).
@@ -79,9 +79,9 @@ class Model:
 
     def __init__(self) -> None:
         self.nexts: dict[int, Next] = {}
-        """By the answers of a process."""
+        """The next actions, by the answers of a process."""
         self.outcomes: dict[tuple[int, int], Outcome] = {}
-        """By the answers of a process and what its step touches."""
+        """The results of steps, by the answers of a process and the touched rows."""
         self._numbers: dict[object, int] = {}
         self._random = random.Random(0)
 
@@ -122,7 +122,7 @@ class Moment:
 
     @property
     def state(self) -> State:
-        """What decides all that can follow."""
+        """The state that determines all continuations."""
         content = 0
         for number in self._tables.values():
             content ^= number

@@ -30,7 +30,7 @@ class _Sleep(NamedTuple):
 
 
 class SteppedSimulator(Simulator):
-    """``store`` is where the processes meet: usually a clone of one that has been prepared.
+    """A simulator on ``store``, which all processes share: usually a clone of a prepared one.
 
     With ``backwards`` the rows of a batch are written from the last to the first.
     """
@@ -43,7 +43,7 @@ class SteppedSimulator(Simulator):
             self.store = store
         self.over = False
         self.pending: dict[Actor, Step] = {}
-        """What each process that is awake is about to do."""
+        """The next step of each process that is awake."""
         self.wakings: dict[Actor, int] = {}
         """How many times each has slept and was woken."""
         self._backwards = backwards
@@ -52,7 +52,7 @@ class SteppedSimulator(Simulator):
         self._written = 0
         self._writers: set[Actor] = set()
 
-    # --- what the processes do -----------------------------------------------------------------------------
+    # --- calls of the processes ------------------------------------------------------------------------------
 
     def switch(self, seconds: float = 0.0, lock: SimulatedLock | None = None) -> None:
         """Sleep until another process makes a step, or a write if this one has only read since it last slept."""

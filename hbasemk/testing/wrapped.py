@@ -170,7 +170,7 @@ class CountingStore(WrappedStore):
         decision: Decision,
         also: Sequence[tuple[str, Get]] = (),
     ) -> bool | None:
-        """Counted: what the judge is shown was read, what is to be written went to the store even if it refused."""
+        """Count the rows that the judge receives as read, and the puts as sent, even if the judge refuses."""
 
         def shown(rows: list[Row]) -> bool:
             self._came(table, rows[: len(gets)])

@@ -1,4 +1,4 @@
-"""Transactions that are recorded as they run: what they read and wrote, when, on which snapshot, and how they ended.
+"""Recording of running transactions: their reads and writes, times, snapshots and outcomes.
 
 Works on the kernel's instances, so that the same workload runs in the simulator and in real processes. A transaction's
 line is written before its commit begins, with an unknown end, and again when its end is known: whatever kills the
@@ -86,7 +86,7 @@ class Moments:
 class Attempt:
     """One attempt at a transaction: changes and reads go through it to the kernel's transaction, and are recorded.
 
-    A node's key is its path and its value the tag of who added it; a property's key is ``path#name``.
+    A node's key is its path, and its value is the tag of the transaction that added it; a property's key is ``path#name``.
     """
 
     def __init__(self, worker: Worker, view: View, call: str, isolation: Isolation, *, ordered: bool = True) -> None:
@@ -125,9 +125,9 @@ class Attempt:
         self.operations.append(Write(f"{path}#{name}", value))
 
     def repeat(self, path: str, name: str, value: Value = None) -> None:
-        """Set a property of a node that is never removed to what it is, by way of ``value`` if that is given.
+        """Set a property to its present value, after ``value`` if that is given; the node must never be removed.
 
-        So the commit relies on it. It is not read through the transaction, which stays a list of operations.
+        So the commit depends on it. It is not read through the transaction, which stays a list of operations.
         """
         found = self.worker.instance.require(self.view, path).properties.get(name)
         if value is not None:
@@ -149,7 +149,7 @@ class Attempt:
     # --- nodes -------------------------------------------------------------------------------------------
 
     def nodes(self, paths: Sequence[str], properties: Iterable[str] = ()) -> dict[str, bool]:
-        """Read whether nodes exist, who added them, and some properties that are always written with them."""
+        """Read whether nodes exist, which transactions added them, and some properties that are always written with them."""
         found = self.changes.load(paths)
         for path in paths:
             node = found[path]

@@ -19,7 +19,7 @@ Ending: TypeAlias = Literal["committed", "aborted", "unknown"]
 SNAPSHOT: Final = "snapshot"
 SERIALIZABLE: Final = "serializable"
 NEVER: Final = ""
-"""A placeholder for a version: nobody had written the key yet."""
+"""A placeholder for a version: no transaction had written the key yet."""
 
 
 class HistoryError(ValueError):
