@@ -72,7 +72,7 @@ def test_a_row_that_came_after_the_watermark_had_passed_is_ended_too() -> None:
     place.tables.watermark(hide=[one for one, _ in before])
     place.tables.row(late)
     place.world.advance(20)
-    assert [kind for kind, _, _ in place.tables.found()] == ["unsettled revision below the watermark"]
+    assert [kind for kind, _, _ in place.tables.found()] == ["unresolved revision below the watermark"]
     assert place.ended() == [(late, ENDED)]
     assert place.tables.problems() == []
 
