@@ -16,7 +16,7 @@ from hbasemk.errors import BranchError, ClosedError
 from hbasemk.format import limits, paths, revisions
 from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel import feed, log
-from hbasemk.kernel.commit.committer import CommitStatistics
+from hbasemk.kernel.commit.attempt import CommitStatistics
 from hbasemk.kernel.journal.extent import Extent
 from hbasemk.kernel.log import LogEntry
 from hbasemk.kernel.reading.cache import DEFAULT_ENTRIES

@@ -20,7 +20,9 @@ section topic                     module                                        
                                   ``commit.change_set``
 4       sources of changes        ``commit.change_source``
 4       conflicts                 ``commit.read_set``, ``commit.read_back``      I4
-4       the commit                ``commit.committer``                           I4, I7
+4       one attempt               ``commit.attempt``, ``commit.preparation``,    I4, I7
+                                  ``commit.writing``, ``commit.deadline``
+4       retries after conflicts   ``commit.committer``                           I10
 4       turns under contention    ``commit.turns``, ``journal.contention``       I10
 4       outcomes                  ``journal.outcomes``                           I6, I7
 4       outages                   ``retrying_store``, ``retry``, ``batches``     I7

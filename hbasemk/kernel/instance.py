@@ -17,8 +17,10 @@ from hbasemk.kernel.blobs import Blobs
 from hbasemk.kernel.branches import rebase
 from hbasemk.kernel.branches.branches import Branches
 from hbasemk.kernel.branches.cache import BranchState
+from hbasemk.kernel.commit.attempt import CommitStatistics
 from hbasemk.kernel.commit.change_source import ChangeSource
-from hbasemk.kernel.commit.committer import CommitStatistics, Committer
+from hbasemk.kernel.commit.committer import Committer
+from hbasemk.kernel.commit.context import CommitContext
 from hbasemk.kernel.commit.turns import Turns
 from hbasemk.kernel.ids.clock import IdClock
 from hbasemk.kernel.ids.lease import Lease
@@ -73,12 +75,11 @@ class Instance:
         self.outcomes = Outcomes(store, runtime, journal, self.lease)
         self.recovery = Recovery(store, journal, self.outcomes, (found.lease_ms + found.max_clock_skew_ms) / 1000)
         turns = Turns(store, runtime, journal, self.lease)
-        self._committer = Committer(store, runtime, self.clock, journal, self.reader, self.outcomes, turns)
+        context = CommitContext(store, runtime, self.clock, journal, self.reader, self.outcomes)
+        self._committer = Committer(context, turns)
         self._sweep_due = runtime.monotonic() + SWEEP_EVERY
         self._measured_at = runtime.monotonic()
-        self.branches = Branches(
-            store, runtime, self.clock, journal, self.reader, self.outcomes, self._committer, self.lease
-        )
+        self.branches = Branches(context, self._committer, self.lease)
         self.blobs = Blobs(store)
         self._advanced_at = 0
         self._maintained_at = 0
@@ -182,7 +183,7 @@ class Instance:
     @property
     def statistics(self) -> CommitStatistics:
         """Counters of this instance's commits and conflicts."""
-        return self._committer.statistics
+        return self._committer.attempts.statistics
 
     def commit(
         self,

@@ -13,11 +13,15 @@ from hbasemk.format.journal_row import JournalRow, Outcome
 from hbasemk.kernel.branches import branches
 from hbasemk.kernel.branches.heads import BranchHeads
 from hbasemk.kernel.commit import change_set
+from hbasemk.kernel.commit.attempt import Attempts
 from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.committer import Committer
+from hbasemk.kernel.commit.draft import Draft
+from hbasemk.kernel.commit.preparation import Preparation
 from hbasemk.kernel.commit.read_back import ReadBack
 from hbasemk.kernel.commit.read_set import ReadSet
 from hbasemk.kernel.commit.staging import StagedNode
+from hbasemk.kernel.commit.writing import Writing
 from hbasemk.kernel.ids.clock import IdClock
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.journal import recovery
@@ -158,7 +162,7 @@ def poll_bound_too_high(patch: pytest.MonkeyPatch) -> None:
 @mutant
 def read_back_before_writing(patch: pytest.MonkeyPatch) -> None:
     look = ReadBack.validate
-    patch.setattr(Committer, "_write", lambda *_: None)
+    patch.setattr(Writing, "_write_cells", lambda *_: None)
 
     def look_then_write(self: ReadBack, revision: int, snapshot: Any, plan: ChangeSet) -> Any:
         loss = look(self, revision, snapshot, plan)
@@ -250,34 +254,37 @@ def roll_back_of_committed_revisions(patch: pytest.MonkeyPatch) -> None:
 
 @mutant
 def cells_before_the_journal_row(patch: pytest.MonkeyPatch) -> None:
-    create = Committer._create
+    create = Preparation.create
 
-    def late(self: Committer, revision: int, snapshot: Any, encoded: Any, message: str) -> Any:
+    def late(self: Preparation, draft: Draft, encoded: Any) -> None:
         self._store.write(
             schema.NODES,
             [
-                Put(delete.row, [NewCell(cell.family, cell.qualifier, b"\x02\x01", revision) for cell in delete.cells])
-                for delete in changes.deletes(changes.decode(encoded), revision)
+                Put(
+                    delete.row,
+                    [NewCell(cell.family, cell.qualifier, b"\x02\x01", draft.revision) for cell in delete.cells],
+                )
+                for delete in changes.deletes(changes.decode(encoded), draft.revision)
             ],
         )
-        return create(self, revision, snapshot, encoded, message)
+        create(self, draft, encoded)
 
-    patch.setattr(Committer, "_create", late)
+    patch.setattr(Preparation, "create", late)
 
 
 @mutant
 def lost_reply_to_the_decision_read_as_a_refusal(patch: pytest.MonkeyPatch) -> None:
-    def turned_out(self: Committer, revision: int, touched: Any, doubt: Any) -> bool:
-        self._outcomes._sweep(revision, touched, schema.SWEPT_IN_DOUBT)
+    def turned_out(self: Attempts, draft: Draft) -> bool:
+        self._outcomes._sweep(draft.revision, draft.touched, schema.SWEPT_IN_DOUBT)
         return False
 
-    patch.setattr(Committer, "_turned_out_committed", turned_out)
+    patch.setattr(Attempts, "_turned_out_committed", turned_out)
     patch.setattr("hbasemk.kernel.retry.RetryBudget.wait", lambda self: False)
 
 
 @mutant
 def own_creation_read_as_a_foreign_one(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Committer, "_is_ours", lambda *_: False)
+    patch.setattr(Preparation, "_is_ours", lambda *_: False)
 
 
 # --- snapshots and reads -------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pytest
 
 from hbasemk.format.watermark import Watermark
 from hbasemk.kernel import instance
-from hbasemk.kernel.commit import committer
+from hbasemk.kernel.commit.deadline import DeadlineCheck
 from hbasemk.kernel.ids.clock import IdClock
 from hbasemk.kernel.journal import journal
 from hbasemk.kernel.journal.journal import Journal
@@ -75,12 +75,12 @@ def watermark_not_verified(patch: pytest.MonkeyPatch) -> None:
 
 
 def watermark_ignored_by_the_commit(patch: pytest.MonkeyPatch) -> None:
-    original = committer._DeadlineCheck.__call__
+    original = DeadlineCheck.__call__
 
     def judge(self: Any, rows: Any) -> bool:
         return original(self, [rows[0], rows[1]._replace(cells=())])
 
-    patch.setattr(committer._DeadlineCheck, "__call__", judge)
+    patch.setattr(DeadlineCheck, "__call__", judge)
 
 
 def held_snapshots_bounded_by_an_estimate(patch: pytest.MonkeyPatch) -> None:

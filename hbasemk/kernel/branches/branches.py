@@ -21,46 +21,27 @@ from hbasemk.kernel.branches.heads import BranchHeads
 from hbasemk.kernel.commit import change_set, noop
 from hbasemk.kernel.commit.change_source import ChangeSource, ReadyChangeSet
 from hbasemk.kernel.commit.committer import Committer
+from hbasemk.kernel.commit.context import CommitContext, Committing
 from hbasemk.kernel.commit.staging import StagedNode
-from hbasemk.kernel.ids.clock import IdClock
 from hbasemk.kernel.ids.lease import Lease
-from hbasemk.kernel.journal.journal import BY_EXTENT, Journal
-from hbasemk.kernel.journal.outcomes import Outcomes
+from hbasemk.kernel.journal.journal import BY_EXTENT
 from hbasemk.kernel.journal.rows import journal_rows, write_changes
 from hbasemk.kernel.journal.view import View
-from hbasemk.kernel.reading.reader import Reader
 from hbasemk.kernel.retry import nothing_committed, time_limit, within_retry_timeout
-from hbasemk.kernel.retrying_store import RetryingStore
-from hbasemk.kernel.runtime import Runtime
 from hbasemk.store.abc import Column, NewCell, Put
 
 MARKER: Final = ":conflict"
 REBASE: Final = "Rebase the branch, which marks the places that both sides changed, and merge it again."
 
 
-class Branches:
+class Branches(Committing):
     """The branches of a repository, as one instance uses them. Any instance may continue any branch."""
 
-    def __init__(
-        self,
-        store: RetryingStore,
-        runtime: Runtime,
-        clock: IdClock,
-        journal: Journal,
-        reader: Reader,
-        outcomes: Outcomes,
-        committer: Committer,
-        lease: Lease,
-    ) -> None:
-        self._store = store
-        self._runtime = runtime
-        self._clock = clock
-        self._journal = journal
-        self._reader = reader
-        self._outcomes = outcomes
+    def __init__(self, context: CommitContext, committer: Committer, lease: Lease) -> None:
+        super().__init__(context)
         self._committer = committer
-        self._cache = BranchCache(runtime)
-        self._heads = BranchHeads(store, runtime, outcomes, lease)
+        self._cache = BranchCache(context.runtime)
+        self._heads = BranchHeads(context.store, context.runtime, context.outcomes, lease)
 
     def retry_timeout(self) -> AbstractContextManager[None]:
         """Limit the total time of several calls, see :func:`hbasemk.kernel.retry.time_limit`."""

@@ -14,12 +14,9 @@ from hbasemk.format import paths, revisions, schema
 from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel.batches import CELL_BYTES, batched, by_size
 from hbasemk.kernel.commit.change_set import ChangeSet
+from hbasemk.kernel.commit.context import Committing
 from hbasemk.kernel.commit.read_set import ReadSet
-from hbasemk.kernel.ids.clock import IdClock
-from hbasemk.kernel.journal.journal import Journal
-from hbasemk.kernel.journal.outcomes import Outcomes
 from hbasemk.kernel.journal.view import View
-from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.store.abc import ALL_VERSIONS, Column, Get, Row
 
 FEW_VERSIONS: Final = 4
@@ -86,14 +83,8 @@ def _probes_of(plan: ChangeSet, low_bound: int) -> list[_Probe]:
     return probes
 
 
-class ReadBack:
+class ReadBack(Committing):
     """The read-back of one instance's commits."""
-
-    def __init__(self, store: RetryingStore, clock: IdClock, journal: Journal, outcomes: Outcomes) -> None:
-        self._store = store
-        self._clock = clock
-        self._journal = journal
-        self._outcomes = outcomes
 
     def validate(self, revision: int, view: View, plan: ChangeSet) -> Conflict | None:
         """Run steps 7 to 9; return None, or the conflict over which the revision must abort.

@@ -12,6 +12,8 @@ from hbasemk import Repository, Settings, StoreNotAppliedError
 from hbasemk.format import schema
 from hbasemk.format.journal_row import Outcome
 from hbasemk.format.watermark import Watermark
+from hbasemk.kernel.commit.change_source import OperationList
+from hbasemk.kernel.commit.draft import Draft
 from hbasemk.kernel.journal import journal
 from hbasemk.repository import instance_of
 from hbasemk.store.abc import Get
@@ -70,7 +72,8 @@ def test_revision_of_a_dead_writer_is_recovered(opened: Instances) -> None:
     dead = opened()
     kernel = instance_of(dead)
     revision = kernel.clock.next(kernel.head().upper)
-    kernel._committer._create(revision, kernel.head(), [], "never ended")
+    draft = Draft(kernel.head(), OperationList(()), "never ended", revision=revision)
+    kernel._committer.attempts._preparation.create(draft, [])
     deadline = time.monotonic() + 60
     while repo.outcome(hbasemk.format.revisions.to_text(revision)) is Outcome.PENDING and time.monotonic() < deadline:
         commits(repo, EVERY)

@@ -1,0 +1,163 @@
+"""One attempt to commit: steps 3 to 11 with one view, and the roll-back of a revision that lost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from hbasemk.errors import ClockSkewError, ClosedError, CommitUnknownError, StoreError, StoreNotAppliedError
+from hbasemk.format import revisions, schema
+from hbasemk.format.changes import RowChange
+from hbasemk.format.journal_row import Outcome
+from hbasemk.kernel.commit.change_set import ChangeSet
+from hbasemk.kernel.commit.context import CommitContext, Committing
+from hbasemk.kernel.commit.deadline import TooSlow
+from hbasemk.kernel.commit.draft import Draft
+from hbasemk.kernel.commit.preparation import Preparation
+from hbasemk.kernel.commit.read_back import Conflict, ReadBack
+from hbasemk.kernel.commit.staging import name_conflict
+from hbasemk.kernel.commit.turns import Turns
+from hbasemk.kernel.commit.writing import Writing
+from hbasemk.kernel.reading.cache import DEFAULT_ENTRIES
+
+TRIES_IN_TIME: Final = 5
+
+
+@dataclass(slots=True)
+class CommitStatistics:
+    """Counters of this instance's commits, for reports only."""
+
+    committed: int = 0
+    conflicts: int = 0
+    too_slow: int = 0
+
+
+class Attempts(Committing):
+    """The attempts of one instance to commit. Thread-safe."""
+
+    def __init__(self, context: CommitContext, turns: Turns) -> None:
+        super().__init__(context)
+        self._turns = turns
+        self._preparation = Preparation(context)
+        self._read_back = ReadBack(context)
+        self._writing = Writing(context)
+        self.statistics = CommitStatistics()
+
+    def run(self, draft: Draft) -> int | tuple[int, Conflict]:
+        """Commit the draft; try again with a new id if its journal row was created too late.
+
+        Returns the new revision, or the view's if nothing changes. After a conflict, returns the revision that was aborted
+        (0 without changes) and the conflict.
+        """
+        self._outcomes.resolve_pending()
+        for _ in range(TRIES_IN_TIME):
+            try:
+                return self._try(draft)
+            except TooSlow:
+                # The revision has been aborted.
+                draft.revision = 0
+                self.statistics.too_slow += 1
+            except Exception:
+                raise
+            except BaseException:
+                # Interrupted between two steps: this process must not leave the revision pending.
+                if draft.revision and draft.revision not in self._outcomes.deferred:
+                    self._outcomes.defer(draft.revision, draft.touched)
+                raise
+        raise StoreNotAppliedError(
+            f"the store at {self._store.location} took too long to create a journal row, {TRIES_IN_TIME} times; "
+            "reduce its load, or use a repository with a larger allowed lag (see its status)"
+        )
+
+    def _try(self, draft: Draft) -> int | tuple[int, Conflict]:
+        plan = self._preparation.prepare(draft)
+        if not plan.changes:
+            conflict = self._read_back.validate(0, draft.view, plan)
+            if conflict is None:
+                return draft.view.revision
+            self.statistics.conflicts += 1
+            return 0, conflict
+        revision = draft.revision
+        draft.touched = plan.changes
+        wrote = False
+        try:
+            committed = self._commit_in_transaction(draft, plan)
+            conflict = None
+            if committed is None and self._writing.fits_one_transaction(plan):
+                # There is a conflict. A revision that has already lost writes nothing, so it need not roll back or hold the file.
+                conflict = self._read_back.validate(revision, draft.view, plan)
+            if committed is None and conflict is None:
+                wrote = True
+                self._writing.write(draft, plan)
+                conflict = self._read_back.validate(revision, draft.view, plan)
+                committed = conflict is None and self._writing.decide(draft)
+            if conflict is None and not committed:
+                conflict = Conflict(plan.rows[0].path, schema.LAST_REVISION, revision, pending=False)
+        except (TooSlow, ClockSkewError):
+            if self._abort_and_clean_up(draft, plan.changes, clean=not draft.reply_lost) is not Outcome.COMMITTED:
+                raise
+            # It committed: the reply was lost, and the watermark has passed the revision since.
+            conflict = None
+        except (StoreError, ClosedError):
+            # The revision may have committed despite the error; then the commit succeeds.
+            if not self._turned_out_committed(draft):
+                raise
+            conflict = None
+        except BaseException:
+            # Interrupted (Ctrl-C, a bug): this process must not leave the revision pending.
+            self._outcomes.defer(revision, plan.changes)
+            raise
+        touched = plan.changes if wrote or draft.reply_lost else ()
+        if (
+            conflict is not None
+            and self._abort_and_clean_up(draft, touched, clean=not draft.reply_lost) is not Outcome.COMMITTED
+        ):
+            if not conflict.other:
+                raise name_conflict(conflict.path, schema.name_of(conflict.column))
+            self.statistics.conflicts += 1
+            return revision, conflict
+        # A conflict with a committed outcome: the transaction committed, its reply was lost, and a later revision built on it.
+        # If the commit exceeds the cache, the cache only learns which nodes it touched.
+        states = plan.states(revision) if len(plan.after) <= DEFAULT_ENTRIES else {}
+        self._journal.append_local(revision, plan.changes, states, draft.view)
+        self._turns.record_commit(plan.changes)
+        self.statistics.committed += 1
+        return revision
+
+    def _commit_in_transaction(self, draft: Draft, plan: ChangeSet) -> bool | None:
+        """Run steps 6, 7 and 10 in one transaction; return None if the store cannot, or if there is a conflict."""
+        if not self._writing.fits_one_transaction(plan):
+            return None
+        gets, no_conflict = self._read_back.precondition(draft.revision, draft.view, plan)
+        return self._writing.write_if(draft, plan.puts(draft.revision), gets, no_conflict)
+
+    def _turned_out_committed(self, draft: Draft) -> bool:
+        """Abort after a store error, unless the revision has committed; return whether it has."""
+        return self._abort_and_clean_up(draft, draft.touched, clean=False) is Outcome.COMMITTED
+
+    def _abort_and_clean_up(self, draft: Draft, touched: Sequence[RowChange], *, clean: bool) -> Outcome:
+        """Abort the revision, delete its cells and return its outcome; defer what the store cannot do now.
+
+        If no decision was sent, the revision can no longer commit, even if the store fails now. If a decision may have
+        been applied and the store cannot answer, raises CommitUnknownError.
+        """
+        revision = draft.revision
+        outcome = None if draft.decision_in_doubt else Outcome.ABORTED
+        try:
+            outcome = self._outcomes.abort(revision)
+            if outcome is Outcome.ABORTED:
+                self._outcomes.clean_up(revision, touched, clean=clean)
+        except (StoreError, ClosedError) as error:
+            self._outcomes.defer(revision, touched)
+            if outcome is None:
+                text = revisions.to_text(revision)
+                raise CommitUnknownError(
+                    f"the store at {self._store.location} failed while revision {text} was being committed ({error}); "
+                    "the outcome is unknown. Call Repository.outcome with this id when the store is available again.",
+                    revision=text,
+                ) from error
+        except BaseException:
+            self._outcomes.defer(revision, touched)
+            raise
+        return outcome

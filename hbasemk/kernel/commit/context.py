@@ -1,0 +1,36 @@
+"""The parts of the kernel with which commits work, on trunk and on branches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hbasemk.kernel.ids.clock import IdClock
+from hbasemk.kernel.journal.journal import Journal
+from hbasemk.kernel.journal.outcomes import Outcomes
+from hbasemk.kernel.reading.reader import Reader
+from hbasemk.kernel.retrying_store import RetryingStore
+from hbasemk.kernel.runtime import Runtime
+
+
+@dataclass(frozen=True, slots=True)
+class CommitContext:
+    """The parts of one instance that its commits use."""
+
+    store: RetryingStore
+    runtime: Runtime
+    clock: IdClock
+    journal: Journal
+    reader: Reader
+    outcomes: Outcomes
+
+
+class Committing:
+    """The base of the classes that carry out steps of commits in a context."""
+
+    def __init__(self, context: CommitContext) -> None:
+        self._store = context.store
+        self._runtime = context.runtime
+        self._clock = context.clock
+        self._journal = context.journal
+        self._reader = context.reader
+        self._outcomes = context.outcomes

@@ -1,0 +1,124 @@
+"""Steps 3 to 5 of a commit: make the id, create the journal row, and stage the changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hbasemk.errors import InvalidRevisionError
+from hbasemk.format import changes, journal_row, revisions, schema
+from hbasemk.kernel.commit.change_set import ChangeSet
+from hbasemk.kernel.commit.change_source import Prediction
+from hbasemk.kernel.commit.context import Committing
+from hbasemk.kernel.commit.deadline import TooSlow
+from hbasemk.kernel.commit.draft import Created, Draft
+from hbasemk.kernel.journal.rows import journal_rows, write_changes
+from hbasemk.store.abc import NewCell, Put
+
+
+class Preparation(Committing):
+    """The steps of a commit before its first cell."""
+
+    def prepare(self, draft: Draft) -> ChangeSet:
+        """Stage the draft and create its journal row, at the same time if that saves a round trip.
+
+        Without changes there is no journal row: it is not created, or aborted. Raises TooSlow if the row was created too
+        late, and the errors of the changes.
+        """
+        prediction = self._predict(draft) if draft.plan is None else None
+        if prediction is not None:
+            return self._stage_while_creating(draft, prediction)
+        plan = draft.plan or self._stage(draft)
+        if plan.changes:
+            # Encoded before the id is made, because an id grows old.
+            encoded = changes.encode(plan.changes)
+            self._make_id(draft)
+            self.create(draft, encoded)
+        return plan
+
+    def _predict(self, draft: Draft) -> Prediction | None:
+        """Predict what the commit touches, if reading in parallel with creating the journal row saves a round trip."""
+        if not self._store.supports_parallel_calls:
+            return None
+        prediction = draft.source.predict(self._store.batch_rows)
+        if prediction is None or all(self._reader.cached(draft.view, path) for path in prediction.reads):
+            return None
+        return prediction
+
+    def _stage_while_creating(self, draft: Draft, prediction: Prediction) -> ChangeSet:
+        encoded = changes.encode(prediction.changes)
+        self._make_id(draft)
+        try:
+            _, plan = self._runtime.run_parallel(lambda: self.create(draft, encoded), lambda: self._stage(draft))
+        except TooSlow:
+            raise
+        except BaseException:
+            # Step 5: an invalid change, a store error or an interruption; the journal row may exist.
+            self._outcomes.defer(draft.revision, ())
+            self._outcomes.resolve_pending_quietly()
+            raise
+        if not plan.changes:
+            self._abort_empty(draft.revision)
+        return plan
+
+    def _stage(self, draft: Draft) -> ChangeSet:
+        """Stage the changes. Raise LimitError for cells that exceed the store's limits, before any is written."""
+        plan = draft.source.stage(self._reader, draft.view)
+        if not plan.fits(*self._store.limits):
+            self._store.check_puts(plan.puts(0))
+        draft.plan = plan
+        return plan
+
+    def _make_id(self, draft: Draft) -> None:
+        draft.start_try(self._clock.next(max(draft.view.upper, self._journal.highest_seen)))
+
+    def create(self, draft: Draft, encoded: Sequence[NewCell]) -> None:
+        """Create the journal row with the encoded changes; raise TooSlow if that took too long."""
+        revision = draft.revision
+        nonce = self._runtime.random.getrandbits(128).to_bytes(16, "big")
+        begun = journal_row.begin(nonce, draft.view.revision, draft.message)
+        inline = changes.size_of(encoded) <= changes.INLINE
+        put = Put(schema.revision_key(revision), [*begun, *encoded] if inline else begun)
+        try:
+            # Not retried here: the row must be created in time, and no cell is written before it. HBase's client may send
+            # the call twice; the second reply is then "exists", and the nonce shows that the row is this commit's.
+            sent = self._runtime.monotonic()
+            if not self._store.once.check_and_write(
+                schema.JOURNAL, schema.COMMITTED, None, put, durable=False
+            ) and not self._is_ours(revision, nonce):
+                raise InvalidRevisionError(
+                    f"revision {revisions.to_text(revision)} already exists: two processes issued the same id, although leases "
+                    "prevent that; check that the cluster table was not changed by hand"
+                )
+            draft.created = Created(sent, self._runtime.monotonic())
+            in_time = self._clock.seems_in_time(revision)
+            if in_time and not inline:
+                write_changes(self._store, revision, encoded)
+        except InvalidRevisionError:
+            raise
+        except BaseException:
+            self._outcomes.defer(revision, ())
+            raise
+        if not in_time:
+            try:
+                self._learn_clock(draft)
+            finally:
+                self._abort_empty(revision)
+            raise TooSlow
+
+    def _learn_clock(self, draft: Draft) -> None:
+        """Pass the timestamp of a late row to the clock, which raises an error if a new id would be late too."""
+        created_ms = self._outcomes.created_ms(draft.revision)
+        if created_ms is not None:
+            self._clock.created(draft.revision, created_ms, *draft.created)
+
+    def _abort_empty(self, revision: int) -> None:
+        """Abort a revision that has not written cells yet; defer the abort if the store fails."""
+        try:
+            self._outcomes.abort_own(revision, ())
+        except BaseException:
+            self._outcomes.defer(revision, ())
+            raise
+
+    def _is_ours(self, revision: int, nonce: bytes) -> bool:
+        (row,) = journal_rows(self._store, [revision], columns=(schema.NONCE,))
+        return row.nonce == nonce
