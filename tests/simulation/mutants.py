@@ -30,7 +30,7 @@ from hbasemk.kernel.journal.outcomes import Outcomes
 from hbasemk.kernel.reading import reader
 from hbasemk.kernel.reading.cache import NodeCache
 from hbasemk.kernel.reading.reader import Reader
-from hbasemk.store.abc import Column, NewCell, Put
+from hbasemk.store.abc import Cell, Column, NewCell, Put
 from tests.simulation.schedules import Broken, Schedule
 
 MUTANTS: list[Callable[[pytest.MonkeyPatch], None]] = []
@@ -257,6 +257,7 @@ def cells_before_the_journal_row(patch: pytest.MonkeyPatch) -> None:
     create = Preparation.create
 
     def late(self: Preparation, draft: Draft, encoded: Any) -> None:
+        declared = changes.decode(Cell(cell.family, cell.qualifier, draft.revision, cell.value) for cell in encoded)
         self._store.write(
             schema.NODES,
             [
@@ -264,7 +265,7 @@ def cells_before_the_journal_row(patch: pytest.MonkeyPatch) -> None:
                     delete.row,
                     [NewCell(cell.family, cell.qualifier, b"\x02\x01", draft.revision) for cell in delete.cells],
                 )
-                for delete in changes.deletes(changes.decode(encoded), draft.revision)
+                for delete in changes.deletes(declared, draft.revision)
             ],
         )
         create(self, draft, encoded)
