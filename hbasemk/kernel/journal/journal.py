@@ -27,7 +27,7 @@ from hbasemk.kernel.retry import run_with_retries
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.settings import Settings
-from hbasemk.store.abc import Scan, scan_all
+from hbasemk.store.abc import Row, Scan, scan_all
 
 SCAN_BATCH: Final = 1000
 KEPT: Final = 10_000
@@ -499,15 +499,20 @@ class Journal:
             columns=(schema.COMMITTED, schema.ABORT, schema.SWEPT),
         )
         known = self._sequence.positions
-        for row in journal_row.decode(scan_all(self._store, schema.JOURNAL, scan)):
-            revision = row.revision
+        for key, cells in scan_all(self._store, schema.JOURNAL, scan):
+            # Most rows are known, so only the others are worth checking and decoding.
+            revision = int.from_bytes(key, "big")
+            is_known = revision in known
+            if not is_known and not journal_row.is_key(key):
+                continue
             if revision > highest:
                 highest = revision
-            for _, _, timestamp, _ in row.cells:
+            for _, _, timestamp, _ in cells:
                 if server_ms < timestamp <= latest:
                     server_ms = timestamp
-            if revision in known or row.is_branch:
+            if is_known or revisions.is_branch(revision):
                 continue
+            row = JournalRow(Row(key, cells))
             if row.aborted:
                 (unswept if row.swept is None else swept).add(revision)
                 self.contention.aborted(revision)
