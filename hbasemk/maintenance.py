@@ -22,7 +22,7 @@ from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.retry import BRIEFLY, time_limit
 from hbasemk.store.memory import NamedStore
 from hbasemk.system import SystemRuntime
-from hbasemk.wakeup import Bells, Flag
+from hbasemk.wakeup import Bell, Bells
 
 POLL_EVERY: Final = 0.1
 """Seconds between the polls of a caller that waits in a repository without background polling."""
@@ -31,6 +31,13 @@ SHARE_OF_TIME: Final = 5
 """Polling pauses this many times as long as the last poll took, but no longer than :data:`LONGEST_REST`."""
 LONGEST_REST: Final = 1.0
 """Seconds that polling pauses after a slow poll; one that hung in an outage must not keep it silent afterwards."""
+SHORTEST_LOOK: Final = 0.002
+LONGEST_LOOK: Final = 0.015
+"""The shortest and longest time in seconds between two comparisons of a store's change counter."""
+SHARE_OF_PROCESSOR: Final = 10
+"""After a poll for a changed store, the thread pauses this many times as long as the poll used a processor."""
+LOOK_SHARE: Final = 0.02
+"""The pause between two comparisons, as a fraction of the time since the last change."""
 
 CLOSING: Final = 3.0
 """Seconds that closing gives a store to end what was left and take the lease back."""
@@ -118,35 +125,57 @@ class InlineMaintenance:
 
 
 class Background:
-    """Polls one instance every ``interval`` seconds until it is stopped. The thread does not keep the instance alive."""
+    """Keeps one instance up to date until it is stopped. The thread does not keep the instance alive.
+
+    Every ``interval`` seconds it runs maintenance. Where the store has a change counter, it compares the counter every few
+    milliseconds, and polls when it has changed. On other stores it polls every ``interval`` seconds.
+    """
 
     def __init__(self, instance: Instance, interval: float) -> None:
-        self._stopping = Flag()
+        # Waiting on a bell takes less than on a flag, and this thread wakes up a hundred times a second.
+        self._bell = Bell()
         outage_log = _OutageLog(instance.store.location)
-        arguments = (weakref.ref(instance), interval, self._stopping, outage_log)
+        arguments = (weakref.ref(instance), interval, self._bell, outage_log)
         self._thread = threading.Thread(target=_work, args=arguments, name="hbasemk-poll", daemon=True)
         start_thread(self._thread)
 
     def stop(self) -> None:
         """End the thread; waits for it only while it is not inside a store call that hangs."""
-        self._stopping.raise_()
+        self._bell.ring()
         if self._thread is not threading.current_thread():
             self._thread.join(timeout=1.0)
 
 
-def _work(reference: weakref.ref[Instance], interval: float, stopping: Flag, outage_log: _OutageLog) -> None:
-    pause = interval
-    while not stopping.wait(pause):
+def _work(reference: weakref.ref[Instance], interval: float, bell: Bell, outage_log: _OutageLog) -> None:
+    changed_at = time.monotonic()
+    due_at = changed_at + interval
+    pause = after_poll = SHORTEST_LOOK
+    while not bell.wait(pause):
         instance = reference()
         if instance is None:
             return
-        began = time.monotonic()
+        began, busy = time.monotonic(), time.thread_time()
         try:
-            with time_limit(instance.runtime, BRIEFLY):
-                instance.poll()
-                instance.maintain()
+            due = began >= due_at
+            unchanged = instance.revalidate()
+            changed = due if unchanged is None else not unchanged
+            if changed or due:
+                with time_limit(instance.runtime, BRIEFLY):
+                    found = changed and instance.poll()
+                    if due:
+                        instance.maintain()
+                        due_at = began + interval
             outage_log.record_success()
-            pause = rest(interval, time.monotonic() - began)
+            if unchanged is None:
+                pause = rest(interval, time.monotonic() - began)
+            elif unchanged:
+                after_poll = SHORTEST_LOOK
+                pause = min(max((began - changed_at) * LOOK_SHARE, SHORTEST_LOOK), LONGEST_LOOK)
+            else:
+                changed_at = began
+                # This instance's own commits change the store too. While polls find nothing else, they become rarer.
+                after_poll = SHORTEST_LOOK if found else min(after_poll * 2, interval, LONGEST_REST)
+                pause = max(after_poll, SHARE_OF_PROCESSOR * (time.thread_time() - busy))
         except ClosedError:
             return
         except HbasemkError as error:

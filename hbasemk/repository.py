@@ -41,8 +41,9 @@ class Repository:
 
     ``store`` holds the repository; :func:`connect` takes a URL instead. If there is no repository in it, it is created if
     ``create`` is True, else StoreUnusableError is raised. ``owns_store`` says whether :meth:`close` closes the store too.
-    ``poll_interval`` is the time between background polls in seconds. 0 disables background polling; maintenance then runs
-    inside a call, once every some hundred new revisions. ``retry_timeout`` is the number of seconds for which :meth:`run`
+    ``poll_interval`` is the time in seconds between two runs of maintenance and, on HBase, between background polls; on
+    other stores the background polls when the store changes. 0 disables background polling; maintenance then runs inside a
+    call, once every some hundred new revisions. ``retry_timeout`` is the number of seconds for which :meth:`run`
     retries conflicts, and any call retries while the store is unreachable; opening does not retry. ``cache_entries`` bounds
     the node cache. ``settings`` apply only when the repository is created.
     """

@@ -289,17 +289,21 @@ def test_after_close_every_call_is_a_clear_error_and_no_thread_is_left(real_stor
             call()
 
 
-def test_closing_does_not_wait_for_a_store_that_hangs() -> None:
+@pytest.mark.parametrize("method", ["scan", "change_counter"])
+def test_closing_does_not_wait_for_a_store_that_hangs(method: str) -> None:
     store = FaultyStore(MemoryStore())
     repo = Repository(store, poll_interval=0.01)
     inside, let_go = threading.Event(), threading.Event()
 
     def hang(call: Call) -> None:
-        if call.method == "scan":
+        if call.method == method:
             inside.set()
             let_go.wait(60)
 
     store.before = hang
+    with Repository(store.inner, poll_interval=0, owns_store=False) as other:
+        # The background polls only if something has changed.
+        other.run(lambda tx: tx.add("/a"))
     assert inside.wait(60)
     closing = threading.Thread(target=repo.close)
     closing.start()

@@ -124,6 +124,13 @@ class Instance:
         self._check_backlog()
         return new
 
+    def revalidate(self) -> bool | None:
+        """Return whether a poll now would find nothing; None if only a poll can tell. No round trip.
+
+        If True, commits treat the last poll as made now.
+        """
+        return self.journal.revalidate()
+
     def head(self) -> View:
         """Return the view of everything visible now. No round trip."""
         return self.journal.head

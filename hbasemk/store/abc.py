@@ -174,6 +174,15 @@ class Store(ABC):
         """
         return None
 
+    def change_counter(self) -> int | None:
+        """Return a value that every change of the data makes different; None if reading it would take a round trip.
+
+        If two calls on one store object return equal values, nobody changed the data between these calls: no thread, no
+        process, not this object itself. Different values prove nothing. Values of different objects are not comparable. Takes
+        microseconds, so that a process may compare it all the time.
+        """
+        return None
+
     @property
     def batch_rows(self) -> int:
         """The largest number of rows that the kernel should put into one batch."""

@@ -32,6 +32,10 @@ class DelegatingStore(Store):
         """As the inner store."""
         return self.inner.clock_ms()
 
+    def change_counter(self) -> int | None:
+        """As the inner store."""
+        return self.inner.change_counter()
+
     @property
     def batch_rows(self) -> int:
         """As the inner store."""

@@ -140,6 +140,15 @@ class _Row:
         return found if page is None else found[:limit]
 
 
+class _Changes:
+    """Counts the changes of one set of tables, for all handles on it; before each change, so that an interrupt hides none."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
 class _Table:
     """One table: its rows in key order, and the number of versions that a column keeps."""
 
@@ -204,6 +213,7 @@ class MemoryStore(Store):
         self._parallel = parallel
         self._lock = threading.Lock()
         self._tables: dict[str, _Table] = {}
+        self._changes = _Changes()
         self._closed = False
 
     @property
@@ -214,6 +224,12 @@ class MemoryStore(Store):
     def clock_ms(self) -> int | None:
         """Return the clock if the store has transactions, as SQLite does; else None, as a remote store does."""
         return self._clock() if self._transactions else None
+
+    def change_counter(self) -> int | None:
+        """Return the number of changes so far."""
+        with self._lock:
+            self._check_open()
+            return self._changes.count
 
     def _now(self, table: _Table) -> int:
         return self._clocks.get(table.name, self._clock)()
@@ -230,7 +246,7 @@ class MemoryStore(Store):
     def _share(self, other: MemoryStore) -> None:
         """Share the cells of another store from now on; each store is closed separately."""
         self._clock, self._transactions, self._parallel = other._clock, other._transactions, other._parallel
-        self._lock, self._tables = other._lock, other._tables
+        self._lock, self._tables, self._changes = other._lock, other._tables, other._changes
 
     def create_tables(self, tables: Sequence[Table]) -> None:
         """Create missing tables, then verify them."""
@@ -251,6 +267,7 @@ class MemoryStore(Store):
         """Remove tables and their contents."""
         with self._lock:
             self._check_open()
+            self._changes.count += 1
             for table in tables:
                 self._tables.pop(table.name, None)
 
@@ -293,6 +310,7 @@ class MemoryStore(Store):
             for put in puts:
                 found.check_families([cell.family for cell in put.cells])
             now = self._now(found)
+            self._changes.count += 1
             for put in puts:
                 found.put(put, now)
 
@@ -321,6 +339,7 @@ class MemoryStore(Store):
             now = max(now, kept[-1].timestamp)
         if (value or None) != (expected or None):
             return False
+        self._changes.count += 1
         found.put(put, now)
         return True
 
@@ -367,6 +386,7 @@ class MemoryStore(Store):
             found = self._table(table)
             for delete in deletes:
                 found.check_families([cell.family for cell in delete.cells])
+            self._changes.count += 1
             for delete in deletes:
                 row = found.rows.get(delete.row)
                 if row is not None:
@@ -378,6 +398,7 @@ class MemoryStore(Store):
         """Delete whole rows."""
         with self._lock:
             found = self._table(table)
+            self._changes.count += 1
             for key in rows:
                 found.rows.pop(key, None)
 

@@ -210,6 +210,10 @@ class FaultyStore(WrappedStore):
         self.before: Callable[[Call], Any] | None = None
         self.after: Callable[[Call], Any] | None = None
 
+    def change_counter(self) -> int | None:
+        """Call the hooks as for a data call: who cannot reach a store cannot read its counter either."""
+        return self.around(Call("change_counter", "", 0), super().change_counter)
+
     def around(self, call: Call, do: Callable[[], T]) -> T:
         """Call the hooks before and after the call."""
         if self.before is not None:

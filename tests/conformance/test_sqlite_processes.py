@@ -14,7 +14,7 @@ import pytest
 
 from hbasemk.errors import StoreNotAppliedError
 from hbasemk.store.abc import ALL_VERSIONS, Get, NewCell, Put, Scan, Table
-from hbasemk.store.sqlite import SqliteStore
+from hbasemk.store.sqlite import SqliteStore, guard
 
 MANY = Table("many", (b"c", b"d"), ALL_VERSIONS)
 ONE = Table("one", (b"d",), 1)
@@ -96,6 +96,33 @@ stop.set()
 for thread in threads: thread.join()
 store.write("one", [flag(b"parent", b"1")])
 sys.exit(failed)
+"""
+
+WRITE_ONE = """
+store = SqliteStore(path)
+store.write("one", [flag(b"other", b"1")])
+store.close()
+"""
+
+COUNT_CHANGES_BESIDE_A_CHILD = """
+store = SqliteStore(path)
+store.verify([])
+before = store.change_counter()
+child = os.fork()
+if not child:
+    status = 1
+    try:
+        own = store.change_counter()
+        store.write("one", [flag(b"child", b"1")])
+        assert store.change_counter() != own
+        store.close()
+        status = 0
+    finally:
+        os._exit(status)
+assert os.waitpid(child, 0)[1] == 0
+assert store.change_counter() != before
+assert store.change_counter() == store.change_counter()
+store.close()
 """
 
 UNREPORTED_FORK = """
@@ -229,6 +256,47 @@ time.sleep(600)
     store.write("one", [Put(b"r", [NewCell(*FLAG, b"1")])])
     assert store.read("one", [Get(b"r")])[0].cells
     store.close()
+
+
+class TestChangeCounter:
+    def test_it_shows_a_commit_of_another_process(self, path: Path) -> None:
+        store = SqliteStore(str(path))
+        store.verify([ONE])
+        before = store.change_counter()
+        assert store.change_counter() == before
+        start(WRITE_ONE, path).communicate(timeout=60)
+        assert rows_of(path) == {b"other"}
+        assert store.change_counter() != before
+        store.close()
+
+    def test_it_shows_a_commit_while_this_process_had_closed_the_files(self, path: Path) -> None:
+        store = SqliteStore(str(path))
+        store.verify([ONE])
+        before = store.change_counter()
+        store._connections.before_fork()
+        try:
+            assert os.listdir(path.parent) == [path.name]
+            start(WRITE_ONE, path).communicate(timeout=60)
+            # The log and its index are new at the next use, as they were at the first.
+            assert os.listdir(path.parent) == [path.name]
+        finally:
+            store._connections.after_fork(child=False)
+        assert store.change_counter() != before
+        assert rows_of(path) == {b"other"}
+        store.close()
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+    def test_it_shows_a_commit_of_a_child(self, path: Path) -> None:
+        process = start(COUNT_CHANGES_BESIDE_A_CHILD, path)
+        process.communicate(timeout=60)
+        assert process.returncode == 0
+
+    def test_an_index_of_an_unknown_version_has_none(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(guard, "INDEX_VERSION", 1)
+        store = SqliteStore(str(path))
+        store.write("one", [Put(b"row", [NewCell(*FLAG, b"1")])])
+        assert store.change_counter() is None
+        store.close()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")

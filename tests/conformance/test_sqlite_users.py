@@ -181,6 +181,25 @@ for number in range(1, 3):
         reader.end()
         assert owners(folder) == {OWNER.uid}
 
+    def test_the_change_counter_shows_commits_of_writers_that_start_and_end(self, path: Path, folder: Path) -> None:
+        script = """
+from hbasemk.store.sqlite import SqliteStore
+store = SqliteStore(path)
+while True:
+    say(store.change_counter())
+    assert store.change_counter() == store.change_counter()
+    wait()
+"""
+        reader = Running(READER, script, path)
+        seen = [reader.line()]
+        for number in range(3):
+            run(OWNER, COMMIT.format(number), path)
+            reader.go()
+            seen.append(reader.line())
+        assert len(set(seen)) == 4
+        reader.kill()
+        assert owners(folder) == {OWNER.uid}
+
     def test_reads_are_correct_beside_writers_that_start_and_end(self, path: Path, folder: Path) -> None:
         write = """
 until = time.monotonic() + 4

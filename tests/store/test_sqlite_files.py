@@ -303,6 +303,20 @@ class TestReplacedFiles:
         with pytest.raises(StoreUnusableError, match=rf"{name} was deleted or replaced"):
             store.read("one", [Get(b"r")])
 
+    def test_the_change_counter_detects_the_replacement(
+        self,
+        store: SqliteStore,
+        path: Path,
+        name: str,
+        change: Callable[[Path], None],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setattr(guard, "CHECK_EVERY", 0.0)
+        assert store.change_counter() == store.change_counter()
+        change(path.with_name(name))
+        with pytest.raises(StoreUnusableError, match=rf"{name} was deleted or replaced"):
+            store.change_counter()
+
 
 @needs_locks
 def test_a_replaced_log_never_reaches_the_database(store: SqliteStore, path: Path) -> None:

@@ -104,6 +104,7 @@ class Journal:
         self._polls_started = 0
         self._polled_at = float("-inf")
         self._poll_begun = -1
+        self._change_counter: int | None = None
         self.listeners: list[Callable[[Arrival], None]] = []
         self.forgetters: list[Callable[[int], None]] = []
         self.watchers: list[Callable[[], None]] = []
@@ -421,6 +422,20 @@ class Journal:
         """Return whether a poll began and ended within the last ``seconds``."""
         return self._polled_at >= self._runtime.monotonic() - seconds
 
+    def revalidate(self) -> bool | None:
+        """Return whether nobody has written to the store since the last poll began; None if only a poll can tell.
+
+        If so, a poll would find nothing, and the last poll counts as made now. No round trip.
+        """
+        began = self._runtime.monotonic()
+        counter = self._store.change_counter()
+        if counter is None:
+            return None
+        if counter != self._change_counter or self._uncovered:
+            return False
+        self._polled_at = began
+        return True
+
     def poll(self) -> list[int]:
         """Read what other instances committed: one round trip if there is nothing new.
 
@@ -436,6 +451,8 @@ class Journal:
                 return []
             self._polls_started += 1
             begun = self._polls_started
+            # Before the clock and the scan: whatever the scan misses, because it came later, changes the counter.
+            counter = self._store.change_counter()
             self._read_store_clock()
             began = self._runtime.monotonic()
             uncovered = set(self._uncovered)
@@ -457,6 +474,7 @@ class Journal:
                 self._raise_low_bound(began, found)
             self._poll_begun = begun
             self._polled_at = began
+            self._change_counter = counter
             return new
 
     def _join(self, committed: Sequence[int]) -> None:
@@ -575,6 +593,8 @@ class Journal:
             oldest = server_ms - (now - previous) * 1000 * (1 + CLOCK_DRIFT)
             ms = int(oldest) - self._settings.epoch_ms - self._settings.lag_ms - 1
             self._low_bound = max(min(self._low_bound, revisions.pack(max(ms, 0), 0, 0)), self._sequence.floor + 1)
+            # The next poll may find rows that were there before, so nothing replaces it.
+            self._change_counter = None
 
     def _read_contents(self, new: Sequence[int]) -> dict[int, _RowContent]:
         if not self.listeners:

@@ -16,6 +16,7 @@ files the connections have open, and detects that other files have replaced them
 from __future__ import annotations
 
 import errno
+import itertools
 import logging
 import os
 import sqlite3
@@ -47,6 +48,8 @@ CHECK_EVERY: float = 1.0
 """Seconds after which a read checks the files again; a write always checks them."""
 _INDEX: Final = struct.Struct("=I12xI12x8s88xI")
 """The index: its version, the frames in the log, the log's salt, and the last frame that a checkpoint may have moved."""
+INDEX_HEADER: Final = 48
+"""The size of the part of the index that each commit changes: it contains a count and running checksums of the commits."""
 INDEX_VERSION: Final = 3_007_000
 WAL_MODE: Final = b"\2\2"
 """The header's bytes 18 and 19 in a database with a write-ahead log."""
@@ -104,6 +107,7 @@ class Guard:
         self._expected: list[tuple[str, FileIdentity]] = []
         self.log_state: LogState | None = None
         """The state of the log as last read from the index."""
+        self._opening = 0
         self.lost: str | None = None
         """The path of a file that was replaced or deleted; no connection may be used after that."""
 
@@ -268,6 +272,21 @@ class Guard:
         self.log_state = state = LogState(version, salt, frames, moved)
         return state
 
+    def change_counter(self) -> int | None:
+        """Return a number that every commit of every process makes different; None for an unknown version of the index.
+
+        SQLite's own connections compare the same bytes to notice commits (decision 28). While the files are closed, another
+        process may commit and then leave an equal index; so each opening of the files changes the number too. A database
+        without a log changes only if it is opened anew, which :meth:`is_frozen` ensures.
+        """
+        if self._index is None:
+            return self._opening
+        header = os.pread(self._index, INDEX_HEADER, 0)
+        # A truncated index counts as version 0.
+        if int.from_bytes(header[:4], sys.byteorder) not in {0, INDEX_VERSION}:
+            return None
+        return self._opening << 8 * INDEX_HEADER | int.from_bytes(header, "big")
+
     # --- detecting replaced files ------------------------------------------------------------------------------
 
     def check(self) -> None:
@@ -307,6 +326,7 @@ class Guard:
             self._expected = [(self._path, self._identity)]
             found = os.stat(self._path)
             self._unchanged = found.st_mtime_ns, found.st_size
+            self._opening = next(_openings)
 
     def _note(self) -> None:
         """Record which files the first connection with a log has opened."""
@@ -323,6 +343,7 @@ class Guard:
         if self._locks and self.read_only is None and not _lock(self._index, fcntl.F_RDLCK, INDEX_IN_USE, 1):
             raise errors.locked()
         self.read_log_state()
+        self._opening = next(_openings)
         self._expected = expected
 
     # --- the locks -------------------------------------------------------------------------------------------
@@ -406,6 +427,8 @@ class Guard:
 _guards: weakref.WeakValueDictionary[FileIdentity, Guard] = weakref.WeakValueDictionary()
 _guards_lock = threading.Lock()
 _guards_pid = os.getpid()
+_openings = itertools.count(1)
+"""Numbers the times at which guards of this process opened a database's files."""
 _parked: list[int] = []
 """Descriptors without locks that must stay open, because other users of the file in this process may hold locks."""
 _abandoned: list[tuple[sqlite3.Connection, Guard]] = []

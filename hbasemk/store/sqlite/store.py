@@ -86,6 +86,10 @@ class SqliteStore(Store):
         """Return this process's wall clock; the file has no server."""
         return self._clock()
 
+    def change_counter(self) -> int | None:
+        """Return a number made of SQLite's own record of the last commit; takes no lock and runs no SQL."""
+        return self._connections.reading(lambda connection: connection.guard.change_counter())
+
     # --- schema ------------------------------------------------------------------------------------------------
 
     def create_tables(self, tables: Sequence[Table]) -> None:

@@ -15,7 +15,7 @@ contract leaves open.
 import pytest
 
 pytest.register_assert_rewrite(
-    *(f"{__name__}.{part}" for part in ["base", "bounds", "cells", "compare", "concurrency"]),
+    *(f"{__name__}.{part}" for part in ["base", "bounds", "cells", "changes", "compare", "concurrency"]),
     *(f"{__name__}.{part}" for part in ["machine", "scans", "schema", "transactions", "wide"]),
 )
 

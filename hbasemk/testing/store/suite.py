@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hbasemk.testing.store.bounds import Bounds
 from hbasemk.testing.store.cells import Cells
+from hbasemk.testing.store.changes import Changes
 from hbasemk.testing.store.compare import CompareAndSet
 from hbasemk.testing.store.concurrency import Concurrency
 from hbasemk.testing.store.machine import Model
@@ -13,5 +14,5 @@ from hbasemk.testing.store.transactions import Transactions
 from hbasemk.testing.store.wide import Wide
 
 
-class StoreConformance(Cells, CompareAndSet, Transactions, Scans, Wide, Bounds, Schema, Concurrency, Model):
+class StoreConformance(Cells, CompareAndSet, Transactions, Changes, Scans, Wide, Bounds, Schema, Concurrency, Model):
     """Tests that every store must pass. A subclass provides the fixture ``open_store``; see the package's docstring."""

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hbasemk import Branch, ConflictError, InvalidChangeError, MicroKernel, NodeExistsError, Repository, Transaction
+from hbasemk.repository import instance_of
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import CountingStore
 from tests.support.repositories import Instances, problems, tree
@@ -28,7 +29,9 @@ def two(opened: Instances) -> tuple[Repository, Repository]:
     """Two instances on one tree. The second one's last poll counts as recent permanently, so its head grows stale."""
     one = opened()
     one.run(prepare)
-    return one, opened(poll_interval=3600)
+    stale = opened()
+    instance_of(stale).journal.is_recent = lambda seconds: True  # type: ignore[method-assign]
+    return one, stale
 
 
 UNCHANGED: dict[str, tuple[Change, Change]] = {

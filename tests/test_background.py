@@ -1,0 +1,178 @@
+"""Background work: an instance hears of commits without waiting for its interval, and reads nothing while there are none."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import hbasemk
+from hbasemk.repository import Repository, instance_of
+from hbasemk.store.abc import Store
+from hbasemk.store.memory import MemoryStore
+from hbasemk.store.sqlite import SqliteStore
+from hbasemk.testing.wrapped import CountingStore, WrappedStore
+from tests.support.repositories import Instances, Where
+
+NEVER = 3600.0
+"""An interval in seconds that no test waits for."""
+
+WATCH = """
+import sys, hbasemk
+with hbasemk.connect(sys.argv[1], create=False, poll_interval=float(sys.argv[2])) as repo, repo.watch() as watching:
+    print("watching", flush=True)
+    for entry in watching:
+        print(entry.message, flush=True)
+"""
+
+
+class Looked(CountingStore):
+    """Counts comparisons of the change counter too, and can fail them."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.looks = 0
+        self.error: hbasemk.StoreError | None = None
+
+    def change_counter(self) -> int | None:
+        self.looks += 1
+        if self.error is not None:
+            raise self.error
+        return super().change_counter()
+
+    def wait_for(self, looks: int) -> None:
+        """Wait until the background has compared the counter so many times more."""
+        looks += self.looks
+        deadline = time.monotonic() + 60
+        while self.looks < looks:
+            assert time.monotonic() < deadline, "the background does not compare the change counter any more"
+            time.sleep(0.005)
+
+
+class Uncounted(Looked):
+    """A store that has no change counter, as HBase."""
+
+    def change_counter(self) -> int | None:
+        super().change_counter()
+        return None
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def looked(request: pytest.FixtureRequest, checked: Where, tmp_path: Path) -> Looked:
+    """A new store that counts."""
+    if request.param == "memory":
+        return Looked(checked(MemoryStore()))
+    checked(f"sqlite:///{tmp_path / 'content.db'}")
+    return Looked(SqliteStore(str(tmp_path / "content.db")))
+
+
+def test_a_watch_in_another_process_does_not_wait_for_the_interval(url: str) -> None:
+    with hbasemk.connect(url, poll_interval=0) as repo:
+        watcher = subprocess.Popen([sys.executable, "-c", WATCH, url, str(NEVER)], stdout=subprocess.PIPE, text=True)
+        try:
+            assert watcher.stdout is not None
+            assert watcher.stdout.readline() == "watching\n"
+            for number in range(5):
+                repo.run(lambda tx, number=number: tx.add(f"/{number}"), str(number))
+                assert watcher.stdout.readline() == f"{number}\n"
+        finally:
+            watcher.kill()
+            watcher.communicate()
+
+
+def test_a_watch_on_another_instance_does_not_wait_for_the_interval(opened: Instances) -> None:
+    one, two = opened(), opened(poll_interval=NEVER)
+    watching = two.watch(timeout=60)
+    for number in range(5):
+        one.run(lambda tx, number=number: tx.add(f"/{number}"), str(number))
+        assert next(watching).message == str(number)
+
+
+def test_an_idle_instance_reads_nothing(looked: Looked) -> None:
+    with Repository(looked, poll_interval=0.01) as repo:
+        looked.wait_for(20)
+        looked.take()
+        looked.wait_for(50)
+        assert not looked.take()
+        with repo.transaction() as tx:
+            # A comparison that shows no change counts as a poll.
+            assert not looked.take()
+            tx.add("/a")
+        looked.wait_for(20)
+        looked.take()
+        looked.wait_for(50)
+        assert not looked.take()
+
+
+def test_maintenance_runs_at_the_interval_though_nothing_changes(
+    looked: Looked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Repository(looked, poll_interval=0.01) as repo:
+        maintained = threading.Semaphore(0)
+        monkeypatch.setattr(instance_of(repo), "maintain", maintained.release)
+        for _ in range(3):
+            assert maintained.acquire(timeout=60)
+
+
+def test_a_store_without_a_change_counter_is_polled_at_the_interval(real_store: MemoryStore) -> None:
+    store = Uncounted(real_store)
+    with Repository(store, poll_interval=0.01, owns_store=False) as repo:
+        store.take()
+        store.wait_for(20)
+        assert store.take()["scan", "journal"] >= 5
+        with Repository(real_store, poll_interval=0, owns_store=False) as other:
+            other.run(lambda tx: tx.add("/a"))
+        assert instance_of(repo).wait_for(lambda: "/a" in repo.head, 60)
+    with Repository(store, poll_interval=NEVER, owns_store=False):
+        store.take()
+        time.sleep(0.05)
+        assert not store.take()
+
+
+def test_an_error_of_the_comparison_is_logged_and_background_work_goes_on(
+    looked: Looked, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Repository(looked, poll_interval=0.01) as repo:
+        looked.error = hbasemk.StoreNotAppliedError("the counter is away")
+        looked.wait_for(3)
+        looked.error = None
+        with Repository(looked.inner, poll_interval=0, owns_store=False) as other:
+            other.run(lambda tx: tx.add("/a"))
+        assert instance_of(repo).wait_for(lambda: "/a" in repo.head, 60)
+        looked.wait_for(1)
+    messages = [record.getMessage() for record in caplog.records]
+    assert len(messages) == 2
+    assert "the counter is away" in messages[0]
+    assert "in reach again" in messages[1]
+
+
+def test_a_file_that_disappears_is_reported_though_nothing_is_committed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "content.db"
+    with hbasemk.connect(f"sqlite:///{path}", poll_interval=NEVER):
+        path.unlink()
+        deadline = time.monotonic() + 60
+        while not caplog.records:
+            assert time.monotonic() < deadline, "nothing was logged"
+            time.sleep(0.01)
+    assert "was deleted or replaced" in caplog.records[0].getMessage()
+
+
+def test_closing_ends_the_thread_at_once_and_is_idempotent(looked: Looked) -> None:
+    repo = Repository(looked, poll_interval=NEVER)
+    (thread,) = (thread for thread in threading.enumerate() if thread.name == "hbasemk-poll")
+    looked.wait_for(5)
+    repo.close()
+    repo.close()
+    assert not thread.is_alive()
+
+
+def test_a_wrapped_store_passes_the_change_counter_on(real_store: MemoryStore) -> None:
+    store = WrappedStore(real_store)
+    Repository(real_store, poll_interval=0, owns_store=False).close()
+    assert store.change_counter() == real_store.change_counter() is not None
