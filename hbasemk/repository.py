@@ -14,10 +14,11 @@ from hbasemk.branch import Branch
 from hbasemk.changes import Change, diff
 from hbasemk.errors import BranchError, ClosedError
 from hbasemk.format import limits, paths, revisions
+from hbasemk.format.extent import Extent
 from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel import feed, log
 from hbasemk.kernel.commit.attempt import CommitStatistics
-from hbasemk.kernel.journal.extent import Extent
+from hbasemk.kernel.journal import resume_token
 from hbasemk.kernel.log import LogEntry
 from hbasemk.kernel.reading.cache import DEFAULT_ENTRIES
 from hbasemk.kernel.retry import BRIEFLY, time_limit
@@ -218,7 +219,7 @@ class Repository:
         """Return the extent that a watch omits because it precedes ``since``."""
         instance = self._instance()
         if isinstance(since, str) and len(since) != revisions.TEXT_LENGTH:
-            extent = Extent.from_token(since, instance.settings, self.store.location)
+            extent = resume_token.from_text(since, instance.settings, self.store.location)
             feed.require_committed(instance, extent)
             return extent
         if since is None:

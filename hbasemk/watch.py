@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 from hbasemk.errors import ClosedError, StoreNotAppliedError, StoreUnknownError
 from hbasemk.format import paths
+from hbasemk.format.extent import Extent
 from hbasemk.kernel import log
 from hbasemk.kernel.feed import Batch, Feed
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.journal.extent import Extent
+from hbasemk.kernel.journal import resume_token
 from hbasemk.kernel.log import LogEntry
 from hbasemk.kernel.retry import BRIEFLY, time_limit
 from hbasemk.maintenance import POLL_EVERY
@@ -72,7 +73,7 @@ class Watch(Iterator[LogEntry]):
         It is valid in every process and does not expire. It has about 20 characters after some seconds without commits, and
         up to 11 more for each revision of the last seconds. It also passes revisions that touch nothing below the path.
         """
-        return self._feed.extent.to_token(self._settings)
+        return resume_token.to_text(self._feed.extent, self._settings)
 
     @property
     def revision(self) -> str | None:

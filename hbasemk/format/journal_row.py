@@ -15,6 +15,7 @@ from hbasemk.errors import FormatError
 from hbasemk.format import changes, limits, paths, revisions, schema
 from hbasemk.format.branch_head import BranchHead
 from hbasemk.format.changes import RowChange
+from hbasemk.format.extent import Extent
 from hbasemk.store.abc import Cell, Column, NewCell, Row
 
 _NUL: Final = b"\x00"
@@ -33,24 +34,21 @@ class Outcome(enum.Enum):
 
 
 class BranchView(NamedTuple):
-    """The view of trunk in the first row of a branch: everything committed up to ``floor``, and the ids in ``above``.
+    """The view of trunk in the first row of a branch; ``upper`` is the highest id that it can contain."""
 
-    ``upper`` is the highest id that the view can contain.
-    """
-
-    floor: int
+    extent: Extent
     upper: int
-    above: Sequence[int]
 
     def encode(self) -> bytes:
         """Return the value of the cell."""
-        return zlib.compress(revisions.to_bytes((self.floor, self.upper, *self.above)), 1)
+        floor, *above = self.extent.ids
+        return zlib.compress(revisions.to_bytes((floor, self.upper, *above)), 1)
 
     @classmethod
     def decode(cls, data: bytes) -> BranchView:
         """Decode the value of the cell; raise ValueError or zlib.error if it is damaged."""
         floor, upper, *above = revisions.from_bytes(zlib.decompress(data))
-        return cls(floor, upper, above)
+        return cls(Extent.of(floor, above), upper)
 
 
 class JournalRow:

@@ -1,6 +1,6 @@
 """A feed delivers each committed revision to a watcher once, causes before effects.
 
-A feed records its progress as an :class:`~hbasemk.kernel.journal.extent.Extent`. So it continues exactly where another
+A feed records its progress as an :class:`~hbasemk.format.extent.Extent`. So it continues exactly where another
 feed ended, in any instance. It reads the instance's in-memory sequence by position. If the sequence no longer reaches
 back far enough, it reads the journal table in the order of ids.
 """
@@ -12,9 +12,9 @@ from typing import Final
 
 from hbasemk.errors import UnknownRevisionError
 from hbasemk.format import revisions as revision_ids
+from hbasemk.format.extent import Extent
 from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.journal.extent import Extent
 from hbasemk.kernel.journal.journal import Journal
 from hbasemk.kernel.journal.view import View
 

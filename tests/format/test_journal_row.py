@@ -11,6 +11,7 @@ from hbasemk import FormatError
 from hbasemk.format import changes, journal_row, revisions, schema
 from hbasemk.format.branch_head import BranchHead
 from hbasemk.format.changes import RowChange
+from hbasemk.format.extent import Extent
 from hbasemk.format.journal_row import BranchView, JournalRow, Outcome
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode
@@ -38,7 +39,7 @@ def test_a_whole_row_of_trunk() -> None:
 
 def test_the_first_row_of_a_branch() -> None:
     root = REVISION | revisions.BRANCH_BIT
-    view, head = BranchView(3, 9, [5, 9]), BranchHead(b"m", root, 12)
+    view, head = BranchView(Extent(3, frozenset((5, 9))), 9), BranchHead(b"m", root, 12)
     row = row_of(
         *journal_row.begin(b"n" * 16, 9, ""),
         NewCell(*schema.BRANCH, revisions.to_bytes([root, root])),
@@ -48,6 +49,15 @@ def test_the_first_row_of_a_branch() -> None:
     )
     assert (row.branch, row.branch_root, row.is_branch) == ((root, root), root, True)
     assert (row.branch_view, row.branch_head) == (view, head)
+
+
+def test_the_bytes_of_the_view_of_a_branch() -> None:
+    plain = bytes.fromhex("0000000000000011 0000000000000033 0000000000000022 0000000000000033")
+    stored = b"x\x01c`\x00\x03A\x08\xc5`\x0c\xa5\x95`|\x00\x06\x91\x00\x9a"
+    view = BranchView(Extent(0x11, frozenset((0x33, 0x22))), 0x33)
+    # Other builds of zlib may deflate to other bytes, which mean the same.
+    assert zlib.decompress(view.encode()) == plain
+    assert BranchView.decode(stored) == view
 
 
 def test_a_row_without_cells_is_absent_and_has_nothing() -> None:

@@ -17,8 +17,7 @@ from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, Increment
 from hbasemk.kernel.feed import Feed
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.journal import journal
-from hbasemk.kernel.journal.extent import Extent
+from hbasemk.kernel.journal import journal, resume_token
 from hbasemk.testing.simulation import FAULTS, Actor, Simulator
 from tests.support import proof
 
@@ -33,11 +32,11 @@ class Chain:
     def __init__(self, one: Instance) -> None:
         extent = one.journal.extent(one.head(), one.settings.max_clock_skew_ms << 24)
         self.first = extent
-        self.token = extent.to_token(one.settings)
+        self.token = resume_token.to_text(extent, one.settings)
         self.got: list[int] = []
 
     def resume(self, one: Instance) -> Feed:
-        return Feed(Extent.from_token(self.token, one.settings, "here"))
+        return Feed(resume_token.from_text(self.token, one.settings, "here"))
 
     def take(self, one: Instance, feed: Feed, most: int) -> None:
         """Take at most so many entries, and keep the token of the last one."""
@@ -51,7 +50,7 @@ class Chain:
                 self.got.append(batch.revisions[batch.given])
                 batch.given += 1
         finally:
-            self.token = feed.extent.to_token(one.settings)
+            self.token = resume_token.to_text(feed.extent, one.settings)
 
 
 class Run:
@@ -145,7 +144,7 @@ class Run:
             feed = chain.resume(fresh)
             feed.advance(fresh)
             feed.advance(fresh)
-            assert len(feed.extent.to_token(fresh.settings)) < 24
+            assert len(resume_token.to_text(feed.extent, fresh.settings)) < 24
 
 
 @pytest.mark.parametrize("faults", [False, True], ids=["without faults", "with faults"])

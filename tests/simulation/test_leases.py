@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from hbasemk.format.extent import Extent
 from hbasemk.format.watermark import Watermark
 from hbasemk.kernel import instance
 from hbasemk.kernel.ids.clock import IdClock
 from hbasemk.kernel.journal import journal
-from hbasemk.kernel.journal.extent import Extent
 from hbasemk.kernel.journal.recovery import Recovery
 from hbasemk.kernel.journal.sequence import RevisionSequence
 from hbasemk.testing.choices import shrink

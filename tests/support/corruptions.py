@@ -14,6 +14,7 @@ from typing import Final
 from hbasemk.check import problem as kinds
 from hbasemk.format import paths, revisions, schema
 from hbasemk.format.changes import RowChange
+from hbasemk.format.extent import Extent
 from hbasemk.format.values import BlobRef
 from hbasemk.kernel.blobs import CHUNK, DATA, LENGTH
 from hbasemk.kernel.commit.operations import AddNode, RemoveNode, SetProperty
@@ -683,7 +684,7 @@ def a_lease_until_the_far_future(tables: Tables, path: str) -> Where:
 @case(kinds.COUNT, repaired=True)
 def a_memo_of_another_number_of_children(tables: Tables, path: str) -> Where:
     revision = tables.commit(AddNode(path, {}), AddNode(f"{path}/x", {}), AddNode(f"{path}/y", {}))
-    memo = Memo(revision, 3, revision, ())
+    memo = Memo(revision, 3, Extent(revision))
     tables.put(schema.CLUSTER, schema.child_count_key(paths.key(path)), (schema.CHILD_COUNT, memo.encode(), None))
     return path, text(revision)
 

@@ -60,14 +60,13 @@ class Branches(Committing):
                 f"the base of a branch must be a trunk revision, got branch revision {revisions.to_text(base.revision)}",
                 revision=revisions.to_text(base.revision),
             )
-        floor, above = self._journal.contents(base)
         root = self._clock.next(max(base.upper, self._journal.highest_seen), branch=True)
         put = Put(
             schema.revision_key(root),
             [
                 *self._common_cells(message, base.revision),
                 NewCell(*schema.BRANCH, revisions.to_bytes((root, root))),
-                NewCell(*schema.BRANCH_VIEW, BranchView(floor, base.upper, above).encode()),
+                NewCell(*schema.BRANCH_VIEW, BranchView(self._journal.contents(base), base.upper).encode()),
                 NewCell(*schema.BRANCH_HEAD, BranchHead(b"", root).encode()),
             ],
         )
@@ -113,11 +112,11 @@ class Branches(Committing):
             raise row.damaged("a branch revision must have a base", schema.BASE)
         if stored is None:
             raise first.damaged("the first revision of a branch must have a view of trunk", schema.BRANCH_VIEW)
-        floor, upper, above = stored
+        (floor, above), upper = stored
         if self._journal.highest_seen < upper or not self._journal.is_recent(0.0):
             # Everything below the floor was decided when the branch began; a later poll has seen it.
             self._journal.poll()
-        trunk = View(base, BY_EXTENT, floor, upper, frozenset(above), base)
+        trunk = View(base, BY_EXTENT, floor, upper, above, base)
         view = View(revision, BY_EXTENT, floor, max(upper, *own), frozenset((*above, *own)), base)
         return BranchState(root, base, tuple(own), trunk, view)
 

@@ -15,11 +15,11 @@ from weakref import WeakValueDictionary
 from hbasemk.errors import UnknownRevisionError
 from hbasemk.format import journal_row, revisions, schema
 from hbasemk.format.changes import RowChange
+from hbasemk.format.extent import Extent
 from hbasemk.format.journal_row import JournalRow
 from hbasemk.format.node import NodeState
 from hbasemk.format.watermark import Watermark
 from hbasemk.kernel.journal.contention import Contention
-from hbasemk.kernel.journal.extent import Extent
 from hbasemk.kernel.journal.rows import journal_rows
 from hbasemk.kernel.journal.sequence import RevisionSequence, pinned_extent, view_up_to
 from hbasemk.kernel.journal.view import BELOW_SEQUENCE, BY_EXTENT, Pin, View
@@ -279,16 +279,15 @@ class Journal:
             return min([low, *sequence.after(view.position)])
         return min(low, pinned_extent(view).floor + 1)
 
-    def contents(self, view: View) -> tuple[int, list[int]]:
-        """Return an id up to which a trunk view contains everything committed, and the sorted greater ids in it."""
+    def contents(self, view: View) -> Extent:
+        """Return the extent of a trunk view, with the highest possible floor."""
         sequence = self._sequence
         if view.position < -1:
-            return view.floor, sorted(view.own)
+            return Extent(view.floor, view.own)
         if sequence.keeps(view):
             floor = self.low_bound_for(view) - 1
-            return floor, [revision for revision in sequence if revision > floor and sequence.sees(view, revision)]
-        floor, above = pinned_extent(view)
-        return floor, sorted(above)
+            return Extent.of(floor, (one for one in sequence if one > floor and sequence.sees(view, one)))
+        return pinned_extent(view)
 
     # --- for feeds (feed.py) -----------------------------------------------------------------------------
 

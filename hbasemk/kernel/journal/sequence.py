@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from itertools import accumulate
 
 from hbasemk.format import revisions
+from hbasemk.format.extent import Extent
 from hbasemk.format.watermark import Watermark
-from hbasemk.kernel.journal.extent import Extent
 from hbasemk.kernel.journal.view import BELOW_SEQUENCE, Pin, View
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from hbasemk.kernel.journal.extent import Extent
+from hbasemk.format.extent import Extent
 
 BELOW_SEQUENCE: Final = -2
 """The position of a view that ends below the kept sequence, at an id. Such a view uses no cache."""

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from hbasemk.errors import FormatError, StoreError
 from hbasemk.format import journal_row, paths, revisions, schema
+from hbasemk.format.extent import Extent
 from hbasemk.format.node import NodeState
 from hbasemk.kernel.journal.journal import BY_EXTENT, Arrival, Journal
 from hbasemk.kernel.journal.rows import WHOLE, whole_rows
@@ -39,39 +40,35 @@ ABOVE: Final = 20_000
 class Memo(NamedTuple):
     """A stored count: in a view of trunk, a node whose life began at ``created`` has ``children`` children.
 
-    The view contains all revisions committed up to ``floor``, below which all are decided, and the revisions ``above``.
+    All revisions up to the floor of the view's ``extent`` are decided.
     """
 
     created: int
     children: int
-    floor: int
-    above: tuple[int, ...]
+    extent: Extent
 
     @property
     def view(self) -> View:
         """The view of trunk."""
-        upper = max((self.floor, *self.above))
-        return View(upper, BY_EXTENT, self.floor, upper, frozenset(self.above), upper)
+        floor, above = self.extent
+        upper = max((floor, *above))
+        return View(upper, BY_EXTENT, floor, upper, above, upper)
 
     def encode(self) -> bytes:
         """Return the bytes of the cell: all numbers in 8 bytes each, deflated."""
-        numbers = (self.created, self.children, self.floor, *self.above)
-        return zlib.compress(b"".join(number.to_bytes(8, "big") for number in numbers), 1)
+        return zlib.compress(revisions.to_bytes((self.created, self.children, *self.extent.ids)), 1)
 
     @classmethod
     def decode(cls, data: bytes, path: str) -> Memo:
         """Parse the cell of the node at ``path``; raise FormatError if it is damaged."""
         try:
-            plain = zlib.decompress(data)
-            created, children, floor, *above = (
-                int.from_bytes(plain[at : at + 8], "big") for at in range(0, len(plain), 8)
-            )
+            created, children, floor, *above = revisions.from_bytes(zlib.decompress(data))
         except (ValueError, zlib.error) as error:
             raise FormatError(
                 f"the stored child count of {path} is damaged ({len(data)} bytes); delete row "
                 f"{schema.child_count_key(paths.key(path))!r} of table {schema.CLUSTER!r} to have the children counted again"
             ) from error
-        return cls(created, children, floor, tuple(above))
+        return cls(created, children, Extent.of(floor, above))
 
 
 class Counted(NamedTuple):
@@ -276,7 +273,8 @@ class ChildCounts:
         if memo.created != state.created:
             return None
         journal = self._journal
-        if memo.floor >= journal.low_bound or not all(one <= journal.floor or journal.knows(one) for one in memo.above):
+        floor, above = memo.extent
+        if floor >= journal.low_bound or not all(one <= journal.floor or journal.knows(one) for one in above):
             # All these revisions were decided before the memo was written, so a poll now finds them.
             journal.poll()
         known = Counted(memo.view, memo.created, memo.children)
@@ -304,12 +302,12 @@ class ChildCounts:
         """Write a memo for other processes; ``memo`` is the current one. A memo stays valid, so it need not be the newest."""
         if view.position < -1 or not self._can_have_memo(state):
             return
-        floor, above = self._journal.contents(view)
-        if memo is not None and memo.floor > floor:
+        extent = self._journal.contents(view)
+        if memo is not None and memo.extent.floor > extent.floor:
             return
-        if len(above) > ABOVE:
+        if len(extent.above) > ABOVE:
             return
-        cell = NewCell(*schema.CHILD_COUNT, Memo(state.created, children, floor, tuple(above)).encode())
+        cell = NewCell(*schema.CHILD_COUNT, Memo(state.created, children, extent).encode())
         put = Put(schema.child_count_key(paths.key(state.path)), [cell])
         try:
             self._store.once.write(schema.CLUSTER, [put], durable=False)
