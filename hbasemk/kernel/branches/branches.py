@@ -24,7 +24,6 @@ from hbasemk.kernel.commit.committer import Committer
 from hbasemk.kernel.commit.context import CommitContext, Committing
 from hbasemk.kernel.commit.staging import StagedNode
 from hbasemk.kernel.ids.lease import Lease
-from hbasemk.kernel.journal.journal import BY_EXTENT
 from hbasemk.kernel.journal.rows import journal_rows, write_changes
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.retry import nothing_committed, time_limit, within_retry_timeout
@@ -112,12 +111,12 @@ class Branches(Committing):
             raise row.damaged("a branch revision must have a base", schema.BASE)
         if stored is None:
             raise first.damaged("the first revision of a branch must have a view of trunk", schema.BRANCH_VIEW)
-        (floor, above), upper = stored
+        extent, upper = stored
         if self._journal.highest_seen < upper or not self._journal.is_recent(0.0):
             # Everything below the floor was decided when the branch began; a later poll has seen it.
             self._journal.poll()
-        trunk = View(base, BY_EXTENT, floor, upper, above, base)
-        view = View(revision, BY_EXTENT, floor, max(upper, *own), frozenset((*above, *own)), base)
+        trunk = View.of(base, extent, upper)
+        view = View(revision, -1, max(upper, *own), extent, frozenset(own))
         return BranchState(root, base, tuple(own), trunk, view)
 
     def _unknown(self, revision: int) -> UnknownRevisionError:

@@ -33,7 +33,8 @@ class BranchState:
     @property
     def ids(self) -> int:
         """The approximate number of ids it holds; its other fields count as ten."""
-        return 10 + 2 * len(self.own) + 2 * len(self.trunk.own)
+        above = 0 if self.view.extent is None else len(self.view.extent.above)
+        return 10 + 2 * len(self.own) + above
 
 
 class BranchCache:

@@ -21,8 +21,8 @@ from hbasemk.format.node import NodeState
 from hbasemk.format.watermark import Watermark
 from hbasemk.kernel.journal.contention import Contention
 from hbasemk.kernel.journal.rows import journal_rows
-from hbasemk.kernel.journal.sequence import RevisionSequence, pinned_extent, view_up_to
-from hbasemk.kernel.journal.view import BELOW_SEQUENCE, BY_EXTENT, Pin, View
+from hbasemk.kernel.journal.sequence import RevisionSequence, extent_of, view_up_to
+from hbasemk.kernel.journal.view import Pin, View
 from hbasemk.kernel.retry import run_with_retries
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
@@ -34,8 +34,6 @@ KEPT: Final = 10_000
 """The number of most recent revisions whose positions an instance always keeps."""
 CLOCK_DRIFT: Final = 0.001
 """The fraction by which the server's clock may run slower than the local clock between two readings of it."""
-
-__all__ = ["BELOW_SEQUENCE", "BY_EXTENT", "Arrival", "Journal"]
 
 
 class Arrival(NamedTuple):
@@ -49,7 +47,7 @@ class Arrival(NamedTuple):
     position: int
     changes: Sequence[RowChange]
     states: Mapping[str, NodeState | None] | None = None
-    built_on: int = BELOW_SEQUENCE
+    built_on: int = -1
 
 
 class _ScanResult(NamedTuple):
@@ -252,7 +250,7 @@ class Journal:
 
     def _complete_up_to(self, view: View) -> int:
         """Return an id up to which the view contains all of trunk that is visible here."""
-        return view.floor if view.position < -1 else self.low_bound_for(view) - 1
+        return self.low_bound_for(view) - 1 if view.extent is None else view.extent.floor
 
     def previous(self, view: View) -> View:
         """Return the trunk view without the last revision of this one."""
@@ -273,21 +271,17 @@ class Journal:
         # Read the bound first: no revision that joins the sequence afterwards has a lower id.
         low = self._verified + 1
         sequence = self._sequence
-        if view.position < -1:
-            return min(low, view.floor + 1)
         if sequence.keeps(view):
             return min([low, *sequence.after(view.position)])
-        return min(low, pinned_extent(view).floor + 1)
+        return min(low, extent_of(view).floor + 1)
 
     def contents(self, view: View) -> Extent:
         """Return the extent of a trunk view, with the highest possible floor."""
         sequence = self._sequence
-        if view.position < -1:
-            return Extent(view.floor, view.own)
         if sequence.keeps(view):
             floor = self.low_bound_for(view) - 1
             return Extent.of(floor, (one for one in sequence if one > floor and sequence.sees(view, one)))
-        return pinned_extent(view)
+        return extent_of(view)
 
     # --- for feeds (feed.py) -----------------------------------------------------------------------------
 
@@ -356,7 +350,7 @@ class Journal:
         if pin is None:
             pin = self._pins[position] = Pin()
         name = self._sequence.name_at(position)
-        return View(name, position, self._origin, self._sequence.upper_at(position), base=name, pin=pin)
+        return View(name, position, self._sequence.upper_at(position), pin=pin)
 
     # --- growing it --------------------------------------------------------------------------------------
 
@@ -367,7 +361,8 @@ class Journal:
         with self._lock:
             self._repair_append()
             if revision not in self._sequence.positions:
-                self._append(Arrival(revision, len(self._sequence), touched, states, built_on.position))
+                valid = states if built_on.extent is None else None
+                self._append(Arrival(revision, len(self._sequence), touched, valid, built_on.position))
             self.contention.committed(revision)
 
     def _append(self, arrival: Arrival) -> None:

@@ -11,10 +11,10 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import accumulate
 
-from hbasemk.format import revisions
 from hbasemk.format.extent import Extent
+from hbasemk.format.revisions import BRANCH_BIT
 from hbasemk.format.watermark import Watermark
-from hbasemk.kernel.journal.view import BELOW_SEQUENCE, Pin, View
+from hbasemk.kernel.journal.view import Pin, View
 
 
 class RevisionSequence:
@@ -22,13 +22,14 @@ class RevisionSequence:
 
     ``ids`` holds the revisions at the positions from ``begin`` on, and ``uppers`` the highest id up to each position.
     Every visible revision up to ``floor`` has an earlier position. Few other revisions have an earlier position;
-    ``positions`` contains them too.
+    ``positions`` contains them too. ``oldest_view`` is the lowest position of a view that the sequence still keeps.
     """
 
-    __slots__ = ("begin", "floor", "hidden", "ids", "name", "positions", "top", "uppers")
+    __slots__ = ("begin", "floor", "hidden", "ids", "name", "oldest_view", "positions", "top", "uppers")
 
     def __init__(self, begin: int, name: int, top: int, floor: int, hidden: frozenset[int]) -> None:
         self.begin = begin
+        self.oldest_view = begin - 1
         self.name = name
         self.top = top
         self.floor = floor
@@ -78,25 +79,25 @@ class RevisionSequence:
 
     def keeps(self, view: View) -> bool:
         """Return whether the sequence still keeps the view's position."""
-        return view.position >= self.begin - 1
+        return view.position >= self.oldest_view and view.extent is None
 
     def sees(self, view: View, version: int) -> bool:
         """Return whether a cell with this version is visible in the view."""
         position = self.positions.get(version)
-        if position is not None and position <= view.position:
-            return True
         at = view.position
-        if at >= self.begin - 1:
-            return (
-                position is None
-                and version <= self.floor
-                and not version & revisions.BRANCH_BIT
-                and version not in self.hidden
-            )
-        floor, own = (view.floor, view.own) if at < -1 else pinned_extent(view)
-        if version <= floor and not version & revisions.BRANCH_BIT:
+        if position is None:
+            if at >= self.oldest_view and view.extent is None:
+                return version <= self.floor and not version & BRANCH_BIT and version not in self.hidden
+        elif position <= at:
+            return True
+        elif at >= self.oldest_view and view.extent is None:
+            return False
+        extent = view.extent or extent_of(view)
+        if version & BRANCH_BIT:
+            return version in view.own
+        if version <= extent.floor:
             return position is not None or (version <= self.floor and version not in self.hidden)
-        return version in own
+        return version in extent.above
 
     def shortened(self, watermark: Watermark, limit: int, keep: int) -> RevisionSequence | None:
         """Return a sequence without the revisions up to ``limit``, but with at least the last ``keep`` positions.
@@ -137,8 +138,10 @@ class RevisionSequence:
             pin.extent = Extent(floor, frozenset(above))
 
 
-def pinned_extent(view: View) -> Extent:
-    """Return the extent of a view whose position the sequence has dropped."""
+def extent_of(view: View) -> Extent:
+    """Return the extent of a view whose position the sequence does not keep."""
+    if view.extent is not None:
+        return view.extent
     pin = view.pin
     if pin is None or pin.extent is None:
         raise RuntimeError(f"the journal dropped position {view.position} while a view at that position was in use")
@@ -147,4 +150,4 @@ def pinned_extent(view: View) -> Extent:
 
 def view_up_to(revision: int) -> View:
     """Return the view of all of trunk up to an id below which every revision is decided."""
-    return View(revision, BELOW_SEQUENCE, revision, revision, base=revision)
+    return View.of(revision, Extent(revision), revision)

@@ -1,18 +1,13 @@
-"""A view: the set of revisions that a reader sees, usually a prefix of one instance's sequence.
+"""A view: the set of revisions that a reader sees, a prefix of one instance's sequence or an extent.
 
 A view never changes (I5), because a revision joins the sequence only at its end.
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from hbasemk.format.extent import Extent
-
-BELOW_SEQUENCE: Final = -2
-"""The position of a view that ends below the kept sequence, at an id. Such a view uses no cache."""
-BY_EXTENT: Final = -3
-"""The position of a view that an extent defines: all of trunk up to ``floor``, and the ids in ``own``."""
 
 
 class Pin:
@@ -29,18 +24,21 @@ class Pin:
 
 
 class View(NamedTuple):
-    """A prefix of an instance's sequence. A view of a branch also contains the branch's own revisions.
+    """What a reader sees: a prefix of an instance's sequence, or else the ``extent``, and a branch's ``own`` revisions.
 
     ``revision`` is its name. ``position`` is the index of its last revision in the sequence (-1: none). All committed
-    trunk ids up to ``floor`` lie below the sequence and are visible. ``upper`` is the highest id that the view can
-    contain. ``own`` holds a branch's revisions, and ``base`` is the trunk revision they build on. On trunk, ``base`` is
-    the revision itself.
+    trunk ids below the sequence are visible, too. A view with an extent does not depend on positions; its own is -1.
+    ``upper`` is the highest id that the view can contain.
     """
 
     revision: int
     position: int
-    floor: int
     upper: int
+    extent: Extent | None = None
     own: frozenset[int] = frozenset()
-    base: int = 0
     pin: Pin | None = None
+
+    @classmethod
+    def of(cls, revision: int, extent: Extent, upper: int) -> View:
+        """Return the view of trunk that an extent defines."""
+        return cls(revision, -1, upper, extent)

@@ -51,16 +51,16 @@ class NodeCache:
             with self._lock:
                 if self._old.get(path) is entry:
                     self._keep(path, entry)
-        if entry.position <= view.position and not view.own:
+        if entry.position <= view.position and view.extent is None:
             return entry
         return None
 
     def put(self, path: str, view: View, state: NodeState | None) -> None:
         """Store a state read in the view, unless a revision that arrived since then touched the node."""
         with self._lock:
-            if view.own or view.position < max(self._horizon, -1):
+            if view.extent is not None or view.position < self._horizon:
                 return
-            if self._touched.get(path, -2) <= view.position:
+            if self._touched.get(path, -1) <= view.position:
                 self._keep(path, Entry(view.position, state))
 
     def arrived(self, arrival: Arrival) -> None:
@@ -72,16 +72,11 @@ class NodeCache:
                 self._touched.clear()
             for change in arrival.changes:
                 path = change.path
-                before = self._touched.get(path, -2)
+                before = self._touched.get(path, -1)
                 self._touched[path] = arrival.position
                 self._drop(path)
                 built_on = arrival.built_on
-                if (
-                    arrival.states
-                    and path in arrival.states
-                    and before <= built_on
-                    and built_on >= max(self._horizon, -1)
-                ):
+                if arrival.states and path in arrival.states and before <= built_on and built_on >= self._horizon:
                     self._keep(path, Entry(arrival.position, arrival.states[path]))
 
     def forget(self, position: int) -> None:

@@ -16,7 +16,7 @@ from hbasemk.errors import FormatError, StoreError
 from hbasemk.format import journal_row, paths, revisions, schema
 from hbasemk.format.extent import Extent
 from hbasemk.format.node import NodeState
-from hbasemk.kernel.journal.journal import BY_EXTENT, Arrival, Journal
+from hbasemk.kernel.journal.journal import Arrival, Journal
 from hbasemk.kernel.journal.rows import WHOLE, whole_rows
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.reading.reader import WIDE, Reader, count_of
@@ -50,9 +50,8 @@ class Memo(NamedTuple):
     @property
     def view(self) -> View:
         """The view of trunk."""
-        floor, above = self.extent
-        upper = max((floor, *above))
-        return View(upper, BY_EXTENT, floor, upper, above, upper)
+        upper = max(self.extent.above, default=self.extent.floor)
+        return View.of(upper, self.extent, upper)
 
     def encode(self) -> bytes:
         """Return the bytes of the cell: all numbers in 8 bytes each, deflated."""
@@ -85,7 +84,7 @@ class _Key(NamedTuple):
     path: str
     revision: int
     position: int
-    floor: int
+    extent: Extent | None
     own: frozenset[int]
 
 
@@ -123,7 +122,7 @@ class ChildCounts:
         exists yet or too much has changed, there is one for each 10,000 children.
         """
         with self._lock:
-            key = _Key(state.path, view.revision, view.position, view.floor, view.own)
+            key = _Key(state.path, view.revision, view.position, view.extent, view.own)
             exact = self._exact.get(key)
             if exact is not None:
                 self._exact.move_to_end(key)
@@ -171,14 +170,14 @@ class ChildCounts:
                 return None, None
             self._watched.move_to_end(state.path)
             known, position = watched.known, watched.known.view.position
-            if view.position < position:
+            if view.extent is not None or view.position < position:
                 return known, None
             names = {name for at, some in watched.log if position < at <= view.position for name in some}
         return known, {paths.encode(name) for name in names}
 
     def _watch(self, view: View, state: NodeState) -> _Watched | None:
         """Record later arrivals for the node, if they can extend a count in the view."""
-        if view.position < -1:
+        if view.extent is not None:
             return None
         with self._lock:
             watched = self._watched.get(state.path)
@@ -193,7 +192,7 @@ class ChildCounts:
     def _keep(self, counted: Counted, state: NodeState, watched: _Watched | None) -> int:
         view, _, children = counted
         with self._lock:
-            self._exact[_Key(state.path, view.revision, view.position, view.floor, view.own)] = children
+            self._exact[_Key(state.path, view.revision, view.position, view.extent, view.own)] = children
             if len(self._exact) > REMEMBERED:
                 self._exact.popitem(last=False)
             if watched is not None and self._watched.get(state.path) is watched:
@@ -227,7 +226,7 @@ class ChildCounts:
         """
         one = known.view
         ids = self._journal.between(one, view)
-        ids += [revision for revision in one.own ^ view.own if revisions.is_branch(revision)]
+        ids += one.own ^ view.own
         low, high = self._journal.unkept_range(one, view)
         if not ids and low >= high:
             return set()
@@ -300,7 +299,7 @@ class ChildCounts:
 
     def _write_memo(self, view: View, state: NodeState, children: int, memo: Memo | None) -> None:
         """Write a memo for other processes; ``memo`` is the current one. A memo stays valid, so it need not be the newest."""
-        if view.position < -1 or not self._can_have_memo(state):
+        if view.extent is not None or not self._can_have_memo(state):
             return
         extent = self._journal.contents(view)
         if memo is not None and memo.extent.floor > extent.floor:

@@ -360,7 +360,7 @@ def test_the_memory_of_a_long_branch_does_not_grow_with_the_square_of_its_length
     own: list[int] = []
     for revision in range(1, 2001):
         own.append(revision)
-        view = View(1, 0, 0, 1)
+        view = View(1, 0, 1)
         states.keep(revision, BranchState(1, 1, tuple(own), view, view._replace(own=frozenset(own))))
         assert states.get(revision) is not None
     assert states.ids <= LONGEST

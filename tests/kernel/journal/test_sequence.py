@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from hbasemk.format import revisions
+from hbasemk.format.extent import Extent
 from hbasemk.format.watermark import Watermark
 from hbasemk.kernel.journal.sequence import RevisionSequence, view_up_to
 from hbasemk.kernel.journal.view import Pin, View
@@ -69,9 +70,7 @@ class Model:
         pin = next((one.pin for one, _ in self.held if one.position == position), None) or Pin()
         name = self.order.name_at(position)
         upper = self.order.upper_at(position)
-        self.held.append(
-            (View(name, position, ident(FIRST), upper, base=name, pin=pin), frozenset(self.joined[: position + 1]))
-        )
+        self.held.append((View(name, position, upper, pin=pin), frozenset(self.joined[: position + 1])))
         if len(self.held) > 12:
             self.held.pop(self.chance.randrange(len(self.held)))
 
@@ -109,6 +108,24 @@ def test_held_views_stay_unchanged(window: int, keep: int) -> None:
         if number % 10 == 9:
             model.check()
     assert model.shortened > 3
+
+
+@pytest.mark.parametrize("appended", [0, 3])
+def test_a_view_with_an_extent_depends_on_no_position(appended: int) -> None:
+    """An instance that has just opened keeps position -1, so only the extent distinguishes such a view from its first."""
+    order = RevisionSequence.first(Watermark(ident(FIRST), frozenset({ident(FIRST - 4)})))
+    for number in range(1, appended + 1):
+        order.append(ident(FIRST + number))
+    floor, above = ident(FIRST - 2), {ident(FIRST), ident(FIRST + 2)}
+    private = ident(FIRST) | revisions.BRANCH_BIT
+    trunk = View.of(ident(FIRST + 2), Extent.of(floor, above), ident(FIRST + 2))
+    branch = trunk._replace(revision=private, own=frozenset({private}))
+    for view in (trunk, branch):
+        assert not order.keeps(view)
+        seen = {number for number in range(-5, 5) if order.sees(view, ident(FIRST + number))}
+        assert seen == {-5, -3, -2, 0, 2}
+        assert not order.sees(view, ident(FIRST - 3) | revisions.BRANCH_BIT)
+    assert (order.sees(trunk, private), order.sees(branch, private)) == (False, True)
 
 
 def test_sequence_of_a_million_revisions_stays_small() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from hbasemk.format.changes import CHANGED, RowChange
+from hbasemk.format.extent import Extent
 from hbasemk.format.node import NodeState
 from hbasemk.kernel.journal.journal import Arrival
 from hbasemk.kernel.journal.sequence import RevisionSequence
@@ -74,7 +75,7 @@ class _Paused(dict[str, Entry]):
 
 
 def _at(position: int) -> View:
-    return View(1000 + position, position, 999, 1000 + position, base=1000 + position)
+    return View(1000 + position, position, 1000 + position)
 
 
 def _touches(position: int, path: str) -> Arrival:
@@ -168,6 +169,16 @@ def test_an_interrupted_arrival_leaves_nothing_stale(opened: Instances, where: s
     two.run(lambda tx: tx.increment("/a", "n"))
     assert [one.refresh()["/a"]["n"], two.head["/a"]["n"], two.head["/b"]["n"]] == [101, 101, 100]
     assert journal.head.position == len(journal) - 1
+
+
+def test_views_with_an_extent_use_no_entries() -> None:
+    cache = NodeCache(threading.RLock(), 4)
+    first, extent = _at(-1), View.of(900, Extent(900), 900)
+    cache.put("/a", extent, None)
+    assert cache.get("/a", first) is None
+    cache.put("/a", first, None)
+    assert cache.get("/a", first) is not None
+    assert cache.get("/a", extent) is None
 
 
 def test_entries_of_an_announced_position_are_dropped_if_another_revision_takes_it() -> None:
