@@ -18,7 +18,9 @@ from hbasemk.kernel.journal.sequence import RevisionSequence
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.reading.cache import Entry, NodeCache
 from hbasemk.repository import instance_of
+from hbasemk.store.memory import MemoryStore
 from tests.support.repositories import Instances
+from tests.support.runtime import World, open_instance
 
 
 def test_state_read_at_an_old_revision_is_not_returned_at_head(opened: Instances) -> None:
@@ -179,6 +181,16 @@ def test_views_with_an_extent_use_no_entries() -> None:
     cache.put("/a", first, None)
     assert cache.get("/a", first) is not None
     assert cache.get("/a", extent) is None
+
+
+def test_states_built_on_a_view_with_an_extent_are_not_cached(world: World) -> None:
+    one = open_instance(MemoryStore(world.clock), world)
+    head, node = one.head(), [RowChange("/a", CHANGED, ["n"])]
+    for built_on, cached in ((View.of(head.revision, Extent(head.revision), head.upper), False), (head, True)):
+        fresh = open_instance(MemoryStore(world.clock), world)
+        revision = fresh.clock.next(fresh.head().upper)
+        fresh.journal.append_local(revision, node, {"/a": NodeState("/a", 1, revision, {})}, built_on)
+        assert (fresh.cache.get("/a", fresh.head()) is not None) == cached
 
 
 def test_entries_of_an_announced_position_are_dropped_if_another_revision_takes_it() -> None:
