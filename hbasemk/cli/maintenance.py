@@ -70,7 +70,7 @@ def check(session: Session, path: str | None, blobs: bool, repair: bool, null: b
             _show(session, problem, done, repair=repair_problem is not None)
         if path is not None and not found and counted and not counted["nodes"]:
             raise NodeNotFoundError(f"there is no node at {path}, and there never was one", path=path, revision=None)
-    facts = {f"{table} looked at": rows for table, rows in counted.items() if rows}
+    facts = {f"{table} checked": rows for table, rows in counted.items() if rows}
     facts.update({"damage": found[DAMAGE], "leftovers": found[LEFTOVER], "notes": found[NOTE]})
     if repair:
         facts.update({"repaired": repaired, "left": left})
@@ -125,7 +125,7 @@ def recover(session: Session, branches: float | None) -> None:
 
 @contextlib.contextmanager
 def _progress(what: str) -> Iterator[Callable[[str, int], None]]:
-    """Shows on a terminal how many rows of which table have been looked at; nothing when piped."""
+    """Show on a terminal how many rows of which table have been checked; show nothing when piped."""
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 
     with output.progress_bar(BarColumn(), TextColumn("{task.completed} rows"), TimeElapsedColumn()) as bar:
