@@ -67,9 +67,9 @@ def tables(tool: Tool) -> Iterator[Tables]:
 def test_a_whole_repository_is_whole(tool: Tool) -> None:
     printed = tool("check").splitlines()
     assert [line.split() for line in printed] == [
-        ["cluster", "looked", "at", "2"],
-        ["nodes", "looked", "at", "4"],
-        ["journal", "looked", "at", "2"],
+        ["cluster", "checked", "2"],
+        ["nodes", "checked", "4"],
+        ["journal", "checked", "2"],
         ["damage", "0"],
         ["leftovers", "0"],
         ["notes", "0"],
@@ -77,9 +77,9 @@ def test_a_whole_repository_is_whole(tool: Tool) -> None:
     assert tool.lines("check", "--blobs") == [
         {
             "summary": {
-                "cluster_looked_at": 2,
-                "nodes_looked_at": 4,
-                "journal_looked_at": 2,
+                "cluster_checked": 2,
+                "nodes_checked": 4,
+                "journal_checked": 2,
                 "damage": 0,
                 "leftovers": 0,
                 "notes": 0,
@@ -125,7 +125,7 @@ def test_one_subtree(tool: Tool, tables: Tables) -> None:
     tables.forge(RowChange("/a/b", "changed", (), ["ghost"]))
     assert len(tool.lines("check", "--path", "/a", code=1)) == 2
     assert len(tool.lines("check", "--path", "/a/b", code=1)) == 2
-    assert tool.lines("check", "--path", "/c")[0]["summary"]["nodes_looked_at"] == 1
+    assert tool.lines("check", "--path", "/c")[0]["summary"]["nodes_checked"] == 1
     tool("check", "--path", "c", code=2)
 
 

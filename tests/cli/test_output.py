@@ -261,7 +261,7 @@ def test_the_progress_of_an_import_shows_its_target_as_it_is(hostile: Hostile, t
     assert b"import to /[red]x[bold]\\x1b]0;owned\\x07" in ran["import"].data
     assert b"\x1b]" not in ran["import"].data
     assert b"\x07" not in ran["import"].data
-    assert ran["check"].data.endswith(b"notes              0\n")
+    assert ran["check"].data.endswith(b"notes            0\n")
     with connect(url) as repository:
         assert problems(repository) == []
 
