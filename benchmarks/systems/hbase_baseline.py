@@ -15,7 +15,7 @@ from benchmarks.system import Properties, System
 from benchmarks.systems.hbasemk import cells_size, host_and_port
 from hbasemk.format import changes, paths, schema, values
 from hbasemk.format.changes import ADDED, CHANGED, RowChange
-from hbasemk.store.abc import ALL_VERSIONS, MAX_TIMESTAMP
+from hbasemk.store.abc import ALL_VERSIONS, MAX_TIMESTAMP, Cell
 from hbasemk.store.hbase import HBaseStore
 from hbasemk.store.hbase.gateway import idl
 
@@ -223,9 +223,14 @@ class RawThrift2(System):
         assert isinstance(mark, int)
         scan = idl.Scan(start=(mark + 1).to_bytes(8, "big"), caching=BATCH, limit=BATCH)
         rows = self.client.getScannerResults(self._journal, scan, BATCH)
-        keys = list(
-            dict.fromkeys(paths.key(change.path) for row in rows for change in changes.decode(row.cells, row.row))
-        )
+        written = [
+            change
+            for row in rows
+            for change in changes.decode(
+                [Cell(cell.family, cell.qualifier, cell.timestamp, cell.value) for cell in row.cells], row.row
+            )
+        ]
+        keys = list(dict.fromkeys(paths.key(change.path) for change in written))
         before = [idl.Get(key, [_column(schema.DATA)], idl.TimeRange(0, mark + 1)) for key in keys]
         old = self.client.getMultiple(self._nodes, before)
         new = self.client.getMultiple(self._nodes, [idl.Get(key, [_column(schema.DATA)]) for key in keys])
