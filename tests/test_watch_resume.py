@@ -367,9 +367,11 @@ def test_the_command_prints_where_to_resume(process: list[str], url: str) -> Non
     with subprocess.Popen([*process, "-n", "2"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         with connect(url, poll_interval=0) as repo:
             for number in range(400):
-                if running.poll() is not None:
-                    break
+                # At least one commit follows the two that the command has printed.
+                ended = running.poll() is not None
                 increments(repo, str(number))
+                if ended:
+                    break
                 time.sleep(0.05)
         shown, stderr = running.communicate(timeout=60)
     assert running.returncode == 0
