@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from hbasemk.format.extent import Extent
 from hbasemk.format.watermark import Watermark
 from hbasemk.kernel import instance
 from hbasemk.kernel.commit.deadline import DeadlineCheck
@@ -86,9 +87,9 @@ def watermark_ignored_by_the_commit(patch: pytest.MonkeyPatch) -> None:
 def held_snapshots_bounded_by_an_estimate(patch: pytest.MonkeyPatch) -> None:
     original = Journal.contents
 
-    def contents(self: Journal, snapshot: View) -> tuple[int, list[int]]:
-        floor, above = original(self, snapshot)
-        return max(floor, self._low_bound - 1), above
+    def contents(self: Journal, view: View) -> Extent:
+        floor, above = original(self, view)
+        return Extent(max(floor, self._low_bound - 1), above)
 
     patch.setattr(Journal, "contents", contents)
 
