@@ -175,7 +175,9 @@ def _work(reference: weakref.ref[Instance], interval: float, bell: Bell, outage_
                 changed_at = began
                 # This instance's own commits change the store too. While polls find nothing else, they become rarer.
                 after_poll = SHORTEST_LOOK if found else min(after_poll * 2, interval, LONGEST_REST)
-                pause = max(after_poll, SHARE_OF_PROCESSOR * (time.thread_time() - busy))
+                # A poll that takes long waits for others. Then more polls would only hold up their commits.
+                took = min(SHARE_OF_TIME * (time.monotonic() - began), interval)
+                pause = max(after_poll, SHARE_OF_PROCESSOR * (time.thread_time() - busy), took)
         except ClosedError:
             return
         except HbasemkError as error:
