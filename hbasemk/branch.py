@@ -6,11 +6,11 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TypeVar
 
-from hbasemk import arguments, options
+from hbasemk import arguments
 from hbasemk.format import limits, revisions
 from hbasemk.kernel.instance import Instance
 from hbasemk.snapshot import Snapshot, view_of
-from hbasemk.transaction import Isolation, Transaction, check_isolation, run_on_branch
+from hbasemk.transaction import Isolation, Transaction, check_run, run_on_branch
 
 T = TypeVar("T")
 
@@ -64,11 +64,7 @@ class Branch:
         Raises BranchError when another writer has committed to the branch since, or the branch has ended; also the errors
         of ``change`` and the store's errors. :meth:`Repository.resume_branch` continues from another writer's revision.
         """
-        arguments.function(change, "change")
-        limits.check_message(message)
-        check_isolation(isolation)
-        if retry_timeout is not None:
-            options.seconds("retry_timeout", retry_timeout, endless=True)
+        check_run(change, message, isolation, retry_timeout)
         self._at, result = run_on_branch(self._instance(), self._at, change, message, isolation, retry_timeout)
         self._merged = None
         return result

@@ -27,7 +27,7 @@ from hbasemk.maintenance import LiveInstance
 from hbasemk.snapshot import Snapshot, instance_of_snapshot, view_of
 from hbasemk.store.abc import Store
 from hbasemk.system import DEFAULT_RETRY_TIMEOUT, PerProcess, SystemRuntime
-from hbasemk.transaction import Isolation, Transaction, check_isolation, run_on_head
+from hbasemk.transaction import Isolation, Transaction, check_isolation, check_run, run_on_head
 from hbasemk.wakeup import Bells
 from hbasemk.watch import Watch
 
@@ -162,11 +162,7 @@ class Repository:
         last call; the transaction of that call then has the ``revision``.
         Raises ConflictError after ``retry_timeout`` seconds, and the errors of ``change`` and of the commit.
         """
-        arguments.function(change, "change")
-        limits.check_message(message)
-        check_isolation(isolation)
-        if retry_timeout is not None:
-            options.seconds("retry_timeout", retry_timeout, endless=True)
+        check_run(change, message, isolation, retry_timeout)
         return run_on_head(self._instance(), change, message, isolation, retry_timeout)
 
     def branch(self, message: str = "", *, base: Snapshot | None = None) -> Branch:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Literal, TypeAlias, TypeVar
 
-from hbasemk import arguments
+from hbasemk import arguments, options
 from hbasemk.errors import ClosedError, PropertyNotFoundError
 from hbasemk.format import limits, paths, revisions
 from hbasemk.format.node import decode_properties, decode_property
@@ -31,6 +31,17 @@ def check_isolation(isolation: object) -> None:
         raise arguments.wrong("isolation", "'snapshot' or 'serializable'", isolation)
     if isolation not in ("snapshot", "serializable"):
         raise ValueError(f"there is no isolation {limits.shown(isolation)}; it is 'snapshot' or 'serializable'")
+
+
+def check_run(
+    change: Callable[[Transaction], object], message: str, isolation: object, retry_timeout: float | None
+) -> None:
+    """Check the arguments of :meth:`Repository.run` and :meth:`Branch.run`; raise the error of the first wrong one."""
+    arguments.function(change, "change")
+    limits.check_message(message)
+    check_isolation(isolation)
+    if retry_timeout is not None:
+        options.seconds("retry_timeout", retry_timeout, endless=True)
 
 
 class Transaction:
