@@ -28,7 +28,7 @@ POLL_EVERY: Final = 0.1
 """Seconds between the polls of a caller that waits in a repository without background polling."""
 LONGEST_PAUSE: Final = 5.0
 SHARE_OF_TIME: Final = 5
-"""Polling pauses this many times as long as the last poll took, but no longer than :data:`LONGEST_REST`."""
+"""Polling pauses this many times as long as the last poll took, but not without limit: see :func:`rest`."""
 LONGEST_REST: Final = 1.0
 """Seconds that polling pauses after a slow poll; one that hung in an outage must not keep it silent afterwards."""
 SHORTEST_LOOK: Final = 0.002
@@ -73,9 +73,13 @@ def run_with_timeout(seconds: float, call: Callable[[], object]) -> None:
         raise raised[0]
 
 
-def rest(interval: float, took: float) -> float:
-    """The seconds to pause after a poll that took so many; never less than the interval."""
-    return max(interval, min(SHARE_OF_TIME * took, LONGEST_REST))
+def rest(least: float, took: float, most: float = LONGEST_REST) -> float:
+    """Return the seconds to pause after a poll that took ``took`` seconds.
+
+    A poll that takes long waits for others, and more polls would hold them up. So the pause grows with it, up to ``most``
+    seconds; it is never shorter than ``least``.
+    """
+    return max(least, min(SHARE_OF_TIME * took, most))
 
 
 class _OutageLog:
@@ -175,9 +179,8 @@ def _work(reference: weakref.ref[Instance], interval: float, bell: Bell, outage_
                 changed_at = began
                 # This instance's own commits change the store too. While polls find nothing else, they become rarer.
                 after_poll = SHORTEST_LOOK if found else min(after_poll * 2, interval, LONGEST_REST)
-                # A poll that takes long waits for others. Then more polls would only hold up their commits.
-                took = min(SHARE_OF_TIME * (time.monotonic() - began), interval)
-                pause = max(after_poll, SHARE_OF_PROCESSOR * (time.thread_time() - busy), took)
+                least = max(after_poll, SHARE_OF_PROCESSOR * (time.thread_time() - busy))
+                pause = rest(least, time.monotonic() - began, interval)
         except ClosedError:
             return
         except HbasemkError as error:

@@ -1,4 +1,4 @@
-"""Background work: an instance hears of commits without waiting for its interval, and reads nothing while there are none."""
+"""Background work: an instance sees commits before its interval has passed, and reads nothing while nothing changes."""
 
 from __future__ import annotations
 
