@@ -1,5 +1,6 @@
 """``python -m hbasemk`` is the command line."""
 
+import signal
 import sys
 
 
@@ -10,7 +11,11 @@ def run() -> None:
     except KeyboardInterrupt:
         sys.stderr.write("hbasemk: interrupted\n")
         sys.exit(130)
-    main()
+    try:
+        main()
+    finally:
+        # The exit code is known. Python would restore the default handler while it exits, and the signal would replace it.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 if __name__ == "__main__":

@@ -147,6 +147,22 @@ def test_an_interruption_while_modules_are_imported_is_one_line() -> None:
     assert (ran.returncode, ran.stdout, ran.stderr) == (INTERRUPTED, b"", b"hbasemk: interrupted\n")
 
 
+def test_an_interruption_while_the_interpreter_exits_does_not_change_the_exit_code() -> None:
+    code = (
+        "import os, runpy, signal, sys\n"
+        "class Late:\n"
+        "    def __del__(self, kill=os.kill, process=os.getpid(), number=signal.SIGINT):\n"
+        "        kill(process, number)\n"
+        # Python clears the modules after it has restored the default handlers of signals.
+        "sys.late = Late()\n"
+        "sys.argv = ['hbasemk', '--version']\n"
+        "runpy.run_module('hbasemk', run_name='__main__')"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+
+    assert (ran.returncode, ran.stderr) == (DONE, b"")
+
+
 def test_an_interruption_before_the_command_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
