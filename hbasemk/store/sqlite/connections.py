@@ -112,6 +112,20 @@ class Connection:
         return True
 
 
+class _Pauses:
+    """The pauses of one call that waits for a busy file; ``begun`` is the time at which the call began."""
+
+    def __init__(self, begun: float) -> None:
+        self._begun = begun
+        self._next = SHORTEST_WAIT
+
+    def sleep(self) -> None:
+        """Pause; each pause is longer than the one before, up to a limit, and random within a factor of three."""
+        time.sleep(self._next * (0.5 + random.random()))
+        long = time.monotonic() - self._begun > BUSY
+        self._next = min(self._next * 2, LONGEST_BUSY_WAIT if long else LONGEST_WAIT)
+
+
 class Connections:
     """A pool of connections to the file at ``path``; ``busy_timeout`` in seconds."""
 
@@ -179,7 +193,7 @@ class Connections:
     def _run(
         self, call: Callable[[Connection], T], create: bool, writing: bool, begun: float, interrupts: Deferred
     ) -> T:
-        wait = SHORTEST_WAIT
+        pauses = _Pauses(begun)
         while True:
             connection = self._take()
             usable = False
@@ -196,7 +210,14 @@ class Connections:
                     return result
                 if connection.guard.read_only is not None:
                     raise errors.read_only(self.path, connection.guard.read_only)
-                connection.guard.begin_write()
+                while not connection.guard.begin_write():
+                    # Another process writes. Asking again costs one system call, so it does not take turns with the connection.
+                    usable = True
+                    interrupts.deliver()
+                    if self._forking or self._closed or self._is_over(begun):
+                        raise errors.locked()
+                    pauses.sleep()
+                usable = False
                 try:
                     result = call(connection)
                     usable = True
@@ -217,12 +238,14 @@ class Connections:
             finally:
                 self._give_back(connection, usable)
             interrupts.deliver()
-            time.sleep(wait * (0.5 + random.random()))
-            long = time.monotonic() - begun > BUSY
-            wait = min(wait * 2, LONGEST_BUSY_WAIT if long else LONGEST_WAIT)
+            pauses.sleep()
 
     def _raise_unless_repeatable(self, error: sqlite3.Error, connection: Connection | None, begun: float) -> None:
         """Return if the call may be repeated; otherwise raise the store error for an error of SQLite."""
+        if errors.is_busy(error):
+            if self._is_over(begun):
+                raise errors.busy(self.path, self.busy_timeout) from error
+            return
         reason = self._read_only_because()
         committing = connection is not None and connection.committing
         files_over = self._is_over(begun, FOREIGN_TIMEOUT)
@@ -235,10 +258,8 @@ class Connections:
             # cannot write to them any more; a new one can.
             if connection is not None:
                 connection.unsound = True
-        elif not errors.is_busy(error):
+        else:
             raise errors.translate(error, self.path, committing=committing) from error
-        elif self._is_over(begun):
-            raise errors.busy(self.path, self.busy_timeout) from error
 
     def _is_over(self, begun: float, limit: float = math.inf) -> bool:
         """Return whether a call has lasted for ``busy_timeout``, or for a shorter limit in seconds."""

@@ -230,16 +230,17 @@ class Guard:
 
     # --- writing ---------------------------------------------------------------------------------------------
 
-    def begin_write(self) -> None:
-        """Exclude other writers of all processes; raises SQLite's busy error if there is one."""
+    def begin_write(self) -> bool:
+        """Exclude other writers of all processes; return False if there is one."""
         if not self._writing.acquire(blocking=False):
-            raise errors.locked()
+            return False
+        begun = False
         try:
-            if self._locks and self.read_only is None and not _lock(self._main, fcntl.F_WRLCK, WRITER_BYTE, 1):
-                raise errors.locked()
-        except BaseException:
-            self._writing.release()
-            raise
+            begun = not self._locks or self.read_only is not None or _lock(self._main, fcntl.F_WRLCK, WRITER_BYTE, 1)
+        finally:
+            if not begun:
+                self._writing.release()
+        return begun
 
     def end_write(self) -> None:
         """Allow other writers again."""
