@@ -75,6 +75,11 @@ def parent(path: str) -> str:
     return path[: path.rindex("/")] or ROOT
 
 
+def ancestor(path: str, levels: int) -> str:
+    """Return the ancestor (or the path itself) that is ``levels`` below the root; the path is at least as deep."""
+    return "/".join(path.split("/", levels + 1)[: levels + 1]) or ROOT
+
+
 def name(path: str) -> str:
     """Return the last name of a path; empty for the root."""
     return path[path.rindex("/") + 1 :]

@@ -28,22 +28,68 @@ class NodeChange(NamedTuple):
     after: NodeState | None
 
 
-def diff(instance: Instance, before: View, after: View, path: str = paths.ROOT) -> Iterator[NodeChange]:
+def diff(
+    instance: Instance, before: View, after: View, path: str = paths.ROOT, depth: int | None = None
+) -> Iterator[NodeChange]:
     """Yield every node at or below ``path`` whose existence or properties differ, ordered by depth and path.
 
-    A node that was removed and added again with the same properties does not differ.
+    A node that was removed and added again with the same properties does not differ. ``depth`` limits the levels below
+    ``path`` (None: all), as in :func:`_up_to`.
     """
     touched = {one for one in _touched(instance, before, after) if paths.is_at_or_below(one, path)}
-    return of_paths(instance, before, after, touched)
+    if depth is None:
+        return of_paths(instance, before, after, touched)
+    return _up_to(instance, before, after, touched, paths.depth(path) + depth)
 
 
 def of_paths(instance: Instance, before: View, after: View, touched: Iterable[str]) -> Iterator[NodeChange]:
     """Yield those of the given nodes that differ."""
+    return (one for one in _pairs(instance, before, after, touched) if _differ(one.before, one.after))
+
+
+def _up_to(instance: Instance, before: View, after: View, touched: set[str], limit: int) -> Iterator[NodeChange]:
+    """Yield the differing nodes down to the level ``limit``, and the nodes that represent deeper differences.
+
+    The next level's nodes come too, unless their parent was added or removed: then they belong to its subtree. For a node
+    of that level that both views contain, one differing node below it comes, if there is any. The cost depends on what the
+    result contains, and on the touched nodes that do not differ.
+    """
+    replaced: set[str] = set()
+    for level in (
+        [one for one in touched if paths.depth(one) <= limit],
+        [one for one in touched if paths.depth(one) == limit + 1],
+    ):
+        for change in _pairs(instance, before, after, [one for one in level if _parent(one) not in replaced]):
+            if change.before is None or change.after is None:
+                replaced.add(change.path)
+            if _differ(change.before, change.after):
+                yield change
+    deeper: dict[str, list[str]] = {}
+    for one in sorted(touched):
+        if paths.depth(one) > limit + 1:
+            top = paths.ancestor(one, limit + 1)
+            if top not in replaced and _parent(top) not in replaced:
+                deeper.setdefault(top, []).append(one)
+    size = 1
+    while deeper:
+        probed = {one: top for top, below in deeper.items() for one in below[:size]}
+        for change in of_paths(instance, before, after, probed):
+            if deeper.pop(probed[change.path], None) is not None:
+                yield change
+        deeper = {top: below[size:] for top, below in deeper.items() if len(below) > size}
+        size *= 2
+
+
+def _parent(path: str) -> str | None:
+    return None if path == paths.ROOT else paths.parent(path)
+
+
+def _pairs(instance: Instance, before: View, after: View, touched: Iterable[str]) -> Iterator[NodeChange]:
+    """Yield the states of the given nodes in both views, ordered by depth and path."""
     for part in batched(sorted(set(touched), key=paths.key), instance.store.batch_rows):
         old, new = instance.reader.nodes(before, part), instance.reader.nodes(after, part)
         for one in part:
-            if _differ(old[one], new[one]):
-                yield NodeChange(one, old[one], new[one])
+            yield NodeChange(one, old[one], new[one])
 
 
 def walk(instance: Instance, before: View, after: View, path: str = paths.ROOT) -> Iterator[NodeChange]:

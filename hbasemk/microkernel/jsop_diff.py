@@ -22,16 +22,17 @@ def to_jsop(changes: Iterable[NodeChange], path: str = paths.ROOT, depth: int = 
     """Write changes as JSOP that turns one tree into the other; empty if the trees are equal.
 
     Changes more than ``depth`` levels below ``path`` (negative: unlimited) appear only as ``^"/p":{}``, where ``/p`` is the
-    topmost node below that depth. Removals come first, so that a name may change from a property to a node or back.
+    topmost node below that depth. An added subtree is shown down to that depth, its top in any case. Removals come first, so
+    that a name may change from a property to a node or back.
     """
     limit = None if depth < 0 else paths.depth(path) + depth
     removed: list[jsop.Operation] = []
     unset: list[jsop.Operation] = []
     added: list[jsop.Operation] = []
     changed: list[jsop.Operation] = []
-    cut_off: dict[str, None] = {}
+    cut_off: set[str] = set()
     removed_paths: set[str] = set()
-    added_nodes: dict[str, JsonNode] = {}
+    added_nodes: dict[str, JsonNode | None] = {}
     for change in changes:
         changed_path = change.path
         if hidden(changed_path):
@@ -44,22 +45,27 @@ def to_jsop(changes: Iterable[NodeChange], path: str = paths.ROOT, depth: int = 
             if _is_within(parent, limit):
                 removed.append(jsop.Remove(changed_path))
             else:
-                cut_off[_topmost(changed_path, limit)] = None
+                cut_off.add(_topmost(changed_path, limit))
         elif change.before is None:
-            node = added_nodes[changed_path] = json_node(change.after)
             if parent in added_nodes:
-                added_nodes[parent].children[paths.name(changed_path)] = node
+                above = added_nodes[parent]
+                node = None
+                if above is not None and _is_within(changed_path, limit):
+                    node = above.children[paths.name(changed_path)] = json_node(change.after)
+                added_nodes[changed_path] = node
             elif _is_within(parent, limit):
+                node = added_nodes[changed_path] = json_node(change.after)
                 added.append(jsop.AddNode(changed_path, node))
             else:
-                cut_off[_topmost(changed_path, limit)] = None
+                added_nodes[changed_path] = None
+                cut_off.add(_topmost(changed_path, limit))
         elif _is_within(changed_path, limit):
             for name, value in _properties(change.before, change.after):
                 (unset if value is None else changed).append(jsop.SetProperty(changed_path, name, value))
         else:
-            cut_off[_topmost(changed_path, limit)] = None
+            cut_off.add(_topmost(changed_path, limit))
     operations: list[jsop.Operation] = [*removed, *unset, *added, *changed]
-    operations += [jsop.ChangedSubtree(subtree) for subtree in cut_off]
+    operations += [jsop.ChangedSubtree(subtree) for subtree in sorted(cut_off, key=paths.key)]
     return jsop.write(operations)
 
 
@@ -70,9 +76,7 @@ def _is_within(path: str | None, limit: int | None) -> bool:
 def _topmost(path: str, limit: int | None) -> str:
     """Return the ancestor of a path (or itself) one level below the depth limit."""
     assert limit is not None
-    while paths.depth(path) > limit + 1:
-        path = paths.parent(path)
-    return path
+    return paths.ancestor(path, limit + 1)
 
 
 def _properties(before: NodeState, after: NodeState) -> Iterable[tuple[str, jsop.Value | None]]:

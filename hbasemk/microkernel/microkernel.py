@@ -87,14 +87,16 @@ class MicroKernel:
     def diff(self, from_revision: str | None, to_revision: str | None, path: str | None = None, depth: int = -1) -> str:
         """Return the changes from ``from_revision`` to ``to_revision`` as JSOP; empty if the trees are equal.
 
-        Compares only the subtree ``path`` and ``depth`` levels below it (-1: all).
-        The cost depends on the changes in between, not on the tree's size.
+        Compares only the subtree ``path``, and shows ``depth`` levels below it (-1: all). A subtree that differs only deeper
+        is shown as ``^"/p":{}``; an added subtree is cut at the depth. The cost depends on the changes in between, not on the
+        tree's size, and with a depth on the nodes shown.
         """
         top = _path(path)
         if whole(depth, "depth") < -1:
             raise ValueError(f"depth must be -1 (unlimited) or a number of levels, got {depth}")
         before, after = self._view(from_revision, "from_revision"), self._view(to_revision, "to_revision")
-        return to_jsop(diff.diff(self._instance(), before, after, top), top, depth)
+        changes = diff.diff(self._instance(), before, after, top, None if depth < 0 else depth)
+        return to_jsop(changes, top, depth)
 
     # --- reading -----------------------------------------------------------------------------------------
 

@@ -1,0 +1,96 @@
+"""``diff`` with a depth: what it shows, and what that costs."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+
+from hbasemk import MicroKernel
+from hbasemk.format import revisions
+from hbasemk.kernel import diff as kernel_diff
+from hbasemk.microkernel.jsop_diff import to_jsop
+from hbasemk.repository import instance_of
+from hbasemk.testing.wrapped import CountingStore
+from tests.microkernel.conftest import Cluster
+from tests.support.repositories import Instances
+
+
+def test_an_added_subtree_is_cut_at_the_depth(mk: Cluster) -> None:
+    first = mk.commit("/", '+"a":{"l":1,"x":{"l":2,"y":{}}}')
+    second = mk.commit("/", '>"a":"b"')
+    assert mk.diff(first, second, "/b", 0) == '+"/b":{"l":1}'
+    assert mk.diff(first, second, "/b", 1) == '+"/b":{"l":1,"x":{"l":2}}'
+    assert mk.diff(first, second, "/b", 2) == mk.diff(first, second, "/b", -1) == '+"/b":{"l":1,"x":{"l":2,"y":{}}}'
+    assert mk.diff(first, second, "/", 0) == '-"/a"\n+"/b":{"l":1}'
+    assert mk.diff(first, second, "/", 2) == '-"/a"\n+"/b":{"l":1,"x":{"l":2}}'
+
+
+def test_a_subtree_that_was_changed_and_changed_back_below_the_depth_is_not_shown(mk: Cluster) -> None:
+    first = mk.commit("/", '+"a":{"b":{"c":{"p":1}}} +"d":{"b":{"c":{"p":1}}}')
+    mk.commit("/", '^"a/b/c/p":2 ^"d/b/c/p":2 +"a/b/n":{"o":{}}')
+    second = mk.commit("/", '^"a/b/c/p":1 -"a/b/n"')
+    assert mk.diff(first, second, "/", 0) == mk.diff(second, first, "/", 0) == '^"/d":{}'
+
+
+def test_a_removed_node_that_came_back_is_compared_below_the_depth(mk: Cluster) -> None:
+    first = mk.commit("/", '+"a":{"b":{"c":{"p":1}}}')
+    mk.commit("/", '-"a"')
+    same = mk.commit("/", '+"a":{"b":{"c":{"p":1}}}')
+    other = mk.commit("/", '^"a/b/c/p":2')
+    for depth in range(4):
+        assert mk.diff(first, same, "/", depth) == ""
+    assert mk.diff(first, other, "/", 1) == '^"/a/b":{}'
+
+
+def test_a_diff_with_a_depth_equals_the_whole_diff_cut_at_that_depth(opened: Instances) -> None:
+    seed = int(os.environ.get("HBASEMK_TEST_SEED", "") or random.randrange(1 << 32))
+    print("seed", seed)
+    chance = random.Random(seed)
+    kernel = MicroKernel(opened())
+    instance = instance_of(kernel.repository)
+    ids = [kernel.get_head_revision()]
+    for _ in range(40):
+        existing = [node.path for node in kernel.repository.head.walk()]
+        path = chance.choice(existing)
+        prefix = "" if path == "/" else path
+        text = chance.choice(
+            (
+                f'+"{prefix}/{len(ids)}":{{"p":1,"x":{{"q":2,"y":{{"z":{{}}}}}}}}',
+                f'^"{prefix}/p":{chance.randrange(3)}',
+                f'-"{path}"' if path != "/" else "",
+                f'>"{path}":"/moved{len(ids)}"' if path != "/" else "",
+            )
+        )
+        ids.append(kernel.commit("", text))
+    for _ in range(60):
+        first, second = (instance.at(revisions.from_text(chance.choice(ids))) for _ in range(2))
+        tops = ["/", *(node.path for node in kernel.repository.at(f"{second.revision:016x}").walk())]
+        top, depth = chance.choice(tops), chance.randrange(5)
+        whole = to_jsop(kernel_diff.diff(instance, first, second, top), top, depth)
+        cut = to_jsop(kernel_diff.diff(instance, first, second, top, depth), top, depth)
+        assert cut == whole, (first.revision, second.revision, top, depth)
+
+
+@pytest.mark.parametrize("change", ["added", "removed", "changed"])
+def test_the_cost_of_a_diff_with_a_depth_depends_on_what_it_shows(opened: Instances, change: str) -> None:
+    store = CountingStore(opened.new_store())
+    kernel = MicroKernel(opened(store, cache_entries=0))
+    empty = kernel.get_head_revision()
+    kernel.repository.run(
+        lambda tx: [tx.add("/a"), tx.add("/a/b"), *(tx.add(f"/a/b/{number}", {"v": 0}) for number in range(2000))]
+    )
+    full = kernel.get_head_revision()
+    kernel.repository.run(lambda tx: [tx.set(f"/a/b/{number}", "v", 1) for number in range(2000)])
+    first, second, expected = {
+        "added": (empty, full, '+"/a":{}'),
+        "removed": (full, empty, '-"/a"'),
+        "changed": (full, kernel.get_head_revision(), '^"/a/b":{}'),
+    }[change]
+    store.traffic()
+    store.take()
+    assert kernel.diff(first, second, "/", 0 if change == "added" else 1) == expected
+    calls = store.take()
+    assert sum(calls.values()) <= 5, calls
+    assert store.traffic("journal").rows_read <= 6
