@@ -9,8 +9,7 @@ import pickle
 import signal
 import threading
 import time
-import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,23 +25,8 @@ from hbasemk.repository import instance_of
 from hbasemk.store.memory import MemoryStore
 from hbasemk.system import SystemRuntime
 from hbasemk.testing.wrapped import Call, FaultyStore
+from tests.support.forked import in_a_child
 from tests.support.repositories import Checked, Instances, problems, tree
-
-
-def in_a_child(work: Callable[[], object]) -> None:
-    """Run a function in a forked child; fail if it raised."""
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            work()
-            code = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(code)
-    _, status = os.waitpid(child, 0)
-    assert status == 0
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ import pytest
 from hbasemk.store.abc import Store
 from hbasemk.store.memory import MemoryStore, NamedStores
 from hbasemk.testing.store import OpenStore, StoreConformance, Tables
-from tests.conformance.naive import NaiveStore
+from tests.support.naive_store import NaiveStore
 from tests.support.proof import PROOF
 
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from hbasemk.errors import JsopError
 from hbasemk.format import limits, paths
 from hbasemk.jsop import Operation, parse, write
-from tests.fuzz import jsop_naive
+from tests.support import naive_jsop
 
 ROOTS = ("", "", "/", "/r/s")
 TOKENS: tuple[str, ...] = (
@@ -75,20 +75,20 @@ def check(text: str, root: str, changed_subtrees: bool) -> bool:
     except JsopError as error:
         refusal = error
     else:
-        _check_meaning(operations, jsop_naive.read(text, root, changed_subtrees))
+        _check_meaning(operations, naive_jsop.read(text, root, changed_subtrees))
         return True
     assert 0 <= refusal.offset <= len(text)
     assert refusal.context in str(refusal)
     str(refusal).encode()
     try:
-        wanted = jsop_naive.read(text, root, changed_subtrees)
-    except jsop_naive.RefusedError:
+        wanted = naive_jsop.read(text, root, changed_subtrees)
+    except naive_jsop.RefusedError:
         return False
     raise AssertionError(f"refused, but it means {wanted}") from refusal
 
 
 def _check_meaning(operations: list[Operation], wanted: list[tuple[Any, ...]]) -> None:
-    assert jsop_naive.plain(operations) == wanted
+    assert naive_jsop.plain(operations) == wanted
     written = write(operations)
     written.encode()
     again = parse(written, changed_subtrees=True)

@@ -30,7 +30,8 @@ from hbasemk.jsop import (
     write_value,
 )
 from hbasemk.jsop.strings import join_surrogates
-from tests.fuzz import jsop, jsop_naive
+from tests.fuzz import jsop
+from tests.support import naive_jsop
 
 # A slow machine is no failure.
 PATIENT = settings(deadline=None)
@@ -76,7 +77,7 @@ def test_written_operations_are_read_back_the_same(operations: list[Operation]) 
     text = write(operations)
     text.encode()
     assert parse(text, changed_subtrees=True) == operations
-    assert jsop_naive.plain(parse(text, changed_subtrees=True)) == jsop_naive.read(text, "", True)
+    assert naive_jsop.plain(parse(text, changed_subtrees=True)) == naive_jsop.read(text, "", True)
 
 
 @PATIENT

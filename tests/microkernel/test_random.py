@@ -12,8 +12,8 @@ import pytest
 
 from hbasemk import ConflictError, HbasemkError, MicroKernel, jsop
 from hbasemk.store.abc import Store
-from tests.microkernel import model as simple
-from tests.microkernel.model import Conflict, Line, Model, Refused, Tree
+from tests.support import microkernel_model as simple
+from tests.support.microkernel_model import Conflict, Line, Model, Refused, Tree
 from tests.support.proof import SHARES
 from tests.support.repositories import Instances
 

@@ -18,9 +18,9 @@ from hbasemk.kernel.ids.clock import IdClock
 from hbasemk.kernel.journal import journal
 from hbasemk.kernel.journal.journal import Journal
 from hbasemk.kernel.journal.view import View
-from tests.simulation import mutants
-from tests.simulation.clock_schedules import ClockSchedule
 from tests.support import proof
+from tests.support.simulation import mutants
+from tests.support.simulation.clocks import ClockSchedule
 
 SEEDS = proof.seeds("HBASEMK_CLOCK_SEEDS", sample=50, proof=300, chunk=125)
 ENOUGH = 6000

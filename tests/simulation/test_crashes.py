@@ -19,10 +19,10 @@ from hbasemk.kernel.commit.operations import AddNode, SetProperty
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.reading import child_count, reader
 from hbasemk.store.memory import MemoryStore
-from tests.simulation.crash_kinds import KINDS, TREE, Kind
-from tests.simulation.crashes import AWAY, AWAY_LOST, WAYS, Died, Site, live_on, problems
 from tests.support import proof
 from tests.support.runtime import World
+from tests.support.simulation.crashes.kinds import KINDS, TREE, Kind
+from tests.support.simulation.crashes.sites import AWAY, AWAY_LOST, WAYS, Died, Site, live_on, problems
 
 SAME, OTHER = 2, 0x40
 STORES = {

@@ -19,9 +19,9 @@ from hbasemk.testing.choices import shrink
 from hbasemk.testing.history import History, Kind, Read, Transaction, Write
 from hbasemk.testing.history.simulated import Run, Simulated
 from hbasemk.testing.history.workloads import SERIAL, WORKLOADS, Workload
-from tests.simulation import mutants
-from tests.simulation.schedules import store_like
 from tests.support import proof
+from tests.support.simulation import mutants
+from tests.support.simulation.schedules import store_like
 
 SEEDS = proof.seeds("HBASEMK_HISTORY_SEEDS", sample=20, proof=120, chunk=100)
 MIXED = [*WORKLOADS.values()]

@@ -18,10 +18,10 @@ from hbasemk.kernel.journal import journal
 from hbasemk.kernel.journal.recovery import Recovery
 from hbasemk.kernel.journal.sequence import RevisionSequence
 from hbasemk.testing.choices import shrink
-from tests.simulation import mutants
-from tests.simulation.lease_schedules import LeaseSchedule
-from tests.simulation.schedules import Broken, breaks
 from tests.support import proof
+from tests.support.simulation import mutants
+from tests.support.simulation.leases import LeaseSchedule
+from tests.support.simulation.schedules import Broken, breaks
 
 SEEDS = proof.seeds("HBASEMK_LEASE_SEEDS", sample=50, proof=300, chunk=125)
 ENOUGH = 4000

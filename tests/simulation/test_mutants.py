@@ -13,10 +13,10 @@ from hbasemk.kernel.branches.rebase import rebase
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, SetProperty
 from hbasemk.testing.simulation import Actor, Simulator
-from tests.simulation import mutants
-from tests.simulation.schedules import Broken
-from tests.simulation.test_interleavings import ENOUGH, Allowed, Explored, prepare
 from tests.support.branches import commit_on_branch
+from tests.support.simulation import mutants
+from tests.support.simulation.interleavings import ENOUGH, Allowed, Explored, prepare
+from tests.support.simulation.schedules import Broken
 
 SEEDS = 200
 

@@ -11,9 +11,9 @@ from collections.abc import Callable
 import pytest
 
 from hbasemk.testing.choices import Choices, shrink
-from tests.simulation.mutants import MUTANTS, must_be_found, no_read_back
-from tests.simulation.schedules import Schedule, breaks, shortest
 from tests.support import proof
+from tests.support.simulation.mutants import MUTANTS, must_be_found, no_read_back
+from tests.support.simulation.schedules import Schedule, breaks, shortest
 
 SEEDS = proof.seeds("HBASEMK_SIM_SEEDS", sample=100, proof=500, chunk=150)
 

@@ -21,10 +21,10 @@ from hbasemk.repository import instance_of
 from hbasemk.store.abc import NewCell, Put, Scan, scan_all
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore, lost_reply
-from tests.simulation.crashes import DIED, Died, Steps, problems
 from tests.support.branches import commit_on_branch
 from tests.support.repositories import Instances, tree
 from tests.support.runtime import World, open_instance
+from tests.support.simulation.crashes.sites import DIED, Died, Steps, problems
 
 READING = ("read", "nodes")
 WRITING = ("write", "nodes")

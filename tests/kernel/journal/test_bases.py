@@ -10,8 +10,8 @@ import hbasemk
 from hbasemk import BranchError, NodeExistsError, NodeNotFoundError, Repository, Snapshot, Transaction
 from hbasemk.errors import ClosedError
 from hbasemk.kernel.commit.staging import Staging
+from tests.support.forked import in_a_child
 from tests.support.repositories import Instances, problems
-from tests.test_repository import in_a_child
 
 
 def test_trunk_commit_on_a_branch_view_is_rejected(opened: Instances) -> None:

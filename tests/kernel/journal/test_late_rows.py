@@ -13,9 +13,9 @@ from hbasemk.kernel.commit.operations import AddNode
 from hbasemk.store.abc import NewCell, Put
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore
-from tests.simulation.crash_repair import late_rows
-from tests.simulation.crashes import AWAY, DIED, Died, Site, problems
 from tests.support.runtime import World, open_instance
+from tests.support.simulation.crashes.repair import late_rows
+from tests.support.simulation.crashes.sites import AWAY, DIED, Died, Site, problems
 
 
 @pytest.fixture

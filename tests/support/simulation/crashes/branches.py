@@ -9,9 +9,9 @@ from hbasemk.format.branch_head import ABANDONED, REBASED
 from hbasemk.kernel.branches import rebase
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, RemoveNode, SetProperty
-from tests.simulation.crashes import Died, Site, Steps, tree
 from tests.support.branches import commit_on_branch
 from tests.support.runtime import open_instance
+from tests.support.simulation.crashes.sites import Died, Site, Steps, tree
 
 
 def branch(site: Site) -> tuple[int, int]:

@@ -12,12 +12,12 @@ from hbasemk.format.changes import RowChange
 from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel import settings
 from hbasemk.kernel.commit.change_source import OperationList
-from hbasemk.kernel.commit.operations import AddNode, RemoveNode, SetProperty
+from hbasemk.kernel.commit.operations import AddNode, Operation, RemoveNode, SetProperty
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.reading.child_count import Memo
 from hbasemk.store.abc import Get, NewCell, Put
-from tests.simulation.crashes import Site, problems, tree
 from tests.support.corruptions import CASES
+from tests.support.simulation.crashes.sites import Site, problems, tree
 from tests.support.tables import Tables
 
 DAMAGED = "/damaged"
@@ -163,7 +163,7 @@ def wide_node_with_a_memo(site: Site) -> None:
     one = site.open(1)
     count(one)
     assert memo(site) is not None
-    changed = [RemoveNode("/wide/0"), *(AddNode(f"/wide/{number}", {}) for number in range(8, 14))]
+    changed: list[Operation] = [RemoveNode("/wide/0"), *(AddNode(f"/wide/{number}", {}) for number in range(8, 14))]
     one.commit(lambda _: OperationList(changed), "", retry_timeout=1, max_poll_age=0)
     one.close()
 

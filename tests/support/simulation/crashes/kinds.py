@@ -14,8 +14,10 @@ from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, CopyNode, Increment, MoveNode, Operation, RemoveNode, SetProperty
 from hbasemk.store.abc import Get
 from hbasemk.transaction import Transaction
-from tests.simulation import crash_repair
-from tests.simulation.crash_branches import (
+from tests.support.branches import commit_on_branch
+from tests.support.runtime import open_instance
+from tests.support.simulation.crashes import repair
+from tests.support.simulation.crashes.branches import (
     abandoned,
     branch,
     branch_behind,
@@ -32,9 +34,7 @@ from tests.simulation.crash_branches import (
     rebase_on_head,
     sweep_all,
 )
-from tests.simulation.crashes import Died, Site, Steps, tree
-from tests.support.branches import commit_on_branch
-from tests.support.runtime import open_instance
+from tests.support.simulation.crashes.sites import Died, Site, Steps, tree
 
 TREE: list[Operation] = [
     AddNode("/a", {"p": "old", "n": 0}),
@@ -342,30 +342,30 @@ KINDS = [
     Kind("sweep of what nobody rolled back", recover, left_undone, changes=False, again=True),
     Kind("move of the watermark", advance, many_revisions, changes=False, again=True),
     *(
-        Kind(name, crash_repair.recover_late, late, changes=False, again=True, hourly=True, finish=crash_repair.hidden)
+        Kind(name, repair.recover_late, late, changes=False, again=True, hourly=True, finish=repair.hidden)
         for name, late in (
-            ("recovery of rows that arrived late", crash_repair.late_rows),
-            ("sweep of an aborted row that arrived late", crash_repair.late_abort),
+            ("recovery of rows that arrived late", repair.late_rows),
+            ("sweep of an aborted row that arrived late", repair.late_abort),
         )
     ),
     *(
-        Kind(name, crash_repair.count_children, wide, changes=False, finish=crash_repair.counted)
+        Kind(name, repair.count_children, wide, changes=False, finish=repair.counted)
         for name, wide in (
-            ("count of a wide node's children", crash_repair.wide_node),
-            ("new count of a wide node's children", crash_repair.wide_node_with_a_memo),
+            ("count of a wide node's children", repair.wide_node),
+            ("new count of a wide node's children", repair.wide_node_with_a_memo),
         )
     ),
     *(
         Kind(
             f"repair of {name.replace('_', ' ')}",
-            crash_repair.repair,
-            crash_repair.damaged(name),
-            crash_repair.not_damaged,
+            repair.repair,
+            repair.damaged(name),
+            repair.not_damaged,
             changes=False,
             again=True,
-            finish=crash_repair.repaired,
-            shown=crash_repair.shared_view(name),
+            finish=repair.repaired,
+            shown=repair.shared_view(name),
         )
-        for name in crash_repair.REPAIRED
+        for name in repair.REPAIRED
     ),
 ]

@@ -1,6 +1,6 @@
 """Schedules about time: wrong clocks, pauses past the lease, delayed requests, concurrent recovery and compaction.
 
-They add to :mod:`tests.simulation.schedules`. Clocks are ten minutes off or jump by as much. A gateway delivers requests
+They add to :mod:`tests.support.simulation.schedules`. Clocks are ten minutes off or jump by as much. A gateway delivers requests
 long after their timeout, even after recovery of their sender and after the watermark. Two processes only recover, move
 the watermark and drop the positions below it.
 """
@@ -22,7 +22,7 @@ from hbasemk.kernel.settings import Settings
 from hbasemk.testing.history.simulated import LATE_LOOK
 from hbasemk.testing.simulation import Actor, Simulator
 from hbasemk.testing.trace import Step
-from tests.simulation.schedules import Broken, Schedule, check_tables, store_like, tree
+from tests.support.simulation.schedules import Broken, Schedule, check_tables, store_like, tree
 
 T = TypeVar("T")
 
@@ -70,6 +70,7 @@ class LeaseSchedule(Schedule):
     """One run of a seed."""
 
     simulator_type: type[HoldingSimulator] = HoldingSimulator
+    simulator: HoldingSimulator
 
     def __init__(self, seed: int, *, writers: int = 3, commits: int = 4, choices: Sequence[int] | None = None) -> None:
         simulator = self.simulator_type(seed, choices=choices)

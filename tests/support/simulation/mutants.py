@@ -30,8 +30,9 @@ from hbasemk.kernel.journal.outcomes import Outcomes
 from hbasemk.kernel.reading import reader
 from hbasemk.kernel.reading.cache import NodeCache
 from hbasemk.kernel.reading.reader import Reader
+from hbasemk.store import abc
 from hbasemk.store.abc import Cell, Column, NewCell, Put
-from tests.simulation.schedules import Broken, Schedule
+from tests.support.simulation.schedules import Broken, Schedule
 
 MUTANTS: list[Callable[[pytest.MonkeyPatch], None]] = []
 
@@ -47,7 +48,8 @@ def must_be_found(name: str, schedules: Iterable[Schedule]) -> None:
 
     A process that ends with a built-in Python error breaks none: a mutant that no longer fits the kernel does the same.
     """
-    number, other = -1, None
+    number = -1
+    other: Exception | None = None
     for number, schedule in enumerate(schedules):
         try:
             schedule.run()
@@ -85,7 +87,7 @@ def bound_too_high(patch: pytest.MonkeyPatch) -> None:
 
 @mutant
 def put_for_compare_and_set(patch: pytest.MonkeyPatch) -> None:
-    def decide(self: Outcomes, revision: int, _: object, then: Any, *__: object) -> bool:
+    def decide(self: Outcomes, revision: int, _: object, then: Column, *__: object) -> bool:
         self._store.write(schema.JOURNAL, [Put(schema.revision_key(revision), [NewCell(*then, schema.YES)])])
         return True
 
@@ -293,14 +295,10 @@ def own_creation_read_as_a_foreign_one(patch: pytest.MonkeyPatch) -> None:
 
 @mutant
 def poll_upwards(patch: pytest.MonkeyPatch) -> None:
-    from hbasemk.kernel.journal import journal as module
-
-    original = module.scan_all
-
     def upwards(store: Any, table: str, scan: Any) -> Any:
-        return original(store, table, scan._replace(start=scan.stop + b"\0", stop=None, reverse=False))
+        return abc.scan_all(store, table, scan._replace(start=scan.stop + b"\0", stop=None, reverse=False))
 
-    patch.setattr(module, "scan_all", upwards)
+    patch.setattr("hbasemk.kernel.journal.journal.scan_all", upwards)
 
 
 @mutant
@@ -373,10 +371,8 @@ def watermark_past_possible_late_revisions(patch: pytest.MonkeyPatch) -> None:
 
 @mutant
 def watermark_past_unswept_revisions(patch: pytest.MonkeyPatch) -> None:
-    original = recovery.scan_all
-
     def scan_all(store: Any, table: str, scan: Any) -> Any:
-        rows = original(store, table, scan)
+        rows = abc.scan_all(store, table, scan)
         # The scan for late rows has no start; it still finds them.
         return rows if scan.start is None else (row for row in rows if not unswept(row))
 

@@ -130,7 +130,7 @@ def tree(instance: Instance, snapshot: View | None = None) -> dict[str, dict[str
     try:
         top = instance.reader.node(snapshot, "/")
         assert top is not None
-        found = {"/": dict(top.properties)}
+        found: dict[str, dict[str, object]] = {"/": dict(top.properties)}
         for level in instance.reader.levels(snapshot, "/"):
             found.update({state.path: dict(state.properties) for state in level})
     finally:

@@ -1,6 +1,6 @@
 """Schedules with unreliable clocks: servers' clocks step and differ between tables, and machines sleep unnoticed.
 
-They add to :mod:`tests.simulation.lease_schedules`. On a store with transactions, which models SQLite, the store's clock
+They add to :mod:`tests.support.simulation.leases`. On a store with transactions, which models SQLite, the store's clock
 steps by any amount, together with the wall clocks of all processes: they share one machine. On the others each table has
 a server with a clock of its own, and these differ and step by at most the allowed skew. At any call a machine may sleep. Its
 process and its monotonic clock then stop.
@@ -19,8 +19,8 @@ from hbasemk.kernel.instance import Instance
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.simulation import Actor
 from hbasemk.testing.trace import Step
-from tests.simulation.lease_schedules import MINUTES, HoldingSimulator, LeaseSchedule
-from tests.simulation.schedules import store_like
+from tests.support.simulation.leases import MINUTES, HoldingSimulator, LeaseSchedule
+from tests.support.simulation.schedules import store_like
 
 T = TypeVar("T")
 

@@ -337,8 +337,8 @@ class Schedule:
                 base = committed[revision][0]
                 if base in committed and instance.journal.sort_key(base) >= instance.journal.sort_key(revision):
                     raise Broken(f"I2: {revision:016x} comes before its base {base:016x} in an instance")
-        for instance, snapshot, seen, visible in self.kept:
-            if tree(instance, snapshot) != seen:
+        for instance, snapshot, found, visible in self.kept:
+            if tree(instance, snapshot) != found:
                 raise Broken(f"I5: the tree at {snapshot.revision:016x} has changed")
             for revision in visible:
                 base = committed[revision][0]

@@ -1,0 +1,278 @@
+"""Writers of one commit each, all states that their interleavings can reach, and the trees that they may leave."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import pytest
+
+from hbasemk.errors import HbasemkError
+from hbasemk.format import revisions
+from hbasemk.kernel.commit.change_source import ChangeSource, OperationList
+from hbasemk.kernel.commit.operations import AddNode, CopyNode, Increment, MoveNode, Operation, RemoveNode, SetProperty
+from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.journal.view import View
+from hbasemk.kernel.settings import Settings
+from hbasemk.store.memory import MemoryStore
+from hbasemk.testing.exploration import Exploration
+from hbasemk.testing.simulation import Actor, Simulator
+from hbasemk.testing.stepped import SteppedSimulator
+from hbasemk.transaction import Transaction, source_of
+from tests.support.branches import commit_on_branch
+from tests.support.simulation.schedules import Broken, check_tables, tree
+
+FOREVER = 1e9
+ENOUGH = 100
+"""The number of final states of each pair that must suffice to find a mutant."""
+Tree = dict[str, Any]
+
+
+class Prepared(NamedTuple):
+    """The initial state: the store, the base of commits on an old base, and a branch's revision."""
+
+    store: MemoryStore
+    base: int
+    branch: int
+
+
+def prepare(parallel: bool = False) -> Prepared:
+    """Create a small tree, a revision after its base, and a branch with one commit."""
+    simulator = Simulator(0, parallel=parallel)
+    instance = simulator.add("first", lambda _: None).open(wanted=Settings(max_clock_skew_ms=500, lease_ms=2000))
+
+    def commit(*operations: Operation) -> int:
+        return instance.commit(lambda _: OperationList(operations), "", retry_timeout=9, max_poll_age=0)
+
+    base = commit(
+        AddNode("/a", {"p": 0, "count": 0}),
+        AddNode("/a/b", {"q": 0}),
+        AddNode("/a/b/c", {}),
+        AddNode("/a/leaf", {}),
+        AddNode("/gone", {"old": 1}),
+    )
+    branch = instance.branches.begin(instance.at(base))
+
+    branch = commit_on_branch(instance, branch, [SetProperty("/a", "p", "branch"), AddNode("/a/b/branch", {})])
+    commit(RemoveNode("/gone"), SetProperty("/a/b", "q", 1))
+    return Prepared(simulator.store, base, branch)
+
+
+def on_head(*operations: Operation) -> Callable[[Instance, Prepared], int]:
+    def commit(instance: Instance, _: Prepared) -> int:
+        return instance.commit(lambda _: OperationList(operations), "", retry_timeout=FOREVER, max_poll_age=0)
+
+    return commit
+
+
+def on_old_base(*operations: Operation) -> Callable[[Instance, Prepared], int]:
+    def commit(instance: Instance, prepared: Prepared) -> int:
+        return instance.commit_on(instance.at(prepared.base), OperationList(operations), "")
+
+    return commit
+
+
+def serializable(change: Callable[[Transaction], object]) -> Callable[[Instance, Prepared], int]:
+    def commit(instance: Instance, _: Prepared) -> int:
+        def make(snapshot: View) -> ChangeSource:
+            tx = Transaction(instance, snapshot, "", "serializable")
+            change(tx)
+            return source_of(tx)
+
+        return instance.commit(make, "", retry_timeout=FOREVER, max_poll_age=0)
+
+    return commit
+
+
+KINDS: dict[str, Callable[[Instance, Prepared], int]] = {
+    "set": on_head(SetProperty("/a", "p", "set")),
+    "unset": on_head(SetProperty("/a", "p", None)),
+    "increment": on_head(Increment("/a", "count", 1)),
+    "add": on_head(AddNode("/a/b/new", {"n": 1})),
+    "set its name": on_head(SetProperty("/a/b", "new", 1)),
+    "remove leaf": on_head(RemoveNode("/a/leaf")),
+    "remove subtree": on_head(RemoveNode("/a/b")),
+    "move": on_head(MoveNode("/a/b", "/moved")),
+    "copy": on_head(CopyNode("/a/b", "/copy")),
+    "copy below": on_head(CopyNode("/a/leaf", "/a/b/new")),
+    "re-add": on_head(AddNode("/gone", {"again": 1})),
+    "remove and add": on_head(RemoveNode("/a/b"), AddNode("/a/b", {"again": 1})),
+    "old base": on_old_base(SetProperty("/a/b", "r", 2), Increment("/a", "count", 10)),
+    "old base below": on_old_base(AddNode("/a/b/c/old", {}), SetProperty("/a/leaf", "x", 1)),
+    "merge": lambda instance, prepared: instance.branches.merge(prepared.branch, ""),
+    # Each changes the property that the other sets to its present value.
+    "set one, repeat other": on_head(SetProperty("/a", "p", "one"), SetProperty("/a/b", "q", 1)),
+    "repeat one, set other": on_head(SetProperty("/a", "p", 0), SetProperty("/a/b", "q", "other")),
+    "old base, repeated": on_old_base(Increment("/a", "count", 0), SetProperty("/a/leaf", "x", 1)),
+    # Each writes the property that the other reads.
+    "serializable list": serializable(lambda tx: tx.set("/a", "children", len(tx.children("/a/b")))),
+    "serializable add": serializable(lambda tx: tx.add("/a/b/new", {"n": tx.get("/a", "children") or 0})),
+}
+
+
+WAYS: dict[str, tuple[tuple[int, int], bool, bool]] = {
+    "first is lower": ((0, 1), False, False),
+    "second is lower": ((1, 0), False, False),
+    "ids before reads as on HBase, rows backwards": ((0, 1), True, True),
+}
+"""The clocks of the two, which decide whose id is lower; whether the store has parallel calls, so that the journal row precedes
+the reads of the commit; whether the rows of a batch are written from the last to the first."""
+
+
+class Run:
+    """Some writers in one interleaving, and the result of each."""
+
+    def __init__(
+        self, prepared: Prepared, kinds: Sequence[str], skews: Sequence[int], *, backwards: bool = False
+    ) -> None:
+        self.prepared = prepared
+        self.kinds = kinds
+        self.simulator = SteppedSimulator(backwards=backwards)
+        self.simulator.store = prepared.store.clone(lambda: int(self.simulator.ms))
+        self.simulator.ms += 5
+        self.ended: list[int | HbasemkError | None] = [None] * len(kinds)
+        self.instances: list[Instance] = []
+        for number, (kind, skew) in enumerate(zip(kinds, skews, strict=True)):
+            actor = self.simulator.add(f"{number} {kind}", self._work(number, KINDS[kind]), skew_ms=skew)
+            instance = actor.open()
+            instance.clock.next(0)
+            self.instances.append(instance)
+        # The poll of each open() must no longer count as recent.
+        self.simulator.ms += 1
+
+    def _work(self, number: int, commit: Callable[[Instance, Prepared], int]) -> Callable[[Actor], None]:
+        def work(_: Actor) -> None:
+            try:
+                self.ended[number] = commit(self.instances[number], self.prepared)
+            except HbasemkError as error:
+                self.ended[number] = error
+
+        return work
+
+    def check(self, allowed: Callable[[tuple[int, ...]], list[Tree]]) -> None:
+        """Raise Broken unless the tree equals that of an allowed order of the committed writers."""
+        for actor in self.simulator.actors:
+            if actor.error is not None:
+                raise Broken(f"{actor.name} ended with {actor.error!r}") from actor.error
+        ended = {number: how for number, how in enumerate(self.ended) if isinstance(how, int)}
+        if not ended:
+            raise Broken(f"I10: nobody got through: {self.ended}")
+        fresh_instance = self.simulator.add("fresh_instance", lambda _: None).open()
+        if fresh_instance.journal.pending:
+            raise Broken(f"pending: {fresh_instance.journal.pending}")
+        check_tables(fresh_instance)
+        final = tree(fresh_instance, fresh_instance.head())
+        if final not in allowed(tuple(ended)):
+            raise Broken(f"I4: {[self.kinds[number] for number in ended]} committed, and the tree is {final}")
+        own = {number for number, one in ended.items() if self._is_own(number, one)}
+        for instance in (*self.instances, fresh_instance):
+            instance.poll()
+            if tree(instance, instance.head()) != final:
+                raise Broken("I11: two instances that have seen the same read different trees")
+            for number, one in ended.items():
+                if not instance.journal.knows(one):
+                    raise Broken(f"I3, I7: {self.kinds[number]} committed and is not seen")
+                if number not in own and instance is not self.instances[number]:
+                    continue
+                after = instance.at(one)
+                seen = {other for other in own if instance.journal.sees(after, ended[other])}
+                sees = tuple(sorted(seen | {number}))
+                if tree(instance, after) not in allowed(sees):
+                    raise Broken(f"I6: the tree after {self.kinds[number]} shows {sees} and is none of theirs")
+
+    def _is_own(self, number: int, one: int) -> bool:
+        """Return whether a writer created the revision that it returned. A commit without effect returns its head revision. In
+        another instance, with another order, that head may lack the change that made the commit a no-op.
+        """
+        return revisions.machine_of(one) == self.instances[number].lease.machine
+
+
+class Allowed:
+    """The trees that the writers may produce: in any serial order or, where allowed, on one base."""
+
+    def __init__(self, prepared: Prepared, kinds: Sequence[str]) -> None:
+        self.prepared = prepared
+        self.kinds = kinds
+        self._known: dict[frozenset[int], list[Tree]] = {}
+
+    def __call__(self, numbers: tuple[int, ...]) -> list[Tree]:
+        writers = frozenset(numbers)
+        if writers not in self._known:
+            found: list[Tree] = []
+            for order in itertools.permutations(sorted(writers)):
+                # ``stale``: how many of them, counted from the end, do not see the earlier ones.
+                found += [one for stale in range(len(order)) if (one := self._after(order, stale)) is not None]
+            self._known[writers] = found
+        return self._known[writers]
+
+    def _after(self, order: Sequence[int], stale: int) -> Tree | None:
+        simulator = Simulator(0)
+        simulator.store = self.prepared.store.clone(lambda: int(simulator.ms))
+        simulator.ms += 5
+        opened = [simulator.add("one", lambda _: None).open() for _ in order]
+        for at, (number, instance) in enumerate(zip(order, opened, strict=True)):
+            if at < len(order) - stale:
+                instance.poll()
+            simulator.ms += 1
+            before = instance.statistics.conflicts
+            try:
+                KINDS[self.kinds[number]](Stale(instance) if at >= len(order) - stale else instance, self.prepared)  # type: ignore[arg-type]
+            except HbasemkError:
+                return None
+            if instance.statistics.conflicts != before:
+                return None
+        fresh_instance = simulator.add("fresh_instance", lambda _: None).open()
+        return tree(fresh_instance, fresh_instance.head())
+
+
+class Stale:
+    """An instance that commits on its present head, without a poll."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+
+    def commit(self, make: Any, message: str, **_: Any) -> int:
+        return self._instance.commit_on(self._instance.head(), make(self._instance.head()), message)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._instance, name)
+
+
+class Explored:
+    """The final states that some writers can reach, and the number of runs that found them."""
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        kinds: Sequence[str],
+        skews: Sequence[int],
+        preemptions: int | None = None,
+        *,
+        backwards: bool = False,
+    ) -> None:
+        self._runs: list[Run] = []
+        self.ends = 0
+
+        def start() -> SteppedSimulator:
+            self._runs[:] = [Run(prepared, kinds, skews, backwards=backwards)]
+            return self._runs[0].simulator
+
+        self._exploration = Exploration(start, preemptions)
+
+    def __iter__(self) -> Iterator[Run]:
+        for _ in self._exploration:
+            self.ends += 1
+            yield self._runs[0]
+
+    def check(self, allowed: Allowed) -> None:
+        """Fail the test if a final state is not allowed."""
+        for run in self:
+            try:
+                run.check(allowed)
+            except Broken as error:
+                pytest.fail("\n".join([str(error), *run.simulator.trace]))
+
+    def __str__(self) -> str:
+        explored = self._exploration
+        return f"{explored.steps} steps to {explored.states} states, {self.ends} of them ends, found by {explored.runs} runs"
