@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,12 @@ def test_examples_work_on_sqlite(page: Path, tmp_path: Path, checked: Checked) -
     assert (runner.count > 0) == (page.name in WITH_EXAMPLES)
     for file in tmp_path.glob("*.db"):
         checked(f"sqlite:///{file}")
+
+
+def test_no_page_installs_hbasemk_from_an_index_before_its_first_release() -> None:
+    released = re.findall(r"^## (\d.*)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    by_name = [page.name for page in PAGES if "pip install hbasemk" in page.read_text(encoding="utf-8")]
+    assert released or by_name == []
 
 
 @pytest.mark.integration
