@@ -124,7 +124,8 @@ class Repository:
     def log(self, path: str = paths.ROOT, until: str | None = None) -> Iterator[LogEntry]:
         """Return the revisions that touched the subtree of ``path``, newest first; poll first.
 
-        ``until`` is the newest revision to return (None: the head). Reads the journal as the iterator goes on.
+        ``until`` is the newest revision to return (None: the head). The cost depends on what touched the path: a path that
+        never existed costs a few round trips. Reads on as the iterator goes on.
         """
         newest = None if until is None else arguments.revision(until, "until")
         return log.log(self._instance(), arguments.path(path), newest)

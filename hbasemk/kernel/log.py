@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -13,9 +13,12 @@ from hbasemk.kernel.branches.cache import BranchState
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.rows import WHOLE, journal_rows, whole_rows
 from hbasemk.kernel.journal.view import View
+from hbasemk.kernel.subtree_revisions import SubtreeRevisions
 from hbasemk.store.abc import Scan, scan_all
 
 BATCH: Final = 200
+HEAD_START: Final = 4
+"""The number of calls for the rows of a subtree before the log begins to read the journal, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +58,50 @@ def log(instance: Instance, path: str = paths.ROOT, upto: int | None = None) -> 
     """Yield committed trunk revisions that touched the subtree of ``path``, newest first, from ``upto`` (None: the head).
 
     Memory is bounded; one round trip for each 200 journal rows. Revisions not visible in this instance are left out.
+
+    Two searches take turns, and the cheaper one decides the cost: down the journal, and through the rows of the subtree,
+    whose versions name the revisions (:mod:`~hbasemk.kernel.subtree_revisions`). A path that never existed costs a poll and
+    one round trip.
     """
     instance.poll()
     head = instance.head() if upto is None else instance.at(upto)
-    scan = Scan(schema.revision_key(head.upper), None, BATCH, reverse=True, columns=WHOLE)
-    for row in journal_row.decode(scan_all(instance.store, schema.JOURNAL, scan)):
-        if row.is_branch or not row.committed or not instance.sees(head, row.revision):
-            continue
-        (whole,) = whole_rows(instance.store, [row])
-        entry = entry_of(whole, instance.settings.epoch_ms)
-        if path == paths.ROOT or entry.touches(path):
-            yield entry
+    if path == paths.ROOT:
+        yield from _whole_entries(instance, head, _down(instance, head))
+        return
+    subtree = SubtreeRevisions(instance.store, path, head.upper + 1)
+    complete = False
+    for _ in range(HEAD_START):
+        complete = subtree.step()
+    below = head.upper + 1
+    if not complete:
+        for number, row in enumerate(_down(instance, head, subtree.oldest), start=1):
+            below = row.revision
+            yield from (entry for entry in _whole_entries(instance, head, (row,)) if entry.touches(path))
+            if number % BATCH == 0 and subtree.step():
+                break
+        else:
+            return
+    ids = sorted((one for one in subtree.ids if one < below and instance.sees(head, one)), reverse=True)
+    for one in journal_rows(instance.store, ids):
+        if _is_visible(instance, head, one):
+            yield entry_of(one, instance.settings.epoch_ms)
+
+
+def _down(instance: Instance, view: View, oldest: int | None = None) -> Iterator[JournalRow]:
+    """Yield the journal rows from a view's highest id down to ``oldest`` (None: the first), without further chunks."""
+    stop = None if oldest is None else schema.revision_key(oldest - 1)
+    scan = Scan(schema.revision_key(view.upper), stop, BATCH, reverse=True, columns=WHOLE)
+    return journal_row.decode(scan_all(instance.store, schema.JOURNAL, scan))
+
+
+def _whole_entries(instance: Instance, view: View, rows: Iterable[JournalRow]) -> Iterator[LogEntry]:
+    """Yield the entries of the rows that are visible in a view."""
+    visible = (row for row in rows if _is_visible(instance, view, row))
+    return (entry_of(row, instance.settings.epoch_ms) for row in whole_rows(instance.store, visible))
+
+
+def _is_visible(instance: Instance, view: View, row: JournalRow) -> bool:
+    return row.committed and not row.is_branch and instance.sees(view, row.revision)
 
 
 class Step(NamedTuple):
@@ -79,11 +115,7 @@ class Step(NamedTuple):
 def trunk_entries(instance: Instance, first: int, view: View) -> list[LogEntry]:
     """Return the entries of a view's trunk revisions with ids from ``first`` up, in the order in which they joined."""
     scan = Scan(schema.revision_key(first), schema.revision_key(view.upper + 1), BATCH, columns=WHOLE)
-    found = []
-    for row in journal_row.decode(scan_all(instance.store, schema.JOURNAL, scan)):
-        if row.committed and not row.is_branch and instance.sees(view, row.revision):
-            (whole,) = whole_rows(instance.store, [row])
-            found.append(entry_of(whole, instance.settings.epoch_ms))
+    found = list(_whole_entries(instance, view, journal_row.decode(scan_all(instance.store, schema.JOURNAL, scan))))
     found.sort(key=lambda entry: instance.journal.sort_key(revisions.from_text(entry.revision)))
     return found
 

@@ -1,0 +1,159 @@
+"""The log of a subtree: the same entries as a scan of the journal, at the cost of what touched the subtree."""
+
+from __future__ import annotations
+
+import os
+import random
+from contextlib import suppress
+from itertools import islice
+from typing import Final
+
+import pytest
+
+from hbasemk import ConflictError, HbasemkError, Repository, UnknownRevisionError
+from hbasemk.format.changes import is_chunk
+from hbasemk.kernel import log, subtree_revisions
+from hbasemk.kernel.journal.rows import journal_rows
+from hbasemk.repository import instance_of
+from hbasemk.store.hbase import HBaseStore
+from hbasemk.testing.wrapped import CountingStore
+from tests.support.hbase import HBase
+from tests.support.repositories import Instances, instances
+
+
+def _shrink(monkeypatch: pytest.MonkeyPatch, chance: random.Random) -> None:
+    """Make all batches small, so that a small tree takes many of them."""
+    monkeypatch.setattr(log, "BATCH", chance.choice((2, 5, 1000)))
+    monkeypatch.setattr(log, "HEAD_START", chance.choice((0, 1, 4)))
+    monkeypatch.setattr(subtree_revisions, "ROWS", chance.choice((1, 3, 1000)))
+    monkeypatch.setattr(subtree_revisions, "VERSIONS", chance.choice((1, 2, 16)))
+    monkeypatch.setattr(subtree_revisions, "PAGE", chance.choice((2, 5, 1000)))
+    monkeypatch.setattr(subtree_revisions, "MOST", chance.choice((3, 20, 1000)))
+
+
+def _change(chance: random.Random, repository: Repository, paths: list[str]) -> None:
+    """Make one random commit; some conflict on purpose, and some are on a branch that may be merged."""
+    existing = [node.path for node in repository.head.walk()]
+    path = chance.choice(existing)
+    name = chance.choice("abc")
+    child = f"/{name}" if path == "/" else f"{path}/{name}"
+    paths.append(child)
+    kind = chance.choice(("add", "add", "set", "set", "remove", "move", "branch", "conflict"))
+    if kind == "add" and child not in repository.head and child.count("/") < 5:
+        repository.run(lambda tx: tx.add(child, {"p": 1}))
+    elif kind in ("remove", "move") and path != "/":
+        if kind == "remove":
+            repository.run(lambda tx: tx.remove(path))
+        elif (target := f"/moved{len(paths)}") not in repository.head:
+            paths.append(target)
+            repository.run(lambda tx: tx.move(path, target))
+    elif kind == "branch":
+        branch = repository.branch()
+        branch.run(lambda tx: tx.set(path, "b", len(paths)))
+        if chance.random() < 0.5:
+            branch.merge()
+    elif kind == "conflict":
+        base = repository.head
+        repository.run(lambda tx: tx.set(path, "q", len(paths)))
+        with suppress(ConflictError), repository.transaction(base=base) as tx:
+            tx.set(path, "q", -1)
+    else:
+        repository.run(lambda tx: tx.set(path, "p", len(paths)))
+
+
+def _compare(monkeypatch: pytest.MonkeyPatch, opened: Instances, changes: int) -> None:
+    seed = int(os.environ.get("HBASEMK_TEST_SEED", "") or random.randrange(1 << 32))
+    print("seed", seed)
+    chance = random.Random(seed)
+    writer, reader = opened(), opened()
+    paths = ["/", "/never", "/never/there"]
+    for _ in range(changes):
+        with suppress(HbasemkError):
+            _change(chance, writer, paths)
+    whole = list(reader.log())
+    for path in chance.sample(sorted(set(paths)), min(len(set(paths)), 25)):
+        _shrink(monkeypatch, chance)
+        expected = [entry for entry in whole if path == "/" or entry.touches(path)]
+        assert list(reader.log(path)) == expected, path
+        until = chance.choice(whole)
+        later = whole.index(until)
+        with suppress(UnknownRevisionError):
+            assert list(reader.log(path, until.revision)) == [entry for entry in expected if entry in whole[later:]], (
+                path
+            )
+
+
+def test_the_log_of_a_path_is_the_whole_log_without_the_revisions_that_did_not_touch_it(
+    monkeypatch: pytest.MonkeyPatch, opened: Instances
+) -> None:
+    _compare(monkeypatch, opened, 120)
+
+
+@pytest.mark.integration
+def test_the_log_of_a_path_on_hbase(monkeypatch: pytest.MonkeyPatch, hbase: HBase) -> None:
+    prefix = hbase.prefix_with_tables()
+    with instances(lambda: HBaseStore(hbase.host, hbase.thrift2, prefix=prefix)) as opened:
+        _compare(monkeypatch, opened, 60)
+
+
+@pytest.fixture
+def long(opened: Instances) -> tuple[CountingStore, Repository]:
+    """An instance on a repository with hundreds of commits to ``/hot``, which began after those to ``/cold``."""
+    store = CountingStore(opened.new_store())
+    repository = opened(store)
+    with repository.transaction() as tx:
+        for top in ("/cold", "/hot"):
+            tx.add(top)
+            for number in range(20):
+                tx.add(f"{top}/{number}", {"v": 0})
+                tx.add(f"{top}/{number}/leaf", {"v": 0})
+    repository.run(lambda tx: tx.set("/cold/3/leaf", "v", 1), "leaf")
+    repository.run(lambda tx: tx.set("/cold/3", "v", 1), "node")
+    for number in range(400):
+        repository.run(lambda tx, number=number: tx.set("/hot/1/leaf", "v", number))
+    repository.refresh()
+    store.take()
+    store.traffic()
+    return store, repository
+
+
+COSTS: Final[dict[str, tuple[list[str], int, int]]] = {
+    "/never/there": ([], 1, 0),
+    "/cold/3/leaf": (["leaf", ""], 3, 3),
+    "/cold/3": (["node", "leaf", ""], 4, 5),
+    "/cold": (["node", "leaf", ""], 5, 44),
+}
+"""The messages in the log of each path, and how many calls and rows it may take besides the poll."""
+
+
+def test_the_log_of_a_path_costs_what_touched_it_and_not_the_journal(long: tuple[CountingStore, Repository]) -> None:
+    store, repository = long
+    for path, (messages, calls, rows) in COSTS.items():
+        assert [entry.message for entry in repository.log(path)] == messages
+        made = store.take()
+        traffic = store.traffic()
+        if made.pop(("scan", "journal"), 0):
+            # The poll reads the rows of the last second.
+            rows += len(instance_of(repository).journal)
+        assert sum(made.values()) <= calls, (path, made)
+        assert traffic.rows_read <= rows, path
+
+
+def test_the_newest_entries_of_a_hot_path_take_few_calls(long: tuple[CountingStore, Repository]) -> None:
+    store, repository = long
+    newest = [entry.revision for entry in islice(repository.log(), 3)]
+    store.take()
+    assert [entry.revision for entry in islice(repository.log("/hot"), 3)] == newest
+    assert sum(store.take().values()) <= 8
+
+
+def test_the_log_of_a_path_contains_large_commits_whole(opened: Instances) -> None:
+    repository = opened()
+    chance = random.Random(1)
+    names = [f"/a/{chance.randbytes(20).hex()}" for _ in range(3000)]
+    repository.run(lambda tx: [tx.add("/a"), *(tx.add(name) for name in names)])
+    (row,) = journal_rows(instance_of(repository).store, [instance_of(repository).head().revision])
+    assert sum(is_chunk(cell.qualifier) for cell in row.cells) > 1
+    for path in ("/a", names[0]):
+        (entry,) = repository.log(path)
+        assert {change.path for change in entry.changes} == {"/", "/a", *names}
