@@ -295,7 +295,7 @@ class LiveInstance(Instance):
                     self._end_collected()
 
     def _end_collected(self) -> None:
-        if isinstance(self.store.once, NamedStore):
+        if isinstance(self.store.inner, NamedStore):
             # What it holds must not depend on when Python frees an object.
             self._owns_store = False
         self.end()

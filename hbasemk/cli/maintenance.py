@@ -1,4 +1,4 @@
-"""Commands that look after a repository: check, recover."""
+"""Commands that look after a repository: check, recover, upgrade."""
 
 from __future__ import annotations
 
@@ -123,6 +123,33 @@ def recover(session: Session, branches: float | None) -> None:
         session.facts(facts)
 
 
+@click.command("upgrade")
+@click.option("--to", "wanted", type=int, metavar="FORMAT", help="Upgrade to this format. Default: the newest one.")
+@click.pass_obj
+def upgrade(session: Session, wanted: int | None) -> None:
+    """Upgrade the repository to the format of this version.
+
+    End all processes that use the repository before. The command refuses while the lease of a process goes on, and names the
+    process. It changes no data, may be interrupted, and does nothing if it has been done before. Older versions of hbasemk cannot
+    open the repository afterwards; make a copy first if you may need one.
+    """
+    from hbasemk.connect import open_store
+    from hbasemk.kernel.upgrade import upgrade as run
+    from hbasemk.system import SystemRuntime
+
+    store, owned, _ = open_store(session.url)
+    with contextlib.ExitStack() as stack:
+        if owned:
+            stack.callback(store.close)
+        done = run(store, SystemRuntime(), output.complain, wanted)
+        location = store.location
+    if done.before == done.after:
+        what = f"nothing to do: the repository has format {done.after}"
+    else:
+        what = f"upgraded from format {done.before} to format {done.after}"
+    session.facts({"location": location, "format": done.after, "done": what})
+
+
 @contextlib.contextmanager
 def _progress(what: str) -> Iterator[Callable[[str, int], None]]:
     """Show on a terminal how many rows of which table have been checked; show nothing when piped."""
@@ -137,4 +164,4 @@ def _progress(what: str) -> Iterator[Callable[[str, int], None]]:
         yield progress
 
 
-COMMANDS = (check, recover)
+COMMANDS = (check, recover, upgrade)

@@ -6,7 +6,7 @@ This is the table of contents. Sections and invariants (I1 to I12) are those of 
 section topic                     module                                         invariant
 ======= ========================= ============================================== =============
 1       tables, columns, values   ``hbasemk.format``
-1       settings, creation        ``settings``
+1       settings, creation        ``settings``, ``upgrade``
 1       blobs, checkpoints        ``blobs``, ``checkpoints``
 2       machine id, lease         ``ids.lease``                                  I1
 2       revision ids              ``ids.clock``                                  I1

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from hbasemk.errors import StoreError, StoreNotAppliedError, StoreUnknownError
+from hbasemk.errors import HbasemkError, StoreError, StoreNotAppliedError, StoreUnknownError
 from hbasemk.kernel.batches import delete_batches, put_batches
 from hbasemk.kernel.retry import run_with_retries
 from hbasemk.kernel.runtime import Runtime
@@ -33,13 +33,24 @@ class RetryingStore(DelegatingStore):
     def __init__(self, store: Store, runtime: Runtime) -> None:
         super().__init__(store)
         self._runtime = runtime
+        self._stopped: HbasemkError | None = None
+
+    def stop(self, error: HbasemkError) -> None:
+        """Let every later call raise ``error``."""
+        self._stopped = error
+
+    def _check_not_stopped(self) -> None:
+        if self._stopped is not None:
+            raise self._stopped.with_traceback(None)
 
     @property
     def once(self) -> Store:
         """The store itself, for calls that must not be retried."""
+        self._check_not_stopped()
         return self.inner
 
     def _retry(self, call: Callable[[], T], in_doubt: Callable[[], None] | None = None) -> T:
+        self._check_not_stopped()
         return run_with_retries(self._runtime, call, in_doubt)
 
     # --- tables ------------------------------------------------------------------------------------------

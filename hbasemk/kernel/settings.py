@@ -14,9 +14,10 @@ from typing import Final
 from hbasemk.errors import FormatError, InvalidValueError, StoreUnusableError
 from hbasemk.format import limits, paths, revisions, schema
 from hbasemk.format.watermark import Watermark
-from hbasemk.store.abc import Get, NewCell, Put, Store
+from hbasemk.store.abc import Get, NewCell, Put, Row, Store
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+"""The format that this version reads and writes. Format 1 has the same tables, but its processes know nothing of format 2."""
 SHORTEST_SKEW_MS: Final = 100
 """A skew shorter than a slow round trip would reject every commit: ids could not be close enough to the store's clock."""
 SHORTEST_LAG_MS: Final = 100
@@ -25,6 +26,8 @@ SHORTEST_LEASE_MS: Final = 1_000
 LONGEST_MS: Final = revisions.MAX_MS
 LEAST_IDS_MS: Final = 365 * 24 * 3600 * 1000
 """A new repository must have revision ids for at least this long."""
+CURRENT: Final = Get(schema.SETTINGS_ROW, columns=(schema.SETTINGS,))
+"""The read of the settings cell alone; see :func:`format_change`."""
 FARTHEST_MS: Final = 10**18
 _YEARS: Final = revisions.MAX_MS / (365.25 * 24 * 3600 * 1000)
 _DAY_MS: Final = 24 * 3600 * 1000
@@ -95,10 +98,7 @@ class Settings:
             fields = json.loads(data)
             found = int(fields["format"])
             if found > FORMAT:
-                raise FormatError(
-                    f"the repository at {location} has format {found}, and this version of hbasemk knows formats up to "
-                    f"{FORMAT}; use a newer version"
-                )
+                raise _other_format(found, location)
             settings = cls(
                 epoch_ms=int(fields["epochMs"]),
                 max_clock_skew_ms=int(fields["maxClockSkewMs"]),
@@ -109,7 +109,7 @@ class Settings:
                 format=found,
             )
             times = (settings.max_clock_skew_ms, settings.lease_ms, settings.max_lag_ms)
-            if abs(settings.epoch_ms) > FARTHEST_MS or not all(0 <= one <= LONGEST_MS for one in times):
+            if found < 1 or abs(settings.epoch_ms) > FARTHEST_MS or not all(0 <= one <= LONGEST_MS for one in times):
                 raise ValueError("out of range")
             return settings
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
@@ -121,14 +121,44 @@ class Settings:
             ) from error
 
 
-def read(store: Store) -> tuple[Settings | None, Watermark | None]:
-    """Return the settings and the watermark; None for each one that does not exist yet. One round trip."""
+def _other_format(found: int, location: str) -> FormatError:
+    """Return the error for a repository of another format."""
+    if found > FORMAT:
+        return FormatError(
+            f"the repository at {location} has format {found}, and this version of hbasemk knows formats up to {FORMAT}; use "
+            "a newer version"
+        )
+    return FormatError(
+        f"the repository at {location} has format {found}, and this version of hbasemk uses format {FORMAT}; end all processes "
+        "that use the repository, then run `hbasemk upgrade` once"
+    )
+
+
+def format_change(row: Row, location: str) -> FormatError | None:
+    """Return the error if a settings row read again shows another format, else None. The integrity check reports damage."""
+    for cell in row.cells:
+        try:
+            found = int(json.loads(cell.value)["format"])
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+            continue
+        if found != FORMAT:
+            return _other_format(found, location)
+    return None
+
+
+def read(store: Store, *, any_format: bool = False) -> tuple[Settings | None, Watermark | None]:
+    """Return the settings and the watermark; None for each one that does not exist yet. One round trip.
+
+    Raises FormatError for a format that this version does not use, unless ``any_format`` accepts older ones.
+    """
     row = store.read(schema.CLUSTER, [Get(schema.SETTINGS_ROW, columns=(schema.SETTINGS, schema.WATERMARK))])[0]
     settings: Settings | None = None
     watermark: Watermark | None = None
     for cell in row.cells:
         if cell.qualifier == schema.SETTINGS[1]:
             settings = Settings.decode(cell.value, store.location)
+            if settings.format < FORMAT and not any_format:
+                raise _other_format(settings.format, store.location)
         else:
             watermark = Watermark.decode(cell.value)
     return settings, watermark
@@ -152,6 +182,7 @@ def create(store: Store, wanted: Settings) -> tuple[Settings, Watermark]:
             lease_ms=wanted.lease_ms,
             max_lag_ms=wanted.max_lag_ms,
             root_revision=_root(wanted.epoch_ms, _store_ms(store), store.location),
+            format=FORMAT,
         )
         put = Put(schema.SETTINGS_ROW, [NewCell(*schema.SETTINGS, new.encode())])
         store.check_and_write(schema.CLUSTER, schema.SETTINGS, None, put)

@@ -310,7 +310,7 @@ def test_status_describes_the_repository_and_its_writers(run: Run, tree: None, u
         found = run("status", "--output", "json").json
 
         assert found["head"] == writing.refresh().revision
-        assert found["format"] == 1
+        assert found["format"] == 2
         assert found["epoch"] == "2013-01-01T00:00:00.000Z"
         assert found["ids_run_out"] == "2030-06-03T21:56:53.887Z"
         assert found["pending_revisions"] == []

@@ -41,8 +41,12 @@ class World:
         """Register a store with a repository."""
         while isinstance(store, WrappedStore):
             store = store.inner
-        if not any(store is other for other in self._stores):
+        if not self.closes(store):
             self._stores.append(store)
+
+    def closes(self, store: Store) -> bool:
+        """Return whether the world closes a store at the end."""
+        return any(store is other for other in self._stores)
 
     def problems(self) -> list[str]:
         """Return the problems of all repositories after all leases and one more instance's maintenance."""

@@ -7,12 +7,15 @@ when another process may take over a lease.
 
 from __future__ import annotations
 
+import re
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from hbasemk.errors import FormatError, LeaseLostError, StoreUnusableError
 from hbasemk.format import revisions, schema
+from hbasemk.kernel import settings as kernel_settings
 from hbasemk.kernel.retry import run_with_retries
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
@@ -27,6 +30,7 @@ MEASUREMENT_VALID: Final = 30.0
 MAX_END_MS: Final = 2 * revisions.MAX_MS
 """The latest end of a lease, in ms since the repository's epoch; ids end at half of it."""
 _HEAD: Final = struct.Struct(">QQ16s")
+_FORMAT_MARK: Final = re.compile(r" \(format ([0-9]{1,9})\)\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,12 @@ class LeaseRecord:
     end: int
     nonce: bytes
     holder: str
+
+    @property
+    def format(self) -> int:
+        """The format of the holder's version of hbasemk; versions with format 1 do not write it."""
+        mark = _FORMAT_MARK.search(self.holder)
+        return int(mark[1]) if mark else 1
 
     def encode(self) -> bytes:
         """Return the bytes of the lease cell."""
@@ -78,29 +88,30 @@ class ServerClock:
         self.measured_at = float("-inf")
         """When the clock was last measured, by the monotonic clock."""
 
-    def measure(self, row: bytes) -> None:
+    def measure(self, row: bytes, also: Sequence[Get] = ()) -> list[Row]:
         """Measure the clock: write a cell with the server's time and read it back. Two round trips.
 
         It takes more if another cell comes back: another process measured in the same row, or the store's clock has
         gone back since then (a store returns a column's highest timestamp). No round trip if the store shows its clock.
-        A failed measurement is repeated as a whole, because a retry of one call would make it less exact.
+        A failed measurement is repeated as a whole, because a retry of one call would make it less exact. The read also
+        returns the rows of ``also``.
         """
-        run_with_retries(self._runtime, lambda: self._measure(row))
+        return run_with_retries(self._runtime, lambda: self._measure(row, also))
 
-    def _measure(self, row: bytes) -> None:
+    def _measure(self, row: bytes, also: Sequence[Get]) -> list[Row]:
         if self._store.clock_ms() is not None:
             self.measured_at = self._runtime.monotonic()
-            return
+            return self._store.read(schema.CLUSTER, also)
         for _ in range(MEASURE_ATTEMPTS):
             token = self._runtime.random.getrandbits(64).to_bytes(8, "big")
             put = Put(row, [NewCell(*schema.CLOCK, token)])
             before = self._runtime.monotonic()
             self._store.write(schema.CLUSTER, [put], durable=False)
-            answer = self._store.read(schema.CLUSTER, [Get(row, columns=(schema.CLOCK,))])[0]
+            answer, *rest = self._store.read(schema.CLUSTER, [Get(row, columns=(schema.CLOCK,)), *also])
             after = self._runtime.monotonic()
             if answer.cells and answer.cells[0].value == token:
                 self.record(answer.cells[0].timestamp, before, after)
-                return
+                return rest
             if answer.cells:
                 version = CellVersion(*schema.CLOCK, answer.cells[0].timestamp)
                 self._store.delete(schema.CLUSTER, [Delete(row, [version])])
@@ -176,12 +187,14 @@ class Lease:
         with self._lock:
             if self._record is not None:
                 return
-            preferred, holder = self._runtime.identity()
+            preferred, name = self._runtime.identity()
+            holder = f"{name} (format {kernel_settings.FORMAT})"
             self.measure()
             for first in range(0, revisions.MAX_MACHINE + 1, PROBES_PER_READ):
                 machines = [(preferred + first + n) & revisions.MAX_MACHINE for n in range(PROBES_PER_READ)]
                 gets = [Get(schema.machine_key(machine), columns=(schema.LEASE,)) for machine in machines]
-                rows = self.store.read(schema.CLUSTER, gets)
+                current, *rows = self.store.read(schema.CLUSTER, [kernel_settings.CURRENT, *gets])
+                self._check_format(current)
                 for machine, row in zip(machines, rows, strict=True):
                     found = record_of(row)
                     if found is not None and found == self._unconfirmed:
@@ -198,13 +211,14 @@ class Lease:
     def renew(self, until: int = 0) -> None:
         """Extend the lease, at least past the id time ``until``; raise LeaseLostError if another process took it over.
 
+        Raises FormatError if the repository has been upgraded to a format that this version does not know.
         After a StoreError the lease is unchanged or longer; the next renewal finds out which.
         """
         with self._lock:
             record = self._record
             if record is None:
                 raise self._lost()
-            self.measure()
+            self._check_format(*self.measure([kernel_settings.CURRENT]))
             # Never shorten a lease: ids up to its end may exist, and the next holder's ids begin there. Always change it:
             # the change shows other processes that the holder is alive.
             end = max(max(self._id_time(), until, record.start) + self._settings.lease_ms, record.end + 1)
@@ -230,10 +244,18 @@ class Lease:
                 # The next request for an id raises the error.
                 self._record = record
 
-    def measure(self) -> None:
-        """Measure the store's clock again. Two round trips."""
+    def measure(self, also: Sequence[Get] = ()) -> list[Row]:
+        """Measure the store's clock again, and return the rows of ``also``. Two round trips."""
         machine = self.machine if self.held else self._runtime.identity()[0]
-        self.server.measure(schema.machine_key(machine))
+        return self.server.measure(schema.machine_key(machine), also)
+
+    def _check_format(self, row: Row) -> None:
+        """Stop this instance if the settings show another format: it may misread what others write."""
+        error = kernel_settings.format_change(row, self.store.location)
+        if error is not None:
+            self._record = None
+            self.store.stop(error)
+            raise error
 
     def release(self, issued: int) -> None:
         """Release the machine id when closing; ``issued`` is the highest ms for which ids were issued."""
@@ -259,8 +281,12 @@ class Lease:
         record = self._read(revisions.machine_of(revision))
         if record is None or record.start > revisions.ms_of(revision):
             return True
+        return self.has_ended(revisions.machine_of(revision), record)
+
+    def has_ended(self, machine: int, record: LeaseRecord) -> bool:
+        """Return whether the lease in ``record`` is over. Two round trips if the store's clock was not measured recently."""
         self._measure_if_old()
-        return self._is_over(record) or self._is_stale(revisions.machine_of(revision), record)
+        return self._is_over(record) or self._is_stale(machine, record)
 
     def _is_stale(self, machine: int, record: LeaseRecord) -> bool:
         """Return whether a lease that ends far ahead went without renewal for longer than a lease lasts.

@@ -1,0 +1,176 @@
+"""Upgrade a repository to the format of this version, while no process uses it (``docs/operations.md``).
+
+The upgrade changes no data. It does this:
+
+1. It refuses if the lease of a process has not ended.
+2. It refuses if a lease has changed since step 1.
+3. It replaces the format in the settings, in one compare-and-set.
+4. It reads the leases again. If a process of an older version took one meanwhile, it raises an error that names the
+   process. Processes of this version read the settings when they claim or renew a lease, so they stop by themselves.
+
+A crash before step 3 leaves the repository as it was; after it, the upgrade is complete. Of several upgrades at once, one
+succeeds, and the others find the new format.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Any, Final
+
+from hbasemk.errors import InvalidValueError, StoreUnusableError
+from hbasemk.format import schema
+from hbasemk.format.limits import shown
+from hbasemk.kernel import settings
+from hbasemk.kernel.ids.lease import Lease, LeaseRecord, record_of
+from hbasemk.kernel.retrying_store import RetryingStore
+from hbasemk.kernel.runtime import Runtime
+from hbasemk.kernel.settings import Settings
+from hbasemk.store.abc import NewCell, Put, Scan, Store, scan_all
+
+BATCH: Final = 1000
+WATCH_EVERY: Final = 1.0
+"""Seconds between looks at a lease that ends far ahead."""
+_BEGIN: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+@dataclass(frozen=True, slots=True)
+class Upgraded:
+    """What an upgrade did. If ``before`` equals ``after``, the repository had that format already."""
+
+    before: int
+    after: int
+
+
+def upgrade(store: Store, runtime: Runtime, say: Callable[[str], object], wanted: int | None = None) -> Upgraded:
+    """Upgrade the repository in a store to the format ``wanted``, None: the format of this version.
+
+    ``say`` is called with what takes long. Raises InvalidValueError for a format to which this version cannot upgrade,
+    StoreUnusableError if there is no repository, if this user may only read it, or if a process uses it, and FormatError if
+    a newer version wrote it.
+    """
+    if wanted is not None and (type(wanted) is not int or not 1 <= wanted <= settings.FORMAT):
+        raise InvalidValueError(
+            f"the format must be an int from 1 to {settings.FORMAT}, which this version of hbasemk knows; got {shown(wanted)}. "
+            "Use a newer version for a later format. Nothing was written."
+        )
+    retrying = RetryingStore(store, runtime)
+    retrying.verify(schema.TABLES)
+    found, _ = settings.read(retrying, any_format=True)
+    if found is None:
+        raise StoreUnusableError(f"there is no repository at {store.location}, so there is nothing to upgrade")
+    after = settings.FORMAT if wanted is None else wanted
+    if found.format > after:
+        raise InvalidValueError(
+            f"the repository at {store.location} has format {found.format} and cannot be downgraded to format {after}; restore "
+            "a copy, or export the tree and import it into a new repository. Nothing was written."
+        )
+    if found.format == after:
+        return Upgraded(after, after)
+    if store.read_only:
+        raise StoreUnusableError(
+            f"the repository at {store.location} has format {found.format}, and this user may only read it; run "
+            "`hbasemk upgrade` as a user who may write to it. Nothing was written."
+        )
+    return _Upgrade(retrying, runtime, found, say).run(after)
+
+
+class _Upgrade:
+    """One run of the upgrade of one repository."""
+
+    def __init__(self, store: RetryingStore, runtime: Runtime, found: Settings, say: Callable[[str], object]) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._settings = found
+        self._say = say
+        self._lease = Lease(store, runtime, found)
+
+    def run(self, after: int) -> Upgraded:
+        """Run all steps."""
+        before = self._settings.format
+        leases = self._wait_for_leases()
+        stored = self._stored()
+        if Settings.decode(stored, self._store.location).format == after:
+            return Upgraded(after, after)
+        new = [record for machine, record in self._leases().items() if leases.get(machine) != record]
+        if new:
+            raise self._in_use("began to use it during the upgrade", new)
+        fields: dict[str, Any] = json.loads(stored)
+        if not self._replace_settings(stored, json.dumps({**fields, "format": after}).encode()):
+            return self.run(after)
+        self._report_older(leases, after)
+        return Upgraded(before, after)
+
+    # --- leases ------------------------------------------------------------------------------------------
+
+    def _leases(self) -> Mapping[int, LeaseRecord]:
+        scan = Scan(None, None, BATCH, columns=(schema.LEASE,))
+        found = {int.from_bytes(row.key, "big"): record_of(row) for row in scan_all(self._store, schema.CLUSTER, scan)}
+        return {machine: record for machine, record in found.items() if record is not None}
+
+    def _wait_for_leases(self) -> Mapping[int, LeaseRecord]:
+        """Return all leases after all have ended; raise StoreUnusableError if a process may still use one.
+
+        A clock that was wrong can put the end of a lease far ahead. This watches such a lease: a live holder renews it.
+        """
+        longest = self._settings.lease_ms + self._settings.max_clock_skew_ms
+        first: Mapping[int, LeaseRecord] | None = None
+        while True:
+            leases = self._leases()
+            live = {one: leases[one] for one in leases if not self._lease.has_ended(one, leases[one])}
+            soon = [record for record in live.values() if record.end - self._lease.time() <= longest]
+            if soon:
+                raise self._in_use("may still use it", soon)
+            if not live:
+                return leases
+            if first is None:
+                first = live
+                self._say(
+                    f"the lease of {_names(live.values())} ends far ahead of the clock; waiting {longest / 1000:g} s to "
+                    "see whether its process is alive"
+                )
+            renewed = [record for machine, record in live.items() if first.get(machine) != record]
+            if renewed:
+                raise self._in_use("renewed its lease just now", renewed)
+            self._runtime.sleep(WATCH_EVERY)
+
+    def _in_use(self, does: str, records: list[LeaseRecord]) -> StoreUnusableError:
+        now = self._lease.time()
+        left = max(record.end for record in records) + self._settings.max_clock_skew_ms - now
+        if left <= self._settings.lease_ms + 2 * self._settings.max_clock_skew_ms:
+            ends = _BEGIN + timedelta(milliseconds=now + left + self._settings.epoch_ms)
+            until = f"its lease is over at {ends:%Y-%m-%d %H:%M:%S} UTC, {max(left, 0) / 1000:.1f} s from now, at the latest"
+        else:
+            until = "it runs"
+        return StoreUnusableError(
+            f"the repository at {self._store.location} cannot be upgraded while a process uses it, and {_names(records)} "
+            f"{does} ({until}). End all processes that use the repository and try again after that. It still has format "
+            f"{self._settings.format}."
+        )
+
+    def _report_older(self, before: Mapping[int, LeaseRecord], after: int) -> None:
+        """Raise StoreUnusableError if a process of an older version took a lease at the moment of the upgrade."""
+        leases = self._leases().items()
+        older = [record for machine, record in leases if before.get(machine) != record and record.format < after]
+        if older:
+            raise StoreUnusableError(
+                f"the repository at {self._store.location} has format {after} now, but {_names(older)} began to use it with an "
+                "older version at the same moment; end this process at once, then run `hbasemk check`"
+            )
+
+    # --- writes ------------------------------------------------------------------------------------------
+
+    def _replace_settings(self, expected: bytes, new: bytes) -> bool:
+        put = Put(schema.SETTINGS_ROW, [NewCell(*schema.SETTINGS, new)])
+        applied = self._store.check_and_write(schema.CLUSTER, schema.SETTINGS, expected, put)
+        # After a lost reply, the second attempt finds what the first one wrote.
+        return applied or self._stored() == new
+
+    def _stored(self) -> bytes:
+        return b"".join(cell.value for cell in self._store.read(schema.CLUSTER, [settings.CURRENT])[0].cells)
+
+
+def _names(records: Iterable[LeaseRecord]) -> str:
+    return ", ".join(sorted({record.holder or "a process without a name" for record in records}))

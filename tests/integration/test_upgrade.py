@@ -1,0 +1,111 @@
+"""An older version and this one on the same repositories, in processes of their own, and the upgrade between them."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from hbasemk import FormatError, Settings, connect
+from hbasemk.connect import open_store
+from tests.support.commands import run_captured
+from tests.support.hbase import HBase
+from tests.support.older import set_format
+from tests.support.repositories import Checked
+
+ROOT = Path(__file__).parents[2]
+LAST_OF_FORMAT_1 = "43246725"
+SETTINGS = Settings(lease_ms=1_000, max_clock_skew_ms=100, max_lag_ms=100)
+WRITER = """
+import sys, hbasemk
+with hbasemk.connect(sys.argv[1], settings=hbasemk.Settings(lease_ms=1000, max_clock_skew_ms=100, max_lag_ms=100)) as repo:
+    repo.run(lambda tx: tx.add("/a", {"v": 1}))
+    branch = repo.branch()
+    branch.run(lambda tx: tx.set("/a", "v", "branch"))
+    print(hbasemk.__file__, branch.revision, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture(scope="module")
+def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source of the last version with format 1, out of the history of this checkout."""
+    made = subprocess.run(
+        ["git", "archive", "--format=zip", LAST_OF_FORMAT_1, "hbasemk"], cwd=ROOT, capture_output=True, check=False
+    )
+    if made.returncode:
+        pytest.skip(f"this checkout lacks the commit {LAST_OF_FORMAT_1}: {made.stderr.decode().strip()}")
+    folder = tmp_path_factory.mktemp("older")
+    with zipfile.ZipFile(io.BytesIO(made.stdout)) as archive:
+        archive.extractall(folder)
+    return folder
+
+
+def start(older: Path, *arguments: str) -> subprocess.Popen[str]:
+    """Start a Python that imports the older version."""
+    environment = {**os.environ, "PYTHONPATH": str(older)}
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        env=environment,
+        cwd=older,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_process_of_the_older_version_is_named_and_its_repository_upgraded(
+    older: Path, tmp_path: Path, checked: Checked, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = checked(f"sqlite:///{tmp_path / 'content.db'}")
+    with start(older, "-c", WRITER, url) as writer:
+        assert writer.stdout is not None
+        imported, revision = writer.stdout.readline().split()
+        assert Path(imported).is_relative_to(older)
+        with pytest.raises(FormatError, match="`hbasemk upgrade`"):
+            connect(url, poll_interval=0)
+        code, _, err = run_captured(capsys, "--url", url, "upgrade")
+        assert code == 4
+        assert f"pid {writer.pid}" in err
+        assert writer.communicate()[1] == ""
+    time.sleep(0.3)
+    code, out, err = run_captured(capsys, "--url", url, "upgrade")
+    assert (code, err) == (0, "")
+    assert "upgraded from format 1 to format 2" in out
+    with connect(url, create=False, poll_interval=0) as repo:
+        assert repo.head["/a"]["v"] == 1
+        assert repo.at(revision)["/a"]["v"] == "branch"
+        repo.resume_branch(revision).merge()
+        assert repo.refresh()["/a"]["v"] == "branch"
+    with start(older, "-m", "hbasemk", "--url", url, "cat", "/a") as reader:
+        assert "has format 2, and this version of hbasemk knows formats up to 1" in reader.communicate()[1]
+    assert reader.returncode == 1
+
+
+@pytest.mark.integration
+def test_a_repository_on_hbase_is_upgraded(hbase: HBase, checked: Checked, capsys: pytest.CaptureFixture[str]) -> None:
+    url = checked(hbase.url(hbase.prefix_with_tables()))
+    with connect(url, settings=SETTINGS, poll_interval=0) as repo:
+        repo.run(lambda tx: tx.add("/a", {"v": 1}))
+        store, _, _ = open_store(url)
+        set_format(store, 1)
+        store.close()
+        with pytest.raises(FormatError, match="`hbasemk upgrade`"):
+            connect(url, poll_interval=0)
+        code, _, err = run_captured(capsys, "--url", url, "upgrade")
+        assert code == 4
+        assert f"pid {os.getpid()}" in err
+    time.sleep(1.2)
+    code, out, err = run_captured(capsys, "--url", url, "--output", "json", "upgrade")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["done"] == "upgraded from format 1 to format 2"
+    with connect(url, create=False, poll_interval=0) as repo:
+        assert repo.head["/a"]["v"] == 1

@@ -1,0 +1,376 @@
+"""The upgrade of repositories of format 1: nothing is lost, whatever interrupts it, and no process is overlooked."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hbasemk import FormatError, InvalidValueError, Repository, Settings, StoreUnusableError
+from hbasemk.format import journal_row, revisions, schema
+from hbasemk.kernel import settings as kernel_settings
+from hbasemk.kernel.commit.change_source import OperationList
+from hbasemk.kernel.commit.operations import AddNode, SetProperty
+from hbasemk.kernel.ids.lease import LeaseRecord
+from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.upgrade import Upgraded, upgrade
+from hbasemk.store.abc import NewCell, Put, Store
+from hbasemk.store.memory import MemoryStore
+from hbasemk.store.sqlite import SqliteStore
+from hbasemk.testing.wrapped import Call, CountingStore, FaultyStore, lost_reply
+from tests.support.failing import Died
+from tests.support.older import KEPT, dump, set_format, settings_fields, work_as
+from tests.support.runtime import TestRuntime, World, open_instance
+
+SETTINGS = Settings(lease_ms=2_000, max_clock_skew_ms=1_000, max_lag_ms=500)
+OVER = 4.0
+"""Seconds after which a lease without renewals is over."""
+COMMITTED = 5
+
+
+def commit(instance: Instance, *operations: Any) -> int:
+    return instance.commit(lambda _: OperationList(operations), "", retry_timeout=5, max_poll_age=0)
+
+
+class Old:
+    """A repository of format 1: commits, a branch, and one pending revision of a writer whose lease has just ended."""
+
+    def __init__(self, world: World, new_store: Callable[[], Store]) -> None:
+        self.world = world
+        self.store = new_store
+        self.said: list[str] = []
+        with pytest.MonkeyPatch.context() as patch:
+            work_as(patch, 1)
+            writer = Instance.open(self.store(), TestRuntime(world), wanted=SETTINGS)
+            self.committed = [commit(writer, AddNode(f"/n{number}", {"v": number})) for number in range(COMMITTED)]
+            branch = writer.begin_branch(writer.head())
+            self.branch = writer.commit_on_branch(branch, OperationList([SetProperty("/n0", "v", "branch")]), "")
+            self.pending = writer.clock.next(self.committed[-1])
+            row = journal_row.begin(b"n" * 16, self.committed[-1], "never decided")
+            writer.store.write(schema.JOURNAL, [Put(schema.revision_key(self.pending), row)])
+        set_format(self.store(), 1)
+
+    def upgrade(self, store: Store | None = None, wanted: int | None = None) -> Upgraded:
+        return upgrade(store or self.store(), TestRuntime(self.world, mac=0x77), self.said.append, wanted)
+
+    def format(self) -> int:
+        found: int = settings_fields(self.store())["format"]
+        return found
+
+    def is_whole(self) -> None:
+        """Raise AssertionError unless a new instance reads everything and may commit."""
+        instance = open_instance(self.store(), self.world, mac=0x99)
+        assert instance.settings.format == 2
+        assert [one for one in instance.journal if one in self.committed] == self.committed
+        for number in range(COMMITTED):
+            assert instance.reader.require(instance.head(), f"/n{number}").properties == {"v": number}
+        assert instance.reader.require(instance.at(self.branch), "/n0").properties == {"v": "branch"}
+        commit(instance, SetProperty("/n1", "v", "new"))
+        instance.maintain()
+        assert instance.outcomes.of(self.pending) is journal_row.Outcome.ABORTED
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def new_store(request: pytest.FixtureRequest, world: World, tmp_path: Path) -> Iterator[Callable[[], Store]]:
+    shared = MemoryStore(world.clock)
+    opened: list[Store] = []
+
+    def new() -> Store:
+        sqlite = request.param == "sqlite"
+        opened.append(SqliteStore(str(tmp_path / "content.db"), clock=world.clock) if sqlite else copy.copy(shared))
+        return opened[-1]
+
+    yield new
+    for store in opened:
+        if not world.closes(store):
+            store.close()
+
+
+@pytest.fixture
+def old(world: World, new_store: Callable[[], Store]) -> Old:
+    return Old(world, new_store)
+
+
+def test_an_upgraded_repository_shows_all_revisions_and_takes_new_ones(old: Old, world: World) -> None:
+    world.advance(OVER)
+    assert old.upgrade() == Upgraded(1, 2)
+    assert old.said == []
+    old.is_whole()
+
+
+def test_the_upgrade_keeps_all_other_settings_and_all_other_rows(old: Old, world: World) -> None:
+    world.advance(OVER)
+    before = dump(old.store())
+    fields = settings_fields(old.store())
+    old.upgrade(wanted=2)
+    assert settings_fields(old.store()) == {**fields, "format": 2}
+    assert fields["kept"] == KEPT
+    after = dump(old.store())
+    assert {name: rows for name, rows in after.items() if name != "cluster"} == {
+        name: rows for name, rows in before.items() if name != "cluster"
+    }
+
+
+def test_an_upgraded_repository_is_not_changed_again(old: Old, world: World) -> None:
+    world.advance(OVER)
+    old.upgrade()
+    before = dump(old.store())
+    assert old.upgrade() == Upgraded(2, 2)
+    assert old.upgrade(wanted=2) == Upgraded(2, 2)
+    assert dump(old.store()) == before
+
+
+def test_every_opening_refuses_an_old_repository_and_names_the_command(old: Old) -> None:
+    before = dump(old.store())
+    with pytest.raises(FormatError, match=r"has format 1, .* uses format 2; .* `hbasemk upgrade`"):
+        Instance.open(old.store(), TestRuntime(old.world), create=False)
+    with pytest.raises(FormatError, match="`hbasemk upgrade`"):
+        Repository(old.store(), poll_interval=0)
+    assert dump(old.store()) == before
+
+
+def test_impossible_upgrades_write_nothing(old: Old, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.advance(OVER)
+    before = dump(old.store())
+    for wanted in (0, 3, -1, True, "2", 2.0):
+        with pytest.raises(InvalidValueError, match="must be an int from 1 to 2"):
+            old.upgrade(wanted=wanted)  # type: ignore[arg-type]
+    assert old.upgrade(wanted=1) == Upgraded(1, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(old.store()), "read_only", True)
+        with pytest.raises(StoreUnusableError, match="may only read it; run `hbasemk upgrade` as a user who may write"):
+            old.upgrade()
+    assert dump(old.store()) == before
+    old.upgrade()
+    with pytest.raises(InvalidValueError, match="has format 2 and cannot be downgraded to format 1"):
+        old.upgrade(wanted=1)
+    with monkeypatch.context() as patch:
+        work_as(patch, 1)
+        with pytest.raises(FormatError, match=r"has format 2, .* knows formats up to 1; use a newer version"):
+            old.upgrade()
+
+
+def test_a_store_without_a_repository_is_refused_and_not_created(world: World, tmp_path: Path) -> None:
+    for store in (MemoryStore(world.clock), SqliteStore(str(tmp_path / "none.db"))):
+        with pytest.raises(StoreUnusableError, match="not exist"):
+            upgrade(store, TestRuntime(world), print)
+        store.close()
+    assert not (tmp_path / "none.db").exists()
+
+
+# --- leases ----------------------------------------------------------------------------------------------
+
+
+def test_a_live_lease_is_refused_by_name_until_the_time_that_the_error_names(old: Old, world: World) -> None:
+    before = dump(old.store())
+    with pytest.raises(
+        StoreUnusableError, match=r"and test \(format 1\) may still use it \(.* 3\.0 s from now"
+    ) as caught:
+        old.upgrade()
+    assert "End all processes" in str(caught.value)
+    assert {name: rows for name, rows in dump(old.store()).items() if name != "cluster"} == {
+        name: rows for name, rows in before.items() if name != "cluster"
+    }
+    assert old.format() == 1
+    world.advance(2.9)
+    with pytest.raises(StoreUnusableError, match=r" 0\.1 s from now"):
+        old.upgrade()
+    world.advance(0.2)
+    assert old.upgrade().after == 2
+
+
+def write_lease(store: Store, machine: int, start: int, end: int, holder: str = "somebody") -> None:
+    store.verify(schema.TABLES)
+    record = LeaseRecord(start, end, b"m" * 16, holder)
+    store.write(schema.CLUSTER, [Put(schema.machine_key(machine), [NewCell(*schema.LEASE, record.encode())])])
+
+
+def test_a_dead_lease_that_ends_in_years_holds_up_the_upgrade_only_for_a_lease(old: Old, world: World) -> None:
+    world.advance(OVER)
+    now = world.clock() - revisions.DEFAULT_EPOCH_MS
+    write_lease(old.store(), 0x55, now, now + 10**11)
+    began = world.ms
+    assert old.upgrade().after == 2
+    assert 3_000 < world.ms - began < 6_000
+    (said,) = old.said
+    assert "somebody ends far ahead" in said
+    assert "waiting 3 s" in said
+
+
+def test_a_live_lease_that_ends_in_years_is_refused(old: Old, world: World) -> None:
+    world.advance(OVER)
+    now = world.clock() - revisions.DEFAULT_EPOCH_MS
+    write_lease(old.store(), 0x55, now, now + 10**11)
+
+    def renew(_: str) -> None:
+        write_lease(old.store(), 0x55, now, now + 10**11 + 1)
+
+    with pytest.raises(StoreUnusableError, match="somebody renewed its lease just now"):
+        upgrade(old.store(), TestRuntime(world), renew)
+    assert old.format() == 1
+
+
+@pytest.mark.parametrize("table_call", ["scan", "check_and_write"])
+def test_a_process_that_begins_during_the_upgrade_is_noticed(old: Old, world: World, table_call: str) -> None:
+    world.advance(OVER)
+    store = FaultyStore(old.store())
+    now = world.clock() - revisions.DEFAULT_EPOCH_MS
+
+    def claim(call: Call) -> None:
+        if call.method == table_call:
+            # A short command: its lease is over at once.
+            write_lease(store.inner, 0x55, now - 9_000, now - 8_000)
+
+    store.after = claim
+    if table_call == "scan":
+        with pytest.raises(
+            StoreUnusableError, match=r"somebody began to use it during the upgrade.*still has format 1"
+        ):
+            old.upgrade(store)
+        assert old.format() == 1
+    else:
+        with pytest.raises(
+            StoreUnusableError, match=r"has format 2 now, but somebody began .* end this process at once"
+        ):
+            old.upgrade(store)
+        assert old.format() == 2
+    assert old.upgrade().after == 2
+    old.is_whole()
+
+
+def test_a_process_of_this_version_may_begin_at_the_end_of_the_upgrade(old: Old, world: World) -> None:
+    world.advance(OVER)
+    store = FaultyStore(old.store())
+
+    def begin(call: Call) -> None:
+        if call.method == "check_and_write" and store.after is not None:
+            store.after = None
+            commit(open_instance(old.store(), world, mac=0x55), AddNode("/early", {}))
+
+    store.after = begin
+    assert old.upgrade(store) == Upgraded(1, 2)
+    old.is_whole()
+
+
+# --- processes that have the repository open -------------------------------------------------------------
+
+
+def test_an_instance_stops_when_the_format_changes(world: World, new_store: Callable[[], Store]) -> None:
+    instance = open_instance(new_store(), world, SETTINGS)
+    commit(instance, AddNode("/a", {"v": 1}))
+    reader = Instance.open(new_store(), TestRuntime(world, mac=0x66))
+    set_format(new_store(), 3)
+    before = dump(new_store())
+    world.advance(1)
+    with pytest.raises(FormatError, match=r"has format 3, .* use a newer version"):
+        instance.maintain()
+    # The snapshot in memory stays readable; nothing else does, and nothing is written.
+    assert instance.node(instance.head(), "/a").properties == {"v": 1}  # type: ignore[union-attr]
+    for call in (
+        instance.poll,
+        lambda: commit(instance, SetProperty("/a", "v", 2)),
+        lambda: instance.node(instance.head(), "/other"),
+    ):
+        with pytest.raises(FormatError, match="has format 3"):
+            call()
+    instance.close()
+    # An instance that holds no lease yet notices when it claims one.
+    with pytest.raises(FormatError, match="has format 3"):
+        commit(reader, SetProperty("/a", "v", 3))
+    after = dump(new_store())
+    assert (after["nodes"], after["journal"]) == (before["nodes"], before["journal"])
+    set_format(new_store(), 2)
+
+
+def test_damaged_settings_do_not_stop_an_instance(world: World, new_store: Callable[[], Store]) -> None:
+    # The integrity check reports them; the instance read them when it began.
+    instance = open_instance(new_store(), world, SETTINGS)
+    commit(instance, AddNode("/a", {}))
+    store = new_store()
+    store.verify(schema.TABLES)
+    row = store.read(schema.CLUSTER, [kernel_settings.CURRENT])[0]
+    for damaged in (b"", b"[]", b"{}", b'{"format": "x"}', b'{"format": null}', b"\xff"):
+        store.write(schema.CLUSTER, [Put(schema.SETTINGS_ROW, [NewCell(*schema.SETTINGS, damaged)])])
+        world.advance(1)
+        instance.maintain()
+        commit(instance, SetProperty("/a", "v", damaged))
+    store.write(schema.CLUSTER, [Put(schema.SETTINGS_ROW, [NewCell(*schema.SETTINGS, row.cells[0].value)])])
+
+
+def test_no_renewal_and_no_claim_takes_a_call_more_to_read_the_format_on_a_store_without_a_clock(world: World) -> None:
+    store = CountingStore(MemoryStore(world.clock))
+    instance = open_instance(store, world, SETTINGS)
+    store.take()
+    instance.lease.claim()
+    assert store.take() == {("write", "cluster"): 1, ("read", "cluster"): 2, ("check_and_write", "cluster"): 1}
+    instance.lease.renew()
+    assert store.take() == {("write", "cluster"): 1, ("read", "cluster"): 1, ("check_and_write", "cluster"): 1}
+
+
+# --- interruptions ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_upgrade_killed_at_any_call_leaves_the_old_format_or_the_new_one(world: World, when: str) -> None:
+    number = 0
+    while True:
+        shared = MemoryStore(world.clock)
+        old = Old(world, lambda shared=shared: copy.copy(shared))  # type: ignore[misc]
+        world.advance(OVER)
+        store = FaultyStore(old.store())
+        left = number
+
+        def die(_: Call) -> None:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise Died
+
+        setattr(store, when, die)
+        try:
+            old.upgrade(store)
+            break
+        except Died:
+            pass
+        found = old.format()
+        assert found in {1, 2}
+        assert old.upgrade() == Upgraded(found, 2)
+        old.is_whole()
+        number += 1
+    assert number > 5
+
+
+def test_lost_replies_do_not_harm(old: Old, world: World) -> None:
+    world.advance(OVER)
+    store = FaultyStore(old.store())
+    lost = 0
+
+    def lose(call: Call) -> None:
+        nonlocal lost
+        if call.method == "check_and_write" and not lost:
+            lost += 1
+            raise lost_reply(call)
+
+    store.after = lose
+    assert old.upgrade(store) == Upgraded(1, 2)
+    assert lost == 1
+    old.is_whole()
+
+
+def test_of_two_upgrades_at_once_each_ends_with_the_new_format(old: Old, world: World) -> None:
+    world.advance(OVER)
+    store = FaultyStore(old.store())
+    nested: list[Upgraded] = []
+
+    def other(call: Call) -> None:
+        if call.method == "check_and_write" and not nested:
+            nested.append(old.upgrade())
+
+    store.before = other
+    # Both write the same settings, so neither can tell which one did.
+    assert old.upgrade(store) == Upgraded(1, 2)
+    assert nested == [Upgraded(1, 2)]
+    old.is_whole()
