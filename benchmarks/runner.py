@@ -27,8 +27,8 @@ def place_of(text: str) -> Place:
     """Parse a folder, or the URL of an HBase or of a folder. Raises InvalidValueError."""
     parts = urlsplit(text)
     if parts.scheme == "hbase":
-        if not parts.hostname:
-            raise InvalidValueError(f"{text!r} names no host; expected hbase://host:port/?prefix=name_")
+        if not parts.hostname or "," in parts.netloc:
+            raise InvalidValueError(f"{text!r} does not name one host; expected hbase://host:port/?prefix=name_")
         prefix = parse_qs(parts.query).get("prefix", ["bench_"])[0]
         return Place("hbase", f"{parts.hostname}:{parts.port or 9090}/{prefix}")
     if parts.scheme == "sqlite":

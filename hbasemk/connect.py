@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 from urllib.parse import SplitResult, quote, unquote, unquote_plus, urlsplit
 
 from hbasemk.errors import InvalidValueError
@@ -15,9 +15,13 @@ from hbasemk.repository import Repository
 from hbasemk.store.abc import Store
 from hbasemk.store.memory import NamedStores
 
+if TYPE_CHECKING:
+    from hbasemk.store.hbase import Address
+
 _TRUE: Final = frozenset({"1", "yes", "true", "on"})
 _FALSE: Final = frozenset({"0", "no", "false", "off"})
 
+_HBASE_EXAMPLE: Final = "write hbase://host:port/?prefix=name_, or hbase://host:port,host:port/ for several gateways"
 FORMS: Final = "memory://[name], sqlite:///relative/file, sqlite:////absolute/file and hbase://host:port/?prefix=name_"
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _broken_escape: Final = re.compile("%(?![0-9A-Fa-f]{2})").search
@@ -33,7 +37,9 @@ def connect(url: str, *, create: bool = True, settings: Settings | None = None, 
       use the name, and vanishes when the last of them closes it.
     - ``sqlite:///relative/file`` or ``sqlite:////absolute/file``: one file for many processes of one machine. With
       ``?durable=no`` the operating system decides when commits reach the disk.
-    - ``hbase://host:port/?prefix=name_``: tables behind HBase's Thrift2 gateway; ``&timeout=seconds`` limits each call.
+    - ``hbase://host:port/?prefix=name_``: tables behind HBase's Thrift2 gateway, or behind several of one HBase:
+      ``hbase://host1:port,host2:port/?prefix=name_``. ``&timeout=seconds`` limits each call, and
+      ``&connect_timeout=seconds`` each opening of a connection. ``&pool_size=count`` limits the connections to each gateway.
 
     The ``options`` ``poll_interval``, ``retry_timeout`` and ``cache_entries`` (see :class:`Repository`) may be part of the URL
     or keyword arguments; keyword arguments take precedence. Raises InvalidValueError for a URL with a part that has no meaning,
@@ -113,8 +119,13 @@ def _split(url: str) -> SplitResult:
         _refuse(url, f"is not the URL of a repository; possible are {FORMS}.{file}")
     if not url.startswith("//", scheme.end()):
         _refuse(url, f"has no // behind {scheme[0]!r}; possible are {FORMS}")
+    begin = scheme.end() + 2
+    hosts = re.split("[/?]", url[begin:], maxsplit=1)[0]
     try:
-        return urlsplit(url)
+        for host in hosts.split(","):
+            urlsplit(f"//{host}")
+        # Without the hosts: urlsplit accepts only one.
+        return urlsplit(url[:begin] + url[begin + len(hosts) :])._replace(netloc=hosts)
     except ValueError:
         pass  # its text may show a password
     _refuse(url, f"is not a URL: brackets and characters behind // must name a host; possible are {FORMS}")
@@ -178,27 +189,47 @@ def _open_sqlite(url: str, parts: SplitResult, given: dict[str, str]) -> Store:
 def _open_hbase(url: str, parts: SplitResult, given: dict[str, str]) -> Store:
     from hbasemk.store.hbase import HBaseStore
 
-    example = "write hbase://host:port/?prefix=name_"
     if parts.path not in {"", "/"}:
-        _refuse(url, f"has a path, which means nothing for HBase; {example}")
-    host, colon, digits = parts.netloc.rpartition(":")
-    if not colon or parts.netloc.endswith("]"):
-        host, colon, digits = parts.netloc, "", ""
-    if not host or not _is_host(host):
-        _refuse(url, f"has no valid host; {example} (IPv6 addresses in brackets)")
-    port = 9090
-    if colon:
-        if not re.fullmatch("[0-9]{1,5}", digits) or not 0 < int(digits) < 65536:
-            _refuse(
-                url,
-                f"has no valid port; it must be a number from 1 to 65535. Without one, leave out the colon: {example}",
-            )
-        port = int(digits)
+        _refuse(url, f"has a path, which means nothing for HBase; {_HBASE_EXAMPLE}")
     options: dict[str, Any] = {"prefix": given.pop("prefix", "")}
-    if "timeout" in given:
-        options["timeout"] = _option(url, "timeout", given.pop("timeout"), float)
+    for name, convert in _HBASE_OPTIONS.items():
+        if name in given:
+            options[name] = _option(url, name, given.pop(name), convert)
+    gateways = _gateways(url, parts.netloc)
     _no_more(url, given)
-    return HBaseStore(host.strip("[]").lower(), port, **options)
+    return HBaseStore(gateways, **options)
+
+
+def _gateways(url: str, hosts: str) -> list[Address]:
+    """Return the addresses in the list of hosts of an hbase:// URL."""
+    from hbasemk.store.hbase import Address
+
+    gateways: list[Address] = []
+    texts = hosts.split(",")
+    with_port = 0
+    for number, text in enumerate(texts, 1):
+        which = f" in gateway {number} of {len(texts)}, {shown(text)}" if len(texts) > 1 else ""
+        host, colon, digits = text.rpartition(":")
+        if not colon or text.endswith("]"):
+            host, colon, digits = text, "", ""
+        if not host or not _is_host(host):
+            _refuse(url, f"has no valid host{which}; {_HBASE_EXAMPLE} (IPv6 addresses in brackets)")
+        address = Address(host.strip("[]").lower())
+        if colon:
+            if not re.fullmatch("[0-9]{1,5}", digits) or not 0 < int(digits) < 65536:
+                _refuse(
+                    url,
+                    f"has no valid port{which}; it must be a number from 1 to 65535. Without one, leave out the colon: "
+                    f"{_HBASE_EXAMPLE}",
+                )
+            address = Address(address.host, int(digits))
+            with_port += 1
+        if address in gateways:
+            _refuse(url, f"names the gateway {address} twice; name it once")
+        gateways.append(address)
+    if 0 < with_port < len(gateways):
+        _refuse(url, "names a port for some gateways only; write one for each, or for none if all use 9090")
+    return gateways
 
 
 def _boolean(text: str) -> bool:
@@ -231,4 +262,5 @@ _REPOSITORY_OPTIONS: Final[dict[str, Callable[[str], Any]]] = {
     "retry_timeout": float,
     "cache_entries": int,
 }
-_PARAMETERS: Final = frozenset({*_REPOSITORY_OPTIONS, "durable", "busy_timeout", "prefix", "timeout"})
+_HBASE_OPTIONS: Final[dict[str, Callable[[str], Any]]] = {"timeout": float, "connect_timeout": float, "pool_size": int}
+_PARAMETERS: Final = frozenset({*_REPOSITORY_OPTIONS, *_HBASE_OPTIONS, "durable", "busy_timeout", "prefix"})

@@ -28,8 +28,8 @@ def seconds(name: str, value: float, *, above_zero: bool = False, endless: bool 
     raise InvalidValueError(f"{name} is a number of seconds, {least}{most}; {shown(value)} is none")
 
 
-def count(name: str, value: int) -> int:
-    """Return the value if it is an integer of at least 0. Raises InvalidValueError naming the option."""
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+def count(name: str, value: int, *, least: int = 0) -> int:
+    """Return the value if it is an integer of at least ``least``. Raises InvalidValueError naming the option."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= least:
         return value
-    raise InvalidValueError(f"{name} is a whole number, at least 0; {shown(value)} is none")
+    raise InvalidValueError(f"{name} is a whole number, at least {least}; {shown(value)} is none")

@@ -90,6 +90,24 @@ REFUSED = [
     ("hbase://host:9090x/", "no valid port"),
     ("hbase://host:\u0661/", "no valid port"),
     ("hbase://host:" + "9" * 5000 + "/", "no valid port"),
+    # several gateways
+    ("hbase://a:1,/", "no valid host in gateway 2 of 2, ''"),
+    ("hbase://,a:1/", "no valid host in gateway 1 of 2, ''"),
+    ("hbase://a:1,,b:2/", "no valid host in gateway 2 of 3, ''"),
+    ("hbase://,/", "no valid host in gateway 1 of 2"),
+    ("hbase://a:1,:2/", "no valid host in gateway 2 of 2, ':2'"),
+    ("hbase://a:1, b:2/", "no valid host in gateway 2 of 2, ' b:2'"),
+    ("hbase://a:1,b:x/", "no valid port in gateway 2 of 2, 'b:x'"),
+    ("hbase://a:1,b:/", "no valid port in gateway 2 of 2, 'b:'"),
+    ("hbase://a:1,b/", "a port for some gateways only"),
+    ("hbase://a,b:1,c/", "a port for some gateways only"),
+    ("hbase://a:1,b:1,A:1/", "names the gateway a:1 twice"),
+    ("hbase://a,a/", "names the gateway a:9090 twice"),
+    ("hbase://[::1]:1,[::2/", "is not a URL"),
+    ("hbase://host/?pool_size=0", "pool_size .* at least 1"),
+    ("hbase://host/?pool_size=many", "no valid value for 'pool_size'"),
+    ("hbase://host/?connect_timeout=0", "connect_timeout"),
+    ("hbase://host/?connect_timeout=soon", "no valid value for 'connect_timeout'"),
     ("hbase://host/table", "has a path"),
     ("hbase://host//", "has a path"),
     # parameters
@@ -143,6 +161,8 @@ SECRETS = [
     "user:s3cret@host",
     "s3cret@host",
     "sqlite://user:s3cret@host/file.db",
+    "hbase://a:1,user:s3cret@host:9090/",
+    "hbase://user:s3cret@a:1,b/",
     "hbase://host/?password=s3cret",
     "hbase://host/?password=s3cret&password=s3cret",
     "sqlite:///file.db?key=s3cret",
@@ -175,6 +195,9 @@ def test_credentials_have_a_specific_error() -> None:
         ("hbase://127.0.0.1:9091/?prefix=%61_", "hbase://127.0.0.1:9091/?prefix=a_"),
         ("hbase://[::1]:9091/", "hbase://[::1]:9091/"),
         ("hbase://[::1]", "hbase://[::1]:9090/"),
+        ("hbase://a,B/?prefix=a_", "hbase://a:9090,b:9090/?prefix=a_"),
+        ("hbase://a:1,a:2", "hbase://a:1,a:2/"),
+        ("hbase://a:1,[::1]:2,[::2]:2?prefix=a_", "hbase://a:1,[::1]:2,[::2]:2/?prefix=a_"),
         ("memory://", "memory"),
         ("memory://name/with/slashes", "memory://name/with/slashes"),
         ("memory://a@b", "memory://a@b"),
@@ -197,6 +220,13 @@ def test_a_url_opens_the_location_that_it_names(url: str, location: str) -> None
 def test_options_in_the_url_reach_the_repository() -> None:
     _, _, options = open_store("memory://options?poll_interval=0&retry_timeout=2.5&cache_entries=7")
     assert options == {"poll_interval": 0, "retry_timeout": 2.5, "cache_entries": 7}
+
+
+def test_options_in_the_url_reach_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {}
+    monkeypatch.setattr("hbasemk.store.hbase.HBaseStore", lambda gateways, **options: given.update(options))
+    open_store("hbase://host/?timeout=5&connect_timeout=2.5&pool_size=3&prefix=a_")
+    assert given == {"timeout": 5, "connect_timeout": 2.5, "pool_size": 3, "prefix": "a_"}
 
 
 @pytest.mark.parametrize(

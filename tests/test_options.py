@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hbasemk import InvalidValueError, Repository, connect
-from hbasemk.store.hbase import HBaseStore
+from hbasemk.store.hbase import Address, HBaseStore
 from hbasemk.store.memory import MemoryStore
 from hbasemk.store.sqlite import SqliteStore
 
@@ -50,7 +50,7 @@ def test_a_busy_timeout_is_a_time(value: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["timeout", "connect_timeout"])
 def test_the_timeouts_of_hbase_are_required_times(name: str, value: Any) -> None:
     with pytest.raises(InvalidValueError, match=name):
-        HBaseStore("127.0.0.1", 1, **{name: value})
+        HBaseStore([Address("127.0.0.1", 1)], **{name: value})
 
 
 @pytest.mark.parametrize(

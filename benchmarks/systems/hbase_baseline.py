@@ -16,7 +16,7 @@ from benchmarks.systems.hbasemk import cells_size, host_and_port
 from hbasemk.format import changes, paths, schema, values
 from hbasemk.format.changes import ADDED, CHANGED, RowChange
 from hbasemk.store.abc import ALL_VERSIONS, MAX_TIMESTAMP, Cell
-from hbasemk.store.hbase import HBaseStore
+from hbasemk.store.hbase import Address, HBaseStore
 from hbasemk.store.hbase.gateway import idl
 
 BATCH: Final = 1000
@@ -276,7 +276,7 @@ def with_tables(place: str, do: Callable[[HBaseStore], object]) -> None:
     """Call ``do`` with the store at ``host:port/prefix``, outside of measurements."""
     address, _, prefix = place.partition("/")
     host, port = host_and_port(address)
-    store = HBaseStore(host, port, prefix=prefix)
+    store = HBaseStore([Address(host, port)], prefix=prefix)
     try:
         do(store)
     finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hbasemk.store.hbase import HBaseStore
+from hbasemk.store.hbase import Address, HBaseStore
 from hbasemk.testing.store import OpenStore, StoreConformance
 from tests.support.hbase import HBase
 
@@ -14,4 +14,4 @@ class TestHBase(StoreConformance):
     @pytest.fixture(scope="class")
     @classmethod
     def open_store(cls, hbase_server: HBase) -> OpenStore:
-        return lambda: HBaseStore(hbase_server.host, hbase_server.thrift2)
+        return lambda: HBaseStore([Address(hbase_server.host, hbase_server.thrift2)])

@@ -14,7 +14,7 @@ from thriftpy2.rpc import client_context
 
 from hbasemk.errors import StoreError, StoreNotAppliedError, StoreUnknownError, StoreUnusableError
 from hbasemk.store.abc import ALL_VERSIONS, Cell, Get, NewCell, Put, Row, Scan, Table
-from hbasemk.store.hbase import HBaseStore, gateway
+from hbasemk.store.hbase import Address, HBaseStore, gateway
 from hbasemk.store.hbase.store import MAX_CELL
 from hbasemk.testing.store.base import together
 from tests.support.hbase import HBase
@@ -47,7 +47,7 @@ def prefix() -> str:
 
 @pytest.fixture(scope="module")
 def store(hbase_server: HBase, prefix: str) -> Iterator[HBaseStore]:
-    made = HBaseStore(hbase_server.host, hbase_server.thrift2, prefix=prefix)
+    made = HBaseStore([Address(hbase_server.host, hbase_server.thrift2)], prefix=prefix)
     made.create_tables([TABLE])
     yield made
     made.drop_tables([TABLE])
@@ -63,7 +63,7 @@ def line(hbase_server: HBase) -> Iterator[Proxy]:
 @pytest.fixture
 def proxied(line: Proxy, store: HBaseStore, prefix: str) -> Iterator[HBaseStore]:
     """A store on the same tables whose line can be cut."""
-    made = HBaseStore("127.0.0.1", line.port, prefix=prefix)
+    made = HBaseStore([Address("127.0.0.1", line.port)], prefix=prefix)
     made.read("cells", [Get(b"r")])
     yield made
     made.close()
@@ -191,7 +191,7 @@ def test_an_empty_list_of_tables_makes_no_call(store: HBaseStore) -> None:
 
 
 def test_a_namespace_that_is_missing_is_named(hbase_server: HBase) -> None:
-    store = HBaseStore(hbase_server.host, hbase_server.thrift2, prefix="nowhere:cms_")
+    store = HBaseStore([Address(hbase_server.host, hbase_server.thrift2)], prefix="nowhere:cms_")
     with pytest.raises(StoreUnusableError, match="namespace"):
         store.create_tables([TABLE])
     with pytest.raises(StoreUnusableError, match="nowhere:cms_cells"):
@@ -203,7 +203,7 @@ def test_a_namespace_that_is_missing_is_named(hbase_server: HBase) -> None:
 
 
 def test_the_default_namespace_may_be_named(hbase_server: HBase, store: HBaseStore, prefix: str, row: bytes) -> None:
-    other = HBaseStore(hbase_server.host, hbase_server.thrift2, prefix="default:" + prefix)
+    other = HBaseStore([Address(hbase_server.host, hbase_server.thrift2)], prefix="default:" + prefix)
     other.verify([TABLE])
     other.write("cells", [put(row)])
     assert values(store, row) == [b"x"]
@@ -213,7 +213,7 @@ def test_the_default_namespace_may_be_named(hbase_server: HBase, store: HBaseSto
 def test_the_thrift1_gateway_is_refused_by_name(hbase_server: HBase) -> None:
     if hbase_server.thrift1 is None:
         pytest.skip("HBASEMK_TEST_HBASE_THRIFT1 is not set")
-    store = HBaseStore(hbase_server.host, hbase_server.thrift1)
+    store = HBaseStore([Address(hbase_server.host, hbase_server.thrift1)])
     with pytest.raises(StoreUnusableError, match="Thrift1"):
         store.verify([TABLE])
     store.close()
@@ -319,7 +319,7 @@ def test_calls_are_not_applied_while_the_gateway_is_down_and_succeed_afterwards(
 def test_a_gateway_that_is_killed_under_load_and_comes_back(hbase: HBase, row: bytes) -> None:
     if hbase.container is None:
         pytest.skip("the gateway of an HBase that ran before the tests is not killed")
-    store = HBaseStore(hbase.host, hbase.thrift2, prefix=hbase.new_prefix(), timeout=10)
+    store = HBaseStore([Address(hbase.host, hbase.thrift2)], prefix=hbase.new_prefix(), timeout=10)
     store.create_tables([TABLE])
     errors: list[StoreError] = []
     done: list[bytes] = []

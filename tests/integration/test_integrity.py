@@ -9,7 +9,7 @@ import pytest
 from hbasemk import Settings
 from hbasemk.check import problem as kinds
 from hbasemk.kernel.instance import Instance
-from hbasemk.store.hbase import HBaseStore
+from hbasemk.store.hbase import Address, HBaseStore
 from hbasemk.system import SystemRuntime
 from tests.support.corruptions import CASES
 from tests.support.features import use_everything
@@ -32,7 +32,7 @@ class Machine(SystemRuntime):
 
 @pytest.fixture
 def tables(hbase: HBase) -> Iterator[Tables]:
-    store = HBaseStore(hbase.host, hbase.thrift2, prefix=hbase.new_prefix())
+    store = HBaseStore([Address(hbase.host, hbase.thrift2)], prefix=hbase.new_prefix())
     settings = Settings(lease_ms=4_000, max_clock_skew_ms=1_500)
     runtime = SystemRuntime()
 

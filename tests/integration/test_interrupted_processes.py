@@ -33,9 +33,9 @@ url, wanted = sys.argv[1], int(sys.argv[2])
 if url.startswith("hbase:"):
     # With so few connections, calls soon wait forever if interrupts leak some.
     from urllib.parse import parse_qs, urlsplit
-    from hbasemk.store.hbase import HBaseStore
+    from hbasemk.store.hbase import Address, HBaseStore
     parts = urlsplit(url)
-    store = HBaseStore(parts.hostname, parts.port, prefix=parse_qs(parts.query)["prefix"][0], pool_size=3)
+    store = HBaseStore([Address(parts.hostname, parts.port)], prefix=parse_qs(parts.query)["prefix"][0], pool_size=3)
     repo = hbasemk.Repository(store, create=False, poll_interval=0.02)
 else:
     repo = hbasemk.connect(url, create=False, poll_interval=0.02)

@@ -10,7 +10,7 @@ import pytest
 
 from hbasemk import MicroKernel
 from hbasemk.store.abc import Store
-from hbasemk.store.hbase import HBaseStore
+from hbasemk.store.hbase import Address, HBaseStore
 from hbasemk.store.memory import MemoryStore
 from hbasemk.store.sqlite import SqliteStore
 from tests.support.hbase import HBase
@@ -60,7 +60,7 @@ def new_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], St
         return lambda: SqliteStore(str(tmp_path / "content.db"))
     server: HBase = request.getfixturevalue("hbase")
     prefix = server.prefix_with_tables()
-    return lambda: HBaseStore(server.host, server.thrift2, prefix=prefix)
+    return lambda: HBaseStore([Address(server.host, server.thrift2)], prefix=prefix)
 
 
 @pytest.fixture

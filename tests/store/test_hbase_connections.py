@@ -14,22 +14,12 @@ import pytest
 
 from hbasemk.errors import ClosedError, StoreError, StoreNotAppliedError, StoreUnknownError
 from hbasemk.store.abc import Get, NewCell, Put
-from hbasemk.store.hbase import HBaseStore
+from hbasemk.store.hbase import Address, HBaseStore
 from hbasemk.store.hbase.connections import IDLE_SECONDS
 from hbasemk.testing.store.base import together
-from tests.support.gateway import Close, FakeGateway, ReceivedCall, fake_gateway, speaker
+from tests.support.gateway import Clock, Close, FakeGateway, ReceivedCall, fake_gateway, speaker
 
 PUT = Put(b"r", [NewCell(b"d", b"q", b"x")])
-
-
-class Clock:
-    """A monotonic clock that a test can advance."""
-
-    def __init__(self) -> None:
-        self.ahead = 0.0
-
-    def __call__(self) -> float:
-        return time.monotonic() + self.ahead
 
 
 @pytest.fixture
@@ -48,7 +38,7 @@ def open_store(gateway: FakeGateway, clock: Clock) -> Iterator[Callable[..., HBa
     opened: list[HBaseStore] = []
 
     def open_one(**options: Any) -> HBaseStore:
-        opened.append(HBaseStore("127.0.0.1", gateway.port, clock=clock, **options))
+        opened.append(HBaseStore([Address("127.0.0.1", gateway.port)], clock=clock, **options))
         return opened[-1]
 
     yield open_one
@@ -221,7 +211,7 @@ def test_a_request_that_was_not_sent_completely_was_not_applied() -> None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
 
     with speaker(greet_and_go) as port:
-        store = HBaseStore("127.0.0.1", port, timeout=10)
+        store = HBaseStore([Address("127.0.0.1", port)], timeout=10)
         large = Put(b"r", [NewCell(b"d", b"%d" % number, bytes(5_000_000)) for number in range(8)])
         with pytest.raises(StoreNotAppliedError, match="not sent"):
             store.write("t", [large])
@@ -371,7 +361,7 @@ def test_a_call_that_gets_no_connection_in_time_was_not_applied(
     holder.start()
     gateway.until(lambda: len(gateway.received) == 1)
     short = open_store(pool_size=1, timeout=0.2)
-    short._client._pool = store._client._pool
+    short._client._gateways = store._client._gateways
     with pytest.raises(StoreNotAppliedError, match="all 1 connections were in use"):
         short.write("t", [PUT])
     assert [received.method for received in gateway.received] == ["get"]
@@ -465,7 +455,7 @@ def test_a_forked_child_uses_its_own_connections_and_leaves_its_parents_alone(
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_child_closes_the_descriptors_of_its_parents_connections(gateway: FakeGateway, store: HBaseStore) -> None:
     read(store)
-    ours = next(iter(store._client._pool._pool.wires)).sock.fileno()
+    ours = next(iter(store._client._gateways._all[0].pool._pool.wires)).sock.fileno()
 
     def child() -> None:
         with pytest.raises(OSError, match="Bad file descriptor"):

@@ -10,7 +10,7 @@ import pytest
 
 from hbasemk.errors import StoreError, StoreNotAppliedError, StoreUnusableError
 from hbasemk.store.abc import Get, NewCell, Put
-from hbasemk.store.hbase import HBaseStore
+from hbasemk.store.hbase import Address, HBaseStore
 from hbasemk.store.hbase.gateway import THRIFT1
 from tests.support.gateway import fake_gateway, speaker
 
@@ -21,7 +21,7 @@ UNKNOWN_METHOD = b"\x80\1\0\3\0\0\0\x13" + TYPE + b"\0\0\0\1\x0b\0\1\0\0\0\7unkn
 
 def error_at(port: int, timeout: float = 10.0) -> StoreError:
     """The error of a write to a store there: one that tried too much would call it unknown."""
-    store = HBaseStore("127.0.0.1", port, timeout=timeout)
+    store = HBaseStore([Address("127.0.0.1", port)], timeout=timeout)
     try:
         with pytest.raises(StoreError, match=f"127.0.0.1:{port}") as raised:
             store.write("t", [Put(b"r", [NewCell(b"d", b"q", b"x")])])
@@ -87,7 +87,7 @@ def test_a_refused_connection_may_be_retried() -> None:
 
 
 def test_a_host_without_an_address_may_be_retried() -> None:
-    store = HBaseStore("no-such-host.invalid", timeout=10)
+    store = HBaseStore([Address("no-such-host.invalid")], timeout=10)
     with pytest.raises(StoreNotAppliedError, match=r"no-such-host\.invalid:9090 cannot be reached"):
         store.read("t", [Get(b"r")])
 
@@ -157,7 +157,7 @@ def test_a_silent_close_during_the_handshake_may_be_a_gateway_that_is_being_kill
 def test_each_call_detects_a_wrong_address_anew() -> None:
     with fake_gateway() as gateway:
         gateway.kind = THRIFT1
-        store = HBaseStore("127.0.0.1", gateway.port, pool_size=1)
+        store = HBaseStore([Address("127.0.0.1", gateway.port)], pool_size=1)
         for _ in range(3):
             with pytest.raises(StoreUnusableError):
                 store.read("t", [Get(b"r")])

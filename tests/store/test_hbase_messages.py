@@ -8,7 +8,7 @@ import pytest
 
 from hbasemk.errors import InvalidValueError, LimitError, StoreNotAppliedError, StoreUnknownError, StoreUnusableError
 from hbasemk.store.abc import CellVersion, Delete, Get, NewCell, Page, Put, Row, Scan
-from hbasemk.store.hbase import HBaseStore
+from hbasemk.store.hbase import Address, HBaseStore
 from hbasemk.store.hbase.errors import from_hbase
 from hbasemk.store.hbase.store import MAX_CELL, MAX_SCAN
 from hbasemk.store.hbase.tables import TableNames
@@ -25,7 +25,7 @@ def gateway() -> Iterator[FakeGateway]:
 
 @pytest.fixture
 def store(gateway: FakeGateway) -> Iterator[HBaseStore]:
-    made = HBaseStore("127.0.0.1", gateway.port, prefix="p_")
+    made = HBaseStore([Address("127.0.0.1", gateway.port)], prefix="p_")
     yield made
     made.close()
 
@@ -224,18 +224,18 @@ def test_prefixes_that_hbase_allows(prefix: str) -> None:
 @pytest.mark.parametrize("prefix", ["-a", ".a", "a/b", "a b", "ns:-a", "n-s:a", ":a", "a:b:c", "ä", "a\n", "a\0"])
 def test_prefixes_that_hbase_does_not_allow(prefix: str) -> None:
     with pytest.raises(InvalidValueError):
-        HBaseStore("127.0.0.1", prefix=prefix)
+        HBaseStore([Address("127.0.0.1")], prefix=prefix)
 
 
 def test_the_location_is_the_url_of_the_repository() -> None:
-    assert HBaseStore("db", prefix="cms_").location == "hbase://db:9090/?prefix=cms_"
-    assert HBaseStore("::1", 9091).location == "hbase://[::1]:9091/"
+    assert HBaseStore([Address("db")], prefix="cms_").location == "hbase://db:9090/?prefix=cms_"
+    assert HBaseStore([Address("::1", 9091)]).location == "hbase://[::1]:9091/"
 
 
 @pytest.mark.parametrize("options", [{"timeout": 0}, {"timeout": -1}, {"connect_timeout": 0}, {"pool_size": 0}])
 def test_invalid_options_are_rejected(options: dict[str, float]) -> None:
     with pytest.raises(InvalidValueError):
-        HBaseStore("127.0.0.1", **options)  # type: ignore[arg-type]
+        HBaseStore([Address("127.0.0.1")], **options)  # type: ignore[arg-type]
 
 
 JAVA = "org.apache.hadoop.hbase."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -14,6 +15,16 @@ from thriftpy2.thrift import TApplicationException, TMessageType
 from thriftpy2.transport import TCyBufferedTransport, TSocket
 
 from hbasemk.store.hbase.gateway import THRIFT2, idl
+
+
+class Clock:
+    """A monotonic clock that a test can advance."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.ahead
 
 
 class Close(Exception):
@@ -106,7 +117,7 @@ class FakeGateway:
             reply.success = True
         elif method == "getMultiple":
             reply.success = [idl.Result(get.row, []) for get in request.what]
-        elif method in {"getScannerResults", "deleteMultiple"}:
+        elif method in {"getScannerResults", "deleteMultiple", "getTableDescriptors"}:
             reply.success = []
         return reply
 

@@ -43,7 +43,7 @@ def fingerprint(repository: Repository) -> str:
 
 
 def hammer(url: str, number: int, commits: int, pipe: Connection) -> None:
-    """Commit to a node of one's own; every tenth commit also counts on a shared one."""
+    """Commit to a node of one's own, at least ``commits`` times and until told to end; count some on a shared one."""
     errors: list[str] = []
     unknown = 0
 
@@ -69,7 +69,8 @@ def hammer(url: str, number: int, commits: int, pipe: Connection) -> None:
     errors.clear()
     began = time.monotonic()
     acknowledged = shared = 0
-    for turn in range(commits):
+    while acknowledged < commits or not pipe.poll():
+        turn = acknowledged
         counts = turn % 10 == number % 10
 
         def change(tx: Transaction, turn: int = turn, counts: bool = counts) -> None:
@@ -81,6 +82,7 @@ def hammer(url: str, number: int, commits: int, pipe: Connection) -> None:
         acknowledged += 1
         shared += counts
     seconds = time.monotonic() - began
+    pipe.recv()
     pipe.send(WorkerReport(number, acknowledged, shared, repository.statistics.conflicts, unknown, errors, seconds))
     pipe.recv()
     pipe.send(run_with_retries(lambda: fingerprint(repository)))
@@ -88,7 +90,10 @@ def hammer(url: str, number: int, commits: int, pipe: Connection) -> None:
 
 
 def run(url: str, processes: int, commits: int, meanwhile: Callable[[], None] | None = None) -> list[WorkerReport]:
-    """Run the processes, do something ``meanwhile``, and check all that must hold at the end."""
+    """Run the processes, do something ``meanwhile``, and check all that must hold at the end.
+
+    Each process makes at least ``commits`` commits, and goes on until ``meanwhile`` is done.
+    """
     with hbasemk.connect(url) as repository, repository.transaction() as tx:
         tx.add("/shared", {"count": 0})
         for number in range(processes):
@@ -104,7 +109,7 @@ def run(url: str, processes: int, commits: int, meanwhile: Callable[[], None] | 
         pipes.append(ours)
         started.append(process)
     try:
-        return _end(url, commits, pipes, started, meanwhile)
+        return _end(url, pipes, started, meanwhile)
     finally:
         for process in started:
             process.kill()
@@ -112,10 +117,12 @@ def run(url: str, processes: int, commits: int, meanwhile: Callable[[], None] | 
 
 
 def _end(
-    url: str, commits: int, pipes: list[Connection], started: list[Any], meanwhile: Callable[[], None] | None
+    url: str, pipes: list[Connection], started: list[Any], meanwhile: Callable[[], None] | None
 ) -> list[WorkerReport]:
     if meanwhile is not None:
         meanwhile()
+    for worker in pipes:
+        worker.send(None)
     reports: list[WorkerReport] = []
     left = list(pipes)
     while left:
@@ -123,9 +130,9 @@ def _end(
             assert isinstance(pipe, Connection)
             reports.append(pipe.recv())
             left.remove(pipe)
-    for pipe in pipes:
-        pipe.send(None)
-    prints = {pipe.recv() for pipe in pipes}
+    for worker in pipes:
+        worker.send(None)
+    prints = {worker.recv() for worker in pipes}
     for process in started:
         process.join(60)
         assert process.exitcode == 0
@@ -133,8 +140,8 @@ def _end(
     with hbasemk.connect(url, create=False, poll_interval=0) as fresh:
         head = fresh.refresh()
         assert head["/shared"]["count"] == sum(one.shared for one in reports)
-        for number in range(len(started)):
-            assert head[f"/own{number}"]["turn"] == commits - 1
+        for report in reports:
+            assert head[f"/own{report.number}"]["turn"] == report.acknowledged - 1
         assert prints == {fingerprint(fresh)}
         flags = (schema.COMMITTED, schema.ABORT)
         rows = scan_all(fresh.store, schema.JOURNAL, Scan(None, None, 1000, columns=flags))

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from hbasemk.format import schema
-from hbasemk.store.hbase import HBaseStore
+from hbasemk.store.hbase import Address, HBaseStore
 
 BUILD = Path(__file__).parents[2] / "docker" / "hbase" / "build.sh"
 READY_WITHIN = 240.0
@@ -27,6 +27,9 @@ JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """HBase lives for some minutes only: compiling its code well takes it more time than that saves."""
 AHEAD = 6
 """So many pairs of empty tables are created before a test asks for them. One pair takes HBase a second, six take two."""
+
+MORE_PORTS = range(9092, 9097)
+"""Ports in the container for gateways that tests start."""
 
 
 def unused_prefix() -> str:
@@ -43,6 +46,9 @@ class HBase:
     thrift1: int | None
     container: Any = None
     prefixes: list[str] = field(default_factory=list)
+    more_ports: dict[int, int] = field(default_factory=dict)
+    """This machine's ports of `MORE_PORTS`."""
+    ports_in_use: set[int] = field(default_factory=set)
     _ready: deque[Future[str]] = field(default_factory=deque)
     _dropped: list[Future[None]] = field(default_factory=list)
     _threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(AHEAD, "hbase tables"))
@@ -72,7 +78,7 @@ class HBase:
             store.drop_tables(schema.TABLES)
 
     def _store(self, prefix: str) -> HBaseStore:
-        return HBaseStore(self.host, self.thrift2, prefix=prefix)
+        return HBaseStore([Address(self.host, self.thrift2)], prefix=prefix)
 
     def url(self, prefix: str) -> str:
         """The URL of the repository with a prefix."""
@@ -110,8 +116,13 @@ class HBase:
 
     def _control(self, verb: str) -> None:
         self.needs_own_gateway()
-        code, output = self.container.get_wrapped_container().exec_run(["gateway", verb])
+        self.run_inside(["gateway", verb])
+
+    def run_inside(self, command: list[str]) -> str:
+        """Run a command in the container; returns its output."""
+        code, output = self.container.get_wrapped_container().exec_run(command)
         assert code == 0, output
+        return str(output, errors="replace")
 
     def _until_healthy(self) -> None:
         deadline = time.monotonic() + READY_WITHIN
@@ -155,7 +166,7 @@ def running() -> Iterator[HBase]:
     built = subprocess.run(["sh", str(BUILD)], stdout=subprocess.PIPE, text=True, check=True)
     container = DockerContainer(built.stdout.strip())
     # Published on loopback only, on ports that are free.
-    addresses: dict[str, Any] = {"9090/tcp": ("127.0.0.1", None), "9091/tcp": ("127.0.0.1", None)}
+    addresses: dict[str, Any] = {f"{port}/tcp": ("127.0.0.1", None) for port in (9090, 9091, *MORE_PORTS)}
     container.ports = addresses
     container.with_env("JDK_JAVA_OPTIONS", JAVA_OPTIONS)
     # Docker would run the health check every two seconds; `HBase` runs it when it waits.
@@ -170,6 +181,7 @@ def running() -> Iterator[HBase]:
             int(ports["9091/tcp"][0]["HostPort"]),
             int(ports["9090/tcp"][0]["HostPort"]),
             container,
+            more_ports={port: int(ports[f"{port}/tcp"][0]["HostPort"]) for port in MORE_PORTS},
         )
         made._until_healthy()
         yield made

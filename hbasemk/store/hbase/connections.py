@@ -61,6 +61,11 @@ class Connections:
         """Whether the pool has been closed in this process, or in its parent before the fork."""
         return self._mine().closed
 
+    @property
+    def taken(self) -> int:
+        """The number of connections in use in this process."""
+        return self._mine().taken
+
     def _mine(self) -> _ProcessPool:
         pool = self._pool
         pid = os.getpid()
@@ -179,6 +184,13 @@ class Connections:
             pool.taken -= 1
             self._retire(pool, connection)
             pool.changed.notify()
+
+    def close_idle(self) -> None:
+        """Close the connections that no call uses."""
+        pool = self._mine()
+        with Deferred(), pool.changed:
+            while pool.idle:
+                self._retire(pool, pool.idle.pop())
 
     def _retire(self, pool: _ProcessPool, connection: Connection) -> None:
         pool.wires.discard(connection.wire)

@@ -8,6 +8,7 @@ address.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from hbasemk.errors import StoreError, StoreNotAppliedError, StoreUnknownError, StoreUnusableError
@@ -80,6 +81,14 @@ def from_connection(error: Exception, where: str, *, effect: bool, sent: bool, s
     if not sent:
         return StoreNotAppliedError(failure + "; the request was not sent, so nothing was changed", cause=failure)
     return _by_effect(failure, effect)
+
+
+def from_all(refusals: Sequence[StoreError]) -> StoreError:
+    """Return the error of a call that no gateway took; it is final only if each refusal is."""
+    if len(refusals) == 1:
+        return refusals[0]
+    kind = StoreUnusableError if all(isinstance(one, StoreUnusableError) for one in refusals) else StoreNotAppliedError
+    return kind(f"none of the {len(refusals)} gateways took the call: {'; '.join(one.message for one in refusals)}")
 
 
 def _by_effect(failure: str, effect: bool) -> StoreError:

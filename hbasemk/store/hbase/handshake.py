@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from hbasemk.errors import StoreError, StoreNotAppliedError, StoreUnusableError
+from hbasemk.store.hbase.address import Address
 from hbasemk.store.hbase.connection import Connection, Rejected, UnexpectedAnswer, Wire
 from hbasemk.store.hbase.gateway import SERVER_TYPE, THRIFT1, THRIFT2
 
@@ -23,18 +24,18 @@ _DIAGNOSIS_SECONDS: Final = 2.0
 
 
 def open_connection(
-    host: str, port: int, deadline: float, clock: Callable[[], float], register: Callable[[Wire], None]
+    address: Address, deadline: float, clock: Callable[[], float], register: Callable[[Wire], None]
 ) -> Connection:
     """Open a connection to a Thrift2 gateway and verify its type; ``register`` receives the wire before any call.
 
     Raises StoreNotAppliedError if a later attempt may succeed, StoreUnusableError if the address is wrong.
     """
-    at = f"HBase gateway at {host}:{port}"
+    at = f"HBase gateway at {address}"
     left = deadline - clock()
     if left <= 0:
         raise StoreNotAppliedError(f"{at}: the deadline passed before connecting; nothing was sent")
     try:
-        sock = socket.create_connection((host, port), left)
+        sock = socket.create_connection(address, left)
     except TimeoutError:
         raise StoreNotAppliedError(
             f"{at}: no connection within {left:.3g} s; check the address and firewalls"
@@ -47,15 +48,15 @@ def open_connection(
     try:
         register(wire)
         connection = Connection(wire, clock())
-        _verify_type(connection, host, port, deadline, clock)
+        _verify_type(connection, address, deadline, clock)
     except BaseException:
         wire.close()
         raise
     return connection
 
 
-def _verify_type(connection: Connection, host: str, port: int, deadline: float, clock: Callable[[], float]) -> None:
-    at = f"HBase gateway at {host}:{port}"
+def _verify_type(connection: Connection, address: Address, deadline: float, clock: Callable[[], float]) -> None:
+    at = f"HBase gateway at {address}"
     begun = clock()
     try:
         reply = connection.call(SERVER_TYPE, SERVER_TYPE.request(), deadline)
@@ -65,7 +66,7 @@ def _verify_type(connection: Connection, host: str, port: int, deadline: float, 
             "busy, or this is not a Thrift server"
         ) from None
     except (OSError, EOFError):
-        raise _diagnose(host, port, at, min(deadline, clock() + _DIAGNOSIS_SECONDS), clock) from None
+        raise _diagnose(address, at, min(deadline, clock() + _DIAGNOSIS_SECONDS), clock) from None
     except Rejected as error:
         raise StoreNotAppliedError(f"{at}: the gateway failed to return its type ({error}); see its log") from error
     except UnexpectedAnswer as error:
@@ -95,9 +96,9 @@ def _describe_server(head: bytes) -> str:
     return f"not a Thrift server: its answer begins with {head[:24]!r}"
 
 
-def _diagnose(host: str, port: int, at: str, deadline: float, clock: Callable[[], float]) -> StoreError:
+def _diagnose(address: Address, at: str, deadline: float, clock: Callable[[], float]) -> StoreError:
     """Find out why a server accepted a connection and closed it during the handshake."""
-    if _probe(host, port, b"", min(deadline, clock() + _SILENT_SECONDS), clock) == b"":
+    if _probe(address, b"", min(deadline, clock() + _SILENT_SECONDS), clock) == b"":
         return StoreNotAppliedError(
             f"{at} closes new connections at once: it serves as many as it can "
             "(hbase.thrift.maxWorkerThreads and the queue behind them), or is being stopped"
@@ -107,7 +108,7 @@ def _diagnose(host: str, port: int, at: str, deadline: float, clock: Callable[[]
         ("hbase.regionserver.thrift.compact", _COMPACT, b"\x82"),
         ("hbase.regionserver.thrift.framed and compact", _framed(_COMPACT), b"\x82"),
     ):
-        received = _probe(host, port, request, deadline, clock) or b""
+        received = _probe(address, request, deadline, clock) or b""
         framed = request[:1] == b"\0"
         if received[4 if framed else 0 :].startswith(expected):
             return StoreUnusableError(
@@ -124,12 +125,12 @@ def _framed(request: bytes) -> bytes:
     return len(request).to_bytes(4, "big") + request
 
 
-def _probe(host: str, port: int, request: bytes, deadline: float, clock: Callable[[], float]) -> bytes | None:
+def _probe(address: Address, request: bytes, deadline: float, clock: Callable[[], float]) -> bytes | None:
     """Send a request on its own connection; return the first bytes of the answer, b"" for a close, None for silence."""
     received = b""
     with contextlib.suppress(TimeoutError):
         try:
-            with socket.create_connection((host, port), max(0.001, deadline - clock())) as sock:
+            with socket.create_connection(address, max(0.001, deadline - clock())) as sock:
                 sock.sendall(request)
                 while len(received) < 6:
                     sock.settimeout(max(0.001, deadline - clock()))

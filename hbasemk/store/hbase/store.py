@@ -1,4 +1,4 @@
-"""The store contract on HBase: every call is one call of the Thrift2 gateway.
+"""The store contract on HBase: every call is one call of a Thrift2 gateway.
 
 The store answers some requests without a call, because HBase would interpret them differently: an empty list of
 columns (HBase: all columns), an empty delete (the whole row), a range with equal ends (that row), and keys that are
@@ -15,10 +15,10 @@ from hbasemk import options
 from hbasemk.errors import InvalidValueError, LimitError
 from hbasemk.store.abc import MAX_TIMESTAMP, Column, Delete, Get, Limits, Put, Row, Scan, Store, Table
 from hbasemk.store.hbase import gateway, messages
+from hbasemk.store.hbase.address import Address
 from hbasemk.store.hbase.client import CONNECT_SECONDS, Client
 from hbasemk.store.hbase.tables import TableNames, Tables
 
-DEFAULT_PORT: Final = 9090
 DEFAULT_TIMEOUT: Final = 20.0
 DEFAULT_POOL: Final = 64
 
@@ -31,22 +31,23 @@ _KEY_OVERHEAD: Final = 64
 
 
 class HBaseStore(Store):
-    """A store in HBase tables behind the Thrift2 gateway at ``host:port``.
+    """A store in HBase tables behind one or more Thrift2 gateways.
 
+    ``gateways`` are the addresses of gateways to the same HBase. A call that one gateway does not take goes to another.
     ``prefix`` begins the tables' names and may contain a namespace (``content:cms_``). ``timeout`` bounds every call in
     seconds, including connecting, which alone may take ``connect_timeout``. The store opens at most ``pool_size``
-    connections, on demand; creating a store opens none. ``clock`` is a monotonic clock in seconds.
+    connections to each gateway, on demand; creating a store opens none. ``clock`` is a monotonic clock in seconds.
 
     ``durable=False`` has no effect here: two tables may be on two servers whose logs have no common order.
-    Raises InvalidValueError for a prefix that HBase does not allow, and for an invalid timeout.
+    Raises InvalidValueError for no gateway or a repeated one, a prefix that HBase does not allow, an invalid timeout, and
+    an invalid pool size.
     """
 
     limits = LIMITS
 
     def __init__(
         self,
-        host: str,
-        port: int = DEFAULT_PORT,
+        gateways: Sequence[Address],
         *,
         prefix: str = "",
         timeout: float = DEFAULT_TIMEOUT,
@@ -56,13 +57,16 @@ class HBaseStore(Store):
     ) -> None:
         options.seconds("timeout", timeout, above_zero=True)
         options.seconds("connect_timeout", connect_timeout, above_zero=True)
-        if pool_size < 1:
-            raise InvalidValueError(f"pool_size must be at least 1, got {pool_size}")
+        options.count("pool_size", pool_size, least=1)
+        if not gateways:
+            raise InvalidValueError("gateways must name at least one address, got none")
+        for address in gateways:
+            if gateways.count(address) > 1:
+                raise InvalidValueError(f"gateways must differ from each other, got {address} twice")
         self._names = TableNames(prefix)
-        shown = f"[{host}]" if ":" in host else host
-        self._location = f"hbase://{shown}:{port}/" + (f"?prefix={prefix}" if prefix else "")
+        self._location = f"hbase://{','.join(map(str, gateways))}/" + (f"?prefix={prefix}" if prefix else "")
         self._client = Client(
-            host, port, timeout=timeout, pool_size=pool_size, connect_timeout=connect_timeout, clock=clock
+            gateways, timeout=timeout, pool_size=pool_size, connect_timeout=connect_timeout, clock=clock
         )
         self._tables = Tables(self._client, self._names, self._location, timeout)
 

@@ -73,6 +73,7 @@ class Tables:
 
     def create(self, tables: Sequence[Table]) -> None:
         """Create missing tables, wait until they are available, verify them, and test a timestamp as large as a revision id."""
+        self._client.verify_gateways()
         existing = self._describe(tables)
         for table in tables:
             if table.name not in existing:
@@ -80,7 +81,7 @@ class Tables:
         deadline = self._client.clock() + self._admin_timeout
         for table in tables:
             self._await(table, deadline)
-        self.verify(tables)
+        self._verify(tables)
         for table in tables:
             self.probe_timestamp(table, time.time_ns() // 1_000_000 - _EPOCH_MS << 24)
 
@@ -118,7 +119,14 @@ class Tables:
             time.sleep(_PAUSE)
 
     def verify(self, tables: Sequence[Table]) -> None:
-        """Compare the tables' settings with the expected ones; raises StoreUnusableError naming table and setting."""
+        """Compare the tables' settings with the expected ones; raises StoreUnusableError naming table and setting.
+
+        Also raises it for a gateway that is not a Thrift2 gateway, even if others are.
+        """
+        self._client.verify_gateways()
+        self._verify(tables)
+
+    def _verify(self, tables: Sequence[Table]) -> None:
         existing = self._describe(tables)
         for table in tables:
             found = existing.get(table.name)

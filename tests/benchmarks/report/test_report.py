@@ -214,7 +214,7 @@ def test_places_are_parsed(text: str, place: tuple[str, str]) -> None:
     assert place_of(text) == place
 
 
-@pytest.mark.parametrize("wrong", ["memory://", "hbase://", "http://x"])
+@pytest.mark.parametrize("wrong", ["memory://", "hbase://", "hbase://a:1,b:2/", "http://x"])
 def test_invalid_places_are_rejected(wrong: str) -> None:
     with pytest.raises(InvalidValueError, match="hbase://host:port"):
         place_of(wrong)

@@ -1,0 +1,468 @@
+"""Several gateways: calls spread over them, leave one that fails, and try it again later."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import signal
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from hbasemk.errors import ClosedError, StoreNotAppliedError, StoreUnknownError, StoreUnusableError
+from hbasemk.format import schema
+from hbasemk.store.abc import Get, NewCell, Put
+from hbasemk.store.hbase import Address, HBaseStore
+from hbasemk.store.hbase.failover import FIRST_PAUSE, LONGEST_PAUSE, Gateway
+from hbasemk.store.hbase.gateway import THRIFT1
+from hbasemk.testing.store.base import together
+from tests.support.gateway import Clock, Close, FakeGateway, ReceivedCall, fake_gateway, speaker
+
+PUT = Put(b"r", [NewCell(b"d", b"q", b"x")])
+LINGER = struct.pack("ii", 1, 0)
+Open = Callable[..., HBaseStore]
+
+
+@pytest.fixture
+def one() -> Iterator[FakeGateway]:
+    with fake_gateway() as gateway:
+        yield gateway
+
+
+@pytest.fixture
+def two() -> Iterator[FakeGateway]:
+    with fake_gateway() as gateway:
+        yield gateway
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def open_store(clock: Clock) -> Iterator[Open]:
+    opened: list[HBaseStore] = []
+
+    def open_one(*gateways: FakeGateway | int, **options: Any) -> HBaseStore:
+        """Open a store that prefers the gateways in this order."""
+        ports = [gateway if isinstance(gateway, int) else gateway.port for gateway in gateways]
+        store = HBaseStore([Address("127.0.0.1", port) for port in ports], clock=clock, **options)
+        gateways_of(store)  # fixes the order
+        opened.append(store)
+        return store
+
+    yield open_one
+    for store in opened:
+        store.close()
+
+
+def gateways_of(store: HBaseStore) -> list[Gateway]:
+    """The gateways of a store, in the order of its addresses, which this process now prefers."""
+    gateways = store._client._gateways
+    gateways._order()
+    gateways._in_order = gateways._all
+    return gateways._all
+
+
+def read(store: HBaseStore, row: bytes = b"r") -> None:
+    """Read a row, whose only cell holds its key."""
+    assert store.read("t", [Get(row)])[0].cells[0].value == row
+
+
+def silent_for(gateway: FakeGateway, *methods: str) -> None:
+    def script(received: ReceivedCall) -> None:
+        if received.method in methods:
+            gateway.stopping.wait(30)
+
+    gateway.script = script
+
+
+def closes(_: ReceivedCall) -> None:
+    raise Close
+
+
+def unused_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def until_used(gateway: Gateway) -> None:
+    """Wait for the end of a probe, and for its success."""
+    with gateway._mine().probe:
+        assert gateway.resumes_at() is None
+
+
+def until_probed(gateway: Gateway) -> None:
+    with gateway._mine().probe:
+        pass
+
+
+# --- choice ----------------------------------------------------------------------------------------------------------
+
+
+def test_calls_in_progress_spread_over_the_gateways(one: FakeGateway, two: FakeGateway, open_store: Open) -> None:
+    store = open_store(one, two)
+    # Each call waits for all others, so none ends before the last has begun.
+    barrier = threading.Barrier(8)
+    one.script = two.script = lambda received: (barrier.wait(30), None)[1]
+    together([lambda: read(store)] * 8)
+    assert (len(one.received), len(two.received)) == (4, 4)
+
+
+def test_calls_in_sequence_use_one_connection(one: FakeGateway, two: FakeGateway, open_store: Open) -> None:
+    store = open_store(one, two)
+    for _ in range(10):
+        read(store)
+    assert (len(one.connections), len(two.connections)) == (1, 0)
+
+
+def test_processes_prefer_different_gateways(one: FakeGateway, two: FakeGateway) -> None:
+    for _ in range(40):
+        store = HBaseStore([Address("127.0.0.1", one.port), Address("127.0.0.1", two.port)])
+        read(store)
+        store.close()
+    # The chance that all prefer the same one is 2 ** -39.
+    assert one.received
+    assert two.received
+
+
+def test_the_pool_size_limits_the_connections_to_each_gateway(
+    one: FakeGateway, two: FakeGateway, open_store: Open
+) -> None:
+    store = open_store(one, two, pool_size=2)
+    together([lambda: read(store)] * 12)
+    assert len(one.connections) <= 2
+    assert len(two.connections) <= 2
+
+
+# --- calls that move on ----------------------------------------------------------------------------------------------
+
+
+def test_a_call_moves_on_when_a_gateway_refuses_the_connection(two: FakeGateway, open_store: Open) -> None:
+    store = open_store(unused_port(), two)
+    store.write("t", [PUT])
+    read(store)
+    assert [received.method for received in two.received] == ["put", "get"]
+
+
+def test_a_call_moves_on_when_a_gateway_resets_new_connections(two: FakeGateway, open_store: Open) -> None:
+    tried: list[int] = []
+
+    def reset(sock: socket.socket) -> None:
+        tried.append(1)
+        sock.recv(10)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER)
+
+    with speaker(reset) as port:
+        store = open_store(port, two)
+        store.write("t", [PUT])
+        attempts = len(tried)
+        for _ in range(5):
+            store.write("t", [PUT])
+        assert len(tried) == attempts > 0
+    assert len(two.received) == 6
+
+
+def test_a_gateway_that_hangs_when_a_connection_opens_delays_one_call_only(two: FakeGateway, open_store: Open) -> None:
+    tried: list[int] = []
+    stop = threading.Event()
+    with speaker(lambda sock: (tried.append(1), stop.wait(30), None)[2]) as port:
+        store = open_store(port, two, connect_timeout=0.2)
+        for _ in range(5):
+            store.write("t", [PUT])
+        assert len(tried) == 1
+        stop.set()
+    assert len(two.received) == 5
+
+
+def test_a_read_moves_on_when_its_answer_is_lost(one: FakeGateway, two: FakeGateway, open_store: Open) -> None:
+    store = open_store(one, two)
+    one.script = closes
+    read(store)
+    read(store, b"next")
+    assert [received.request.what.row for received in one.received] == [b"r"]
+    assert [received.request.what.row for received in two.received] == [b"r", b"next"]
+
+
+def test_a_write_whose_answer_is_lost_is_not_sent_to_another_gateway(
+    one: FakeGateway, two: FakeGateway, open_store: Open
+) -> None:
+    store = open_store(one, two)
+    one.script = closes
+    with pytest.raises(StoreUnknownError, match=f"127.0.0.1:{one.port}"):
+        store.write("t", [PUT])
+    assert two.received == []
+    store.write("t", [PUT])
+    assert len(two.received) == 1
+
+
+def test_a_write_that_was_not_sent_completely_moves_on(two: FakeGateway, open_store: Open) -> None:
+    greeting = b"\x80\1\0\2\0\0\0\x13getThriftServerType\0\0\0\1\x08\0\0\0\0\0\2\0"
+
+    def greet_and_go(sock: socket.socket) -> None:
+        sock.recv(100)
+        sock.sendall(greeting)
+        sock.recv(10)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER)
+
+    with speaker(greet_and_go) as port:
+        store = open_store(port, two)
+        store.write("t", [Put(b"r", [NewCell(b"d", b"%d" % number, bytes(5_000_000)) for number in range(8)])])
+    assert [received.method for received in two.received] == ["put"]
+
+
+def test_a_gateway_that_hangs_is_left_when_the_call_times_out(
+    one: FakeGateway, two: FakeGateway, open_store: Open
+) -> None:
+    store = open_store(one, two, timeout=0.5)
+    read(store)
+    silent_for(one, "put", "get")
+    with pytest.raises(StoreUnknownError, match="no answer within"):
+        store.write("t", [PUT])
+    store.write("t", [PUT])
+    read(store)
+    assert [received.method for received in one.received] == ["get", "put"]
+    assert [received.method for received in two.received] == ["put", "get"]
+
+
+def test_a_read_that_times_out_was_not_applied_and_the_next_one_goes_elsewhere(
+    one: FakeGateway, two: FakeGateway, open_store: Open
+) -> None:
+    store = open_store(one, two, timeout=0.5)
+    silent_for(one, "get")
+    with pytest.raises(StoreNotAppliedError, match="no answer within"):
+        read(store)
+    read(store)
+    assert len(two.received) == 1
+
+
+def test_a_call_with_little_time_left_does_not_blame_the_gateway(
+    one: FakeGateway, two: FakeGateway, open_store: Open, clock: Clock
+) -> None:
+    store = open_store(one, two, timeout=20)
+    first, _ = gateways_of(store)
+    began = clock()
+    first.failed(TimeoutError(), began, waited_in_vain=True)
+    assert first.resumes_at() is None
+    first.failed(ConnectionResetError(), began, waited_in_vain=False)
+    assert first.resumes_at() is not None
+
+
+def test_a_failed_gateway_loses_its_idle_connections(one: FakeGateway, two: FakeGateway, open_store: Open) -> None:
+    store = open_store(one, two)
+    barrier = threading.Barrier(4)
+    one.script = two.script = lambda received: (barrier.wait(30), None)[1]
+    together([lambda: read(store)] * 4)
+    assert len(one.connections) == 2
+    one.script = closes
+    two.script = lambda received: None
+    with pytest.raises(StoreUnknownError):
+        store.write("t", [PUT])
+    one.until(lambda: sorted(one.ended) == [0, 1])
+
+
+def test_when_no_gateway_takes_the_call_the_error_names_each(open_store: Open) -> None:
+    first, second = unused_port(), unused_port()
+    store = open_store(first, second)
+    for _ in range(3):
+        with pytest.raises(StoreNotAppliedError, match="none of the 2 gateways took the call") as raised:
+            store.write("t", [PUT])
+        assert str(raised.value).count("cannot be reached") == 2
+        assert f"127.0.0.1:{first} " in str(raised.value)
+        assert f"127.0.0.1:{second} " in str(raised.value)
+
+
+def test_when_all_gateways_are_left_out_each_call_tries_them(
+    one: FakeGateway, two: FakeGateway, open_store: Open
+) -> None:
+    store = open_store(one, two)
+    one.script = two.script = closes
+    with pytest.raises(StoreNotAppliedError):
+        read(store)
+    one.script = two.script = lambda received: None
+    store.write("t", [PUT])
+    assert [gateway.resumes_at() is None for gateway in gateways_of(store)].count(True) == 1
+
+
+# --- trying again ----------------------------------------------------------------------------------------------------
+
+
+def test_a_failed_gateway_is_used_again_when_it_answers(
+    one: FakeGateway, two: FakeGateway, open_store: Open, clock: Clock
+) -> None:
+    store = open_store(one, two)
+    one.script = closes
+    read(store)
+    one.script = lambda received: None
+    connections = len(one.connections)
+    read(store)
+    assert len(one.connections) == connections
+    clock.ahead += 2 * FIRST_PAUSE
+    # This call starts the probe and uses the other gateway.
+    read(store, b"starts")
+    until_used(gateways_of(store)[0])
+    read(store, b"again")
+    assert len(one.connections) == connections + 1
+    assert one.received[-1].request.what.row == b"again"
+    assert two.received[-1].request.what.row == b"starts"
+
+
+def test_one_probe_at_a_time_and_no_caller_waits_for_it(two: FakeGateway, open_store: Open, clock: Clock) -> None:
+    tried: list[int] = []
+    held, stop = threading.Event(), threading.Event()
+
+    def hang(sock: socket.socket) -> None:
+        tried.append(1)
+        if len(tried) > 1:
+            held.set()
+            stop.wait(30)
+
+    with speaker(hang) as port:
+        # The first connection is closed at once, and its diagnosis opens another one.
+        store = open_store(port, two, connect_timeout=0.2)
+        read(store)
+        stop.set()
+        until_probed(gateways_of(store)[0])
+        stop.clear()
+        held.clear()
+        before = len(tried)
+        gateways_of(store)[0]._connect_timeout = 30
+        clock.ahead += 2 * LONGEST_PAUSE
+        together([lambda: read(store)] * 8)
+        assert held.wait(30)
+        together([lambda: read(store)] * 8)
+        assert len(tried) == before + 1
+        stop.set()
+        store.close()
+    assert len(two.received) == 17
+
+
+def test_pauses_grow_up_to_a_limit(two: FakeGateway, open_store: Open, clock: Clock) -> None:
+    store = open_store(unused_port(), two)
+    first, _ = gateways_of(store)
+    read(store)
+    pauses = []
+    for _ in range(12):
+        resume_at = first.resumes_at()
+        assert resume_at is not None
+        pauses.append(resume_at - clock())
+        clock.ahead += pauses[-1] + 0.001
+        while first.resumes_at() == resume_at:
+            read(store)
+            until_probed(first)
+    # Jitter: half to one and a half of the pause.
+    assert 0 < pauses[0] < 1.5 * FIRST_PAUSE
+    assert all(0.4 * LONGEST_PAUSE < pause <= 1.5 * LONGEST_PAUSE for pause in pauses[8:])
+
+
+def test_a_gateway_that_accepts_connections_but_answers_no_call_has_growing_pauses(
+    one: FakeGateway, two: FakeGateway, open_store: Open, clock: Clock
+) -> None:
+    store = open_store(one, two)
+    first, _ = gateways_of(store)
+    one.script = closes
+    for failures in range(1, 5):
+        read(store)
+        assert first._mine().failures == failures
+        clock.ahead += 2 * LONGEST_PAUSE
+        read(store)
+        until_used(first)
+    one.script = lambda received: None
+    read(store)
+    assert first._mine().failures == 0
+
+
+def test_closing_ends_a_probe(two: FakeGateway, open_store: Open, clock: Clock) -> None:
+    held, stop = threading.Event(), threading.Event()
+    tried: list[int] = []
+
+    def hang(sock: socket.socket) -> None:
+        tried.append(1)
+        if len(tried) > 2:
+            held.set()
+            stop.wait(30)
+
+    with speaker(hang) as port:
+        store = open_store(port, two, connect_timeout=30)
+        read(store)
+        clock.ahead += 2 * FIRST_PAUSE
+        read(store)
+        assert held.wait(30)
+        store.close()
+        until_probed(gateways_of(store)[0])
+        stop.set()
+    with pytest.raises(ClosedError):
+        read(store)
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_judges_the_gateways_itself(
+    one: FakeGateway, two: FakeGateway, open_store: Open, clock: Clock
+) -> None:
+    store = open_store(one, two)
+    first, _ = gateways_of(store)
+    one.script = closes
+    read(store)
+    one.script = lambda received: None
+    first._mine().probe.acquire()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        gateways_of(store)
+        read(store, b"child")
+        os._exit(0 if first.resumes_at() is None else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert one.received[-1].request.what.row == b"child"
+    assert first.resumes_at() is not None
+
+
+# --- wrong gateways --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["verify", "create_tables"])
+def test_opening_names_the_gateway_of_another_thrift_version(
+    method: str, one: FakeGateway, two: FakeGateway, open_store: Open
+) -> None:
+    two.kind = THRIFT1
+    store = open_store(one, two)
+    with pytest.raises(StoreUnusableError, match=f"127.0.0.1:{two.port} is HBase's Thrift1 gateway"):
+        getattr(store, method)(schema.TABLES)
+
+
+def test_opening_ignores_a_gateway_that_is_away(two: FakeGateway, open_store: Open) -> None:
+    away = unused_port()
+    store = open_store(away, two)
+    with pytest.raises(StoreUnusableError, match="does not exist") as raised:
+        # The fake gateway has no tables.
+        store.verify(schema.TABLES)
+    assert f"127.0.0.1:{away}," in str(raised.value)
+    assert [received.method for received in two.received] == ["getTableDescriptors"]
+
+
+def test_a_gateway_that_becomes_a_wrong_one_is_left_with_a_warning(
+    one: FakeGateway, two: FakeGateway, open_store: Open, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = open_store(one, two)
+    one.kind = THRIFT1
+    read(store)
+    clock.ahead += 2 * FIRST_PAUSE
+    with caplog.at_level(logging.WARNING, "hbasemk"):
+        read(store)
+        until_probed(gateways_of(store)[0])
+    assert re.search(f"127.0.0.1:{one.port} is HBase's Thrift1 gateway", caplog.text)
+    assert len(two.received) == 2
+
+
+def test_gateways_that_are_all_wrong_are_a_final_error(one: FakeGateway, two: FakeGateway, open_store: Open) -> None:
+    one.kind = two.kind = THRIFT1
+    store = open_store(one, two)
+    with pytest.raises(StoreUnusableError, match="is HBase's Thrift1.*is HBase's Thrift1") as raised:
+        read(store)
+    assert f"127.0.0.1:{one.port} " in str(raised.value)
+    assert f"127.0.0.1:{two.port} " in str(raised.value)
