@@ -15,7 +15,7 @@ from hbasemk.format.changes import is_chunk
 from hbasemk.kernel import log, subtree_revisions
 from hbasemk.kernel.journal.rows import journal_rows
 from hbasemk.repository import instance_of
-from hbasemk.store.hbase import HBaseStore
+from hbasemk.store.hbase import Address, HBaseStore
 from hbasemk.testing.wrapped import CountingStore
 from tests.support.hbase import HBase
 from tests.support.repositories import Instances, instances
@@ -92,7 +92,7 @@ def test_the_log_of_a_path_is_the_whole_log_without_the_revisions_that_did_not_t
 @pytest.mark.integration
 def test_the_log_of_a_path_on_hbase(monkeypatch: pytest.MonkeyPatch, hbase: HBase) -> None:
     prefix = hbase.prefix_with_tables()
-    with instances(lambda: HBaseStore(hbase.host, hbase.thrift2, prefix=prefix)) as opened:
+    with instances(lambda: HBaseStore([Address(hbase.host, hbase.thrift2)], prefix=prefix)) as opened:
         _compare(monkeypatch, opened, 60)
 
 
