@@ -49,9 +49,8 @@ def connect(url: str, *, create: bool = True, settings: Settings | None = None, 
     unknown = sorted(options.keys() - _REPOSITORY_OPTIONS.keys())
     if unknown:
         raise TypeError(
-            f"connect() got the unknown option {unknown[0]!r}; possible are {', '.join(_REPOSITORY_OPTIONS)}, create "
-            "and settings. "
-            "Options of a store belong into its URL."
+            f"connect() got the unknown option {unknown[0]!r}; expected {', '.join(_REPOSITORY_OPTIONS)}, create or "
+            "settings. Put the options of a store into its URL."
         )
     store, owned, more = open_store(url)
     try:
@@ -116,9 +115,9 @@ def _split(url: str) -> SplitResult:
     scheme = _SCHEME.match(url)
     if scheme is None or scheme[0][:-1].lower() not in _OPENERS:
         file = f" For an SQLite file write {_url_of(url)}." if scheme is None and url and "@" not in url else ""
-        _refuse(url, f"is not the URL of a repository; possible are {FORMS}.{file}")
+        _refuse(url, f"is not the URL of a repository; expected {FORMS}.{file}")
     if not url.startswith("//", scheme.end()):
-        _refuse(url, f"has no // behind {scheme[0]!r}; possible are {FORMS}")
+        _refuse(url, f"has no // after {scheme[0]!r}; expected {FORMS}")
     begin = scheme.end() + 2
     hosts = re.split("[/?]", url[begin:], maxsplit=1)[0]
     try:
@@ -128,7 +127,7 @@ def _split(url: str) -> SplitResult:
         return urlsplit(url[:begin] + url[begin + len(hosts) :])._replace(netloc=hosts)
     except ValueError:
         pass  # its text may show a password
-    _refuse(url, f"is not a URL: brackets and characters behind // must name a host; possible are {FORMS}")
+    _refuse(url, f"is not a URL: brackets and characters after // must name a host; expected {FORMS}")
 
 
 def _url_of(path: str | os.PathLike[Any]) -> str:
@@ -149,7 +148,9 @@ def _parameters(url: str, query: str) -> dict[str, str]:
         try:
             given[name] = unquote_plus(value, errors="strict")
         except ValueError:
-            _refuse(url, f"gives the parameter {name!r} a value that is not UTF-8")
+            _refuse(
+                url, f"gives the parameter {name!r} a value that is not UTF-8; write the escapes of its UTF-8 bytes"
+            )
     return given
 
 
@@ -167,16 +168,16 @@ def _open_sqlite(url: str, parts: SplitResult, given: dict[str, str]) -> Store:
     try:
         path = unquote(parts.path, errors="strict")
     except ValueError:
-        _refuse(url, "names a file in something else than UTF-8")
+        _refuse(url, "names a file in an encoding other than UTF-8; write the escapes of its UTF-8 bytes")
     if "\0" in path:
-        _refuse(url, "names a file with a zero byte, which no file's name has")
+        _refuse(url, "names a file with a zero byte; leave out %00")
     if parts.netloc or len(path) < 2:
         _refuse(
             url,
             "names no file; write sqlite:///relative/file or sqlite:////absolute/file (three or four slashes)",
         )
     if path.endswith(("/", "/.", "/..")):
-        _refuse(url, "names a directory; write the name of a file behind it, without a / at the end")
+        _refuse(url, "names a directory; write the name of a file in it, without a / at the end")
     options: dict[str, Any] = {}
     if "durable" in given:
         options["durable"] = _option(url, "durable", given.pop("durable"), _boolean)
@@ -190,7 +191,7 @@ def _open_hbase(url: str, parts: SplitResult, given: dict[str, str]) -> Store:
     from hbasemk.store.hbase import HBaseStore
 
     if parts.path not in {"", "/"}:
-        _refuse(url, f"has a path, which means nothing for HBase; {_HBASE_EXAMPLE}")
+        _refuse(url, f"has a path, which HBase URLs do not have; {_HBASE_EXAMPLE}")
     options: dict[str, Any] = {"prefix": given.pop("prefix", "")}
     for name, convert in _HBASE_OPTIONS.items():
         if name in given:

@@ -25,11 +25,11 @@ def seconds(name: str, value: float, *, above_zero: bool = False, endless: bool 
             return value
     least = "more than 0" if above_zero else "at least 0"
     most = "" if endless else f" and at most {LONGEST:,.0f}"
-    raise InvalidValueError(f"{name} is a number of seconds, {least}{most}; {shown(value)} is none")
+    raise InvalidValueError(f"{name} must be a number of seconds, {least}{most}, got {shown(value)}")
 
 
 def count(name: str, value: int, *, least: int = 0) -> int:
     """Return the value if it is an integer of at least ``least``. Raises InvalidValueError naming the option."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= least:
         return value
-    raise InvalidValueError(f"{name} is a whole number, at least {least}; {shown(value)} is none")
+    raise InvalidValueError(f"{name} must be an int of at least {least}, got {shown(value)}")

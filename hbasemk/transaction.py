@@ -30,7 +30,7 @@ def check_isolation(isolation: object) -> None:
     if not isinstance(isolation, str):
         raise arguments.wrong("isolation", "'snapshot' or 'serializable'", isolation)
     if isolation not in ("snapshot", "serializable"):
-        raise ValueError(f"there is no isolation {limits.shown(isolation)}; it is 'snapshot' or 'serializable'")
+        raise ValueError(f"isolation must be 'snapshot' or 'serializable', got {limits.shown(isolation)}")
 
 
 def check_run(
@@ -114,7 +114,7 @@ class Transaction:
 
     def _take(self, operation: Operation) -> None:
         if self._done:
-            raise ClosedError("this transaction is over; begin another one")
+            raise ClosedError("this transaction has ended; begin another one")
         self._operations.add(operation)
 
     # --- reading -----------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ class Transaction:
     def __getitem__(self, key: tuple[str, str]) -> Value:
         if not isinstance(key, tuple) or len(key) != 2:
             raise TypeError(
-                f"a transaction is asked for [path, name], not for [{limits.shown(key)}]; properties(path) gives a whole node"
+                f"a transaction expects [path, name], got [{limits.shown(key)}]; properties(path) returns all of a node"
             )
         path, name = key
         arguments.text(name, "name")
@@ -216,7 +216,7 @@ class Transaction:
         Raises ConflictError, CommitUnknownError, the errors of the changes, and the store's errors.
         """
         if self._done:
-            raise ClosedError("this transaction is over; begin another one")
+            raise ClosedError("this transaction has ended; begin another one")
         self._revision = self._instance.commit_on(self._view, source_of(self), self._message, self._record_attempt)
         return revisions.to_text(self._revision)
 

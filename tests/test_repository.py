@@ -364,7 +364,7 @@ def test_a_closed_repository_claims_no_lease_and_commits_nothing() -> None:
         tx.commit,
         lambda: kernel.commit(lambda _: OperationList([AddNode("/b", {})]), "", retry_timeout=0.1, max_poll_age=60),
     ):
-        with pytest.raises(ClosedError):
+        with pytest.raises(ClosedError, match="the repository has been closed; nothing was committed"):
             commit()
     assert not kernel.lease.held
     with Repository(store, poll_interval=0) as fresh:

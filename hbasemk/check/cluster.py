@@ -86,7 +86,7 @@ class ClusterCheck:
             if cell.qualifier.startswith(checkpoints.PREFIX):
                 revision = cell.qualifier[len(checkpoints.PREFIX) :]
                 if len(revision) != 8 or revision[0] >= 0x80:
-                    yield Problem(kinds.CHECKPOINT, where, "", f"{revision[:40].hex()!r} is no revision")
+                    yield Problem(kinds.CHECKPOINT, where, "", f"{revision[:40].hex()!r} is not a revision id")
                 elif len(cell.value) != 8:
                     detail = f"until when it is kept, {cell.value[:40].hex()!r}, cannot be read"
                     yield Problem(kinds.CHECKPOINT, where, text(int.from_bytes(revision, "big")), detail)

@@ -109,7 +109,7 @@ class CheckContext:
     # --- revisions ---------------------------------------------------------------------------------------
 
     def is_lease_over(self, revision: int) -> bool:
-        """Return whether the lease of a revision's writer is over; False if the lease is damaged (reported elsewhere)."""
+        """Return whether the lease of a revision's writer has expired; False if the lease is damaged (reported elsewhere)."""
         try:
             return self._lease.is_over(revision)
         except FormatError:

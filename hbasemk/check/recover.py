@@ -85,7 +85,7 @@ def _recover_all(instance: Instance) -> Iterator[tuple[int, str]]:
 
 
 def _recover(instance: Instance, revision: int) -> bool | None:
-    """Recover a revision if its writer's lease is over; return whether it is, or None if required data is damaged."""
+    """Recover a revision if its writer's lease has expired; return whether it is, or None if required data is damaged."""
     try:
         return instance.outcomes.recover_if_over(revision)
     except FormatError:

@@ -22,9 +22,9 @@ def blob() -> None:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True), default="-")
 @click.pass_obj
 def blob_put(session: Session, file: str) -> None:
-    """Store the content of FILE (default: standard input) and print the blob's id.
+    """Store a file as a blob and print the blob's id.
 
-    A file of the repository itself is rejected.
+    Reads FILE (default: standard input). The command rejects the files of the repository itself.
     """
     from hbasemk.transfer import own_files
 
@@ -45,7 +45,10 @@ def blob_put(session: Session, file: str) -> None:
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path), required=False)
 @click.pass_obj
 def blob_get(session: Session, blob_id: str, file: Path | None) -> None:
-    """Write the content of the blob ID to FILE (default: standard output)."""
+    """Write the content of a blob to a file.
+
+    Writes the blob with the given ID to FILE (default: standard output).
+    """
     from hbasemk.transfer import own_files
 
     if file is not None:

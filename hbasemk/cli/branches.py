@@ -26,14 +26,20 @@ from hbasemk.cli.output import Revision, Seconds, Session
     metavar="REVISION TO",
     help="Instead, reset this branch to its earlier revision TO.",
 )
-@click.option("--sweep", type=Seconds(), metavar="SECONDS", help="Instead, abandon branches unchanged for this long.")
+@click.option(
+    "--sweep",
+    type=Seconds(),
+    metavar="SECONDS",
+    help="Instead, abandon branches that received no commit for this long. Print the branches whose data is deleted.",
+)
 @click.pass_obj
 def branch(
     session: Session, base: str | None, to_rebase: str | None, reset: tuple[str, str] | None, sweep: float | None
 ) -> None:
-    """Create a private branch on the trunk revision BASE (default: the newest) and print its revision.
+    """Create a private branch of trunk and print its revision.
 
-    Commit to it with `hbasemk commit --on REVISION`, each time with the revision that the last commit printed.
+    The branch begins at the trunk revision BASE (default: the newest). Commit to it with `hbasemk commit --on REVISION`, each
+    time with the revision that the last commit printed.
 
     If trunk and a branch changed the same data, --rebase keeps trunk's version and stores the branch's in a node :conflict. It
     prints the paths of these nodes to standard error. Remove them on the branch before you merge it.
@@ -66,7 +72,9 @@ def branch(
 @MESSAGE
 @click.pass_obj
 def merge(session: Session, revision: str, message: str) -> None:
-    """Merge the branch whose newest revision is REVISION into trunk, atomically.
+    """Merge a branch into trunk, as a whole or not at all.
+
+    REVISION is the newest revision of the branch. The command prints the new trunk revision.
 
     If trunk has changed the same data since, that is a conflict (exit code 3). Then `hbasemk branch --rebase REVISION` combines
     the changes of both.

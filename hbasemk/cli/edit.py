@@ -42,7 +42,8 @@ def _change(session: Session, change: Callable[[Transaction], None], message: st
     "--max-lag",
     type=click.IntRange(min=100),
     metavar="MS",
-    help="The longest allowed time to create a revision's row. Polls read that much of the journal again. Default 1000.",
+    help="The longest time that the store may take to create a revision's row. Each poll reads the rows of this time again. "
+    "Default 1000.",
 )
 @click.option(
     "--lease", type=click.IntRange(min=1000), metavar="MS", help="The duration of a machine id's lease. Default 10000."
@@ -57,8 +58,8 @@ def init(
 ) -> None:
     """Create the repository, unless it exists already.
 
-    An existing repository is not changed. If it contradicts the options, the command fails.
-    Prints the newest revision, and on standard error the date at which the revision ids end.
+    The command does not change an existing repository. It fails if the settings of that repository differ from the options. It
+    prints the newest revision, and on standard error the date at which the revision ids end.
     """
     import dataclasses
 
@@ -146,7 +147,15 @@ def _is_number(text: str) -> bool:
 @click.argument("path")
 @click.argument("name")
 @click.argument("value", required=False)
-@click.option("-t", "--type", "kind", type=click.Choice(list(TYPES)), default="string", show_default=True)
+@click.option(
+    "-t",
+    "--type",
+    "kind",
+    type=click.Choice(list(TYPES)),
+    default="string",
+    show_default=True,
+    help="The type of VALUE.",
+)
 @click.option("--unset", is_flag=True, help="Remove the property NAME.")
 @click.option("--create", is_flag=True, help="Add the node if it does not exist.")
 @MESSAGE
@@ -154,9 +163,12 @@ def _is_number(text: str) -> bool:
 def set_(
     session: Session, path: str, name: str, value: str | None, kind: str, unset: bool, create: bool, message: str
 ) -> None:
-    """Set the property NAME of the node at PATH to VALUE; with --type json, VALUE may be a list.
+    """Set a property of a node.
 
-    Put -- before the arguments if NAME or VALUE begins with - and is not a number, as in:
+    Sets the property NAME of the node at PATH to VALUE, and prints the new revision. With --type json, VALUE may be a list.
+
+    Put -- before the arguments if NAME or VALUE begins with - and is not a number. For example:
+
     hbasemk set -t string -- /a title --x
     """
     if unset == (value is not None):

@@ -99,7 +99,7 @@ def cat(session: Session, path: str, name: str | None, null: bool, revision: str
 @click.option("--full", is_flag=True, help="Show the whole message, indented, instead of its first line.")
 @click.option("--paths", "paths_only", is_flag=True, help="Print only the changed paths at and below PATH.")
 @NULL
-@click.option("--from", "until", type=Revision(), metavar="REVISION", help="The newest revision to show.")
+@click.option("--until", type=Revision(), metavar="REVISION", help="Show this revision and older ones.")
 @click.pass_obj
 def log(
     session: Session,
@@ -111,9 +111,9 @@ def log(
     null: bool,
     until: str | None,
 ) -> int:
-    """Show the revisions that changed the subtree of PATH, newest first.
+    """Show the revisions that changed a subtree, newest first.
 
-    The exit code is 1 if there never was a node at PATH.
+    The subtree is that of PATH (default: the root). The exit code is 1 if there has never been a node at PATH.
     """
     if paths_only and (changes or full):
         raise click.UsageError("--paths prints only paths; leave out --changes and --full")
@@ -172,7 +172,10 @@ def _show_entry(session: Session, entry: LogEntry, changes: bool, full: bool) ->
 @click.command("status")
 @click.pass_obj
 def status(session: Session) -> None:
-    """Show the repository's settings, its newest revision, pending revisions and the leases of its writers."""
+    """Show the settings and the state of the repository.
+
+    The state is the newest revision, the watermark, pending revisions, and the leases of the writers.
+    """
     from hbasemk.format import revisions, schema
     from hbasemk.kernel import settings as kernel_settings
     from hbasemk.kernel.ids.lease import LeaseRecord
@@ -195,7 +198,7 @@ def status(session: Session) -> None:
                     "machine": f"{int.from_bytes(row.key, 'big'):04x}",
                     "holder": record.holder,
                     "until": moment(record.end + epoch),
-                    "state": "held" if record.end + epoch > now else "over",
+                    "state": "held" if record.end + epoch > now else "expired",
                 }
             )
         session.facts(

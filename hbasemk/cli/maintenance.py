@@ -21,19 +21,17 @@ FIELDS = ("severity", "kind", "path", "revision", "detail")
 
 
 @click.command("check")
-@click.option(
-    "--path", metavar="PATH", help="Only the nodes at and below PATH; not the journal and what else there is."
-)
+@click.option("--path", metavar="PATH", help="Check only the nodes at and below PATH, and no other table.")
 @click.option("--blobs", is_flag=True, help="Read the contents of all blobs as well.")
 @click.option("--repair", is_flag=True, help="Repair what can be repaired without losing committed data.")
 @NULL
 @click.pass_obj
 def check(session: Session, path: str | None, blobs: bool, repair: bool, null: bool) -> int:
-    """Check the tables for corruption and stale data; safe while others write.
+    """Check the tables for corruption and stale data.
 
-    Each line shows one problem: severity, kind, path, revision, details, and whether --repair can repair it
-    (with --repair: what was done). The exit code is 0 if the repository is whole or everything found was repaired (notes do not
-    count), else 1. It is 1 as well if there never was a node at PATH.
+    Other processes may write at the same time. Each line shows one problem: severity, kind, path, revision, details, and whether
+    --repair can repair it (with --repair: the repair). The exit code is 0 if the check finds no problem or repairs all of them,
+    else 1. Notes do not count. The exit code is also 1 if there has never been a node at PATH.
     """
     from hbasemk.check import DAMAGE, LEFTOVER, NOTE, IntegrityCheck, Repair, check_unopened
     from hbasemk.repository import instance_of
@@ -93,14 +91,16 @@ def _show(session: Session, problem: Problem, done: str | None, *, repair: bool)
 
 
 @click.command("recover")
-@click.option("--branches", type=Seconds(), metavar="SECONDS", help="Give up branches untouched for so long, too.")
+@click.option(
+    "--branches", type=Seconds(), metavar="SECONDS", help="Also abandon branches that received no commit for this long."
+)
 @click.pass_obj
 def recover(session: Session, branches: float | None) -> None:
     """Roll back unfinished work of dead writers now.
 
-    Every instance does so in the background; this command does all of it at once and lists each revision: whether it was aborted,
-    swept, turned out committed, or has to wait because its writer's lease goes on. Several may do it at the same time, and it may
-    be interrupted.
+    Every instance does the same in the background. The command lists each revision: it aborted the revision, swept it (deleted
+    its cells), found it committed, or must wait because the lease of its writer has not expired. Several processes may recover
+    at the same time, and you may interrupt the command.
     """
     from hbasemk.check.recover import ALL
     from hbasemk.check.recover import recover as roll_back

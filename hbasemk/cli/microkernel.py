@@ -32,9 +32,11 @@ if TYPE_CHECKING:
 @MESSAGE
 @click.pass_obj
 def commit(session: Session, jsop: str | None, root: str, revision: str | None, message: str) -> None:
-    """Apply JSOP, from the argument or standard input, and print the new revision.
+    """Apply JSOP and print the new revision.
 
-    For example: hbasemk commit '+"/a":{"title":"x"} ^"/b/count":2 -"/c"'
+    Reads JSOP, a list of changes, from the argument or from standard input. For example:
+
+    hbasemk commit '+"/a":{"title":"x"} ^"/b/count":2 -"/c"'
     """
     from hbasemk.microkernel import MicroKernel
 
@@ -121,7 +123,10 @@ def _as_usage() -> Iterator[None]:
 @NULL
 @click.pass_obj
 def diff(session: Session, before: str, after: str | None, path: str, depth: int, paths_only: bool, null: bool) -> int:
-    """Print the changes from revision BEFORE to AFTER (default: the newest) as JSOP. The exit code is 1 if they differ."""
+    """Print the changes between two revisions as JSOP.
+
+    Compares the revision BEFORE with AFTER (default: the newest). The exit code is 1 if they differ.
+    """
     from hbasemk.microkernel import MicroKernel
 
     if null:
@@ -166,8 +171,9 @@ def _diff_paths(session: Session, repository: Repository, before: str, after: st
 def watch(session: Session, path: str, limit: int | None, timeout: float | None, since: str | None) -> None:
     """Show each new revision that changes the subtree of PATH.
 
-    Runs until it is interrupted, also through outages of the store. The last line, on standard error, is the token from which
-    --since resumes: no revision is missed or shown twice. With --output json each object has the token in "resume".
+    Runs until you interrupt it, also through outages of the store. The last line, on standard error, is a token. A later watch
+    with --since TOKEN continues there, and misses and repeats no revision. With --output json each object has the token in
+    "resume".
     """
     from hbasemk.connect import connect
 

@@ -67,7 +67,7 @@ class Session:
             raise click.UsageError("no repository: give --url, or set HBASEMK_URL")
         if self._url.lstrip().partition(":")[0].lower() == "memory":
             raise click.UsageError(
-                f"{self._url!r} is gone when the command ends, and no other process sees it; use a sqlite:/// or hbase:// URL"
+                f"{self._url!r} disappears when the command ends, and no other process sees it; use a sqlite:/// or hbase:// URL"
             )
         return self._url
 

@@ -97,19 +97,20 @@ def import_(
     retry_timeout: float,
     verify: bool,
 ) -> int:
-    """Import the directory SOURCE: several processes create and commit a node for each directory and file.
+    """Import a directory or a JSON file.
 
-    A node stores the entry's kind, mode, time, size, SHA-256 and content in the properties :kind, :mode and so on. `hbasemk
-    export` writes all of it back. An entry whose name begins with a colon gets one more colon in the tree. The import skips the
-    files of the repository itself.
+    Several processes create and commit a node for each directory and file below the directory SOURCE. A node stores the entry's
+    kind, mode, time, size, SHA-256 and content in the properties :kind, :mode and so on. `hbasemk export` writes all of it
+    back. An entry whose name begins with a colon gets one more colon in the tree. The import skips the files of the repository
+    itself.
 
     With --format json, SOURCE is a file that `hbasemk export --format json` wrote (- for standard input). The import restores
     exactly the same tree. It checks the whole file before it changes anything. Existing nodes must be equal to those in the
     file. The file refers to blobs but does not contain them: the exit code is 1 if the repository lacks one.
 
-    After an interruption, run the same command again: it continues. For a directory it also imports later changes and removes
-    the nodes of deleted entries. At the end a new instance compares the tree with SOURCE. The exit code is 1 if anything
-    differs or could not be read.
+    After an interruption, run the same command again to continue. For a directory it also imports later changes and removes
+    the nodes of deleted entries. At the end a new instance compares the tree with SOURCE. The exit code is 1 if it finds a
+    difference, or if the command could not read an entry.
     """
     session: Session = context.obj
     if form == "json":
@@ -327,13 +328,14 @@ def export(
     retry_timeout: float,
     special_modes: bool,
 ) -> int:
-    """Write the subtree of PATH to the folder TARGET, or as JSON to the file TARGET (default and -: standard output).
+    """Write a subtree to a folder or a JSON file.
 
-    JSON contains all nodes of one revision with all their properties; `hbasemk import --format json` restores the same tree.
+    Writes the subtree of PATH to the folder TARGET, or as JSON to the file TARGET (default and -: standard output). JSON
+    contains all nodes of one revision with all their properties; `hbasemk import --format json` restores the same tree.
 
     As files, a node that is a file or link becomes the file TARGET, or an entry of TARGET if that is a folder. The exit code
-    is 1 if anything could not be written: for example, files whose content the import left out, or modes and times that no
-    file can have.
+    is 1 if the command could not write an entry exactly: for example, a file whose content the import left out, or a mode or time
+    that no file can have.
     """
     from hbasemk.cli.output import at
     from hbasemk.transfer import own_files

@@ -106,9 +106,8 @@ def _encode_scalar(value: Scalar) -> bytes:
             raise _too_large(f"{len(value)} bytes are more than {limits.MAX_VALUE - 1}")
         return b"\x08" + bytes(value)
     raise InvalidValueError(
-        f"a property cannot hold {type(value).__name__} {limits.shown(value)}; possible are str, int, float, bool, "
-        "bytes, BlobRef, "
-        "Json and lists of these. To remove a property, unset it."
+        f"a property cannot hold {type(value).__name__} {limits.shown(value)}; expected a str, int, float, bool, "
+        "bytes, BlobRef, Json or a list of these. To remove a property, unset it."
     )
 
 

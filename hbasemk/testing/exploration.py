@@ -83,7 +83,7 @@ class Exploration:
 
     def __init__(self, start: Callable[[], SteppedSimulator], preemptions: int | None = None) -> None:
         if preemptions is not None and preemptions < 0:
-            raise ValueError(f"{preemptions} preemptions are less than none")
+            raise ValueError(f"preemptions must be at least 0, got {preemptions}")
         self.runs = 0
         self.steps = 0
         self._start = start
@@ -120,7 +120,7 @@ class Exploration:
                 yield from self._run(stack, None)
                 point.undo = moment.make(point.chosen)
                 if point.undo is None:
-                    raise RuntimeError("a step was made, and what comes of it is not known")
+                    raise RuntimeError("the explorer made a step whose result it does not know")
             if moment.ready():
                 self._enter(stack, moment, point.chosen, point.left_after)
             elif moment.state not in self._ends:
@@ -161,7 +161,7 @@ class Exploration:
             run.check_end()
             state = run.moment.state
             if expected not in (None, state):
-                raise RuntimeError("the processes came to another state by the same steps")
+                raise RuntimeError("the processes reached another state by the same steps")
             if state not in self._ends:
                 self._ends.add(state)
                 yield run.simulator

@@ -227,9 +227,9 @@ class LearningRun:
     def check_end(self) -> None:
         """Raise RuntimeError if the run's end cannot be compared with others."""
         if any(not actor.greenlet.dead for actor in self.simulator.actors):
-            raise RuntimeError("a process sleeps twice without a step between, and there is nobody left to wake it")
+            raise RuntimeError("a process sleeps twice without a step in between, and no other process can wake it")
         if rows_of(self.simulator, self.moment.model) != self.moment.rows:
-            raise RuntimeError("a process wrote something past its steps: the store holds what no step has written")
+            raise RuntimeError("a process wrote outside its steps: the store contains cells that no step wrote")
 
     def _settle(self) -> list[int]:
         """Learn all next actions, wake processes, learn again; return the processes that can make a step."""
@@ -258,15 +258,15 @@ class LearningRun:
 def _same(known: Next | Outcome, found: Next | Outcome) -> None:
     if known != found:
         raise RuntimeError(
-            f"a process does not depend on its answers alone: {found} after what led to {known} before; look for chance, "
-            "time, or memory that the runs share"
+            f"a process depends on more than its answers: {found} instead of {known} as before; look for randomness, time, "
+            "or memory that the runs share"
         )
 
 
 def _touches(step: Step) -> Next:
     what = step.what
     if step.method == "write_if":
-        raise ValueError("a step touches one row or only looks; give the simulator a store without transactions")
+        raise ValueError("a step must touch one row or only read; give the simulator a store without transactions")
     row = None if isinstance(what, Scan) else what if isinstance(what, bytes) else what.row
     return Next(Does.STEPS, step.table, row, step.writes, step)
 

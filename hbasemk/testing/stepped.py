@@ -62,7 +62,7 @@ class SteppedSimulator(Simulator):
         if self.over:
             raise Died
         if lock is not None:
-            raise AssertionError("one process has one thread here")
+            raise AssertionError("a stepped process must have one thread")
         if seconds <= 0:
             return
         actor = self._current

@@ -39,7 +39,7 @@ class WrappedStore(DelegatingStore):
 
     def around(self, call: Call, do: Callable[[], T]) -> T:
         """Make the call; subclasses count, delay or fail it here."""
-        raise NotImplementedError(f"{type(self).__name__} does not say what to do around {call.method}")
+        raise NotImplementedError(f"{type(self).__name__} does not define what to do around {call.method}")
 
     def create_tables(self, tables: Sequence[Table]) -> None:
         """Passed on, unobserved."""

@@ -228,7 +228,7 @@ class _Export:
         except FileExistsError:
             status = os.stat(name, dir_fd=at, follow_symlinks=False)
             if not stat.S_ISDIR(status.st_mode):
-                raise _SkipError("something else is there that is not a directory") from None
+                raise _SkipError("an entry that is not a directory has its path") from None
             if not os.access(name, os.R_OK | os.W_OK | os.X_OK, dir_fd=at):
                 os.chmod(name, 0o700, dir_fd=at)
         self._directories[node.path] = (*within, name), node
@@ -297,7 +297,7 @@ def _link_target(target: object) -> bytes:
             return target.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:
             pass
-    raise _SkipError(f"its target {_short(target)} is not one that a link can have")
+    raise _SkipError(f"its target {_short(target)} is not a valid target of a link")
 
 
 def _short(value: object) -> str:
@@ -320,7 +320,7 @@ def _replacing(name: bytes, at: int | None, own: Mapping[tuple[int, int], str]) 
         if own and last:
             with contextlib.suppress(FileNotFoundError):
                 if own_files.is_own(os.stat(name, dir_fd=at, follow_symlinks=False), own):
-                    raise _SkipError("there is a file of this repository, which is not replaced")
+                    raise _SkipError("a file of this repository has its path; export to another folder")
         os.replace(temporary, name, src_dir_fd=at, dst_dir_fd=at)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):

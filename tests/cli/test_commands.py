@@ -300,7 +300,7 @@ def test_log_can_be_limited_in_number_place_and_time(run: Run, tree: None) -> No
     assert run("log", "-n", "1").out.startswith(newest)
     assert run("log", "-n", "1").out.count("\n") == 1
     assert [one["revision"] for one in run("log", "/c", "--output", "json").lines] == [first]
-    assert [one["revision"] for one in run("log", "-n", "1", "--from", first, "--output", "json").lines] == [first]
+    assert [one["revision"] for one in run("log", "-n", "1", "--until", first, "--output", "json").lines] == [first]
     assert "/a/b" in run("log", "--changes").out
 
 
@@ -316,6 +316,7 @@ def test_status_describes_the_repository_and_its_writers(run: Run, tree: None, u
         assert found["pending_revisions"] == []
         assert [lease["state"] for lease in found["leases"]].count("held") == 1
         assert str(os.getpid()) in found["leases"][0]["holder"]
+    assert {lease["state"] for lease in run("status", "--output", "json").json["leases"]} == {"expired"}
     text = run("status").out
     for name in ("location", "watermark", "leases", "head time"):
         assert name in text
@@ -588,6 +589,13 @@ def test_every_command_has_help_and_is_listed(run: Run) -> None:
         ran = run(command, "--help")
         assert ran.code == DONE
         assert "Usage: hbasemk" in ran.out
+
+
+def test_no_summary_of_a_command_is_cut_off(run: Run) -> None:
+    for help_text in (run("--help").out, run("blob", "--help").out):
+        summaries = help_text.partition("Commands:")[2]
+        assert summaries
+        assert "..." not in summaries, summaries
 
 
 def test_a_closed_pipe_is_not_an_error(url: str) -> None:

@@ -346,7 +346,7 @@ def test_filters_are_bounded(repo: Repository, filter: str) -> None:
 )
 def test_exported_json_is_bounded_while_it_is_read(text: str) -> None:
     with pytest.raises(
-        InvalidValueError, match=r"the-file is no exported tree: at character \d+.*(at most|limit)"
+        InvalidValueError, match=r"the-file is not an exported tree: at character \d+.*(at most|limit)"
     ) as raised:
         list(read_tree(io.BytesIO(text.encode()), "the-file", "/"))
     assert len(str(raised.value)) < 1000

@@ -627,7 +627,7 @@ def test_workers_that_die_repeatedly_end_the_import_and_the_next_one_finishes(ur
             os.kill(pid, signal.SIGKILL)
 
     running = Import(url, str(top), AT, workers=2, batch=2, on_report=kill_all)
-    with pytest.raises(HbasemkError, match="keep dying"):
+    with pytest.raises(HbasemkError, match="ended unexpectedly"):
         running.run()
 
     bring_in(url, top)

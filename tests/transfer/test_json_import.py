@@ -345,7 +345,7 @@ def test_a_node_with_other_properties_is_never_replaced(new: str, file: Path, th
         repository.run(lambda tx: tx.add("/wide/7", {"n": 7}))
         repository.run(lambda tx: tx.add("/wide/1", {"n": there}))
 
-    with pytest.raises(InvalidChangeError, match="/wide/1 is there already"):
+    with pytest.raises(InvalidChangeError, match="/wide/1 already exists"):
         bring_in(new, file)
 
     assert stored(new)["/wide/1"] == {"n": encode(there)}
@@ -368,13 +368,13 @@ def test_missing_blobs_are_reported(old: str, new: str, file: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("", "{ is missing"),
-        ("[]", "{ is missing"),
-        ("{} {}", "more behind"),
-        ('{"properties": {}', "is missing"),
+        ("", "expected {"),
+        ("[]", "expected {"),
+        ("{} {}", "after the outermost"),
+        ('{"properties": {}', "expected , or }"),
         ('{"properties": {"a": 1,}}', "a name in quotation marks"),
-        ('{"properties": {"a": 1 "b": 2}}', ", or } is missing"),
-        ('{"properties": {"a": 1, "a": 2}}', "'a' is there twice"),
+        ('{"properties": {"a": 1 "b": 2}}', "expected , or }"),
+        ('{"properties": {"a": 1, "a": 2}}', "has the property 'a' twice"),
         ('{"properties": {"a": }}', "Expecting value"),
         ('{"properties": {"a": NaN}}', "NaN"),
         ('{"properties": {"a": "unterminated}}', "Unterminated"),
@@ -384,12 +384,12 @@ def test_missing_blobs_are_reported(old: str, new: str, file: Path) -> None:
         ('{"properties": {"a": {"$float": "1"}}}', "$float"),
         ('{"properties": {"a": ' + "[" * 100_000 + "]" * 100_000 + "}}", "recursion"),
         ('{"properties": {"a": {"$number": "x"}}}', "$number"),
-        ('{"properties": {"a": {"$number": 5}}}', "no property can hold"),
-        ('{"properties": {"a": null}}', "no property can hold null"),
-        ('{"properties": {"a": [[1.50]]}}', "no property can hold ["),
-        ('{"properties": {"a": {"x": 1, "y": 2}}}', "no property can hold"),
+        ('{"properties": {"a": {"$number": 5}}}', "a property cannot hold"),
+        ('{"properties": {"a": null}}', "a property cannot hold null"),
+        ('{"properties": {"a": [[1.50]]}}', "a property cannot hold ["),
+        ('{"properties": {"a": {"x": 1, "y": 2}}}', "a property cannot hold"),
         ('{"properties": {"": 1}}', "is not a valid name"),
-        ('{"properties": []}', "{ is missing"),
+        ('{"properties": []}', "expected {"),
         ('{"other": {}}', "'other'"),
         ('{"children": {}, "properties": {}}', "properties come before children"),
         ('{"children": {"a/b": {}}}', "'a/b' is not a valid name"),
@@ -397,7 +397,7 @@ def test_missing_blobs_are_reported(old: str, new: str, file: Path) -> None:
         ('{"children": {"a": {"children": {"b": 5}}}}', "/a/b"),
         ('{"children": {"a": {},}}', "a name in quotation marks"),
         ('{"children": {"' + "x" * 40_000 + '": {}}}', "32764"),
-        ('{"properties": {"a": "\udcff"}}', "no UTF-8"),
+        ('{"properties": {"a": "\udcff"}}', "not UTF-8"),
         ("{" + " " * 5000 + "x", "at character 5001"),
         (
             '{"properties": {"first": 1}, "children": {"a": {"children": {' + '"b": {}, ' * 3000 + "x",
@@ -412,7 +412,7 @@ def test_a_file_that_is_not_an_export_is_rejected_and_changes_nothing(new: str, 
     with pytest.raises(InvalidValueError) as raised:
         bring_in(new, io.BytesIO(data), name="a file", batch=1)
 
-    assert "a file is no exported tree" in str(raised.value)
+    assert "a file is not an exported tree" in str(raised.value)
     assert named in str(raised.value)
     assert not os.path.exists(new.removeprefix("sqlite:///"))
 
@@ -444,7 +444,7 @@ def test_a_duplicate_node_with_other_properties_is_rejected(new: str) -> None:
     text = b'{"children": {"a": {"properties": {"n": 1}}, "b": {}, "a": {"properties": {"n": 2}}}}'
 
     for batch in (1, 10):
-        with pytest.raises(HbasemkError, match="/a is "):
+        with pytest.raises(HbasemkError, match="contains /a twice|/a already exists"):
             bring_in(new, io.BytesIO(text), batch=batch)
 
 
@@ -507,7 +507,7 @@ def test_the_command_reports_its_progress(tmp_path: Path, checked: Checked) -> N
     assert ran.returncode == 1
     lines = ran.stderr.decode().splitlines()
     assert "3 of 5 nodes, the last one /b," in lines[0]
-    assert lines[1].startswith("hbasemk: /c is there already")
+    assert lines[1].startswith("hbasemk: /c already exists")
     assert len(lines) == 2
     assert set(stored(url)) == {"/", "/a", "/b", "/c"}
 

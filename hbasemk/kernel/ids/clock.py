@@ -56,7 +56,7 @@ class IdClock:
         with self._lock:
             if not self._lease.held:
                 if self._runtime.closed:
-                    raise ClosedError("the repository has been closed; the commit was not revision")
+                    raise ClosedError("the repository has been closed; nothing was committed")
                 self._lease.claim()
             # Check this first: a clock that is ahead must not take id time from others, not even in the lease.
             self._check_not_ahead()

@@ -26,7 +26,7 @@ PROBES_PER_READ: Final = 16
 MEASURE_ATTEMPTS: Final = 20
 """Attempts to measure the store's clock while other processes measure it in the same row."""
 MEASUREMENT_VALID: Final = 30.0
-"""Seconds for which a measurement of the store's clock may be used to decide that another process's lease is over."""
+"""Seconds for which a measurement of the store's clock may be used to decide that another process's lease has expired."""
 MAX_END_MS: Final = 2 * revisions.MAX_MS
 """The latest end of a lease, in ms since the repository's epoch; ids end at half of it."""
 _HEAD: Final = struct.Struct(">QQ16s")
@@ -180,7 +180,7 @@ class Lease:
         return self.held and (self.end - self._id_time() < lease_ms * 2 / 3 or unrenewed > lease_ms / 3)
 
     def claim(self) -> None:
-        """Claim a machine id: the one derived from the MAC, or the next one that is free or whose lease is over.
+        """Claim a machine id: the one derived from the MAC, or the next one that is free or whose lease has expired.
 
         Raises StoreUnusableError if all 65,536 are held.
         """
@@ -276,7 +276,7 @@ class Lease:
         """Return whether the lease under which ``revision`` was issued has ended.
 
         One round trip, and two more if the store's clock was not measured recently. Only the store's clock may decide
-        that another process's lease is over.
+        that another process's lease has expired.
         """
         record = self._read(revisions.machine_of(revision))
         if record is None or record.start > revisions.ms_of(revision):

@@ -117,7 +117,7 @@ class Outcomes:
     # --- revisions of dead writers (section 6) -----------------------------------------------------------
 
     def recover_if_over(self, revision: int) -> bool:
-        """Recover a pending revision if its writer's lease is over; return whether it is decided now."""
+        """Recover a pending revision if its writer's lease has expired; return whether it is decided now."""
         if not self._lease.is_over(revision):
             return False
         self.recover(revision)

@@ -32,7 +32,7 @@ class Recovery:
         self._scanned_ms = 0
 
     def recover(self) -> list[int]:
-        """Resolve the pending revisions whose writer's lease is over; return the revisions of dead writers.
+        """Resolve the pending revisions whose writer's lease has expired; return the revisions of dead writers.
 
         Also sweeps revisions that another instance aborted and whose writer died before the roll-back. One round trip
         or more for each pending or unswept revision; none if there are none.
@@ -115,7 +115,7 @@ class Recovery:
     def advance(self) -> Watermark | None:
         """Move the watermark up to the last revision before which all are decided and swept; None if it stays.
 
-        An aborted and unswept revision is swept if its writer's lease is over; otherwise it stops the watermark. The
+        An aborted and unswept revision is swept if its writer's lease has expired; otherwise it stops the watermark. The
         journal then drops what the watermark covers, whichever instance moved it. The watermark is always a committed
         revision, because an instance that opens the repository names its first view after it.
         """

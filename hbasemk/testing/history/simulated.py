@@ -20,7 +20,7 @@ from hbasemk.transaction import Isolation
 
 SHORT: Final = Settings(max_clock_skew_ms=500, lease_ms=2000)
 LEFT: Final = 60_000
-"""Simulated ms after which every lease is over."""
+"""Simulated ms after which every lease has expired."""
 LATE_LOOK: Final = int(SWEEP_EVERY * 1000) + 1000
 """Simulated ms after which an instance has looked for rows that came too late for any poll."""
 

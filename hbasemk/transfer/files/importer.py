@@ -108,7 +108,7 @@ class Import:
     ) -> None:
         if url.lower().startswith("memory:"):
             raise InvalidValueError(
-                f"{url!r} cannot be imported to: other processes do not see a repository in memory; use a sqlite:/// or "
+                f"cannot import to {url!r}: other processes do not see a repository in memory; use a sqlite:/// or "
                 "hbase:// URL"
             )
         self._job = Job(url, os.path.abspath(top), _check_target(at), retry_timeout, limit, contents)
@@ -177,7 +177,7 @@ class Import:
             if root is not None and not root.keys() >= set(TOTALS) and tx.children(at):
                 # An import removes nodes without an entry on disk.
                 raise InvalidChangeError(
-                    f"{at} has children that no import made, and they would be removed; import to another path (--at)",
+                    f"{at} has children that no import created, and this import would remove them; import to another path (--at)",
                     path=at,
                 )
             for path in reversed(above):
@@ -313,8 +313,8 @@ class Import:
         self._note(f"worker process {dead.process.pid} died (exit code {code}); its batch is done again")
         if self.result.restarts > RESTARTS * self._count:
             raise HbasemkError(
-                f"worker processes keep dying (exit code {code} last); what was committed stays. Run the import again to "
-                "go on, and look for what kills them (out of memory?)."
+                f"worker processes ended unexpectedly, the last with exit code {code}; committed nodes stay. Run the import "
+                "again to continue, and look for the cause (out of memory?)."
             )
         with Deferred():
             # Count it once.

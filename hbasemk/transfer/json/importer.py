@@ -94,7 +94,9 @@ class JsonImport:
         note: Callable[[str], None] | None = None,
     ) -> None:
         if url.lower().startswith("memory:"):
-            raise InvalidValueError(f"{url!r} cannot be imported to: it would be gone at once")
+            raise InvalidValueError(
+                f"cannot import to {url!r}: the repository disappears when the import ends; use a sqlite:/// or hbase:// URL"
+            )
         self._url = url
         self._source = source
         self._at = paths.check_path(at)
@@ -149,7 +151,7 @@ class JsonImport:
         size = 0
         for path, found in self._read(file):
             if path in batch:
-                raise InvalidChangeError(f"{path} is twice in {self._name}", path=path)
+                raise InvalidChangeError(f"{self._name} contains {path} twice; remove one of them", path=path)
             batch[path] = found
             size += sum(map(len, _encoded(found).values()))
             if len(batch) >= self._size or size >= LARGEST:
@@ -241,7 +243,7 @@ class JsonImport:
                 changed += 1
             elif _encoded(there) != _encoded(wanted):
                 raise InvalidChangeError(
-                    f"{path} is there already, with other properties; an import does not replace them. Import to another path "
+                    f"{path} already exists with other properties, and an import does not replace them. Import to another path "
                     "(--at), or remove the node.",
                     path=path,
                 )

@@ -65,7 +65,7 @@ class _Reader:
             if more:
                 within.append((path, False))
         if self._peek():
-            self._fail("there is more behind the outermost node")
+            self._fail("there is text after the outermost node")
 
     def _child(self, path: str, name: str) -> str:
         try:
@@ -88,7 +88,7 @@ class _Reader:
                 return found, False
             key = self._string()
         if key != "children":
-            self._fail(f"a node has properties and children, in this order, but not {key[:80]!r}")
+            self._fail(f"expected the properties and the children of a node, in this order, got {key[:80]!r}")
         self._take(":")
         self._take("{")
         return found, True
@@ -102,7 +102,7 @@ class _Reader:
         while True:
             name = self._string()
             if name in found:
-                self._fail(f"the property {name[:80]!r} is there twice")
+                self._fail(f"the node has the property {name[:80]!r} twice")
             self._take(":")
             parsed = self._value()
             try:
@@ -118,13 +118,13 @@ class _Reader:
 
     def _string(self) -> str:
         if self._peek() != '"':
-            self._fail("a name in quotation marks is missing")
+            self._fail("expected a name in quotation marks")
         return str(self._value())
 
     def _take(self, expected: str, meaning: str = "") -> str:
         found = self._peek()
         if not found or found not in expected:
-            self._fail(f"{' or '.join(expected)} is missing{meaning and f' ({meaning})'}")
+            self._fail(f"expected {' or '.join(expected)}{meaning and f' ({meaning})'}")
         self._at += 1
         return found
 
@@ -168,13 +168,13 @@ class _Reader:
             data = self._source.read(max(PIECE, len(rest)))
             more = self._decode(data, not data)
         except UnicodeDecodeError as error:
-            self._fail(f"this is no UTF-8 text ({error.reason})")
+            self._fail(f"the text is not UTF-8 ({error.reason})")
         self._before += self._at
         self._text, self._at = rest + more, 0
         self._ended = not data
 
     def _fail(self, problem: str) -> NoReturn:
         raise InvalidValueError(
-            f"{self._name} is no exported tree: at character {self._before + self._at}, in the node {self._node[:200]!r}: "
+            f"{self._name} is not an exported tree: at character {self._before + self._at}, in the node {self._node[:200]!r}: "
             f"{problem}"
         )

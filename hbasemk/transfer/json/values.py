@@ -82,7 +82,7 @@ def _scalar(parsed: object) -> Scalar:
                 raise
             except (ValueError, KeyError):
                 raise InvalidValueError(f"{mark} cannot hold {inside[:80]!r}") from None
-    raise InvalidValueError(f"no property can hold {'null' if parsed is None else shown(parsed)}")
+    raise InvalidValueError(f"a property cannot hold {'null' if parsed is None else shown(parsed)}")
 
 
 _MARKS: Final[dict[str, Callable[[str], Scalar]]] = {
@@ -96,7 +96,7 @@ _MARKS: Final[dict[str, Callable[[str], Scalar]]] = {
 
 
 def _refuse(name: str) -> NoReturn:
-    raise InvalidValueError(f"{name} is no JSON")
+    raise InvalidValueError(f"{name} is not JSON; expected a finite number")
 
 
 decoder: Final = json.JSONDecoder(parse_int=Number, parse_float=Number, parse_constant=_refuse)
