@@ -1,4 +1,4 @@
-# Sourced by the scripts here: a virtual environment in .venv with this package and the extras that are asked for.
+# Sourced by the scripts here: a virtual environment in .venv with this package and the requested extras.
 root=$(cd "$(dirname "$0")/.." && pwd)
 say() { echo "$(basename "$0"): $*" >&2; }
 
