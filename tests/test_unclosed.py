@@ -14,7 +14,7 @@ import pytest
 
 from hbasemk import ClosedError, Repository, connect
 from hbasemk.format import schema
-from hbasemk.kernel.ids.lease import record_of
+from hbasemk.format.lease_record import record_of
 from hbasemk.repository import instance_of
 from hbasemk.store.abc import Get, Store
 from hbasemk.store.memory import MemoryStore

@@ -10,9 +10,9 @@ from hbasemk.check.context import CheckContext, text
 from hbasemk.check.problem import Problem
 from hbasemk.errors import FormatError
 from hbasemk.format import journal_row, revisions, schema
+from hbasemk.format.lease_record import LeaseRecord
 from hbasemk.format.watermark import Watermark
 from hbasemk.kernel import checkpoints
-from hbasemk.kernel.ids.lease import LeaseRecord
 from hbasemk.kernel.settings import Settings
 from hbasemk.store.abc import Cell, Get, Row, Scan
 

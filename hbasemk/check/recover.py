@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from hbasemk.errors import FormatError
 from hbasemk.format import revisions, schema
 from hbasemk.format.journal_row import Outcome
-from hbasemk.kernel.ids.lease import record_of
+from hbasemk.format.lease_record import record_of
 from hbasemk.kernel.instance import Instance
 from hbasemk.store.abc import Get
 

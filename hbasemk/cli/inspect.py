@@ -177,8 +177,8 @@ def status(session: Session) -> None:
     The state is the newest revision, the watermark, pending revisions, and the leases of the writers.
     """
     from hbasemk.format import revisions, schema
+    from hbasemk.format.lease_record import LeaseRecord
     from hbasemk.kernel import settings as kernel_settings
-    from hbasemk.kernel.ids.lease import LeaseRecord
     from hbasemk.repository import instance_of
     from hbasemk.store.abc import Scan, scan_all
 

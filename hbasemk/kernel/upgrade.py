@@ -22,9 +22,10 @@ from typing import Any, Final
 
 from hbasemk.errors import InvalidValueError, StoreUnusableError
 from hbasemk.format import schema
+from hbasemk.format.lease_record import LeaseRecord, record_of
 from hbasemk.format.limits import shown
 from hbasemk.kernel import settings
-from hbasemk.kernel.ids.lease import Lease, LeaseRecord, record_of
+from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.settings import Settings

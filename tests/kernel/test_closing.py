@@ -11,7 +11,7 @@ import pytest
 from hbasemk import Repository, StoreUnusableError, connect
 from hbasemk.errors import ClosedError
 from hbasemk.format import schema
-from hbasemk.kernel.ids.lease import record_of
+from hbasemk.format.lease_record import record_of
 from hbasemk.repository import instance_of
 from hbasemk.store.abc import Get
 from hbasemk.store.memory import MemoryStore

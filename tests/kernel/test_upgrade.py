@@ -11,10 +11,10 @@ import pytest
 
 from hbasemk import FormatError, InvalidValueError, Repository, Settings, StoreUnusableError
 from hbasemk.format import journal_row, revisions, schema
+from hbasemk.format.lease_record import LeaseRecord
 from hbasemk.kernel import settings as kernel_settings
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, SetProperty
-from hbasemk.kernel.ids.lease import LeaseRecord
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.upgrade import Upgraded, upgrade
 from hbasemk.store.abc import NewCell, Put, Store

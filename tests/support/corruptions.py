@@ -15,10 +15,10 @@ from hbasemk.check import problem as kinds
 from hbasemk.format import paths, revisions, schema
 from hbasemk.format.changes import RowChange
 from hbasemk.format.extent import Extent
+from hbasemk.format.lease_record import LeaseRecord
 from hbasemk.format.values import BlobRef
 from hbasemk.kernel.blobs import CHUNK, DATA, LENGTH
 from hbasemk.kernel.commit.operations import AddNode, RemoveNode, SetProperty
-from hbasemk.kernel.ids.lease import LeaseRecord
 from hbasemk.kernel.reading.child_count import Memo
 from tests.support.tables import Tables
 

@@ -8,9 +8,9 @@ import pytest
 
 from hbasemk import ClockSkewError, LeaseLostError, RevisionOverflowError, Settings, StoreNotAppliedError
 from hbasemk.format import revisions, schema
+from hbasemk.format.lease_record import LeaseRecord, record_of
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, SetProperty
-from hbasemk.kernel.ids.lease import LeaseRecord, record_of
 from hbasemk.store.abc import Get
 from hbasemk.store.memory import MemoryStore
 from hbasemk.system import SystemRuntime

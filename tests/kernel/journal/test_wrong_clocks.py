@@ -8,9 +8,9 @@ from hbasemk import ClockSkewError, StoreUnknownError, UnknownRevisionError
 from hbasemk.check import IntegrityCheck
 from hbasemk.format import revisions, schema
 from hbasemk.format.journal_row import Outcome
+from hbasemk.format.lease_record import record_of
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, Increment, SetProperty
-from hbasemk.kernel.ids.lease import record_of
 from hbasemk.kernel.instance import Instance
 from hbasemk.store.abc import Get
 from hbasemk.store.memory import MemoryStore
