@@ -11,9 +11,8 @@ from hbasemk.errors import ClosedError, PropertyNotFoundError
 from hbasemk.format import limits, paths, revisions
 from hbasemk.format.node import decode_properties, decode_property
 from hbasemk.format.values import PropertyValue, Value
-from hbasemk.kernel.commit.change_source import ChangeSource, CollectedOperations
+from hbasemk.kernel.commit.change_source import ChangeSource
 from hbasemk.kernel.commit.operations import AddNode, CopyNode, Increment, MoveNode, Operation, RemoveNode, SetProperty
-from hbasemk.kernel.commit.read_set import ReadSet
 from hbasemk.kernel.commit.staging import StagedNode
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.view import View
@@ -62,8 +61,7 @@ class Transaction:
         self._instance = instance
         self._view = view
         self._message = limits.check_message(message)
-        reads = ReadSet() if isolation == "serializable" else None
-        self._operations = CollectedOperations(instance.reader, view, reads)
+        self._operations = instance.collect_operations(view, serializable=isolation == "serializable")
         self._done = False
         self._revision: int | None = None
         self._attempted: int | None = None

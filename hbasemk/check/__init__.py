@@ -1,12 +1,10 @@
 """The integrity check: every invariant that can be seen from the tables, in bounded memory; and repair.
 
 ``IntegrityCheck`` finds problems. ``Repair`` repairs those that can be repaired without losing committed data.
-``recover`` rolls back the unfinished work of dead writers.
 """
 
 from hbasemk.check.check import IntegrityCheck, check_unopened
 from hbasemk.check.problem import DAMAGE, LEFTOVER, NOTE, Problem
-from hbasemk.check.recover import Ended, recover
 from hbasemk.check.repair import Repair
 
-__all__ = ["DAMAGE", "LEFTOVER", "NOTE", "Ended", "IntegrityCheck", "Problem", "Repair", "check_unopened", "recover"]
+__all__ = ["DAMAGE", "LEFTOVER", "NOTE", "IntegrityCheck", "Problem", "Repair", "check_unopened"]

@@ -15,7 +15,7 @@ from hbasemk.check.nodes import NodesCheck
 from hbasemk.check.problem import Problem
 from hbasemk.errors import FormatError
 from hbasemk.format import paths, schema
-from hbasemk.kernel.ids.lease import Lease
+from hbasemk.kernel.inspection import HeadInspection, Inspection
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
@@ -68,26 +68,16 @@ class IntegrityCheck:
                 yield problem
 
     def _run(self) -> Iterator[Problem]:
-        instance = self._instance
-        instance.poll()
-        view = instance.head()
-        context = CheckContext(
-            instance.store,
-            instance.runtime,
-            instance.settings,
-            instance.lease,
-            lambda version: instance.sees(view, version),
-            lambda: instance.outcomes.deferred,
-            live=self._live,
-        )
-        links = Links(context, lambda gets: instance.reader.cells(view, gets))
+        inspection = HeadInspection(self._instance)
+        context = CheckContext(inspection, live=self._live)
+        links = Links(context, inspection.cells)
         nodes = NodesCheck(context, links, self._progress_for(schema.NODES))
         if self._path is not None:
             yield from nodes.run(self._path)
             return
-        yield from _tables(
-            context, instance.lease, self._progress_for, nodes, CountsCheck(context, instance), blobs=self._blobs
-        )
+        counts = CountsCheck(context, inspection)
+        now_ms = inspection.now_ms if self._blobs else None
+        yield from _tables(context, self._progress_for, nodes, counts, now_ms)
 
     def _progress_for(self, table: str) -> Callable[[int], None]:
         def progress(rows: int) -> None:
@@ -100,13 +90,12 @@ class IntegrityCheck:
 
 def _tables(
     context: CheckContext,
-    lease: Lease,
     progress_for: Callable[[str], Callable[[int], None]],
     nodes: NodesCheck | None,
     counts: CountsCheck | None,
-    *,
-    blobs: bool,
+    now_ms: Callable[[], float] | None,
 ) -> Iterator[Problem]:
+    """Check all tables: without ``nodes`` not that one, and without ``now_ms`` not the blobs."""
     leases = Leases(context)
     yield from ClusterCheck(context, leases, progress_for(schema.CLUSTER)).run()
     if counts is not None:
@@ -114,12 +103,7 @@ def _tables(
     if nodes is not None:
         yield from nodes.run(None)
     yield from JournalCheck(context, leases, progress_for(schema.JOURNAL)).run()
-    if blobs:
-
-        def now_ms() -> float:
-            lease.measure()
-            return lease.server.at_least(context.runtime.monotonic())
-
+    if now_ms is not None:
         yield from BlobsCheck(context, now_ms, progress_for(schema.BLOBS)).run()
 
 
@@ -129,17 +113,15 @@ def check_unopened(store: Store, runtime: Runtime, why: FormatError) -> Iterator
     If the settings cannot be read, yield only that problem.
     """
     get = Get(schema.SETTINGS_ROW, columns=(schema.SETTINGS,))
-    retrying = RetryingStore(store, runtime)
-    row = retrying.read(schema.CLUSTER, [get])[0]
+    row = RetryingStore(store, runtime).read(schema.CLUSTER, [get])[0]
     try:
         settings = Settings.decode(b"".join(cell.value for cell in row.cells), store.location)
     except FormatError:
         yield Problem(kinds.SETTINGS, schema.SETTINGS_ROW.decode(), "", str(why))
         return
-    lease = Lease(retrying, runtime, settings)
-    context = CheckContext(retrying, runtime, settings, lease, lambda _: False, tuple, live=True)
+    context = CheckContext(Inspection.unopened(store, runtime, settings), live=True)
     seen = False
-    for problem in _tables(context, lease, lambda _: lambda _: None, None, None, blobs=False):
+    for problem in _tables(context, lambda _: lambda _: None, None, None, None):
         seen = seen or problem.severity == kinds.DAMAGE
         yield problem
     if not seen:

@@ -10,7 +10,7 @@ from hbasemk.check.context import CheckContext, text
 from hbasemk.check.problem import Problem
 from hbasemk.errors import FormatError, InvalidPathError
 from hbasemk.format import paths, schema
-from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.inspection import HeadInspection
 from hbasemk.kernel.reading.child_count import Memo
 from hbasemk.store.abc import Cell, CellVersion, Delete, Get, Page, Scan
 
@@ -23,9 +23,9 @@ CHILDREN: Final = 5000
 class CountsCheck:
     """Compares each memo with a new count, because instances build on a wrong memo."""
 
-    def __init__(self, context: CheckContext, instance: Instance) -> None:
+    def __init__(self, context: CheckContext, inspection: HeadInspection) -> None:
         self._context = context
-        self._instance = instance
+        self._inspection = inspection
 
     def run(self) -> Iterator[Problem]:
         """Yield every memo that is unreadable or wrong. A memo of an earlier life of its node is harmless."""
@@ -33,7 +33,7 @@ class CountsCheck:
         scan = Scan(PREFIX, end, ROWS, columns=(schema.CHILD_COUNT,))
         for rows in self._context.pages(schema.CLUSTER, scan):
             # The writer of a memo had seen every revision decided up to it; a poll after that sees them too.
-            self._instance.poll()
+            self._inspection.poll()
             for row in rows:
                 yield from self._check(row.key[len(PREFIX) :], row.cells[0])
 
@@ -50,7 +50,7 @@ class CountsCheck:
         except FormatError as error:
             yield Problem(kinds.COUNT, path, "", str(error), kinds.DAMAGE, True, delete)
             return
-        state = self._instance.reader.node(self._instance.head(), path)
+        state = self._inspection.newest_node(path)
         if state is None or state.created != memo.created:
             return
         found = self._count(path, memo)
@@ -59,14 +59,14 @@ class CountsCheck:
             yield Problem(kinds.COUNT, path, text(memo.view.revision), detail, kinds.DAMAGE, True, delete)
 
     def _count(self, path: str, memo: Memo) -> int:
-        reader, view = self._instance.reader, memo.view
+        view = memo.view
         count = 0
         after: bytes | None = None
         while True:
             get = Get(paths.key(path), page=Page(schema.CHILDREN, after, CHILDREN))
             columns = [cell.qualifier for cell in self._context.read(schema.NODES, [get])[0].cells]
             if columns:
-                count += reader.count_present((view,), path, memo.created, columns)[0]
+                count += self._inspection.count_present(view, path, memo.created, columns)
                 after = columns[-1]
             if len(columns) < CHILDREN:
                 return count

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from hbasemk.errors import FormatError
@@ -14,10 +14,7 @@ from hbasemk.format.changes import RowChange
 from hbasemk.format.journal_row import JournalRow, Outcome
 from hbasemk.format.watermark import Watermark
 from hbasemk.kernel.batches import batched
-from hbasemk.kernel.ids.lease import Lease
-from hbasemk.kernel.retrying_store import RetryingStore
-from hbasemk.kernel.runtime import Runtime
-from hbasemk.kernel.settings import Settings
+from hbasemk.kernel.inspection import Inspection
 from hbasemk.store.abc import Column, Get, Row, Scan
 
 AT_ONCE: Final = 100
@@ -51,29 +48,17 @@ class RevisionStatus(NamedTuple):
 class CheckContext:
     """Reads for one run of the check.
 
-    ``sees`` returns whether a revision belongs to the checked snapshot. ``initial_watermark`` is the watermark at the
-    beginning of the run (None: unreadable). ``deferred`` returns the revisions that this process must still end. ``live``:
-    other instances may work meanwhile, so a rollback that is still possible for its writer counts as done.
+    ``initial_watermark`` is the watermark at the beginning of the run (None: unreadable). ``live``: other instances may
+    work meanwhile, so a rollback that is still possible for its writer counts as done.
     """
 
-    def __init__(
-        self,
-        store: RetryingStore,
-        runtime: Runtime,
-        settings: Settings,
-        lease: Lease,
-        sees: Callable[[int], bool],
-        deferred: Callable[[], Sequence[int]],
-        *,
-        live: bool,
-    ) -> None:
-        self.store = store
-        self.runtime = runtime
-        self.settings = settings
-        self.sees = sees
-        self.deferred = deferred
+    def __init__(self, inspection: Inspection, *, live: bool) -> None:
+        self.store = inspection.store
+        self.settings = inspection.settings
+        self.sees = inspection.sees
+        self.deferred = inspection.deferred
+        self.is_lease_over = inspection.is_lease_over
         self.live = live
-        self._lease = lease
         try:
             self.initial_watermark = self.read_watermark()
         except FormatError:
@@ -107,13 +92,6 @@ class CheckContext:
         return Watermark.decode(cells[0].value) if cells else None
 
     # --- revisions ---------------------------------------------------------------------------------------
-
-    def is_lease_over(self, revision: int) -> bool:
-        """Return whether the lease of a revision's writer has expired; False if the lease is damaged (reported elsewhere)."""
-        try:
-            return self._lease.is_over(revision)
-        except FormatError:
-            return False
 
     def status(self, revision: int) -> RevisionStatus:
         """Return the status of a revision; a cached status may be out of date."""

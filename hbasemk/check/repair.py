@@ -14,15 +14,12 @@ from hbasemk.check import problem as kinds
 from hbasemk.check.problem import Problem
 from hbasemk.errors import ConflictError, FormatError, LeaseLostError
 from hbasemk.format import paths, revisions, schema
-from hbasemk.format.journal_row import Outcome
-from hbasemk.format.watermark import Watermark
-from hbasemk.kernel import settings as kernel_settings
+from hbasemk.kernel import rollback
 from hbasemk.kernel.commit import change_set
 from hbasemk.kernel.commit.change_source import ChangeSource, OperationList, ReadyChangeSet
 from hbasemk.kernel.commit.staging import StagedNode
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.view import View
-from hbasemk.store.abc import Get, NewCell, Put
 
 MESSAGE: Final = "repair"
 """The message of repair commits."""
@@ -71,76 +68,42 @@ class Repair:
     # --- cells -------------------------------------------------------------------------------------------
 
     def _roll_back(self, problem: Problem) -> str | None:
-        """Delete cells of an aborted revision; the outcome is final, so no reader needs them."""
-        if self._instance.outcomes.of(_id(problem)) is not Outcome.ABORTED:
-            return None
-        return self._delete(problem)
+        """Delete cells of an aborted revision."""
+        return _deleted(problem) if rollback.delete_aborted(self._instance, _id(problem), problem.cells) else None
 
     def _abort_missing(self, problem: Problem) -> str | None:
         """Create an aborted journal row, so that the revision can never commit; then delete its cells."""
-        revision = _id(problem)
-        outcomes = self._instance.outcomes
-        if outcomes.of(revision) is Outcome.ABSENT:
-            outcomes.abort_missing(revision)
-        done = self._roll_back(problem)
-        # Late cells of it stay invisible, as for every revision that another instance aborted.
-        if done is not None and outcomes.recover_if_over(revision):
-            return f"aborted it; {done}"
-        return done
-
-    def _delete(self, problem: Problem) -> str:
-        self._instance.store.delete(schema.NODES, problem.cells)
-        count = sum(len(one.cells) for one in problem.cells)
-        return f"deleted {count} cell{'s' if count != 1 else ''}"
+        swept = rollback.abort_missing(self._instance, _id(problem), problem.cells)
+        if swept is None:
+            return None
+        return f"aborted it; {_deleted(problem)}" if swept else _deleted(problem)
 
     def _delete_upload(self, problem: Problem) -> str:
         """Delete exactly the chunks that are a day old; a new upload of the same blob writes newer ones."""
-        self._instance.store.delete(schema.BLOBS, problem.cells)
+        rollback.delete_cells(self._instance, schema.BLOBS, problem.cells)
         return f"deleted {len(problem.cells)} chunks"
 
     def _delete_memo(self, problem: Problem) -> str:
         """Delete exactly the wrong memo; the next count stores a new one."""
-        self._instance.store.delete(schema.CLUSTER, problem.cells)
+        rollback.delete_cells(self._instance, schema.CLUSTER, problem.cells)
         return "deleted the memo"
 
     # --- revisions ---------------------------------------------------------------------------------------
 
     def _recover(self, problem: Problem) -> str | None:
-        revision = _id(problem)
-        if not self._instance.outcomes.recover_if_over(revision):
-            return None
-        found = self._instance.outcomes.of(revision)
-        return "aborted it and deleted its cells" if found is Outcome.ABORTED else None
+        recovered = rollback.recover_one(self._instance, _id(problem))
+        return "aborted it and deleted its cells" if recovered else None
 
     def _abort_below_watermark(self, problem: Problem) -> str | None:
         """Hide an aborted revision below the watermark, then delete its cells."""
-        revision = _id(problem)
-        outcomes = self._instance.outcomes
-        if outcomes.of(revision) is not Outcome.ABORTED and not outcomes.recover_if_over(revision):
+        newly_hidden = rollback.hide_aborted(self._instance, _id(problem))
+        if newly_hidden is None:
             return None
-        if outcomes.of(revision) is not Outcome.ABORTED:
-            return None
-        hidden = self._hide(revision, hide=True)
-        outcomes.sweep_again(revision)
-        return f"{'hid it, and ' if hidden else ''}deleted its cells"
+        return f"{'hid it, and ' if newly_hidden else ''}deleted its cells"
 
     def _show(self, problem: Problem) -> str | None:
-        revision = _id(problem)
-        if self._instance.outcomes.of(revision) is not Outcome.COMMITTED:
-            return None
-        return "took it off the list of hidden revisions" if self._hide(revision, hide=False) else None
-
-    def _hide(self, revision: int, *, hide: bool) -> bool:
-        """Add a revision to the watermark's hidden revisions or remove it; return False if nothing changes."""
-        instance = self._instance
-        while True:
-            _, current = kernel_settings.read(instance.store)
-            if current is None or (revision in current.hidden) is hide or (hide and revision > current.revision):
-                return False
-            hidden = current.hidden | {revision} if hide else current.hidden - {revision}
-            put = Put(schema.SETTINGS_ROW, [NewCell(*schema.WATERMARK, Watermark(current.revision, hidden).encode())])
-            if instance.store.check_and_write(schema.CLUSTER, schema.WATERMARK, current.encode(), put):
-                return True
+        shown = rollback.show_committed(self._instance, _id(problem))
+        return "took it off the list of hidden revisions" if shown else None
 
     # --- the tree ----------------------------------------------------------------------------------------
 
@@ -153,9 +116,10 @@ class Repair:
             nonlocal done
             done = ""
             parent, name = paths.parent(path), paths.name(path)
-            reader = self._instance.reader
-            above = reader.node(view, parent)
-            if above is None or reader.node(view, path) is not None or not self._lists(view, parent, name):
+            above = self._instance.node(view, parent)
+            if above is None or self._instance.node(view, path) is not None:
+                return OperationList(())
+            if not self._instance.lists(view, above, name):
                 return OperationList(())
             if self._below(view, path):
                 done = "brought the node back, without properties, because there are nodes below it"
@@ -177,7 +141,7 @@ class Repair:
         def make(view: View) -> ChangeSource:
             nonlocal done, refused
             done, refused = "", False
-            if self._instance.reader.node(view, path) is None:
+            if self._instance.node(view, path) is None:
                 return OperationList(())
             nodes = self._ancestors(view, path, itself=False)
             if any(name in node.base.encoded for node in nodes if node.base for name in node.child_writes):
@@ -204,8 +168,8 @@ class Repair:
             nodes.append(node)
         while path != paths.ROOT:
             name, path = paths.name(path), paths.parent(path)
-            state = self._instance.reader.node(view, path)
-            if state is not None and self._lists(view, path, name) and not nodes:
+            state = self._instance.node(view, path)
+            if state is not None and not nodes and self._instance.lists(view, state, name):
                 return []
             node = StagedNode(path, state)
             node.child_writes[name] = True
@@ -222,19 +186,8 @@ class Repair:
             node.child_writes[name] = True
 
     def _below(self, view: View, path: str) -> list[str]:
-        levels = self._instance.reader.levels(view, path, 1)
+        levels = self._instance.levels(view, path, 1)
         return [paths.name(state.path) for level in levels for state in level]
-
-    def _lists(self, view: View, parent: str, name: str) -> bool:
-        reader = self._instance.reader
-        above = reader.node(view, parent)
-        cells = reader.cells(view, [Get(paths.key(parent), columns=(schema.child_column(name),))])[0]
-        return (
-            above is not None
-            and bool(cells)
-            and cells[0].value == schema.PRESENT
-            and cells[0].timestamp >= above.created
-        )
 
     def _commit(self, make: Callable[[View], ChangeSource]) -> int:
         try:
@@ -242,6 +195,11 @@ class Repair:
         except LeaseLostError:
             # The check may have outlasted the lease; the next commit claims another machine id.
             return self._instance.commit(make, MESSAGE, retry_timeout=RETRY_TIMEOUT, max_poll_age=0.0)
+
+
+def _deleted(problem: Problem) -> str:
+    count = sum(len(one.cells) for one in problem.cells)
+    return f"deleted {count} cell{'s' if count != 1 else ''}"
 
 
 def _id(problem: Problem) -> int:

@@ -77,14 +77,15 @@ def init(
     if lease is not None:
         requested["lease_ms"] = lease
     with connect(session.url, create=True, settings=Settings(**requested), poll_interval=0) as repository:
-        stored = dataclasses.asdict(instance_of(repository).settings)
+        chosen = instance_of(repository).settings
+        stored = dataclasses.asdict(chosen)
         for name, value in requested.items():
             if stored[name] != value:
                 raise InvalidValueError(
                     f"there already is a repository at {repository.store.location}; its {name} is {stored[name]}, "
                     f"not {value}. It was not changed: leave out the option, or create the repository elsewhere"
                 )
-        ends = output.moment(instance_of(repository).ids_end_ms())
+        ends = output.moment(chosen.ids_end_ms)
         if session.json:
             session.rows([[repository.head.revision, ends]], ["revision", "ids_run_out"])
             return

@@ -176,37 +176,21 @@ def status(session: Session) -> None:
 
     The state is the newest revision, the watermark, pending revisions, and the leases of the writers.
     """
-    from hbasemk.format import revisions, schema
-    from hbasemk.format.lease_record import LeaseRecord
-    from hbasemk.kernel import settings as kernel_settings
+    from hbasemk.format import revisions
+    from hbasemk.kernel import status as kernel_status
     from hbasemk.repository import instance_of
-    from hbasemk.store.abc import Scan, scan_all
 
     with session.open() as repository:
-        instance = instance_of(repository)
-        settings = instance.settings
+        settings = instance_of(repository).settings
         epoch = settings.epoch_ms
         snapshot = repository.refresh()
-        _, watermark = kernel_settings.read(instance.store)
-        leases = []
-        scan = Scan(None, None, 1000, columns=(schema.LEASE,))
-        now = instance.runtime.now_ms()
-        for row in scan_all(instance.store, schema.CLUSTER, scan):
-            record = LeaseRecord.decode(row.cells[0].value)
-            leases.append(
-                {
-                    "machine": f"{int.from_bytes(row.key, 'big'):04x}",
-                    "holder": record.holder,
-                    "until": moment(record.end + epoch),
-                    "state": "held" if record.end + epoch > now else "expired",
-                }
-            )
+        watermark, above, pending, leases = kernel_status.status(instance_of(repository))
         session.facts(
             {
-                "location": instance.store.location,
+                "location": repository.store.location,
                 "format": settings.format,
                 "epoch": moment(epoch),
-                "ids run out": moment(instance.ids_end_ms()),
+                "ids run out": moment(settings.ids_end_ms),
                 "for later ids": LATER_EPOCH,
                 "allowed clock skew": f"{settings.max_clock_skew_ms} ms",
                 "allowed lag": f"{settings.lag_ms} ms",
@@ -215,13 +199,17 @@ def status(session: Session) -> None:
                 "head time": moment(revisions.ms_of(revisions.from_text(snapshot.revision)) + epoch),
                 "watermark": None if watermark is None else revisions.to_text(watermark.revision),
                 "hidden revisions": 0 if watermark is None else len(watermark.hidden),
-                "revisions above the watermark": 0
-                if watermark is None
-                else sum(1 for revision in instance.journal if revision > watermark.revision),
-                "pending revisions": [
-                    {"revision": revisions.to_text(revision)} for revision in sorted(instance.journal.pending)
+                "revisions above the watermark": above,
+                "pending revisions": [{"revision": revisions.to_text(revision)} for revision in pending],
+                "leases": [
+                    {
+                        "machine": f"{lease.machine:04x}",
+                        "holder": lease.holder,
+                        "until": moment(lease.end_ms),
+                        "state": "held" if lease.held else "expired",
+                    }
+                    for lease in leases
                 ],
-                "leases": leases,
             }
         )
 

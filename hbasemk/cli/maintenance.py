@@ -102,20 +102,19 @@ def recover(session: Session, branches: float | None) -> None:
     its cells), found it committed, or must wait because the lease of its writer has not expired. Several processes may recover
     at the same time, and you may interrupt the command.
     """
-    from hbasemk.check.recover import ALL
-    from hbasemk.check.recover import recover as roll_back
     from hbasemk.format import revisions
-    from hbasemk.kernel import settings as kernel_settings
+    from hbasemk.kernel import rollback
+    from hbasemk.kernel.status import read_watermark
     from hbasemk.repository import instance_of
 
     counted: Counter[str] = Counter()
     with session.open() as repository:
-        for one in roll_back(instance_of(repository), None if branches is None else round(branches * 1000)):
+        for one in rollback.recover(instance_of(repository), None if branches is None else round(branches * 1000)):
             counted[one.what] += 1
             session.rows([[one.what, one.revision, one.holder]], ["what", "revision", "holder"])
             output.flush()
-        _, watermark = kernel_settings.read(instance_of(repository).store)
-    facts: dict[str, Any] = {what: counted[what] for what in ALL}
+        watermark = read_watermark(instance_of(repository))
+    facts: dict[str, Any] = {what: counted[what] for what in rollback.ALL}
     facts["watermark"] = None if watermark is None else revisions.to_text(watermark.revision)
     if session.json:
         output.print_json(json.dumps({"summary": facts}))

@@ -29,14 +29,20 @@ section topic                     module                                        
 5       journal rows              ``journal.rows``                               I8
 5       polls                     ``journal.journal``                            I2, I3, I8
 6       recovery, watermark       ``journal.recovery``                           I8, I9
+6       rollback on demand        ``rollback``                                   I8, I9
 7       branches                  ``branches.branches``, ``branches.heads``,     I6, I9
                                   ``branches.cache``
 7       rebase                    ``branches.rebase``                            I12
-8       the invariants            ``hbasemk.check`` checks stored data for them
+8       the invariants            ``hbasemk.check`` checks stored data for them,
+                                  through ``inspection``
 ======= ========================= ============================================== =============
 
-``instance`` combines these modules into one opened repository. ``runtime`` is the interface for time, randomness, waiting
-and locks; ``hbasemk.system`` implements it for real machines, and the simulator implements it for tests.
+``instance`` combines these modules into one opened repository. Front ends use its methods, and the functions of
+``checkpoints``, ``diff``, ``feed``, ``log``, ``rollback`` and ``status``, which take an instance. They never use the parts of
+an instance, such as its journal or its reader.
+
+``runtime`` is the interface for time, randomness, waiting and locks; ``hbasemk.system`` implements it for real machines, and
+the simulator implements it for tests.
 
 The order of imports is ``format``, ``ids``, ``journal``, ``reading``, ``commit``, ``branches``: no module imports a later one.
 """

@@ -17,6 +17,11 @@ REMOVE_AFTER_MS: Final = 3_600_000
 """How long after its expiry a checkpoint is removed; the clock that set its expiry may be slightly wrong."""
 
 
+def keep_for(instance: Instance, revision: int, lifetime_ms: int) -> None:
+    """Keep a revision readable for at least so many ms from now."""
+    keep(instance, revision, instance.runtime.now_ms() + lifetime_ms)
+
+
 def keep(instance: Instance, revision: int, until_ms: int) -> None:
     """Keep a revision readable until a time (ms since 1970), or longer if an existing checkpoint does so."""
     column = (schema.DATA, PREFIX + schema.revision_key(revision))

@@ -5,7 +5,7 @@ The front ends (``repository``, ``microkernel``) and background maintenance use 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 from hbasemk.errors import ClosedError, NodeNotFoundError, StoreError, StoreUnusableError
@@ -18,9 +18,10 @@ from hbasemk.kernel.branches import rebase
 from hbasemk.kernel.branches.branches import Branches
 from hbasemk.kernel.branches.cache import BranchState
 from hbasemk.kernel.commit.attempt import CommitStatistics
-from hbasemk.kernel.commit.change_source import ChangeSource
+from hbasemk.kernel.commit.change_source import ChangeSource, CollectedOperations
 from hbasemk.kernel.commit.committer import Committer
 from hbasemk.kernel.commit.context import CommitContext
+from hbasemk.kernel.commit.read_set import ReadSet
 from hbasemk.kernel.commit.turns import Turns
 from hbasemk.kernel.ids.clock import IdClock
 from hbasemk.kernel.ids.lease import Lease
@@ -34,7 +35,7 @@ from hbasemk.kernel.reading.reader import Names, Reader
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.settings import Settings
-from hbasemk.store.abc import Store
+from hbasemk.store.abc import FileIdentity, Store
 
 Opened = TypeVar("Opened", bound="Instance")
 
@@ -147,6 +148,10 @@ class Instance:
             return self.branches.find(revision).view
         return self.journal.find(revision)
 
+    def store_files(self) -> Mapping[FileIdentity, str]:
+        """Return the files in which the store keeps the repository; see :meth:`Store.files`."""
+        return self.store.files()
+
     def sees(self, view: View, revision: int) -> bool:
         """Return whether a trunk revision is part of a view. No round trip."""
         return self.journal.sees(view, revision)
@@ -172,6 +177,10 @@ class Instance:
     def children(self, view: View, path: str, after: str | None = None, limit: int | None = None) -> list[str]:
         """Return the names of a node's children, in order; see :meth:`Reader.children`."""
         return self.reader.children(view, path, after, limit)
+
+    def lists(self, view: View, state: NodeState, name: str) -> bool:
+        """Return whether a node lists a child of this name; see :meth:`Reader.lists`."""
+        return self.reader.lists(view, state, name)
 
     def levels(self, view: View, path: str, depth: int | None = None) -> Iterator[list[NodeState]]:
         """Return an iterator over a node's descendants, level by level; see :meth:`Reader.levels`."""
@@ -210,6 +219,10 @@ class Instance:
         revision = self._committer.on_head(make, message, seconds, age, begun)
         self._check_backlog()
         return revision
+
+    def collect_operations(self, view: View, *, serializable: bool) -> CollectedOperations:
+        """Return an empty source of changes for a transaction that reads ``view``."""
+        return CollectedOperations(self.reader, view, ReadSet() if serializable else None)
 
     def commit_on(
         self, view: View, source: ChangeSource, message: str, begun: Callable[[int], None] | None = None
@@ -342,7 +355,3 @@ class Instance:
             self._advance()
         except (StoreError, ClosedError):
             self.lease.forget()
-
-    def ids_end_ms(self) -> int:
-        """Return the time, in ms since 1970, at which this repository's revision ids run out."""
-        return self.settings.ids_end_ms

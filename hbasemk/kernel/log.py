@@ -112,6 +112,12 @@ class Step(NamedTuple):
     after: View
 
 
+def trunk_entries_since(instance: Instance, since_ms: int) -> list[LogEntry]:
+    """Return the entries of the head's trunk revisions since a time (ms since 1970), in the order in which they joined."""
+    ms = max(0, since_ms - instance.settings.epoch_ms)
+    return trunk_entries(instance, revisions.pack(min(ms, revisions.MAX_MS), 0, 0), instance.head())
+
+
 def trunk_entries(instance: Instance, first: int, view: View) -> list[LogEntry]:
     """Return the entries of a view's trunk revisions with ids from ``first`` up, in the order in which they joined."""
     scan = Scan(schema.revision_key(first), schema.revision_key(view.upper + 1), BATCH, columns=WHOLE)

@@ -14,6 +14,7 @@ from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.change_source import Prediction, predict_operations
 from hbasemk.kernel.commit.operations import AddNode, CopyNode, MoveNode, Operation, RemoveNode, SetProperty
 from hbasemk.kernel.commit.staging import StagedNode, Staging, name_conflict
+from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.reading.reader import Reader
 from hbasemk.microkernel.json_values import to_kernel
@@ -123,12 +124,12 @@ def _paths_to_load(requested: Iterable[jsop.Operation]) -> list[str]:
 
 
 def without_redundant_removals(
-    reader: Reader, base: View, head: View, requested: Sequence[jsop.Operation]
+    instance: Instance, base: View, requested: Sequence[jsop.Operation]
 ) -> list[jsop.Operation]:
-    """Drop the removals of nodes and properties that existed at ``base`` and are absent at ``head``."""
+    """Drop the removals of nodes and properties that existed at ``base`` and are absent at the head."""
     removed = [one.path for one in requested if isinstance(one, jsop.Remove) and one.path != paths.ROOT]
     needed = list(dict.fromkeys([*removed, *(paths.parent(path) for path in removed)]))
-    before, now = reader.nodes(base, needed), reader.nodes(head, needed)
+    before, now = instance.nodes(base, needed), instance.nodes(instance.head(), needed)
     redundant = {
         path
         for path in removed

@@ -21,7 +21,8 @@ class Hashes:
 
     def __init__(self, instance: Instance, known: Mapping[str, tuple[int, str]] | None = None) -> None:
         self._instance = instance
-        self._lock = instance.runtime.lock()
+        runtime = instance.runtime
+        self._lock = runtime.lock()
         self._known = OrderedDict(known or {})
 
     def of(self, instance: Instance) -> Hashes:

@@ -19,13 +19,8 @@ JournalEntry: TypeAlias = tuple[LogEntry, str | None, str | None]
 
 def history(instance: Instance, since_ms: int, limit: int, path: str) -> str:
     """Return the revisions since a time that changed a subtree, oldest first, as JSON."""
-    ms = max(0, since_ms - instance.settings.epoch_ms)
-    first = revisions.pack(min(ms, revisions.MAX_MS), 0, 0)
-    entries = [
-        entry
-        for entry in log.trunk_entries(instance, first, instance.head())
-        if path == paths.ROOT or entry.touches(path)
-    ]
+    found = log.trunk_entries_since(instance, since_ms)
+    entries = [entry for entry in found if path == paths.ROOT or entry.touches(path)]
     return _write((entry, None, None) for entry in (entries if limit < 0 else entries[:limit]))
 
 

@@ -11,6 +11,7 @@ from hbasemk.errors import BranchError, ConflictError, InvalidPathError
 from hbasemk.format import paths, revisions
 from hbasemk.format.node import NodeState
 from hbasemk.kernel import checkpoints, diff
+from hbasemk.kernel.blobs import Blobs
 from hbasemk.kernel.journal.view import View
 from hbasemk.maintenance import LiveInstance
 from hbasemk.microkernel import arguments, commit, get_nodes, journal
@@ -51,7 +52,7 @@ class MicroKernel:
         instance = self._instance()
         instance.poll()
         head = instance.head().revision
-        checkpoints.keep(instance, head, instance.runtime.now_ms() + lifetime_ms)
+        checkpoints.keep_for(instance, head, lifetime_ms)
         return revisions.to_text(head)
 
     def wait_for_commit(self, old_head: str | None, timeout_ms: int) -> str:
@@ -206,7 +207,7 @@ class MicroKernel:
                 revision = instance.commit_on(base, commit.JsopChanges(operations), message)
             except ConflictError:
                 instance.poll()
-                remaining = commit.without_redundant_removals(instance.reader, base, instance.head(), operations)
+                remaining = commit.without_redundant_removals(instance, base, operations)
                 if len(remaining) == len(operations):
                     raise
                 operations = remaining
@@ -261,7 +262,7 @@ class MicroKernel:
         """
         arguments.stream(stream, "stream")
         try:
-            return self._instance().blobs.write(stream)
+            return self._blobs().write(stream)
         finally:
             if hasattr(stream, "close"):
                 stream.close()
@@ -272,14 +273,17 @@ class MicroKernel:
         Raises BlobNotFoundError, and ValueError for a negative number.
         """
         begin, limit = whole(position, "position"), whole(length, "length")
-        return self._instance().blobs.read(text(blob_id, "blob_id"), begin, limit)
+        return self._blobs().read(text(blob_id, "blob_id"), begin, limit)
 
     def get_length(self, blob_id: str) -> int:
         """Return the length of the blob ``blob_id`` in bytes; raise BlobNotFoundError if it does not exist."""
-        return self._instance().blobs.length(text(blob_id, "blob_id"))
+        return self._blobs().length(text(blob_id, "blob_id"))
 
     def _instance(self) -> LiveInstance:
         return instance_of(self.repository)
+
+    def _blobs(self) -> Blobs:
+        return self._instance().blobs
 
     # --- arguments ---------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeGuard
 
+from hbasemk.blobs import RepositoryBlobs
 from hbasemk.errors import BlobNotFoundError
 from hbasemk.format import paths
 from hbasemk.snapshot import Node, Snapshot, instance_of_snapshot
@@ -116,8 +117,9 @@ class _Export:
         self._top = top
         self._mask = PERMISSIONS | (SPECIAL if special_modes else 0)
         self._directories: dict[str, tuple[tuple[bytes, ...], Node | None]] = {}
-        self._instance = instance_of_snapshot(snapshot)
-        self._own = self._instance.store.files
+        instance = instance_of_snapshot(snapshot)
+        self._blobs = RepositoryBlobs(instance)
+        self._own = instance.store_files
         self._done = Exported()
 
     def run(self, target: Path) -> Exported:
@@ -214,7 +216,7 @@ class _Export:
                 # No other user can read a private file before it has its mode.
                 mode = 0o600 if MODE in node else 0o666
                 with os.fdopen(os.open(temporary, flags, mode, dir_fd=at), "wb") as file:
-                    file.writelines(entries.pieces(node[CONTENT], self._instance.blobs.stream))
+                    file.writelines(entries.pieces(node[CONTENT], self._blobs.stream))
                     file.flush()
                     self._stamp(node, file.fileno())
         except (ValueError, BlobNotFoundError) as error:

@@ -98,9 +98,27 @@ class Recovery:
             # If this fails, another instance has moved the watermark, so the system makes progress.
             self._move(current, Watermark(current.revision, current.hidden.union(passed)))
 
-    def _move(self, current: Watermark, moved: Watermark) -> bool:
+    def hide(self, revision: int) -> bool:
+        """List a revision as hidden; return False if the watermark has not passed it or lists it already."""
+        while True:
+            _, current = settings.read(self._store)
+            if current is None or revision in current.hidden or revision > current.revision:
+                return False
+            if self._move(current, Watermark(current.revision, current.hidden | {revision}), durable=True):
+                return True
+
+    def show(self, revision: int) -> bool:
+        """Take a revision off the list of hidden ones; return False if it is not listed."""
+        while True:
+            _, current = settings.read(self._store)
+            if current is None or revision not in current.hidden:
+                return False
+            if self._move(current, Watermark(current.revision, current.hidden - {revision}), durable=True):
+                return True
+
+    def _move(self, current: Watermark, moved: Watermark, *, durable: bool = False) -> bool:
         put = Put(schema.SETTINGS_ROW, [NewCell(*schema.WATERMARK, moved.encode())])
-        return self._store.check_and_write(schema.CLUSTER, schema.WATERMARK, current.encode(), put, durable=False)
+        return self._store.check_and_write(schema.CLUSTER, schema.WATERMARK, current.encode(), put, durable=durable)
 
     def follow(self) -> None:
         """Drop from the journal what other instances have moved the watermark past.

@@ -148,6 +148,11 @@ class Reader:
         end = row.cells[-1].qualifier
         return found, next((name for name in names if name > end), None)
 
+    def lists(self, view: View, state: NodeState, name: str) -> bool:
+        """Return whether an existing node lists a child of this name, even if there is no such child. One round trip."""
+        get = Get(paths.key(state.path), columns=(schema.child_column(name),))
+        return count_of(self.cells(view, [get])[0], state.created) > 0
+
     def children_of(self, view: View, states: Sequence[NodeState], limit: int | None = None) -> dict[str, Names]:
         """Return the names of the children of many existing nodes, by path: all, or at least the first ``limit``.
 

@@ -200,7 +200,8 @@ class Worker:
 
     def _keep_blob(self, stream: BinaryIO) -> None:
         # The commit that refers to it makes it durable.
-        instance_of(self.repository).blobs.write(stream, durable=False)
+        blobs = instance_of(self.repository).blobs
+        blobs.write(stream, durable=False)
 
     def _commit(self, batch: Batch, kept: Kept, done: _Done, gone: Sequence[str] = ()) -> None:
         if not kept and not gone:

@@ -8,7 +8,7 @@ import pytest
 
 from hbasemk import BranchError, CommitUnknownError, FormatError, Repository, StoreUnknownError, UnknownRevisionError
 from hbasemk.branch import Branch
-from hbasemk.check import IntegrityCheck, recover
+from hbasemk.check import IntegrityCheck
 from hbasemk.format import revisions, schema
 from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel.branches.cache import LONGEST, BranchCache, BranchState
@@ -17,6 +17,7 @@ from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode
 from hbasemk.kernel.instance import BRANCH_RETENTION_MS, Instance
 from hbasemk.kernel.journal.view import View
+from hbasemk.kernel.rollback import recover
 from hbasemk.repository import instance_of
 from hbasemk.store.abc import NewCell, Put, Scan, scan_all
 from hbasemk.store.memory import MemoryStore

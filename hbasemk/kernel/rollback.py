@@ -1,12 +1,12 @@
-"""Recovery of the unfinished work of dead writers at once: ``hbasemk recover``.
+"""Rollback on demand: of all unfinished work of dead writers (``hbasemk recover``), and of single revisions for repair.
 
 Every instance does the same in the background for the revisions that it encounters. Each step is a compare-and-set or
-idempotent, so several processes may recover at the same time, and recovery may be interrupted anywhere.
+idempotent, so several processes may do it at the same time, and it may be interrupted anywhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from hbasemk.errors import FormatError
@@ -14,7 +14,7 @@ from hbasemk.format import revisions, schema
 from hbasemk.format.journal_row import Outcome
 from hbasemk.format.lease_record import record_of
 from hbasemk.kernel.instance import Instance
-from hbasemk.store.abc import Get
+from hbasemk.store.abc import Delete, Get
 
 ENDED: Final = "aborted"
 COMMITTED: Final = "committed"
@@ -38,6 +38,9 @@ class Ended(NamedTuple):
     revision: str
     what: str
     holder: str
+
+
+# --- all dead writers ------------------------------------------------------------------------------------------
 
 
 def recover(instance: Instance, branches_ms: int | None = None) -> Iterator[Ended]:
@@ -100,3 +103,55 @@ def _holder(instance: Instance, revision: int) -> str:
     except FormatError:
         return ""
     return "" if record is None else record.holder
+
+
+# --- single revisions ------------------------------------------------------------------------------------------
+
+
+def delete_cells(instance: Instance, table: str, deletes: Sequence[Delete]) -> None:
+    """Delete exactly these versions of cells, which no reader needs."""
+    instance.store.delete(table, deletes)
+
+
+def delete_aborted(instance: Instance, revision: int, deletes: Sequence[Delete]) -> bool:
+    """Delete cells of a revision in ``nodes`` if it is aborted, which is final; return whether it is."""
+    if instance.outcomes.of(revision) is not Outcome.ABORTED:
+        return False
+    instance.store.delete(schema.NODES, deletes)
+    return True
+
+
+def abort_missing(instance: Instance, revision: int, deletes: Sequence[Delete]) -> bool | None:
+    """Make sure that a revision without a journal row can never commit, and delete its cells.
+
+    Returns None if the revision is not aborted; otherwise, whether its writer's lease has expired, so that it is also swept in
+    doubt: cells of it that arrive late then stay invisible.
+    """
+    outcomes = instance.outcomes
+    if outcomes.of(revision) is Outcome.ABSENT:
+        outcomes.abort_missing(revision)
+    if not delete_aborted(instance, revision, deletes):
+        return None
+    return outcomes.recover_if_over(revision)
+
+
+def recover_one(instance: Instance, revision: int) -> bool:
+    """Abort a dead writer's revision and delete its cells; return False if it is not aborted or the writer may live."""
+    return instance.outcomes.recover_if_over(revision) and instance.outcomes.of(revision) is Outcome.ABORTED
+
+
+def hide_aborted(instance: Instance, revision: int) -> bool | None:
+    """Hide an aborted revision below the watermark, and delete its cells; return whether it was not hidden before.
+
+    A pending revision is aborted first if its writer's lease has expired. Returns None if the revision is not aborted.
+    """
+    if instance.outcomes.of(revision) is not Outcome.ABORTED and not recover_one(instance, revision):
+        return None
+    newly_hidden = instance.recovery.hide(revision)
+    instance.outcomes.sweep_again(revision)
+    return newly_hidden
+
+
+def show_committed(instance: Instance, revision: int) -> bool:
+    """Show a committed revision that the watermark hides; return whether it was one."""
+    return instance.outcomes.of(revision) is Outcome.COMMITTED and instance.recovery.show(revision)

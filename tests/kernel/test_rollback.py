@@ -6,11 +6,11 @@ import itertools
 
 import pytest
 
-from hbasemk.check import Repair, recover
-from hbasemk.check.recover import BRANCH, DAMAGED, ENDED, SWEPT, WAITING
+from hbasemk.check import Repair
 from hbasemk.format import revisions, schema
 from hbasemk.format.changes import RowChange
 from hbasemk.kernel.commit.operations import AddNode, SetProperty
+from hbasemk.kernel.rollback import BRANCH, DAMAGED, ENDED, SWEPT, WAITING, recover
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support.runtime import World, open_instance

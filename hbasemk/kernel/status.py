@@ -1,0 +1,55 @@
+"""The status of a repository as its tables and one instance show it: the watermark, open revisions and leases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from hbasemk.format import schema
+from hbasemk.format.lease_record import LeaseRecord
+from hbasemk.format.watermark import Watermark
+from hbasemk.kernel import settings
+from hbasemk.kernel.instance import Instance
+from hbasemk.store.abc import Scan, scan_all
+
+BATCH: Final = 1000
+
+
+class LeaseStatus(NamedTuple):
+    """The lease of one machine id. ``end_ms``: its end in ms since 1970; ``held``: whether it continues by this clock."""
+
+    machine: int
+    holder: str
+    end_ms: int
+    held: bool
+
+
+class Status(NamedTuple):
+    """The watermark (None: there is none), the number of known revisions above it, pending revisions, and leases."""
+
+    watermark: Watermark | None
+    above: int
+    pending: Sequence[int]
+    leases: Sequence[LeaseStatus]
+
+
+def status(instance: Instance) -> Status:
+    """Return the status of a repository. One round trip, and one for each 1000 machine ids."""
+    watermark = read_watermark(instance)
+    above = 0 if watermark is None else sum(revision > watermark.revision for revision in instance.journal)
+    return Status(watermark, above, sorted(instance.journal.pending), _leases(instance))
+
+
+def read_watermark(instance: Instance) -> Watermark | None:
+    """Return the watermark in the store. One round trip."""
+    return settings.read(instance.store)[1]
+
+
+def _leases(instance: Instance) -> list[LeaseStatus]:
+    now, epoch = instance.runtime.now_ms(), instance.settings.epoch_ms
+    found = []
+    for row in scan_all(instance.store, schema.CLUSTER, Scan(None, None, BATCH, columns=(schema.LEASE,))):
+        record = LeaseRecord.decode(row.cells[0].value)
+        end = record.end + epoch
+        found.append(LeaseStatus(int.from_bytes(row.key, "big"), record.holder, end, end > now))
+    return found
