@@ -13,7 +13,7 @@ from hbasemk.format.node import decode_properties, decode_property
 from hbasemk.format.values import PropertyValue, Value
 from hbasemk.kernel.commit.change_source import ChangeSource
 from hbasemk.kernel.commit.operations import AddNode, CopyNode, Increment, MoveNode, Operation, RemoveNode, SetProperty
-from hbasemk.kernel.commit.staging import StagedNode
+from hbasemk.kernel.commit.staged_node import StagedNode
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.retry import time_limit

@@ -17,7 +17,7 @@ from hbasemk.format import paths, revisions, schema
 from hbasemk.kernel import rollback
 from hbasemk.kernel.commit import change_set
 from hbasemk.kernel.commit.change_source import ChangeSource, OperationList, ReadyChangeSet
-from hbasemk.kernel.commit.staging import StagedNode
+from hbasemk.kernel.commit.staged_node import StagedNode
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.view import View
 

@@ -17,7 +17,7 @@ section topic                     module                                        
 3       child counts              ``reading.child_count``                        I11
 3       differences, log, feeds   ``diff``, ``log``, ``feed``                    I3
 4       operations, change sets   ``commit.operations``, ``commit.staging``,     I12
-                                  ``commit.change_set``
+                                  ``commit.staged_node``, ``commit.change_set``
 4       sources of changes        ``commit.change_source``
 4       conflicts                 ``commit.read_set``, ``commit.read_back``      I4
 4       one attempt               ``commit.attempt``, ``commit.preparation``,    I4, I7
@@ -32,7 +32,7 @@ section topic                     module                                        
 6       rollback on demand        ``rollback``                                   I8, I9
 7       branches                  ``branches.branches``, ``branches.heads``,     I6, I9
                                   ``branches.cache``
-7       rebase                    ``branches.rebase``                            I12
+7       merge, rebase             ``branches.net_effects``, ``branches.rebase``  I12
 8       the invariants            ``hbasemk.check`` checks stored data for them,
                                   through ``inspection``
 ======= ========================= ============================================== =============

@@ -13,7 +13,8 @@ from hbasemk.kernel.commit import change_set, noop
 from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.change_source import Prediction, predict_operations
 from hbasemk.kernel.commit.operations import AddNode, CopyNode, MoveNode, Operation, RemoveNode, SetProperty
-from hbasemk.kernel.commit.staging import StagedNode, Staging, name_conflict
+from hbasemk.kernel.commit.staged_node import StagedNode
+from hbasemk.kernel.commit.staging import Staging, name_conflict
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.reading.reader import Reader

@@ -13,23 +13,23 @@ from contextlib import AbstractContextManager
 from typing import Final
 
 from hbasemk.errors import BranchError, ClosedError, CommitUnknownError, StoreError, UnknownRevisionError
-from hbasemk.format import changes, journal_row, paths, revisions, schema
+from hbasemk.format import changes, journal_row, revisions, schema
 from hbasemk.format.branch_head import ABANDONED, MERGED, REBASED, BranchHead
 from hbasemk.format.journal_row import BranchView, JournalRow, Outcome
+from hbasemk.kernel.branches import net_effects
 from hbasemk.kernel.branches.cache import BranchCache, BranchState
 from hbasemk.kernel.branches.heads import BranchHeads
 from hbasemk.kernel.commit import change_set, noop
 from hbasemk.kernel.commit.change_source import ChangeSource, ReadyChangeSet
 from hbasemk.kernel.commit.committer import Committer
 from hbasemk.kernel.commit.context import CommitContext, Committing
-from hbasemk.kernel.commit.staging import StagedNode
+from hbasemk.kernel.commit.staged_node import StagedNode
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.journal.rows import journal_rows, write_changes
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.retry import nothing_committed, time_limit, within_retry_timeout
 from hbasemk.store.abc import Column, NewCell, Put
 
-MARKER: Final = ":conflict"
 REBASE: Final = "Rebase the branch, which marks the places that both sides changed, and merge it again."
 
 
@@ -305,7 +305,7 @@ class Branches(Committing):
             nodes = self.net_effect(state)
             # A sweep moves the head before it deletes anything: where the head still stands, the effect was read whole.
             self.require_head(revision)
-        marker = next((node.path for node in nodes if _is_marker(node)), None)
+        marker = next((node.path for node in nodes if net_effects.is_marker(node)), None)
         if marker is not None:
             raise BranchError(
                 f"the branch cannot be merged while it carries conflict markers: resolve and remove {marker}",
@@ -367,45 +367,8 @@ class Branches(Committing):
 
     def markers(self, state: BranchState) -> list[str]:
         """Return the paths of the branch's conflict markers, which prevent a merge."""
-        found = [node.path for node in self.net_effect(state) if _is_marker(node)]
-        return sorted({path if paths.name(path) == MARKER else paths.parent(path) for path in found})
+        return net_effects.markers(self.net_effect(state))
 
     def net_effect(self, state: BranchState) -> list[StagedNode]:
-        """Return the nodes that differ between the branch and its view of trunk, as changes of that view.
-
-        Includes nodes with a property that the branch wrote and set back: a merge depends on its value.
-        """
-        touched: dict[str, tuple[set[str], set[str]]] = {}
-        for change in self._heads.changes_of(state.own):
-            names, child_names = touched.setdefault(change.path, (set(), set()))
-            names.update(change.properties)
-            child_names.update(change.present, change.gone)
-        before = self._reader.nodes(state.trunk, list(touched))
-        after = self._reader.nodes(state.view, list(touched))
-        nodes: list[StagedNode] = []
-        for path, (names, child_names) in touched.items():
-            node, state_now = StagedNode(path, before[path]), after[path]
-            node.exists = state_now is not None
-            if state_now is not None:
-                node.is_new = node.base is None or node.base.created != state_now.created
-                for name in state_now.encoded if node.is_new else names:
-                    node.write(name, state_now.encoded.get(name))
-                for name in child_names:
-                    child = paths.join(path, name)
-                    old_child, new_child = before.get(child), after.get(child)
-                    renewed = old_child is not None and new_child is not None and old_child.created != new_child.created
-                    if (
-                        (new_child is not None)
-                        if node.is_new
-                        else ((old_child is None) != (new_child is None) or renewed)
-                    ):
-                        node.child_writes[name] = new_child is not None
-            if node.dirty or node.depends_on_base:
-                nodes.append(node)
-        return nodes
-
-
-def _is_marker(node: StagedNode) -> bool:
-    """Return whether the branch added a conflict marker, or a conflict kind below a trunk node of the marker's name."""
-    added = node.exists and (node.base is None or node.is_new)
-    return added and MARKER in node.path.split("/")[-2:]
+        """Return the nodes that differ between the branch and its view of trunk; see :func:`net_effects.net_effect`."""
+        return net_effects.net_effect(self._reader, state, self._heads.changes_of(state.own))

@@ -11,12 +11,14 @@ from typing import Final
 
 from hbasemk.format import paths
 from hbasemk.format.node import decode_properties, decode_property
-from hbasemk.kernel.branches.branches import MARKER, Branches
+from hbasemk.kernel.branches.branches import Branches
 from hbasemk.kernel.branches.cache import BranchState
+from hbasemk.kernel.branches.net_effects import MARKER
 from hbasemk.kernel.commit import change_set, operations
 from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.change_source import Prediction
-from hbasemk.kernel.commit.staging import StagedNode, Staging
+from hbasemk.kernel.commit.staged_node import StagedNode
+from hbasemk.kernel.commit.staging import Staging
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.reading.reader import Reader
 

@@ -15,7 +15,8 @@ from hbasemk.format import paths, schema, values
 from hbasemk.format.changes import ADDED, CHANGED, REMOVED, RowChange
 from hbasemk.format.node import NodeState
 from hbasemk.kernel.commit.read_set import ReadSet
-from hbasemk.kernel.commit.staging import StagedNode, Staging, name_conflict
+from hbasemk.kernel.commit.staged_node import StagedNode
+from hbasemk.kernel.commit.staging import Staging, name_conflict
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.reading.reader import Reader
 from hbasemk.store.abc import Column, NewCell, Put

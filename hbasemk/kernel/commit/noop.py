@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hbasemk.kernel.commit.change_set import ChangeSet
-from hbasemk.kernel.commit.staging import StagedNode
+from hbasemk.kernel.commit.staged_node import StagedNode
 
 
 def is_noop(nodes: Iterable[StagedNode]) -> bool:

@@ -20,7 +20,7 @@ from hbasemk.kernel.commit.draft import Draft
 from hbasemk.kernel.commit.preparation import Preparation
 from hbasemk.kernel.commit.read_back import ReadBack
 from hbasemk.kernel.commit.read_set import ReadSet
-from hbasemk.kernel.commit.staging import StagedNode
+from hbasemk.kernel.commit.staged_node import StagedNode
 from hbasemk.kernel.commit.writing import Writing
 from hbasemk.kernel.ids.clock import IdClock
 from hbasemk.kernel.ids.lease import Lease

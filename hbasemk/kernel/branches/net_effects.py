@@ -1,0 +1,68 @@
+"""The net effect of a branch: how its newest revision differs from its view of trunk, as changes of that view.
+
+A merge commits the net effect to trunk; a rebase applies it to a newer view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from hbasemk.format import paths
+from hbasemk.format.changes import RowChange
+from hbasemk.format.node import NodeState
+from hbasemk.kernel.branches.cache import BranchState
+from hbasemk.kernel.commit.staged_node import StagedNode
+from hbasemk.kernel.reading.reader import Reader
+
+MARKER: Final = ":conflict"
+"""The name of the child in which a rebase records conflicts of a node."""
+
+
+def net_effect(reader: Reader, state: BranchState, changes: Iterable[RowChange]) -> list[StagedNode]:
+    """Return the nodes that differ between a branch and its view of trunk; ``changes`` are those of its revisions.
+
+    Includes nodes with a property that the branch wrote and set back: a merge depends on its value. Two round trips for
+    each batch of nodes that are not cached.
+    """
+    properties: dict[str, set[str]] = {}
+    children: dict[str, set[str]] = {}
+    for change in changes:
+        properties.setdefault(change.path, set()).update(change.properties)
+        children.setdefault(change.path, set()).update(change.present, change.gone)
+    before = reader.nodes(state.trunk, list(properties))
+    after = reader.nodes(state.view, list(properties))
+    nodes: list[StagedNode] = []
+    for path, names in properties.items():
+        node, now = StagedNode(path, before[path]), after[path]
+        node.exists = now is not None
+        if now is not None:
+            node.is_new = _life(node.base) != now.created
+            for name in now.encoded if node.is_new else names:
+                node.write(name, now.encoded.get(name))
+            for name in children[path]:
+                child = paths.join(path, name)
+                old, new = before.get(child), after.get(child)
+                # A node that is new on the branch has none of the children of trunk's node.
+                if _life(new) != (None if node.is_new else _life(old)):
+                    node.child_writes[name] = new is not None
+        if node.dirty or node.depends_on_base:
+            nodes.append(node)
+    return nodes
+
+
+def _life(state: NodeState | None) -> int | None:
+    """Return the revision that began a node's life; None for a missing node."""
+    return None if state is None else state.created
+
+
+def is_marker(node: StagedNode) -> bool:
+    """Return whether the branch added a conflict marker, or a conflict kind below a trunk node of the marker's name."""
+    added = node.exists and (node.base is None or node.is_new)
+    return added and MARKER in node.path.split("/")[-2:]
+
+
+def markers(nodes: Sequence[StagedNode]) -> list[str]:
+    """Return the paths of the conflict markers in a net effect."""
+    found = [node.path for node in nodes if is_marker(node)]
+    return sorted({path if paths.name(path) == MARKER else paths.parent(path) for path in found})
