@@ -192,5 +192,5 @@ def test_run_retries_a_read_only_transaction(two: tuple[Repository, Repository])
 
 
 def test_an_unknown_isolation_level_is_rejected(two: tuple[Repository, Repository]) -> None:
-    with pytest.raises(ValueError, match="no isolation 'repeatable'"):
+    with pytest.raises(ValueError, match="isolation must be .*, got 'repeatable'"):
         two[0].transaction(isolation="repeatable")  # type: ignore[arg-type]
