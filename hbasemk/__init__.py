@@ -66,6 +66,7 @@ from hbasemk.errors import (
     StoreUnknownError,
     StoreUnusableError,
     UnknownRevisionError,
+    VersionMismatchError,
 )
 from hbasemk.format.changes import RowChange
 from hbasemk.format.journal_row import Outcome
@@ -126,6 +127,7 @@ __all__ = [
     "Transaction",
     "UnknownRevisionError",
     "Value",
+    "VersionMismatchError",
     "Watch",
     "connect",
     "diff",

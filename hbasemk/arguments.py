@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from hbasemk.errors import InvalidRevisionError
+from hbasemk.errors import InvalidRevisionError, InvalidValueError
 from hbasemk.format import limits, paths
 from hbasemk.format import revisions as revisions
+from hbasemk.format.node import VERSION_DIGITS, is_version
 
 T = TypeVar("T")
 
@@ -63,6 +64,18 @@ def revision(value: object, name: str) -> int:
         return revisions.from_text(value)
     except InvalidRevisionError as error:
         raise InvalidRevisionError(f"{name}: {error.message}") from None
+
+
+def version(value: object, name: str) -> str | None:
+    """The value, which must be the version of a node, or None for no node; raises TypeError and InvalidValueError."""
+    if value is not None and not isinstance(value, str):
+        raise wrong(name, "the version of a node, or None", value)
+    if value is not None and not is_version(value):
+        raise InvalidValueError(
+            f"{name} must be the version of a node, {VERSION_DIGITS} hexadecimal digits as Node.version returns, or None for no "
+            f"node; got {limits.shown(value)}"
+        )
+    return value
 
 
 def flag(value: object, name: str) -> bool:

@@ -51,6 +51,16 @@ class Node(Mapping[str, Value]):
         return revisions.to_text(self._state.revision)
 
     @property
+    def version(self) -> str:
+        """A token of the node's properties, for :meth:`Transaction.expect` and ``if_version``: 24 hexadecimal digits.
+
+        It is equal in every process that sees the same properties in the same life of the node. Every commit that sets,
+        removes or adjusts a property, or removes the node and adds it again, changes it, even if all values are the same
+        afterwards. Children do not change it.
+        """
+        return self._state.version
+
+    @property
     def children(self) -> list[str]:
         """The names of all children, in the order of their UTF-8 bytes. One round trip for each 10,000."""
         return self._snapshot.children(self._state.path)

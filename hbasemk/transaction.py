@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
+from types import EllipsisType, TracebackType
 from typing import Literal, TypeAlias, TypeVar
 
 from hbasemk import arguments, options
-from hbasemk.errors import ClosedError, PropertyNotFoundError
+from hbasemk.errors import ClosedError, InvalidChangeError, PropertyNotFoundError
 from hbasemk.format import limits, paths, revisions
 from hbasemk.format.node import decode_properties, decode_property
 from hbasemk.format.values import PropertyValue, Value
 from hbasemk.kernel.commit.change_source import ChangeSource
-from hbasemk.kernel.commit.operations import AddNode, CopyNode, Increment, MoveNode, Operation, RemoveNode, SetProperty
+from hbasemk.kernel.commit.operations import (
+    AddNode,
+    CopyNode,
+    Expect,
+    Increment,
+    MoveNode,
+    Operation,
+    RemoveNode,
+    SetProperty,
+)
 from hbasemk.kernel.commit.staged_node import StagedNode
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.view import View
@@ -54,6 +63,10 @@ class Transaction:
     With ``isolation="serializable"`` the commit also depends on everything that the transaction read: a node with all its
     properties, or its absence; a list of children as a whole. Such transactions are serializable among each other,
     those that only read included.
+
+    ``if_version`` of some methods, and :meth:`expect`, compare the version of a node (:attr:`Node.version`) with the snapshot,
+    however the transaction has changed the node before. The commit then also depends on all its properties. If they differ,
+    or another commit changes them at the same time, the commit raises VersionMismatchError.
     """
 
     def __init__(self, instance: Instance, view: View, message: str, isolation: Isolation = "snapshot") -> None:
@@ -62,6 +75,7 @@ class Transaction:
         self._view = view
         self._message = limits.check_message(message)
         self._operations = instance.collect_operations(view, serializable=isolation == "serializable")
+        self._expected: dict[str, str | None] = {}
         self._done = False
         self._revision: int | None = None
         self._attempted: int | None = None
@@ -78,33 +92,82 @@ class Transaction:
         given = {} if properties is None else dict(arguments.mapping(properties, "properties"))
         self._take(AddNode(arguments.new_path(path), given))
 
-    def set(self, path: str, name: str, value: PropertyValue | None) -> None:
+    def expect(self, path: str, version: str | None) -> None:
+        """Require that the node at ``path`` has the given ``version`` (:attr:`Node.version`; None: no node); change nothing.
+
+        Raises InvalidPathError, InvalidValueError for a text that is no version, and InvalidChangeError for a second, different
+        version of one path. VersionMismatchError comes with the next read or the commit.
+        """
+        arguments.path(path)
+        arguments.version(version, "version")
+        if self._expected.setdefault(path, version) != version:
+            raise InvalidChangeError(
+                f"the transaction expects version {self._expected[path] or 'None'} of {path} already, so it cannot expect "
+                f"{version or 'None'} too; give one of them",
+                path=path,
+            )
+        self._take(Expect(path, version))
+
+    def _expect(self, path: str, version: str | EllipsisType | None) -> None:
+        if not isinstance(version, EllipsisType):
+            arguments.version(version, "if_version")
+            self.expect(path, version)
+
+    def set(
+        self, path: str, name: str, value: PropertyValue | None, *, if_version: str | EllipsisType | None = ...
+    ) -> None:
         """Set the property ``name`` of the existing node at ``path`` to ``value``; the value None removes it.
 
+        ``if_version`` is the expected version of the node (``...``: any), as for :meth:`expect`.
         Raises InvalidPathError for an invalid path or name.
         """
+        arguments.node_name(name)
+        self._expect(path, if_version)
         self._take(SetProperty(arguments.path(path), arguments.node_name(name), value))
 
-    def unset(self, path: str, name: str) -> None:
-        """Remove the property ``name`` of the node at ``path``; an absent property is not an error."""
-        self.set(path, name, None)
+    def unset(self, path: str, name: str, *, if_version: str | EllipsisType | None = ...) -> None:
+        """Remove the property ``name`` of the node at ``path``; an absent property is not an error.
 
-    def update(self, path: str, properties: Mapping[str, PropertyValue | None]) -> None:
-        """Set ``properties``, values by name, of the existing node at ``path``; a value of None removes a property."""
-        for name, value in arguments.mapping(properties, "properties").items():
+        ``if_version`` is the expected version of the node (``...``: any), as for :meth:`expect`.
+        """
+        self.set(path, name, None, if_version=if_version)
+
+    def update(
+        self,
+        path: str,
+        properties: Mapping[str, PropertyValue | None],
+        *,
+        if_version: str | EllipsisType | None = ...,
+    ) -> None:
+        """Set ``properties``, values by name, of the existing node at ``path``; a value of None removes a property.
+
+        ``if_version`` is the expected version of the node (``...``: any), as for :meth:`expect`.
+        """
+        given = arguments.mapping(properties, "properties")
+        self._expect(path, if_version)
+        for name, value in given.items():
             self.set(path, name, value)
 
     def increment(self, path: str, name: str, amount: int | float = 1) -> None:
         """Add ``amount``, an int or a float, to the property ``name`` of the node at ``path``; an absent one counts as 0."""
         self._take(Increment(arguments.path(path), arguments.node_name(name), arguments.number(amount, "amount")))
 
-    def remove(self, path: str) -> None:
-        """Remove the node at ``path`` with its subtree."""
+    def remove(self, path: str, *, if_version: str | EllipsisType | None = ...) -> None:
+        """Remove the node at ``path`` with its subtree.
+
+        ``if_version`` is the expected version of the node (``...``: any), as for :meth:`expect`.
+        """
+        self._expect(path, if_version)
         self._take(RemoveNode(arguments.path(path)))
 
-    def move(self, source: str, target: str) -> None:
-        """Move the node at the path ``source`` with its subtree to ``target``, which must not exist; its parent must."""
-        self._take(MoveNode(arguments.path(source, "source"), arguments.new_path(target, "target")))
+    def move(self, source: str, target: str, *, if_version: str | EllipsisType | None = ...) -> None:
+        """Move the node at the path ``source`` with its subtree to ``target``, which must not exist; its parent must.
+
+        ``if_version`` is the expected version of the node at ``source`` (``...``: any), as for :meth:`expect`.
+        """
+        operation = MoveNode(arguments.path(source, "source"), arguments.new_path(target, "target"))
+        self._expect(source, if_version)
+        self._take(operation)
 
     def copy(self, source: str, target: str) -> None:
         """Copy the node at the path ``source`` with its subtree to ``target``, which must not exist; its parent must."""

@@ -19,6 +19,19 @@ if TYPE_CHECKING:
 MESSAGE = click.option("-m", "--message", default="", help="The commit message; `hbasemk log` shows it.")
 
 
+IF_VERSION = click.option(
+    "--if-version",
+    "version",
+    metavar="VERSION",
+    help="Change the node only if it has this version, as `hbasemk cat --show-version` prints it; else exit with 3.",
+)
+
+
+def _expected(version: str | None) -> Any:
+    """Return the argument ``if_version`` for the option."""
+    return ... if version is None else version
+
+
 def _change(session: Session, change: Callable[[Transaction], None], message: str) -> None:
     with session.open() as repository:
         repository.run(change, message)
@@ -159,10 +172,19 @@ def _is_number(text: str) -> bool:
 )
 @click.option("--unset", is_flag=True, help="Remove the property NAME.")
 @click.option("--create", is_flag=True, help="Add the node if it does not exist.")
+@IF_VERSION
 @MESSAGE
 @click.pass_obj
 def set_(
-    session: Session, path: str, name: str, value: str | None, kind: str, unset: bool, create: bool, message: str
+    session: Session,
+    path: str,
+    name: str,
+    value: str | None,
+    kind: str,
+    unset: bool,
+    create: bool,
+    version: str | None,
+    message: str,
 ) -> None:
     """Set a property of a node.
 
@@ -192,28 +214,30 @@ def set_(
     def change(tx: Transaction) -> None:
         if create and not tx.exists(path):
             tx.add(path)
-        tx.set(path, name, converted)
+        tx.set(path, name, converted, if_version=_expected(version))
 
     _change(session, change, message)
 
 
 @click.command("rm")
 @click.argument("path")
+@IF_VERSION
 @MESSAGE
 @click.pass_obj
-def rm(session: Session, path: str, message: str) -> None:
+def rm(session: Session, path: str, version: str | None, message: str) -> None:
     """Remove the node at PATH and its subtree."""
-    _change(session, lambda tx: tx.remove(path), message)
+    _change(session, lambda tx: tx.remove(path, if_version=_expected(version)), message)
 
 
 @click.command("mv")
 @click.argument("source")
 @click.argument("target")
+@IF_VERSION
 @MESSAGE
 @click.pass_obj
-def mv(session: Session, source: str, target: str, message: str) -> None:
+def mv(session: Session, source: str, target: str, version: str | None, message: str) -> None:
     """Move the node at SOURCE and its subtree to TARGET."""
-    _change(session, lambda tx: tx.move(source, target), message)
+    _change(session, lambda tx: tx.move(source, target, if_version=_expected(version)), message)
 
 
 @click.command("cp")

@@ -14,7 +14,10 @@ from hbasemk.cli.output import NULL, Revision, Session, at, first_line, moment
 from hbasemk.errors import NodeNotFoundError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hbasemk.kernel.log import LogEntry
+    from hbasemk.snapshot import Node
 
 LATER_EPOCH = (
     "export the tree; import it into a new repository, created by `hbasemk init --epoch DATE` with a later date"
@@ -28,10 +31,15 @@ REVISION = click.option(
 @click.argument("path", default="/")
 @click.option("-l", "--long", "long_", is_flag=True, help="Show the last revision and the number of properties, too.")
 @click.option("-r", "--recursive", is_flag=True, help="List the whole subtree, level by level.")
+@click.option(
+    "--versions", is_flag=True, help="Show each node's version, too; --if-version of other commands takes it."
+)
 @NULL
 @REVISION
 @click.pass_obj
-def ls(session: Session, path: str, long_: bool, recursive: bool, null: bool, revision: str | None) -> None:
+def ls(
+    session: Session, path: str, long_: bool, recursive: bool, versions: bool, null: bool, revision: str | None
+) -> None:
     """List the children of the node at PATH.
 
     On a terminal, control characters in names appear as escapes. In a pipe or a file, names are exact.
@@ -40,13 +48,18 @@ def ls(session: Session, path: str, long_: bool, recursive: bool, null: bool, re
         session.end_with_null()
     with session.open() as repository:
         snapshot = at(repository, revision)
-        if not (long_ or recursive):
+        if not (long_ or recursive or versions):
             session.rows(([name] for name in snapshot.children(path)), ["name"])
             return
         nodes = (node for node in snapshot.walk(path, None if recursive else 1) if node.path != path)
-        rows = ([node.path if recursive else node.name, node.revision, len(node)] for node in nodes)
-        names = ["path" if recursive else "name", "revision", "properties"]
-        session.rows(rows if long_ else (row[:1] for row in rows), names if long_ else names[:1])
+        columns: dict[str, Callable[[Node], Any]] = {
+            "path" if recursive else "name": lambda node: node.path if recursive else node.name
+        }
+        if long_:
+            columns.update(revision=lambda node: node.revision, properties=len)
+        if versions:
+            columns.update(version=lambda node: node.version)
+        session.rows(([show(node) for show in columns.values()] for node in nodes), list(columns))
 
 
 @click.command("cat")
@@ -58,13 +71,16 @@ def ls(session: Session, path: str, long_: bool, recursive: bool, null: bool, re
     metavar="NAME",
     help="Print only this property; text and bytes appear exactly as stored.",
 )
+@click.option("--show-version", is_flag=True, help="Print only the node's version; --if-version takes it.")
 @NULL
 @REVISION
 @click.pass_obj
-def cat(session: Session, path: str, name: str | None, null: bool, revision: str | None) -> None:
+def cat(session: Session, path: str, name: str | None, show_version: bool, null: bool, revision: str | None) -> None:
     """Print the properties of the node at PATH."""
     from hbasemk.transfer.json.values import to_json
 
+    if show_version and name is not None:
+        raise click.UsageError("--show-version prints only the version; leave out --property")
     if null:
         if name is not None:
             raise click.UsageError(
@@ -73,6 +89,9 @@ def cat(session: Session, path: str, name: str | None, null: bool, revision: str
         session.end_with_null()
     with session.open() as repository:
         node = at(repository, revision)[path]
+        if show_version:
+            session.rows([[node.version]], ["version"])
+            return
         if name is not None:
             value = node[name]
             if session.json or not isinstance(value, (str, bytes)):

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from hbasemk.errors import FormatError
 from hbasemk.format import paths, schema, values
 from hbasemk.format.values import Value
 from hbasemk.store.abc import Cell, Column
 
+VERSION_DIGITS: Final = 24
+is_version: Final = re.compile(f"[0-9a-f]{{{VERSION_DIGITS}}}").fullmatch
+"""Whether a text has the form of a node's version."""
+
 
 class NodeState:
     """An immutable node state. Revision ``created`` began the node's life, and ``revision`` touched it last.
 
-    ``encoded`` maps property names to stored bytes; values are decoded on first access.
+    ``encoded`` maps property names to stored bytes; values are decoded on first access. ``later`` maps the qualifiers of
+    the property columns that were written after the node's life began to their newest visible version.
     """
 
-    __slots__ = ("_decoded", "created", "encoded", "path", "revision")
+    __slots__ = ("_decoded", "created", "encoded", "later", "path", "revision")
 
-    def __init__(self, path: str, created: int, revision: int, encoded: dict[str, bytes]) -> None:
+    def __init__(
+        self, path: str, created: int, revision: int, encoded: dict[str, bytes], later: Mapping[bytes, int]
+    ) -> None:
         self.path = path
+        self.later = later
         self.created = created
         self.revision = revision
         self.encoded = encoded
@@ -31,6 +42,17 @@ class NodeState:
         if self._decoded is None:
             self._decoded = decode_properties(self.path, self.encoded)
         return self._decoded
+
+    @property
+    def version(self) -> str:
+        """A digest of the node's life and of the newest version of each property column (``docs/protocol.md``, section 4).
+
+        Columns that the node's first revision wrote last need not be part of it: that revision determines them.
+        """
+        digest = hashlib.sha256(self.created.to_bytes(8, "big"))
+        for qualifier in sorted(self.later):
+            digest.update(len(qualifier).to_bytes(4, "big") + qualifier + self.later[qualifier].to_bytes(8, "big"))
+        return digest.hexdigest()[:VERSION_DIGITS]
 
 
 def decode_property(path: str, name: str, data: bytes) -> Value:
@@ -80,4 +102,5 @@ def from_cells(path: str, cells: Iterable[Cell]) -> tuple[NodeState | None, int]
         for cell in found
         if cell.timestamp >= life and cell.value != values.TOMBSTONE
     }
-    return NodeState(path, life, last, encoded), 0
+    later = {cell.qualifier: cell.timestamp for cell in found if cell.timestamp > life}
+    return NodeState(path, life, last, encoded, later), 0

@@ -243,6 +243,32 @@ def test_ls_long_prints_revisions_and_property_counts(run: Run, tree: None, url:
     assert run("ls", "-l", "/a").out == f"b\t{wanted[2]['revision']}\t1\n"
 
 
+def test_versions_are_printed_and_expected(run: Run, tree: None, url: str) -> None:
+    with connect(url) as repository:
+        version = repository.head["/a/b"].version
+        assert repository.head["/a"].version != version
+    assert run("cat", "/a/b", "--show-version") == (DONE, f"{version}\n", "")
+    assert run("cat", "/a/b", "--show-version", "--output", "json").json == {"version": version}
+    assert run("ls", "/a", "--versions").out == f"b\t{version}\n"
+    assert run("ls", "-l", "/a", "--versions", "--output", "json").json["version"] == version
+    assert run("cat", "/a/b", "--show-version", "-p", "title").code == USAGE
+    for command in (
+        ("set", "/a/b", "title", "x"),
+        ("set", "/a/b", "title", "--unset"),
+        ("rm", "/a/b"),
+        ("mv", "/a/b", "/a/c"),
+    ):
+        refused = run(*command, "--if-version", "0" * 24)
+        assert refused[:2] == (CONFLICT, "")
+        assert f"the node /a/b has version {version} in revision" in refused.err
+        assert run(*command, "--if-version", "x").code == USAGE
+    assert run("set", "/a/b", "title", "new", "--if-version", version).code == DONE
+    assert run("set", "/a/b", "title", "newer", "--if-version", version).code == CONFLICT
+    moved = run("cat", "/a/b", "--show-version").out.strip()
+    assert run("mv", "/a/b", "/a/c", "--if-version", moved).code == DONE
+    assert run("rm", "/a/c", "--if-version", run("cat", "/a/c", "--show-version").out.strip()).code == DONE
+
+
 def test_cat_prints_properties_or_one_exactly(run: Run, tree: None) -> None:
     assert run("cat", "/a/b").out == 'title = "two"\n'
     assert run("cat", "/a", "--output", "json").json == {

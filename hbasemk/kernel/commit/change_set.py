@@ -7,7 +7,7 @@ subtree conflicts with every change in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -27,6 +27,8 @@ COLUMNS: Final = 10_000
 """The maximum number of columns of one row that one get reads back."""
 MANY: Final = 32
 """From this number of new children on, one get of all properties checks their names, not one column each."""
+_PROPERTIES: Final = bytes([schema.PROPERTY])
+"""The qualifiers of properties begin with this byte, or a higher one."""
 _BEGIN_LIFE: Final = (*schema.DELETED, schema.ALIVE)
 _TOUCHED: Final = (*schema.LAST_REVISION, schema.TOUCHED)
 
@@ -57,6 +59,7 @@ class ChangeSet:
 
     ``after`` holds the staged nodes; the cache receives their new states. ``reads`` is what a serializable transaction
     read. The commit depends on a row without cells but does not write it; ``unchanged`` holds the nodes of those rows.
+    ``expected`` holds the versions on which the commit depends, by path (None: no node).
     """
 
     rows: list[RowPlan]
@@ -64,6 +67,12 @@ class ChangeSet:
     after: list[StagedNode]
     reads: ReadSet | None = None
     unchanged: list[StagedNode] = field(default_factory=list)
+    expected: Mapping[str, str | None] = field(default_factory=dict)
+
+    def depends_on(self) -> ReadSet:
+        """Return what the commit depends on besides ``rows``: what a serializable transaction read, and expected nodes."""
+        reads = self.reads or ReadSet()
+        return ReadSet({**reads.nodes, **dict.fromkeys(self.expected)}, reads.lists) if self.expected else reads
 
     def fits(self, longest_key: int, longest_value: int) -> bool:
         """Return whether no qualifier and no value exceeds these lengths in bytes."""
@@ -92,18 +101,24 @@ class ChangeSet:
     def states(self, revision: int) -> dict[str, NodeState | None]:
         """Return the states of the touched nodes after the commit."""
         found: dict[str, NodeState | None] = {}
+        cells = {row.path: row.cells for row in self.rows if row.cells}
         for node in self.after:
             if not node.exists:
                 found[node.path] = None
+            elif node.is_new or node.base is None:
+                found[node.path] = NodeState(node.path, revision, revision, node.all_encoded(), {})
             else:
-                created = revision if node.is_new or node.base is None else node.base.created
-                found[node.path] = NodeState(node.path, created, revision, node.all_encoded())
+                written = (cell[1] for cell in cells[node.path] if cell[0] == schema.DATA and cell[1] >= _PROPERTIES)
+                later = {**node.base.later, **dict.fromkeys(written, revision)}
+                found[node.path] = NodeState(node.path, node.base.created, revision, node.all_encoded(), later)
         return found
 
 
 def build(staging: Staging) -> ChangeSet:
     """Return the change set of a staging."""
-    return of_nodes(staging.staged(), staging.reads)
+    plan = of_nodes(staging.staged(), staging.reads)
+    plan.expected = staging.expected
+    return plan
 
 
 def of_nodes(nodes: Iterable[StagedNode], reads: ReadSet | None = None) -> ChangeSet:

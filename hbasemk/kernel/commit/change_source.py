@@ -14,7 +14,7 @@ from hbasemk.format import paths
 from hbasemk.format.changes import ADDED, CHANGED, RowChange
 from hbasemk.kernel.commit import change_set
 from hbasemk.kernel.commit.change_set import ChangeSet
-from hbasemk.kernel.commit.operations import AddNode, Increment, Operation, SetProperty, paths_needed
+from hbasemk.kernel.commit.operations import AddNode, Expect, Increment, Operation, SetProperty, paths_needed
 from hbasemk.kernel.commit.read_set import ReadSet
 from hbasemk.kernel.commit.staging import Staging
 from hbasemk.kernel.journal.view import View
@@ -127,7 +127,10 @@ class ReadyChangeSet:
 
 
 def predict_operations(operations: Sequence[Operation], limit: int) -> Prediction | None:
-    """Return the most that operations can touch; None if that depends on the view, or if they are more than ``limit``."""
+    """Return the most that operations can touch.
+
+    None if that depends on the view, if it is nothing, or if there are more than ``limit`` operations.
+    """
     if len(operations) > limit:
         return None
     rows: dict[str, tuple[str, dict[str, None], dict[str, None]]] = {}
@@ -143,8 +146,10 @@ def predict_operations(operations: Sequence[Operation], limit: int) -> Predictio
             row(paths.parent(operation.path))[2][paths.name(operation.path)] = None
         elif isinstance(operation, (SetProperty, Increment)):
             row(operation.path)[1][operation.name] = None
-        else:
+        elif not isinstance(operation, Expect):
             return None
+    if not rows:
+        return None
     changes = [RowChange(path, kind, list(names), list(children)) for path, (kind, names, children) in rows.items()]
     return Prediction(changes, paths_needed(operations))
 

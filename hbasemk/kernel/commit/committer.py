@@ -19,6 +19,7 @@ from hbasemk.errors import (
     NodeNotFoundError,
     StoreNotAppliedError,
     StoreUnknownError,
+    VersionMismatchError,
 )
 from hbasemk.format import revisions, schema
 from hbasemk.format.journal_row import Outcome
@@ -79,9 +80,10 @@ class Committer(Committing):
             view = self._journal.head
             began = self._runtime.monotonic()
             try:
-                result = self.attempts.run(Draft(view, make(view), message, begun))
+                draft = Draft(view, make(view), message, begun)
+                result = self.attempts.run(draft)
                 self._turns.record_attempt(self._runtime.monotonic() - began)
-            except (NodeNotFoundError, NodeExistsError, InvalidChangeError):
+            except (NodeNotFoundError, NodeExistsError, InvalidChangeError, VersionMismatchError):
                 # The head may be out of date: poll, and raise only if the newest head gives the same error.
                 if head_is_current:
                     raise
@@ -99,9 +101,8 @@ class Committer(Committing):
                 continue
             if isinstance(result, int):
                 return result
-            error = self._conflict(*result)
             if self._runtime.monotonic() >= deadline:
-                raise error
+                raise self._lost(draft, *result, REPEAT, deadline)
             since = since or result[0]
             self._turns.wait_for_turn(since)
             self._wait_for(result[1], deadline)
@@ -123,7 +124,7 @@ class Committer(Committing):
         Returns the new revision, or the view's if nothing changes. Raises:
 
         - ConflictError if a revision that became visible after the view, or is being committed now, touched what the
-          change set writes or depends on;
+          change set writes or depends on; VersionMismatchError if a node does not have the expected version;
         - CommitUnknownError if the store failed during the decision;
         - ClockSkewError, LeaseLostError, RevisionOverflowError, LimitError and StoreError, after which nothing of the
           commit is visible;
@@ -140,16 +141,30 @@ class Committer(Committing):
         with nothing_committed():
             while True:
                 try:
-                    result = self.attempts.run(Draft(view, source, message, begun))
+                    draft = Draft(view, source, message, begun)
+                    result = self.attempts.run(draft)
                     break
                 except (StoreNotAppliedError, StoreUnknownError, LeaseLostError):
                     if not outage.wait():
                         raise
-        if isinstance(result, int):
-            return result
-        raise self._conflict(*result, advice)
+            if isinstance(result, int):
+                return result
+            raise self._lost(draft, *result, advice, self._runtime.monotonic() + self._runtime.retry_timeout)
 
-    def _conflict(self, revision: int, conflict: Conflict, advice: str = REPEAT) -> ConflictError:
+    def _lost(self, draft: Draft, revision: int, conflict: Conflict, advice: str, deadline: float) -> ConflictError:
+        """Return the error for a commit that has lost; only if it expected versions, read them at the newest head."""
+        expected = draft.plan.expected if draft.plan is not None else {}
+        if expected:
+            # A winner that is not decided yet may still be aborted; then the version stands.
+            self._wait_for(conflict, deadline)
+            self._journal.poll()
+            head = self._journal.head
+            for path, state in self._reader.nodes(head, list(expected)).items():
+                if expected[path] != (None if state is None else state.version):
+                    return self._reader.version_mismatch(head, path, expected[path], state)
+        return self._conflict(revision, conflict, advice)
+
+    def _conflict(self, revision: int, conflict: Conflict, advice: str) -> ConflictError:
         column = schema.describe(conflict.column)
         mine, other = revisions.to_text(revision), revisions.to_text(conflict.other)
         winner = other if conflict.other != revision else "an earlier commit that aborted it"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.staged_node import StagedNode
@@ -25,4 +26,4 @@ def without_noop(plan: ChangeSet) -> ChangeSet:
 
     The latter keeps the dependencies: it conflicts with concurrent changes of what it restored, but creates no revision.
     """
-    return ChangeSet(plan.rows, [], [], plan.reads) if is_noop(plan.after) else plan
+    return replace(plan, changes=[], after=[], unchanged=[]) if is_noop(plan.after) else plan

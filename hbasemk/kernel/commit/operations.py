@@ -52,7 +52,14 @@ class CopyNode(NamedTuple):
     target: str
 
 
-Operation: TypeAlias = Union[AddNode, SetProperty, Increment, RemoveNode, MoveNode, CopyNode]  # noqa: UP007
+class Expect(NamedTuple):
+    """Change nothing, but require that the view's node has this version; ``version`` None: that there is no node."""
+
+    path: str
+    version: str | None
+
+
+Operation: TypeAlias = Union[AddNode, SetProperty, Increment, RemoveNode, MoveNode, CopyNode, Expect]  # noqa: UP007
 
 
 def paths_needed(operations: Iterable[Operation]) -> list[str]:

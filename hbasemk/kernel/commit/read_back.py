@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from hbasemk.format import paths, revisions, schema
 from hbasemk.format.journal_row import Outcome
-from hbasemk.kernel.batches import CELL_BYTES, batched, by_size
+from hbasemk.kernel.batches import CELL_BYTES, by_size
 from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.context import Committing
 from hbasemk.kernel.commit.read_set import ReadSet
@@ -40,7 +40,8 @@ class _Probe(NamedTuple):
     """One get of the read-back, and how to judge its cells.
 
     ``must_be_absent`` holds child columns that must list no child in the node's life, which began in ``since``.
-    ``only_columns`` limits the columns that count (None: all). ``bytes`` is the known size of the values.
+    ``only_columns`` limits the columns that count (None: all). ``bytes`` is the known size of the values. If ``reads`` is
+    given, it says which columns count, and each version of them outside the view does.
     """
 
     get: Get
@@ -48,6 +49,7 @@ class _Probe(NamedTuple):
     since: int = 0
     only_columns: frozenset[Column] | None = None
     bytes: int = 0
+    reads: ReadSet | None = None
 
     def size(self) -> int:
         """Estimate how many bytes the get returns."""
@@ -80,6 +82,8 @@ def _probes_of(plan: ChangeSet, low_bound: int) -> list[_Probe]:
         if row.name_probe:
             get = Get(row.key, families=(schema.DATA,), since=low_bound, versions=FEW_VERSIONS)
             probes.append(_Probe(get, only_columns=row.name_probe))
+    reads = plan.depends_on()
+    probes += [_Probe(get, reads=reads) for get in reads.gets(low_bound)]
     return probes
 
 
@@ -103,9 +107,6 @@ class ReadBack(Committing):
             while pending:
                 rows = self._read_rows([probe.get for probe in pending])
                 pending = self._observe(revision, view, low_bound, pending, rows, observed)
-        if plan.reads:
-            for gets in batched(plan.reads.gets(low_bound), size):
-                self._observe_reads(revision, view, plan.reads, self._read_rows(gets), observed)
         conflict = self._resolve(revision, observed.versions) if observed.versions else None
         if conflict is None and observed.name_conflict is not None:
             return Conflict(*observed.name_conflict, other=0, pending=False)
@@ -123,35 +124,27 @@ class ReadBack(Committing):
         """
         low_bound = self._journal.low_bound_for(view)
         probes = _probes_of(plan, low_bound)
-        gets = [probe.get for probe in probes]
-        if plan.reads:
-            gets += plan.reads.gets(low_bound)
 
         def no_conflict(rows: Sequence[Row]) -> bool:
             observed = _Observed()
-            incomplete = self._observe(revision, view, low_bound, probes, rows[: len(probes)], observed)
-            if plan.reads:
-                self._observe_reads(revision, view, plan.reads, rows[len(probes) :], observed)
+            incomplete = self._observe(revision, view, low_bound, probes, rows, observed)
             return (
                 not incomplete
                 and observed.name_conflict is None
                 and all(revisions.is_branch(version) for version in observed.versions)
             )
 
-        return gets, no_conflict
+        return [probe.get for probe in probes], no_conflict
 
-    def _observe_reads(
-        self, revision: int, view: View, reads: ReadSet, rows: Sequence[Row], observed: _Observed
-    ) -> None:
-        """Collect the versions outside the view that change what a serializable transaction read."""
-        for row in rows:
-            path = paths.path_of(row.key)
-            for cell in row.cells:
-                column = (cell.family, cell.qualifier)
-                version = cell.timestamp
-                if version == revision or not reads.depends_on(path, column) or self._journal.sees(view, version):
-                    continue
-                observed.versions.setdefault(version, (path, column))
+    def _observe_read(self, revision: int, view: View, reads: ReadSet, row: Row, observed: _Observed) -> None:
+        """Collect the versions outside the view that change what was read of a row, or its expected version."""
+        path = paths.path_of(row.key)
+        for cell in row.cells:
+            column = (cell.family, cell.qualifier)
+            version = cell.timestamp
+            if version == revision or not reads.depends_on(path, column) or self._journal.sees(view, version):
+                continue
+            observed.versions.setdefault(version, (path, column))
 
     def _observe(
         self,
@@ -170,6 +163,9 @@ class ReadBack(Committing):
         """
         incomplete: list[_Probe] = []
         for probe, row in zip(probes, rows, strict=True):
+            if probe.reads is not None:
+                self._observe_read(revision, view, probe.reads, row, observed)
+                continue
             seen: dict[Column, int] = {}
             for cell in row.cells:
                 version = cell.timestamp

@@ -1,4 +1,4 @@
-"""The read set of a serializable transaction, which step 7 of the protocol reads back.
+"""The read set of a serializable transaction, and of expected versions, which step 7 of the protocol reads back.
 
 Reading a node depends on all its properties and its existence. Listing children depends on the whole range of child
 columns and the node's existence. So a node or child that was found absent counts too.

@@ -16,6 +16,7 @@ from hbasemk.format.values import PropertyValue
 from hbasemk.kernel.batches import batched
 from hbasemk.kernel.commit.operations import (
     AddNode,
+    Expect,
     Increment,
     MoveNode,
     Operation,
@@ -36,11 +37,13 @@ class Staging:
     """The changes of one commit over one view.
 
     If ``reads`` is given, it records there the reads of callers and of operations whose effect depends on a read.
+    ``expected`` holds the versions that operations required, by path.
     """
 
     def __init__(self, reader: Reader, view: View, reads: ReadSet | None = None) -> None:
         self.view = view
         self.reads = reads
+        self.expected: dict[str, str | None] = {}
         self._reader = reader
         self._nodes: dict[str, StagedNode] = {}
         self._path_bytes = 0
@@ -181,8 +184,8 @@ class Staging:
         """Apply operations in order.
 
         The nodes that they are known to need are loaded in one batch. Raises NodeNotFoundError, NodeExistsError,
-        InvalidChangeError, InvalidPathError or InvalidValueError for the first operation that fails. The staging must not
-        be used after an error.
+        InvalidChangeError, InvalidPathError, InvalidValueError or VersionMismatchError for the first operation that fails.
+        The staging must not be used after an error.
         """
         self._load_for(operations)
         self.apply_each(operations)
@@ -203,8 +206,17 @@ class Staging:
                 self._remove(operation.path)
             elif isinstance(operation, MoveNode):
                 self._move(operation)
+            elif isinstance(operation, Expect):
+                self._expect(operation)
             else:
                 self._copy(operation.source, operation.target)
+
+    def _expect(self, operation: Expect) -> None:
+        path, version = operation
+        base = self._node(path).base
+        if version != (None if base is None else base.version):
+            raise self._reader.version_mismatch(self.view, path, version, base)
+        self.expected[path] = version
 
     def _set(self, operation: SetProperty) -> None:
         node = self._require(operation.path)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from hbasemk.errors import NodeDeletedError, NodeNotFoundError
+from hbasemk.errors import NodeDeletedError, NodeNotFoundError, VersionMismatchError
 from hbasemk.format import paths, revisions, schema
 from hbasemk.format.node import NodeState, from_cells, name_of
 from hbasemk.kernel.batches import batched
@@ -99,6 +99,32 @@ class Reader:
                 deleted_in=by,
             )
         return NodeNotFoundError(f"there is no node at {path} in revision {at}", path=path, revision=at)
+
+    def version_mismatch(
+        self, view: View, path: str, expected: str | None, state: NodeState | None
+    ) -> VersionMismatchError:
+        """Return the error for a node whose version in a view is not the expected one. One round trip if there is no node."""
+        at = revisions.to_text(view.revision)
+        other = at
+        if state is None:
+            reason = self.missing(view, path)
+            other = reason.deleted_in if isinstance(reason, NodeDeletedError) else at
+            problem = f"{reason.message}, but its version was expected to be {expected}"
+        else:
+            other = revisions.to_text(max((state.created, *state.later.values())))
+            wanted = "no node was expected there" if expected is None else f"version {expected} was expected"
+            problem = (
+                f"the node {path} has version {state.version} in revision {at}, but {wanted}; {other} changed it last"
+            )
+        return VersionMismatchError(
+            f"{problem}. Nothing was committed. Read the node again, and decide again.",
+            path=path,
+            column="version",
+            revision=None,
+            other=other,
+            expected=expected,
+            found=None if state is None else state.version,
+        )
 
     # --- children ----------------------------------------------------------------------------------------
 

@@ -86,7 +86,7 @@ def _touches(position: int, path: str) -> Arrival:
 
 def test_promotion_does_not_restore_an_entry_dropped_by_an_arrival() -> None:
     cache = NodeCache(threading.RLock(), 4)
-    old = NodeState("/a", 1, 1000, {})
+    old = NodeState("/a", 1, 1000, {}, {})
     cache.put("/a", _at(0), old)
     cache.put("/b", _at(0), None)
     cache.put("/c", _at(0), None)
@@ -189,13 +189,13 @@ def test_states_built_on_a_view_with_an_extent_are_not_cached(world: World) -> N
     for built_on, cached in ((View.of(head.revision, Extent(head.revision), head.upper), False), (head, True)):
         fresh = open_instance(MemoryStore(world.clock), world)
         revision = fresh.clock.next(fresh.head().upper)
-        fresh.journal.append_local(revision, node, {"/a": NodeState("/a", 1, revision, {})}, built_on)
+        fresh.journal.append_local(revision, node, {"/a": NodeState("/a", 1, revision, {}, {})}, built_on)
         assert (fresh.cache.get("/a", fresh.head()) is not None) == cached
 
 
 def test_entries_of_an_announced_position_are_dropped_if_another_revision_takes_it() -> None:
     cache = NodeCache(threading.RLock(), 4)
-    state = NodeState("/a", 1, 1001, {})
+    state = NodeState("/a", 1, 1001, {}, {})
     cache.arrived(Arrival(1001, 1, [RowChange("/a", CHANGED, ["n"])], {"/a": state}, 0))
     cache.forget(1)
     cache.put("/a", _at(0), None)
