@@ -18,19 +18,19 @@
               journal (one row per revision), nodes (one row per node)
                        HBase tables, or one SQLite file
 
-No server and no lock stands between the processes: each reads the journal of the others and decides its own commits.
+No server coordinates the processes: each reads the shared journal and decides its own commits.
 
 What to keep in mind:
 
 - A snapshot is as new as the last poll. :meth:`Repository.refresh` polls now; background polling is on by default.
 - Two processes may see unrelated commits in different orders. The isolation level is parallel snapshot isolation, or
-  serializable for transactions that ask for it.
+  serializable for transactions that request it.
 - A commit that conflicts raises :class:`ConflictError`; one whose outcome is unknown raises :class:`CommitUnknownError`, and
-  :meth:`Repository.outcome` finds out later.
+  :meth:`Repository.outcome` returns the outcome later.
 - Clocks of machines may differ by the repository's ``max_clock_skew_ms``; a process whose clock is further off cannot write.
 - Old revisions are kept: a repository grows with each commit.
 
-The guide in ``docs/`` explains all of it, and ``docs/protocol.md`` how it works.
+``docs/guide.md`` describes the API by task, and ``docs/protocol.md`` how the processes agree.
 """
 
 from __future__ import annotations

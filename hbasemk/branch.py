@@ -58,11 +58,11 @@ class Branch:
         :attr:`revision` is the new revision then, and that of the transaction. Store calls of the transaction and the commit
         are retried for at most ``retry_timeout`` seconds together while the store is unreachable (None: as in any other call).
 
-        ``change`` runs once. A commit succeeds only on :attr:`revision`, so the commits of a branch form one line:
-        they are serializable with both kinds of ``isolation``, and a conflict with another writer is a BranchError. A merge
-        depends on what the branch wrote, not on what it only read.
-        Raises BranchError when another writer has committed to the branch since, or the branch has ended; also the errors
-        of ``change`` and the store's errors. :meth:`Repository.resume_branch` continues from another writer's revision.
+        ``change`` runs once. A commit succeeds only on :attr:`revision`, so the commits of a branch form one line: they are
+        serializable with both kinds of ``isolation``, and a conflict with another writer is a BranchError. A merge depends on
+        the changes of the branch, not on its reads. Raises BranchError when another writer has committed to the branch since,
+        or the branch has ended; also the errors of ``change`` and the store's errors. :meth:`Repository.resume_branch`
+        continues from another writer's revision.
         """
         check_run(change, message, isolation, retry_timeout)
         self._at, result = run_on_branch(self._instance(), self._at, change, message, isolation, retry_timeout)
@@ -72,8 +72,8 @@ class Branch:
     def merge(self, message: str | None = None) -> str:
         """Commit the net effect of the branch to trunk as one revision, and return it.
 
-        ``message`` describes the revision (None: the branch's message).
-        Raises ConflictError and changes nothing if trunk and the branch changed the same; :meth:`rebase` shows where.
+        ``message`` describes the revision (None: the branch's message). Raises ConflictError and changes nothing if trunk and
+        the branch changed the same property or child; :meth:`rebase` shows where.
         """
         text = self._message if message is None else limits.check_message(message)
         instance = self._instance()
@@ -84,8 +84,8 @@ class Branch:
     def rebase(self, base: Snapshot | None = None) -> list[str]:
         """Move the branch to ``base``, a newer trunk snapshot (None: the newest); return the paths of conflict markers.
 
-        Where both sides changed the same, the branch takes trunk's value, and a child ``:conflict`` holds its own. Remove
-        the markers before merging.
+        Where both sides changed the same property or child, the branch takes trunk's value, and a node ``:conflict`` holds its
+        own. Remove the markers before merging.
         """
         instance = self._instance()
         if base is None:
@@ -104,7 +104,7 @@ class Branch:
         self._merged = None
 
     def abandon(self) -> None:
-        """Abandon the branch: it accepts no commits and no merge any more, and its data is deleted an hour later.
+        """Abandon the branch: it accepts no more commits and no merge, and its data is deleted an hour later.
 
         Raises BranchError if the branch has ended, or another writer has committed to it since.
         """

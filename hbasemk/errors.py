@@ -127,7 +127,7 @@ class BranchError(RevisionError):
 
 
 class ConflictError(HbasemkError):
-    """Another revision changed what this commit wrote or depended on; nothing of the commit remains.
+    """Another revision changed a column that this commit wrote or depends on; nothing of the commit remains.
 
     ``path`` and ``column`` name the first conflict. ``revision`` is this commit's id, None for a serializable transaction
     that only read; ``other`` is the id of the revision that won. Both are in text form.
@@ -163,7 +163,7 @@ class CommitUnknownError(HbasemkError):
 class StoreError(HbasemkError):
     """A call to the store failed; the subclass says what is known about its effect.
 
-    ``cause`` is what happened, without the consequence for the call; empty where the message is the cause alone.
+    ``cause`` describes the failure without its consequence for the call; it is empty if the message is only the cause.
     """
 
     cause: str = ""

@@ -46,7 +46,7 @@ _log = logging.getLogger("hbasemk")
 
 
 def run_with_timeout(seconds: float, call: Callable[[], object]) -> None:
-    """Make a call, and leave it to itself when it has not ended in time; what it raises until then is raised."""
+    """Make a call in a thread, and wait at most ``seconds`` for its end; raise its error if it ends in time."""
     raised: list[BaseException] = []
     left = threading.Event()
 
@@ -55,7 +55,7 @@ def run_with_timeout(seconds: float, call: Callable[[], object]) -> None:
             call()
         except BaseException as error:
             if left.is_set():
-                _log.debug("what was left to itself ended: %s", error)
+                _log.debug("a call that had timed out ended: %s", error)
             raised.append(error)
 
     thread = threading.Thread(target=work, name="hbasemk-close", daemon=True)
@@ -92,13 +92,13 @@ class _OutageLog:
     def record_failure(self, error: HbasemkError) -> None:
         """Log the error unless the last attempt failed too."""
         if not self._failing:
-            _log.warning("background work on %s failed, trying again: %s", self._location, error)
+            _log.warning("background work on %s failed; retrying: %s", self._location, error)
         self._failing = True
 
     def record_success(self) -> None:
         """Log that the store is reachable, if the last attempt failed."""
         if self._failing:
-            _log.warning("%s is in reach again", self._location)
+            _log.warning("%s is available again", self._location)
         self._failing = False
 
 

@@ -37,16 +37,16 @@ DEFAULT_POLL_INTERVAL: Final = 0.2
 
 
 class Repository:
-    """An opened repository. Safe to be used by many threads, and by a forked child (which becomes an instance of
-    its own at its first use). Use it as a context manager, or call :meth:`close`.
+    """An opened repository. Many threads may use it, and a forked child (which becomes an instance of its own at its first
+    use). Use it as a context manager, or call :meth:`close`.
 
     ``store`` holds the repository; :func:`connect` takes a URL instead. If there is no repository in it, it is created if
     ``create`` is True, else StoreUnusableError is raised. ``owns_store`` says whether :meth:`close` closes the store too.
-    ``poll_interval`` is the time in seconds between two runs of maintenance and, on HBase, between background polls; on
-    other stores the background polls when the store changes. 0 disables background polling; maintenance then runs inside a
-    call, once every some hundred new revisions. ``retry_timeout`` is the number of seconds for which :meth:`run`
-    retries conflicts, and any call retries while the store is unreachable; opening does not retry. ``cache_entries`` bounds
-    the node cache. ``settings`` apply only when the repository is created.
+    ``poll_interval`` is the time in seconds between two runs of maintenance and, on HBase, between background polls; on other
+    stores the background thread polls when the store changes. 0 disables background polling; maintenance then runs inside a
+    call, once every 500 new revisions. ``retry_timeout`` is the number of seconds for which :meth:`run` retries
+    conflicts, and any call retries while the store is unreachable; opening does not retry. ``cache_entries`` bounds the node
+    cache. ``settings`` apply only when the repository is created.
     """
 
     def __init__(
@@ -124,8 +124,8 @@ class Repository:
     def log(self, path: str = paths.ROOT, until: str | None = None) -> Iterator[LogEntry]:
         """Return the revisions that touched the subtree of ``path``, newest first; poll first.
 
-        ``until`` is the newest revision to return (None: the head). The cost depends on what touched the path: a path that
-        never existed costs a few round trips. Reads on as the iterator goes on.
+        ``until`` is the newest revision to return (None: the head). The cost depends on the revisions that touched the path: a
+        path that never existed costs a few round trips. The iterator reads further entries when the caller requests them.
         """
         newest = None if until is None else arguments.revision(until, "until")
         return log.log(self._instance(), arguments.path(path), newest)
@@ -139,9 +139,9 @@ class Repository:
 
         ``message`` describes the commit in the log, in at most 64 KiB.
         The commit raises ConflictError if a later revision touches the same columns; :meth:`run` retries instead. With
-        ``isolation="serializable"`` it also conflicts with changes of what the transaction read, see :class:`Transaction`.
+        ``isolation="serializable"`` it also conflicts with changes of data that the transaction read, see :class:`Transaction`.
         ``base`` must be a trunk snapshot of this Repository object: the snapshot of another object raises ValueError, the
-        snapshot of a branch BranchError. Polls first unless a poll was just made.
+        snapshot of a branch BranchError. Polls first unless the last poll is recent.
         """
         limits.check_message(message)
         check_isolation(isolation)

@@ -165,7 +165,7 @@ class Snapshot(Mapping[str, Node]):
     def children(self, path: str, after: str | None = None, limit: int | None = None) -> list[str]:
         """Return the names of children of the node at ``path``, in the order of their UTF-8 bytes.
 
-        ``after``: only names behind this one (None: all). ``limit``: at most so many (None: all). One round trip for each
+        ``after``: only names after this one (None: all). ``limit``: at most this many (None: all). One round trip for each
         10,000. Raises NodeNotFoundError.
         """
         if after is not None:
@@ -181,7 +181,7 @@ class Snapshot(Mapping[str, Node]):
         """Return the number of children of the node at ``path``. Raises NodeNotFoundError.
 
         One round trip for up to 1,000. A wider node's children are read once; from then on each count, by any process,
-        takes a few round trips at most and costs what has changed.
+        takes a few round trips at most, and its cost depends on the changes since the last count.
         """
         return self[path].child_count
 

@@ -36,8 +36,8 @@ class Watch(Iterator[LogEntry]):
     """The revisions that touch one subtree, in the order in which this instance sees them; see ``Repository.watch``.
 
     Use it as an iterator, by one thread at a time, and as a context manager. The iteration ends when the watch or its
-    repository is closed, or when nothing has come for ``timeout`` seconds. While the store is out of reach it waits and
-    tries again. It raises other errors, and the next call of :func:`next` continues at the same place.
+    repository is closed, or when no entry has arrived for ``timeout`` seconds. While the store is unavailable, it waits and
+    retries. It raises other errors, and the next call of :func:`next` continues at the same place.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Watch(Iterator[LogEntry]):
 
     def _is_out_of_reach(self, error: StoreNotAppliedError | StoreUnknownError) -> None:
         if self._wait == FIRST_WAIT:
-            _log.warning("a watch on %s cannot read, trying again: %s", self._repository, error)
+            _log.warning("a watch on %s cannot read; retrying: %s", self._repository, error)
         left = self._until - time.monotonic()
         if left <= 0:
             self._closed = True

@@ -147,7 +147,7 @@ def test_an_error_of_the_comparison_is_logged_and_background_work_goes_on(
     messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == 2
     assert "the counter is away" in messages[0]
-    assert "in reach again" in messages[1]
+    assert "available again" in messages[1]
 
 
 def test_a_file_that_disappears_is_reported_though_nothing_is_committed(

@@ -400,7 +400,7 @@ def test_the_background_thread_continues_after_an_outage(
         store.before = None
         repo.run(lambda tx: tx.add("/back"))
         assert "/back" in repo.head
-    assert "failed, trying again" in caplog.records[0].getMessage()
+    assert "failed; retrying" in caplog.records[0].getMessage()
 
 
 def test_two_instances_that_create_the_same_repository_concurrently_share_it(opened: Instances) -> None:

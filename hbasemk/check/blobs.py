@@ -74,7 +74,7 @@ class BlobsCheck:
     def _add(self, blob: _Blob, key: bytes, cell: Cell | None) -> Iterator[Problem]:
         name = blob.key.hex()
         if cell is None:
-            yield Problem(kinds.BLOB_ROW, name, "", f"the row {key.hex()} holds something else than a blob's")
+            yield Problem(kinds.BLOB_ROW, name, "", f"the row {key.hex()} holds cells other than those of a blob")
         elif len(key) == KEY:
             if len(cell.value) != 8:
                 yield Problem(kinds.BLOB_LENGTH, name, "", f"its length {cell.value[:40].hex()!r} cannot be read")
@@ -94,7 +94,7 @@ class BlobsCheck:
             expected = min(CHUNK, blob.length - number * CHUNK)
             if len(cell.value) != max(expected, 0) and not blob.wrong:
                 detail = (
-                    f"chunk {number} has {len(cell.value)} bytes, and of {blob.length} bytes it must have {expected}"
+                    f"chunk {number} has {len(cell.value)} bytes, expected {expected} in a blob of {blob.length} bytes"
                 )
                 yield Problem(kinds.BLOB_LENGTH, name, "", detail)
                 blob.wrong = "length"
@@ -106,7 +106,7 @@ class BlobsCheck:
                 return
             newest = max(timestamp for _, timestamp in blob.cells)
             old = newest + DAY_MS < self._now_ms()
-            age = "a day ago or earlier" if old else "less than a day ago, and may still go on"
+            age = "a day ago or earlier" if old else "less than a day ago, and may still continue"
             detail = f"{len(blob.cells)} chunks are stored, the last one {age}; no property can refer to it"
             deletes = tuple(Delete(key, [CellVersion(*DATA, timestamp)]) for key, timestamp in blob.cells)
             yield Problem(kinds.UPLOAD, name, "", detail, kinds.NOTE, old, deletes if old else ())

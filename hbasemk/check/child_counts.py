@@ -55,7 +55,7 @@ class CountsCheck:
             return
         found = self._count(path, memo)
         if found != memo.children:
-            detail = f"the memo says {memo.children} children, and there are {found}"
+            detail = f"the memo says {memo.children} children, but there are {found}"
             yield Problem(kinds.COUNT, path, text(memo.view.revision), detail, kinds.DAMAGE, True, delete)
 
     def _count(self, path: str, memo: Memo) -> int:

@@ -75,7 +75,7 @@ class ClusterCheck:
         try:
             current = Settings.decode(found.get(schema.SETTINGS, b""), self._context.store.location)
             if current != self._context.settings:
-                yield Problem(kinds.SETTINGS, where, "", f"they have been changed since they were read: {current}")
+                yield Problem(kinds.SETTINGS, where, "", f"they changed after this instance read them: {current}")
         except FormatError as error:
             yield Problem(kinds.SETTINGS, where, "", str(error))
         try:
@@ -88,7 +88,7 @@ class ClusterCheck:
                 if len(revision) != 8 or revision[0] >= 0x80:
                     yield Problem(kinds.CHECKPOINT, where, "", f"{revision[:40].hex()!r} is not a revision id")
                 elif len(cell.value) != 8:
-                    detail = f"until when it is kept, {cell.value[:40].hex()!r}, cannot be read"
+                    detail = f"its time of expiry, {cell.value[:40].hex()!r}, cannot be read"
                     yield Problem(kinds.CHECKPOINT, where, text(int.from_bytes(revision, "big")), detail)
 
     def _check_machine(self, row: Row) -> Iterator[Problem]:
@@ -116,8 +116,8 @@ class ClusterCheck:
             latest = max(latest, self._highest_ms() + settings.lease_ms + settings.max_clock_skew_ms)
         if record.end > latest:
             detail = (
-                f"it ends {record.end - latest} ms later than one written then can: what {record.holder} left pending is not "
-                "recovered before"
+                f"it ends {record.end - latest} ms later than a lease written at that time can end; no instance recovers pending "
+                f"revisions of {record.holder} earlier"
             )
             yield Problem(kinds.LEASE, where, "", detail)
 

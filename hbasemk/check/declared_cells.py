@@ -26,23 +26,23 @@ def compare(context: CheckContext, declared: Sequence[tuple[int, RowChange]], *,
             optional: set[Column] = set()
         else:
             optional = properties
-            if not found and not change.present and not change.gone:
+            if not found and not change.children_added and not change.children_removed:
                 continue
-        expected = dict.fromkeys(map(schema.child_column, change.present), schema.PRESENT)
-        expected.update(dict.fromkeys(map(schema.child_column, change.gone), schema.GONE))
+        expected = dict.fromkeys(map(schema.child_column, change.children_added), schema.PRESENT)
+        expected.update(dict.fromkeys(map(schema.child_column, change.children_removed), schema.GONE))
         if change.kind != changes.CHANGED:
             expected[schema.DELETED] = schema.ALIVE if change.kind == changes.ADDED else schema.DEAD
         at = text(revision)
         missing = [one for one in change.columns() if one not in found and one not in optional]
         if missing == [schema.LAST_REVISION] and found:
-            detail = "the revision wrote other columns of this row, and not this one"
+            detail = "the revision wrote other columns of this row, but not this one"
             yield Problem(kinds.NO_LAST_REVISION, change.path, at, detail)
         elif missing:
             what = ", ".join(map(schema.describe, missing[:5])) + (", …" if len(missing) > 5 else "")
             yield Problem(kinds.MISSING, change.path, at, f"{what}: the revision is committed and declares it")
         for column, value in expected.items():
             if column in found and found[column] != value and found[column] in (schema.NO, schema.YES):
-                detail = f"{schema.describe(column)} is {found[column].hex()}, and the revision declares {value.hex()}"
+                detail = f"{schema.describe(column)} is {found[column].hex()}, but the revision declares {value.hex()}"
                 yield Problem(kinds.UNDECLARED, change.path, at, detail)
 
 

@@ -74,7 +74,7 @@ class JournalCheck:
         if entry.row.committed and entry.row.aborted:
             yield Problem(kinds.BOTH, "", at, "both flags are set")
         elif entry.row.swept is not None and not entry.row.aborted:
-            yield Problem(kinds.SWEPT_WRONGLY, "", at, "it says that its cells are deleted, and it is not aborted")
+            yield Problem(kinds.SWEPT_WRONGLY, "", at, "its row says that its cells are deleted, but it is not aborted")
         yield from self._check_id(entry)
         yield from self._check_base(entry)
         if not entry.row.is_branch:
@@ -101,13 +101,13 @@ class JournalCheck:
         ahead = min(step, revisions.ms_of(entry.revision) + settings.epoch_ms - created_ms)
         trunk = entry.status.outcome is Outcome.COMMITTED and not revisions.is_branch(entry.revision)
         if ahead > settings.max_clock_skew_ms:
-            detail = f"it is {ahead} ms ahead of the server's time when its row was made"
-            yield Problem(kinds.OFF_CLOCK, "", at, f"{detail}; {settings.max_clock_skew_ms} are allowed")
+            detail = f"it is {ahead} ms ahead of the server's time at the creation of its row"
+            yield Problem(kinds.OFF_CLOCK, "", at, f"{detail}; at most {settings.max_clock_skew_ms} are allowed")
         behind = created_ms - revisions.ms_of(entry.revision) - settings.epoch_ms
         if trunk and behind > settings.lag_ms:
             # A writer aborts its revision if the row arrives too late; polls never return revisions of branches.
-            detail = f"it is {behind} ms behind the server's time when its row was made"
-            yield Problem(kinds.OFF_CLOCK, "", at, f"{detail}; {settings.lag_ms} are allowed")
+            detail = f"it is {behind} ms behind the server's time at the creation of its row"
+            yield Problem(kinds.OFF_CLOCK, "", at, f"{detail}; at most {settings.lag_ms} are allowed")
 
     def _check_base(self, entry: _Entry) -> Iterator[Problem]:
         base = entry.status.base
@@ -118,7 +118,7 @@ class JournalCheck:
             yield Problem(kinds.BASE, "", at, f"its base {name} is not lower than itself")
             return
         if revisions.is_branch(base):
-            yield Problem(kinds.BASE, "", at, f"its base {name} is a branch's")
+            yield Problem(kinds.BASE, "", at, f"its base {name} is a branch revision")
             return
         outcome = self._context.status(base).outcome
         if outcome is not Outcome.COMMITTED:
@@ -154,7 +154,7 @@ class JournalCheck:
         at = text(entry.revision)
         if outcome is Outcome.ABORTED and swept is not None:
             if below and self._still_unhidden(entry.revision):
-                detail = "it was swept in doubt below the watermark: what a late request brings of it would be visible"
+                detail = "it was swept in doubt below the watermark: cells that a late request writes would be visible"
                 yield Problem(kinds.NOT_HIDDEN, "", at, detail, repairable=True)
             return
         lease_over = self._context.is_lease_over(entry.revision)
@@ -163,13 +163,13 @@ class JournalCheck:
         if current.outcome is not outcome or current.swept is not None:
             return
         if below and lease_over:
-            detail = f"it is {outcome.value}, not swept, and instances that begin now would show its cells"
+            detail = f"it is {outcome.value}, not swept, and instances that open now would show its cells"
             yield Problem(kinds.BELOW_WATERMARK, "", at, detail, kinds.LEFTOVER, repairable=True)
         elif lease_over and outcome is Outcome.PENDING:
-            detail = "its writer's lease has ended, and no instance has decided it yet"
+            detail = "its writer's lease has expired, and no instance has decided it yet"
             yield Problem(kinds.DEAD, "", at, detail, kinds.LEFTOVER, repairable=True)
         elif lease_over:
-            detail = "its writer's lease has ended, and no instance has deleted its cells yet"
+            detail = "its writer's lease has expired, and no instance has deleted its cells yet"
             yield Problem(kinds.UNSWEPT, "", at, detail, kinds.LEFTOVER, repairable=True)
 
     def _still_unhidden(self, revision: int) -> bool:
@@ -182,12 +182,12 @@ class JournalCheck:
         mark, hidden = self._watermark.revision, sorted(self._watermark.hidden)
         self._context.load((mark,))
         if self._context.status(mark).outcome is Outcome.ABSENT:
-            yield Problem(kinds.WATERMARK, "", text(mark), "the watermark stands at a revision that does not exist")
+            yield Problem(kinds.WATERMARK, "", text(mark), "the watermark is a revision that does not exist")
         for part in batched(hidden, ROWS):
             self._context.load(part)
             for revision in part:
                 if self._context.status(revision).outcome is Outcome.COMMITTED:
-                    detail = "it is committed, and instances that began above it do not see it"
+                    detail = "it is committed, but instances that opened above it do not see it"
                     yield Problem(kinds.HIDDEN, "", text(revision), detail, repairable=True)
 
     # --- the nodes ---------------------------------------------------------------------------------------
@@ -243,6 +243,6 @@ def _check_shape(entry: _Entry, *, root: bool) -> Iterator[Problem]:
         # Its writer died before it wrote all of them, and therefore before it wrote any cell.
         return
     if chunks and (chunks != [changes.chunk_qualifier(number) for number in range(len(chunks))]):
-        yield Problem(kinds.CHANGES, "", at, f"parts of them are missing: only {len(chunks)} are there")
+        yield Problem(kinds.CHANGES, "", at, f"parts of them are missing: only {len(chunks)} exist")
     elif declared_by(row) is None:
         yield Problem(kinds.CHANGES, "", at, "unreadable: polls fail, and rollback is impossible")

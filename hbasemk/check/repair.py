@@ -103,7 +103,7 @@ class Repair:
 
     def _show(self, problem: Problem) -> str | None:
         shown = rollback.show_committed(self._instance, _id(problem))
-        return "took it off the list of hidden revisions" if shown else None
+        return "removed it from the list of hidden revisions" if shown else None
 
     # --- the tree ----------------------------------------------------------------------------------------
 
@@ -122,9 +122,9 @@ class Repair:
             if not self._instance.lists(view, above, name):
                 return OperationList(())
             if self._below(view, path):
-                done = "brought the node back, without properties, because there are nodes below it"
+                done = "restored the node without properties, because there are nodes below it"
                 return ReadyChangeSet(change_set.of_nodes(self._ancestors(view, path, itself=True)))
-            done = "its parent lists it no more"
+            done = "its parent no longer lists it"
             node = StagedNode(parent, above)
             node.child_writes[name] = False
             return ReadyChangeSet(change_set.of_nodes([node]))
@@ -150,7 +150,7 @@ class Repair:
                 return OperationList(())
             back = [node.path for node in nodes if node.is_new]
             if nodes:
-                done = f"brought back {', '.join(sorted(back))}, without properties" if back else "its parent lists it"
+                done = f"restored {', '.join(sorted(back))} without properties" if back else "its parent lists it"
             return ReadyChangeSet(change_set.of_nodes(nodes))
 
         revision = self._commit(make)

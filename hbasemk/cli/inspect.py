@@ -184,7 +184,11 @@ def _show_entry(session: Session, entry: LogEntry, changes: bool, full: bool) ->
     if not changes:
         return
     for change in entry.changes:
-        names = [*change.properties, *(f"+{name}/" for name in change.present), *(f"-{name}/" for name in change.gone)]
+        names = [
+            *change.properties,
+            *(f"+{name}/" for name in change.children_added),
+            *(f"-{name}/" for name in change.children_removed),
+        ]
         session.line(output.indented(f"    {change.kind} {change.path}  {' '.join(names)}"))
 
 

@@ -38,14 +38,14 @@ class RowChange(NamedTuple):
     """The change of one revision to one node.
 
     ``kind`` is ADDED (also if the node was removed and added again), REMOVED or CHANGED. ``properties`` are the names of
-    the properties written, ``present`` and ``gone`` the names of the children added and removed.
+    the properties written, ``children_added`` and ``children_removed`` those of its children.
     """
 
     path: str
     kind: str
     properties: Sequence[str] = ()
-    present: Sequence[str] = ()
-    gone: Sequence[str] = ()
+    children_added: Sequence[str] = ()
+    children_removed: Sequence[str] = ()
 
     def columns(self) -> Iterator[Column]:
         """Yield the columns that the revision writes in this node's row."""
@@ -54,9 +54,9 @@ class RowChange(NamedTuple):
         yield schema.LAST_REVISION
         for name in self.properties:
             yield schema.property_column(name)
-        for name in self.present:
+        for name in self.children_added:
             yield schema.child_column(name)
-        for name in self.gone:
+        for name in self.children_removed:
             yield schema.child_column(name)
 
 

@@ -38,10 +38,10 @@ _BEGIN: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 class Settings:
     """The settings that all instances of one repository share. Times are in ms.
 
-    ``epoch_ms``: the time, since 1970, at which revision ids begin. ``lease_ms``: how long a writer's machine id stays its
-    own without a renewal. ``max_clock_skew_ms``: how far clocks may differ. ``max_lag_ms``: how far an id may be behind the
-    store's clock when its journal row is created. Polls look back this far, and a commit whose row takes longer is retried.
-    ``root_revision``, the first revision, and ``format``, the version of the tables, are set at the creation.
+    ``epoch_ms``: the time, since 1970, at which revision ids begin. ``lease_ms``: how long a writer keeps its machine id
+    without a renewal. ``max_clock_skew_ms``: how far clocks may differ. ``max_lag_ms``: how far an id may be behind the store's
+    clock when its journal row is created. Polls read the rows of this time again, and a commit whose row takes longer is
+    retried. ``root_revision``, the first revision, and ``format``, the version of the tables, are set at the creation.
     """
 
     epoch_ms: int = revisions.DEFAULT_EPOCH_MS

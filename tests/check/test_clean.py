@@ -40,7 +40,7 @@ def test_a_repository_that_used_every_feature_has_no_problems(tables: Tables) ->
     assert [problem.kind for problem in tables.problems(tables.instance)] == []
     # Now the writers in the middle of a commit are dead as well.
     tables.wait(60)
-    assert {problem.kind for problem in tables.problems()} == {"pending revision of an ended writer"}
+    assert {problem.kind for problem in tables.problems()} == {"pending revision of a dead writer"}
     tables.repair()
     assert tables.problems() == []
 

@@ -104,7 +104,7 @@ def test_problems_are_reported_repaired_and_gone(tool: Tool, tables: Tables) -> 
     }
     assert summary["summary"]["damage"] == 1
     found, summary = tool.lines("check", "--repair")
-    assert "its parent lists it no more" in found["done"]
+    assert "its parent no longer lists it" in found["done"]
     assert summary["summary"]["repaired"] == 1
     assert summary["summary"]["left"] == 0
     assert len(tool.lines("check")) == 1
@@ -160,7 +160,7 @@ def test_recover_lists_the_revisions_that_it_ended(tool: Tool, tables: Tables) -
     unswept = tables.dead_writer(RowChange("/a", "changed", ["q"]), aborted=True)
     tables.wait(2.5)
     printed = tool.lines("check", code=1)
-    assert {line.get("kind") for line in printed[:-1]} >= {"pending revision of an ended writer"}
+    assert {line.get("kind") for line in printed[:-1]} >= {"pending revision of a dead writer"}
     *ended, last = tool.lines("recover")
     assert [(one["what"], one["revision"]) for one in ended] == [
         ("aborted", revisions.to_text(pending)),

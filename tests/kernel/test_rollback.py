@@ -187,7 +187,7 @@ def test_repair_lists_nothing_under_the_name_of_a_property() -> None:
         found = place.tables.found()
         assert {(kind, path, revisions.from_text(revision)) for kind, path, revision in found} >= wanted
         assert {kind for kind, _, _ in found} <= {"orphan node", "unlisted node"} | {
-            "pending revision of an ended writer",
+            "pending revision of a dead writer",
             "aborted revision that is not swept",
             "cell of an aborted revision",
         }

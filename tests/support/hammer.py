@@ -43,7 +43,7 @@ def fingerprint(repository: Repository) -> str:
 
 
 def hammer(url: str, number: int, commits: int, pipe: Connection) -> None:
-    """Commit to a node of one's own, at least ``commits`` times and until told to end; count some on a shared one."""
+    """Commit to a node of one's own, ``commits`` times or more, until the pipe has a message; count some on a shared node."""
     errors: list[str] = []
     unknown = 0
 

@@ -127,8 +127,8 @@ class Tables:
         """Write the cells of nodes that a revision announces."""
         for change in row_changes:
             cells: list[tuple[Column, bytes]] = [(schema.property_column(name), b"\x04") for name in change.properties]
-            cells += [(schema.child_column(name), schema.PRESENT) for name in change.present]
-            cells += [(schema.child_column(name), schema.GONE) for name in change.gone]
+            cells += [(schema.child_column(name), schema.PRESENT) for name in change.children_added]
+            cells += [(schema.child_column(name), schema.GONE) for name in change.children_removed]
             if change.kind != changes.CHANGED:
                 cells.append((schema.DELETED, schema.ALIVE if change.kind == changes.ADDED else schema.DEAD))
             self.node(change.path, revision, *cells)

@@ -34,7 +34,7 @@ def w(key: str, value: Any) -> Write:
 
 
 def rr(key: str, value: Any) -> Read:
-    return Read(key, value, relied=True)
+    return Read(key, value, depended_on=True)
 
 
 SETUP = t("1 setup", w("x", "x0"), w("y", "y0"), w("z", "z0"), ended=0.0)
@@ -343,7 +343,7 @@ RIGHT: dict[str, list[Transaction]] = {
         t("2", r("x", "x0"), w("x", "x2"), begun=1.0, ended=3.5),
         t("stale", rr("x", "x0"), begun=0.5, committing=3.0, ended=4.0),
     ],
-    "one read what another had changed, and relied on nothing": [
+    "one read what another had changed, and depended on nothing": [
         SETUP,
         t("2", r("x", "x0"), w("x", "x2"), begun=1.0, ended=2.0),
         t("stale", r("x", "x0"), w("y", "y1"), begun=0.5, committing=3.0, ended=4.0),

@@ -29,7 +29,7 @@ def net_effect(reader: Reader, state: BranchState, changes: Iterable[RowChange])
     children: dict[str, set[str]] = {}
     for change in changes:
         properties.setdefault(change.path, set()).update(change.properties)
-        children.setdefault(change.path, set()).update(change.present, change.gone)
+        children.setdefault(change.path, set()).update(change.children_added, change.children_removed)
     before = reader.nodes(state.trunk, list(properties))
     after = reader.nodes(state.view, list(properties))
     nodes: list[StagedNode] = []

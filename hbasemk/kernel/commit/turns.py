@@ -33,7 +33,9 @@ MOST_TOUCHED: Final = 1000
 
 def _columns(touched: Sequence[RowChange]) -> set[tuple[str, str]]:
     """Return the properties and children that a revision touches."""
-    return {(row.path, name) for row in touched for name in (*row.properties, *row.present, *row.gone)}
+    return {
+        (row.path, name) for row in touched for name in (*row.properties, *row.children_added, *row.children_removed)
+    }
 
 
 def _touched(row: JournalRow) -> set[tuple[str, str]]:

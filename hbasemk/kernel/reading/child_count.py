@@ -152,13 +152,13 @@ class ChildCounts:
                 watched = self._watched.get(change.path)
                 if watched is None:
                     continue
-                watched.columns += len(change.present) + len(change.gone)
+                watched.columns += len(change.children_added) + len(change.children_removed)
                 children = 0 if watched.known is None else watched.known.children
                 if watched.columns > _bound(children):
                     # Reading all columns again is cheaper now.
                     del self._watched[change.path]
-                elif change.present or change.gone:
-                    watched.log.append((arrival.position, [*change.present, *change.gone]))
+                elif change.children_added or change.children_removed:
+                    watched.log.append((arrival.position, [*change.children_added, *change.children_removed]))
 
     # --- in this process ---------------------------------------------------------------------------------
 
@@ -262,7 +262,7 @@ class ChildCounts:
         for row in whole_rows(self._store, journal_row.decode(rows)):
             for change in row.changes:
                 if change.path == path:
-                    names.update(change.present, change.gone)
+                    names.update(change.children_added, change.children_removed)
         return {paths.encode(name) for name in names}
 
     # --- shared between processes ------------------------------------------------------------------------

@@ -82,7 +82,9 @@ def describe_transaction(one: Transaction) -> Iterable[str]:
     for operation in one.operations[:SHOWN]:
         if isinstance(operation, Read):
             note = "" if not operation.version else f" (by {operation.version})"
-            done.append(f"read {operation.key} = {operation.value!r}{note}{', relied on' if operation.relied else ''}")
+            done.append(
+                f"read {operation.key} = {operation.value!r}{note}{', depended_on on' if operation.depended_on else ''}"
+            )
         elif isinstance(operation, Write):
             done.append(
                 f"removed {operation.key}"

@@ -47,7 +47,7 @@ def _overtaken(history: History, dependencies: Dependencies) -> Iterator[Anomaly
     """Yield commits that depended on a read although a commit that changed it had ended before they began."""
     for edge in dependencies.anti:
         reader, writer = history.by_id[edge.reader], history.by_id[edge.writer]
-        if not edge.relied or reader.committing is None or writer.ended is None or writer.outcome != "committed":
+        if not edge.depended_on or reader.committing is None or writer.ended is None or writer.outcome != "committed":
             continue
         if writer.ended < reader.committing:
             yield _anomaly(Kind.OVERTAKEN, [graph.anti_step(edge)])
@@ -163,7 +163,7 @@ def _reached(whole: Graph, pairs: Collection[tuple[str, str]]) -> set[tuple[str,
 
 
 def _dependent_cycles(dependencies: Dependencies, rest: Sequence[Anti]) -> Iterator[Anomaly]:
-    anti = {(edge.reader, edge.writer): edge for edge in rest if edge.relied}
+    anti = {(edge.reader, edge.writer): edge for edge in rest if edge.depended_on}
     if not anti:
         return
     cycles = {node for part in _components(dependencies.visible) for node in part}

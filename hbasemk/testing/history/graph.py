@@ -45,7 +45,7 @@ class Anti(NamedTuple):
     reader: str
     writer: str
     key: str
-    relied: bool
+    depended_on: bool
 
 
 @dataclass(slots=True)
@@ -87,7 +87,7 @@ _DID: Final = {"ww": "{1} overwrote {2} of {0}", "wr": "{1} read {2} of {0}"}
 
 def anti_step(edge: Anti) -> Step:
     """Return the step of an anti-dependency."""
-    how = " (depended on)" if edge.relied else ""
+    how = " (depended on)" if edge.depended_on else ""
     return Step(
         edge.reader, edge.writer, "rw", f"{edge.reader} read {edge.key}{how} as it was before {edge.writer} wrote it"
     )
@@ -107,7 +107,7 @@ def build(versions: Versions) -> Dependencies:
             found.add(seen.writer, seen.reader, "wr", seen.key)
         for other in versions.next.get(seen.key, {}).get(seen.writer, ()):
             if other != seen.reader:
-                found.anti.append(Anti(seen.reader, other, seen.key, seen.relied))
+                found.anti.append(Anti(seen.reader, other, seen.key, seen.depended_on))
     instances: dict[str, list[Transaction]] = {}
     for one in versions.history:
         instances.setdefault(one.instance, []).append(one)

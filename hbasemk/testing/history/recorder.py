@@ -133,7 +133,7 @@ class Attempt:
         if value is not None:
             self.changes.set(path, name, value)  # type: ignore[arg-type]
         self.changes.set(path, name, found)
-        self.operations.append(Read(f"{path}#{name}", frozen(found), relied=True))
+        self.operations.append(Read(f"{path}#{name}", frozen(found), depended_on=True))
 
     def count(self, path: str, name: str, bit: int) -> None:
         """Increment a number by a power of two that no other transaction adds, so that its value identifies the writers."""
@@ -201,7 +201,7 @@ class Attempt:
     def _rely(self, keys: Sequence[str]) -> None:
         """Make a commit that changes something depend on this read (section 4 of the protocol)."""
         last = {operation.key: operation for operation in self.operations if isinstance(operation, Read)}
-        self.operations += (replace(last[key], relied=True) for key in keys)
+        self.operations += (replace(last[key], depended_on=True) for key in keys)
 
     def _removed_by(self, path: str) -> str:
         error = self.worker.instance.missing(self.view, path)

@@ -28,15 +28,15 @@ class HistoryError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A read of a key. ``relied``: the commit guarantees that no other transaction changes the key concurrently.
+    """A read of a key. ``depended_on``: the commit guarantees that no other transaction changes the key concurrently.
 
     ``version`` is the revision that wrote the value. It is needed if the value does not identify the revision: the key
-    is absent because that revision removed it, or (NEVER) because nobody had written it yet.
+    is absent because that revision removed it, or (NEVER) because no transaction had written it yet.
     """
 
     key: str
     value: Value
-    relied: bool = False
+    depended_on: bool = False
     version: str | None = None
 
 

@@ -34,7 +34,7 @@ class Seen:
     reader: str
     key: str
     writer: str | None
-    relied: bool
+    depended_on: bool
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ class _External:
     key: str
     value: Value
     version: str | None
-    relied: bool
+    depended_on: bool
 
     def differs(self, other: _External) -> bool:
         """Return whether the two reads are of different versions."""
@@ -166,12 +166,12 @@ class _Inference:
                     value = (
                         tuple(part for part in value if part not in added[key]) if isinstance(value, tuple) else value
                     )
-                self._first(one, first, _External(key, value, operation.version, operation.relied))
+                self._first(one, first, _External(key, value, operation.version, operation.depended_on))
         return iter(first.values())
 
     def _first(self, one: Transaction, first: dict[str, _External], read: _External) -> None:
         before = first.setdefault(read.key, read)
-        before.relied = before.relied or read.relied
+        before.depended_on = before.depended_on or read.depended_on
         if before.differs(read):
             self.report(
                 Kind.UNREPEATABLE,
@@ -241,10 +241,10 @@ class _Inference:
 
     def _resolve(self, one: Transaction, read: _External) -> None:
         took_effect = one.outcome == "committed" or one.id in self.found.took_effect
-        relied = took_effect and (read.relied or one.isolation == SERIALIZABLE)
+        depended_on = took_effect and (read.depended_on or one.isolation == SERIALIZABLE)
         writer = self._writer(one, read)
         if writer != UNKNOWN:
-            self.found.seen.append(Seen(one.id, read.key, writer, relied))
+            self.found.seen.append(Seen(one.id, read.key, writer, depended_on))
 
     def _writer(self, one: Transaction, read: _External) -> str | None:
         """Return the id of the read value's writer, None for the initial state, UNKNOWN if it cannot be determined."""

@@ -222,7 +222,7 @@ class Import:
             for entry in entries.walk(self._job.top, self._exclude, skipped.append, own)
         }
         unreadable = {entries.node_path(self._job.at, one.relative) for one in skipped if one.failed}
-        gone: list[str] = []
+        to_remove: list[str] = []
         with self._retry.opened(self._job.url, poll_interval=0) as repository:
             for node in repository.refresh().walk(self._job.at):
                 path = node.path
@@ -231,9 +231,9 @@ class Import:
                 if any(paths.is_at_or_below(path, one) for one in unreadable):
                     continue
                 if paths.parent(path) in there or paths.parent(path) == self._job.at:
-                    gone.append(path)
-        for part in batched(gone, self._size):
-            yield Batch(next(self._numbers), gone=part)
+                    to_remove.append(path)
+        for part in batched(to_remove, self._size):
+            yield Batch(next(self._numbers), to_remove=part)
 
     # --- the workers ----------------------------------------------------------------------------------
 
@@ -310,7 +310,7 @@ class Import:
         dead.process.join()
         self.result.restarts += 1
         code = dead.process.exitcode
-        self._note(f"worker process {dead.process.pid} died (exit code {code}); its batch is done again")
+        self._note(f"worker process {dead.process.pid} died (exit code {code}); another process repeats its batch")
         if self.result.restarts > RESTARTS * self._count:
             raise HbasemkError(
                 f"worker processes ended unexpectedly, the last with exit code {code}; committed nodes stay. Run the import "

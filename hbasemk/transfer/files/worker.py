@@ -51,7 +51,7 @@ class Batch:
 
     number: int
     entries: Sequence[Entry] = ()
-    gone: Sequence[str] = ()
+    to_remove: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class Worker:
                     self._commit(batch, kept, done)
                     kept, size = {}, 0
         kept.update(self._keep_large(large, done))
-        self._commit(batch, kept, done, batch.gone)
+        self._commit(batch, kept, done, batch.to_remove)
         return self._report(batch, done)
 
     def _path(self, relative: str) -> str:
@@ -203,21 +203,21 @@ class Worker:
         blobs = instance_of(self.repository).blobs
         blobs.write(stream, durable=False)
 
-    def _commit(self, batch: Batch, kept: Kept, done: _Done, gone: Sequence[str] = ()) -> None:
-        if not kept and not gone:
+    def _commit(self, batch: Batch, kept: Kept, done: _Done, to_remove: Sequence[str] = ()) -> None:
+        if not kept and not to_remove:
             return
         left = kept
         for looked_again in (False, True):
             if looked_again:
                 # Another worker may have just committed the directories; a new poll shows them.
                 self._retry.call(self.repository.refresh)
-            added, changed, removed, homeless = self._retry.run(
-                self.repository, partial(self._apply, kept=left, gone=gone), f"import batch {batch.number}"
+            added, changed, removed, without_parent = self._retry.run(
+                self.repository, partial(self._apply, kept=left, to_remove=to_remove), f"import batch {batch.number}"
             )
             done.added += added
             done.changed += changed
             done.removed += removed
-            left, gone = {path: kept[path] for path in homeless}, ()
+            left, to_remove = {path: kept[path] for path in without_parent}, ()
             if not left:
                 break
         for path in left:
@@ -232,7 +232,7 @@ class Worker:
         counted = self.repository.statistics
         return Report(
             number=batch.number,
-            handled=len(batch.entries) + len(batch.gone),
+            handled=len(batch.entries) + len(batch.to_remove),
             added=done.added,
             changed=done.changed,
             removed=done.removed,
@@ -245,19 +245,19 @@ class Worker:
             notes=notes,
         )
 
-    def _apply(self, tx: Transaction, kept: Kept, gone: Sequence[str]) -> tuple[int, int, int, list[str]]:
+    def _apply(self, tx: Transaction, kept: Kept, to_remove: Sequence[str]) -> tuple[int, int, int, list[str]]:
         """Make the changes; return the numbers of added, changed and removed nodes, and the paths without a parent."""
         totals = dict.fromkeys(TOTALS, 0)
         added = changed = removed = 0
-        homeless: list[str] = []
+        without_parent: list[str] = []
         # The same round trip reads the parents and the totals, which change together with the entries.
-        found = tx.load([*kept, *{paths.parent(path): None for path in (*kept, *gone)}, self._job.at, *gone])
+        found = tx.load([*kept, *{paths.parent(path): None for path in (*kept, *to_remove)}, self._job.at, *to_remove])
         for path, wanted in kept.items():
             before = found[path]
             parent = paths.parent(path)
-            if before is None and found[parent] is None and (parent not in kept or parent in homeless):
+            if before is None and found[parent] is None and (parent not in kept or parent in without_parent):
                 # The directory had vanished and exists again: the next import finds it.
-                homeless.append(path)
+                without_parent.append(path)
                 continue
             if before is None:
                 tx.add(path, wanted)
@@ -269,7 +269,7 @@ class Worker:
                 changed += 1
                 _count(totals, before, -1)
             _count(totals, wanted, 1)
-        for path in gone:
+        for path in to_remove:
             for _, below in tx.subtree(path):
                 _count(totals, below, -1)
                 removed += 1
@@ -278,7 +278,7 @@ class Worker:
         for name, difference in totals.items():
             if difference:
                 tx.increment(self._job.at, name, difference)
-        return added, changed, removed, homeless
+        return added, changed, removed, without_parent
 
 
 def _count(totals: dict[str, int], kept: Mapping[str, PropertyValue], sign: int) -> None:

@@ -97,7 +97,7 @@ def test_commit_succeeds_though_maintenance_fails(real_store: MemoryStore, caplo
     messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == 2
     assert "the cluster table is away" in messages[0]
-    assert "in reach again" in messages[1]
+    assert "available again" in messages[1]
 
 
 def test_calls_run_no_maintenance_if_a_background_thread_polls(real_store: MemoryStore) -> None:
