@@ -11,7 +11,7 @@ import click
 
 from hbasemk.cli import main as cli
 from hbasemk.cli import output
-from hbasemk.cli.output import Session
+from hbasemk.cli.session import DEBUG, Session, form_option
 from hbasemk.errors import InvalidValueError
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ EXTRA = "pip install -e '.[bench]'"
     help="Report the newest results from this file of JSON lines (repeatable). Without a PLACE, measure nothing.",
 )
 @click.option("--list", "listing", is_flag=True, help="Print scenarios, systems and sizes.")
-@output.form_option("text")
-@output.DEBUG
+@form_option("text")
+@DEBUG
 @click.pass_obj
 def bench(
     session: Session,

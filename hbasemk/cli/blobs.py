@@ -10,7 +10,7 @@ from typing import BinaryIO
 import click
 
 from hbasemk.cli import output
-from hbasemk.cli.output import Session
+from hbasemk.cli.session import Session
 
 
 @click.group("blob")

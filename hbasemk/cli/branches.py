@@ -6,7 +6,7 @@ import click
 
 from hbasemk.cli import output
 from hbasemk.cli.edit import MESSAGE
-from hbasemk.cli.output import Revision, Seconds, Session
+from hbasemk.cli.session import Revision, Seconds, Session
 
 
 @click.command("branch")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hbasemk.cli import output
-from hbasemk.cli.output import Session
+from hbasemk.cli.session import Session
 from hbasemk.errors import InvalidValueError
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hbasemk.cli import output
-from hbasemk.cli.output import NULL, Revision, Session, at, first_line, moment
+from hbasemk.cli.output import first_line, moment
+from hbasemk.cli.session import NULL, Revision, Session, at
 from hbasemk.errors import NodeNotFoundError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import click
 
 import hbasemk
 from hbasemk.cli import output
-from hbasemk.cli.output import Session
+from hbasemk.cli.session import DEBUG, Session, form_option, with_common_options
 from hbasemk.errors import (
     CommitUnknownError,
     ConflictError,
@@ -56,8 +56,8 @@ class _Group(PipeErrors, click.Group):
 @click.option(
     "--url", envvar="HBASEMK_URL", metavar="URL", help="The repository's URL. Default: the variable HBASEMK_URL."
 )
-@output.form_option("text")
-@output.DEBUG
+@form_option("text")
+@DEBUG
 @click.version_option(version=hbasemk.__version__)
 @click.pass_obj
 def cli(session: Session, url: str | None, output_form: str, debug: bool) -> None:
@@ -191,10 +191,10 @@ def _register() -> None:
 
     for module in (inspect, edit, transfer, microkernel, branches, maintenance):
         for command in module.COMMANDS:
-            cli.add_command(output.with_common_options(command))
+            cli.add_command(with_common_options(command))
     for group, commands in blobs.GROUPS:
         for command in commands:
-            output.with_common_options(command)
+            with_common_options(command)
         cli.add_command(group)
 
 

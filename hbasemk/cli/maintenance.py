@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hbasemk.cli import output
-from hbasemk.cli.output import NULL, Seconds, Session
+from hbasemk.cli.session import NULL, Seconds, Session
 from hbasemk.errors import FormatError, NodeNotFoundError
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ import click
 
 from hbasemk.cli import output
 from hbasemk.cli.edit import MESSAGE
-from hbasemk.cli.output import NULL, Revision, Seconds, Session, first_line, moment
+from hbasemk.cli.output import first_line, moment
+from hbasemk.cli.session import NULL, Revision, Seconds, Session, at
 from hbasemk.errors import HbasemkError
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def diff(session: Session, before: str, after: str | None, path: str, depth: int
 def _diff_paths(session: Session, repository: Repository, before: str, after: str | None, path: str, depth: int) -> int:
     from hbasemk.format import paths
 
-    changes = repository.diff(repository.at(before), output.at(repository, after), path)
+    changes = repository.diff(repository.at(before), at(repository, after), path)
     code = 0
     for change in changes:
         if depth < 0 or paths.depth(change.path) - paths.depth(path) <= depth:

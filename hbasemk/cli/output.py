@@ -1,4 +1,4 @@
-"""The session and the output functions that all commands share.
+"""The output functions that all commands share.
 
 Commands print only through this module. Names, values, messages and error texts may contain any character, so one rule holds
 (decision 26). On a terminal, control characters appear as escapes. In a pipe or a file, standard output is the exact text in
@@ -12,26 +12,19 @@ import contextlib
 import datetime
 import errno
 import io
-import json
 import logging
-import math
 import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import IO, TYPE_CHECKING, Final
 
 import click
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
-    from hbasemk.repository import Repository
-    from hbasemk.snapshot import Snapshot
-
-Decorated = TypeVar("Decorated", bound="Callable[..., Any] | click.Command")
-"""A command, or the function of a command, to which an option is added."""
 
 STANDARD_OUTPUT: Final = "standard output"
 
@@ -49,145 +42,6 @@ _NAMED: Final = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
 _KEPT_IN_TEXTS: Final = "\n\t"
 _UNESCAPED_IN_JSON: Final = re.compile("[\x7f\ud800-\udfff]")
 """Characters that JSON writers need not escape, although UTF-8 cannot encode them or some terminals delete them."""
-
-
-class Session:
-    """One run of the command line: the repository's URL and the global options."""
-
-    def __init__(self) -> None:
-        self._url: str | None = None
-        self.json = False
-        self.null = False
-        self.debug = False
-
-    @property
-    def url(self) -> str:
-        """The repository's URL; raises a usage error if it is missing or names a repository in memory."""
-        if not self._url:
-            raise click.UsageError("no repository: give --url, or set HBASEMK_URL")
-        if self._url.lstrip().partition(":")[0].lower() == "memory":
-            raise click.UsageError(
-                f"{self._url!r} disappears when the command ends, and no other process sees it; use a sqlite:/// or hbase:// URL"
-            )
-        return self._url
-
-    def choose(self, url: str | None, form: str | None, debug: bool) -> None:
-        """Set the global options. Options after the command come last and take precedence."""
-        self._url = url or self._url
-        self.json = self.json if form is None else form == "json"
-        self.debug = self.debug or debug
-
-    def open(self, *, create: bool = False) -> Repository:
-        """Open the repository without background work."""
-        from hbasemk.connect import connect
-
-        return connect(self.url, create=create, poll_interval=0)
-
-    def end_with_null(self) -> None:
-        """End each line with a zero byte, since names may contain line feeds. Raise a usage error for JSON."""
-        if self.json:
-            raise click.UsageError(
-                "-0 cannot be combined with JSON output, in which names are exact and each object is one line; leave it out"
-            )
-        self.null = True
-
-    def rows(self, rows: Iterable[Sequence[Any]], names: Sequence[str]) -> None:
-        """Print rows as lines with tabs, or as one JSON object per line."""
-        for row in rows:
-            if self.json:
-                print_json(json.dumps(dict(zip(names, row, strict=True)), default=str))
-            else:
-                self.line(*("" if cell is None else str(cell) for cell in row))
-
-    def line(self, *cells: str) -> None:
-        """Print one line of cells with tabs between them."""
-        _write("\t".join(map(_shown, cells)) + ("\0" if self.null else "\n"))
-
-    def facts(self, facts: dict[str, Any]) -> None:
-        """Print named facts as aligned lines, or as one JSON object."""
-        if self.json:
-            print_json(json.dumps({name.replace(" ", "_"): value for name, value in facts.items()}, indent=2))
-            return
-        width = max(map(len, facts), default=0)
-        for name, value in facts.items():
-            if isinstance(value, list):
-                self.line(f"{name:<{width}}  {len(value)}")
-                for record in value:
-                    self.line(" " * (width + 2) + "  ".join(str(part) for part in record.values()))
-            else:
-                self.line(f"{name:<{width}}  {value}")
-
-
-class Seconds(click.FloatRange):
-    """A finite number of seconds, 0 or more."""
-
-    name = "seconds"
-
-    def __init__(self) -> None:
-        super().__init__(min=0)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        seconds: float = super().convert(value, param, ctx)
-        if not math.isfinite(seconds):
-            self.fail(f"{value!r} is not a finite number of seconds", param, ctx)
-        return seconds
-
-
-class Revision(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """A revision id. An invalid id is a usage error that names the option."""
-
-    name = "revision"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        from hbasemk.errors import InvalidRevisionError
-        from hbasemk.format import revisions
-
-        try:
-            return revisions.to_text(revisions.from_text(value))
-        except InvalidRevisionError as error:
-            self.fail(str(error), param, ctx)
-
-
-NULL = click.option(
-    "-0",
-    "--null",
-    is_flag=True,
-    help="End each line with a zero byte, for xargs -0: names may contain line feeds.",
-)
-
-
-DEBUG = click.option("--debug", is_flag=True, envvar="HBASEMK_DEBUG", help="Show the traceback of an error.")
-
-
-def form_option(default: str | None) -> Callable[[Decorated], Decorated]:
-    """Return the option ``--output``; its parameter is ``output_form``, None if there is no default."""
-    return click.option(
-        "--output",
-        "output_form",
-        type=click.Choice(["text", "json"]),
-        default=default,
-        show_default=default is not None,
-        help="The output format: text for people, json for programs.",
-    )
-
-
-def with_common_options(command: click.Command) -> click.Command:
-    """Accept ``--url``, ``--output`` and ``--debug`` after a command, too."""
-    inner = command.callback
-    assert inner is not None
-
-    @click.pass_context
-    def callback(context: click.Context, /, url: str | None, output_form: str | None, debug: bool, **given: Any) -> Any:
-        context.obj.choose(url, output_form, debug)
-        return context.invoke(inner, **given)
-
-    command.callback = callback
-    for option in (click.option("--url", metavar="URL", help="The repository's URL."), form_option(None), DEBUG):
-        option(command)
-    return command
-
-
-# --- output -----------------------------------------------------------------------------------------------
 
 
 def prepare_streams() -> None:
@@ -249,6 +103,11 @@ def _shown(text: str) -> str:
 def indented(text: str) -> str:
     """Indent all lines of a text but the first; a terminal shows the text as one line."""
     return text if _on_terminal() else text.replace("\n", "\n    ")
+
+
+def print_line(cells: Iterable[str], end: str) -> None:
+    """Print cells with tabs between them."""
+    _write("\t".join(map(_shown, cells)) + end)
 
 
 def print_text(text: str) -> None:
@@ -441,11 +300,6 @@ def _without_bar(stream: IO[str]) -> Iterator[None]:
 
 
 # --- values -----------------------------------------------------------------------------------------------
-
-
-def at(repository: Repository, revision: str | None) -> Snapshot:
-    """Return the snapshot that a command reads: of the given revision, or of the newest."""
-    return repository.refresh() if revision is None else repository.at(revision)
 
 
 def moment(ms: float) -> str:

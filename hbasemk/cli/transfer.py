@@ -13,7 +13,7 @@ import click
 from click.core import ParameterSource
 
 from hbasemk.cli import output
-from hbasemk.cli.output import Decorated, Revision, Session
+from hbasemk.cli.session import Decorated, Revision, Session
 from hbasemk.errors import HbasemkError
 from hbasemk.transfer.files.entries import DEFAULT_LIMIT, LARGEST_LIMIT, Contents
 from hbasemk.transfer.summary import SHOWN, Sample
@@ -337,7 +337,7 @@ def export(
     is 1 if the command could not write an entry exactly: for example, a file whose content the import left out, or a mode or time
     that no file can have.
     """
-    from hbasemk.cli.output import at
+    from hbasemk.cli.session import at
     from hbasemk.transfer import own_files
     from hbasemk.transfer.exporter import export_files, export_json, write_json
     from hbasemk.transfer.retry import StoreRetry

@@ -11,133 +11,26 @@ from __future__ import annotations
 
 import threading
 import time
-from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from operator import itemgetter
-from typing import Final
-
-from sortedcontainers import SortedDict
+from collections.abc import Callable, Mapping, Sequence
 
 from hbasemk.errors import ClosedError, StoreUnusableError
 from hbasemk.store.abc import (
-    MAX_TIMESTAMP,
-    Cell,
-    CellVersion,
     Column,
     Decision,
     Delete,
     Get,
-    NewCell,
-    Page,
     Put,
     Row,
     Scan,
     Store,
     Table,
 )
-
-_TIMESTAMP: Final = itemgetter(2)
-_FEW_COLUMNS: Final = 16
-"""Up to so many new columns are put in their places one by one; more are sorted in."""
+from hbasemk.store.memory_tables import MemoryTable
 
 
 def real_clock() -> int:
     """Return the wall clock in ms since 1970."""
     return time.time_ns() // 1_000_000
-
-
-class _Row:
-    """The cells of one row by column, oldest version first; ``order`` holds the columns sorted."""
-
-    __slots__ = ("order", "versions")
-
-    def __init__(self) -> None:
-        self.order: list[Column] = []
-        self.versions: dict[Column, list[Cell]] = {}
-
-    def put(self, cells: Iterable[NewCell], now: int, max_versions: int) -> None:
-        added: list[Column] = []
-        for family, qualifier, value, timestamp in cells:
-            column = (family, qualifier)
-            cell = Cell(family, qualifier, now if timestamp is None else timestamp, value)
-            kept = self.versions.get(column)
-            if kept is None:
-                self.versions[column] = [cell]
-                added.append(column)
-                continue
-            if cell.timestamp > kept[-1].timestamp:
-                kept.append(cell)
-            else:
-                at = bisect_left(kept, cell.timestamp, key=_TIMESTAMP)
-                if kept[at].timestamp == cell.timestamp:
-                    kept[at] = cell
-                else:
-                    kept.insert(at, cell)
-            if len(kept) > max_versions:
-                del kept[0]
-        if len(added) <= _FEW_COLUMNS:
-            for column in added:
-                insort(self.order, column)
-        else:
-            self.order += added
-            self.order.sort()
-
-    def clone(self) -> _Row:
-        other = _Row()
-        other.order = self.order.copy()
-        other.versions = {column: kept.copy() for column, kept in self.versions.items()}
-        return other
-
-    def delete(self, cells: Iterable[CellVersion]) -> None:
-        for family, qualifier, timestamp in cells:
-            column = (family, qualifier)
-            kept = self.versions.get(column, [])
-            at = bisect_left(kept, timestamp, key=_TIMESTAMP)
-            if at < len(kept) and kept[at].timestamp == timestamp:
-                del kept[at]
-                if not kept:
-                    del self.versions[column]
-                    del self.order[bisect_left(self.order, column)]
-
-    def columns_of(self, get: Get | Scan, page: Page | None) -> Iterable[Column]:
-        """Return the requested columns, sorted; some of them may not exist."""
-        if get.columns is not None:
-            return sorted(set(get.columns))
-        if page is not None:
-            after = (page.family, page.after or b"")
-            return self._family(page.family, (bisect_left if page.after is None else bisect_right)(self.order, after))
-        if get.families is not None:
-            return (
-                column
-                for family in sorted(set(get.families))
-                for column in self._family(family, bisect_left(self.order, (family, b"")))
-            )
-        return self.order
-
-    def _family(self, family: bytes, at: int) -> Iterable[Column]:
-        order = self.order
-        while at < len(order) and order[at][0] == family:
-            yield order[at]
-            at += 1
-
-    def select(self, get: Get | Scan, page: Page | None = None) -> list[Cell]:
-        since, before, versions = get.since, get.before, get.versions
-        limit = MAX_TIMESTAMP if page is None else page.limit
-        found: list[Cell] = []
-        for column in self.columns_of(get, page):
-            if len(found) >= limit:
-                break
-            kept = self.versions.get(column)
-            if kept is None:
-                continue
-            newest = kept[-1]
-            if versions == 1 and since <= newest.timestamp < before:
-                found.append(newest)
-                continue
-            end = bisect_left(kept, before, key=_TIMESTAMP)
-            begin = max(bisect_left(kept, since, key=_TIMESTAMP), end - versions)
-            found += reversed(kept[begin:end])
-        return found if page is None else found[:limit]
 
 
 class _Changes:
@@ -147,44 +40,6 @@ class _Changes:
 
     def __init__(self) -> None:
         self.count = 0
-
-
-class _Table:
-    """One table: its rows in key order, and the number of versions that a column keeps."""
-
-    __slots__ = ("families", "name", "rows", "versions")
-
-    def __init__(self, table: Table) -> None:
-        self.name = table.name
-        self.families = frozenset(table.families)
-        self.versions = table.versions
-        self.rows: SortedDict[bytes, _Row] = SortedDict()
-
-    def clone(self) -> _Table:
-        other = _Table(Table(self.name, tuple(self.families), self.versions))
-        other.rows = SortedDict((key, row.clone()) for key, row in self.rows.items())
-        return other
-
-    def check_families(self, families: Iterable[bytes]) -> None:
-        for family in families:
-            if family not in self.families:
-                raise StoreUnusableError(
-                    f"table {self.name!r} has no column family {family!r}; it has {sorted(self.families)}"
-                )
-
-    def check_selection(self, get: Get | Scan, page: Page | None = None) -> None:
-        if get.columns is not None:
-            self.check_families([column[0] for column in get.columns])
-        elif page is not None:
-            self.check_families((page.family,))
-        elif get.families is not None:
-            self.check_families(get.families)
-
-    def put(self, put: Put, now: int) -> None:
-        row = self.rows.get(put.row)
-        if row is None:
-            row = self.rows[put.row] = _Row()
-        row.put(put.cells, now, self.versions)
 
 
 class MemoryStore(Store):
@@ -212,7 +67,7 @@ class MemoryStore(Store):
         self._transactions = transactions
         self._parallel = parallel
         self._lock = threading.Lock()
-        self._tables: dict[str, _Table] = {}
+        self._tables: dict[str, MemoryTable] = {}
         self._changes = _Changes()
         self._closed = False
 
@@ -231,7 +86,7 @@ class MemoryStore(Store):
             self._check_open()
             return self._changes.count
 
-    def _now(self, table: _Table) -> int:
+    def _now(self, table: MemoryTable) -> int:
         return self._clocks.get(table.name, self._clock)()
 
     def clone(self, clock: Callable[[], int] | None = None) -> MemoryStore:
@@ -254,7 +109,7 @@ class MemoryStore(Store):
             self._check_open()
             for table in tables:
                 if table.name not in self._tables:
-                    self._tables[table.name] = _Table(table)
+                    self._tables[table.name] = MemoryTable(table)
             self._verify(tables)
 
     def verify(self, tables: Sequence[Table]) -> None:
@@ -276,7 +131,7 @@ class MemoryStore(Store):
         with self._lock:
             return self._read(self._table(table), gets)
 
-    def _read(self, found: _Table, gets: Sequence[Get]) -> list[Row]:
+    def _read(self, found: MemoryTable, gets: Sequence[Get]) -> list[Row]:
         rows = []
         for get in gets:
             found.check_selection(get, get.page)
@@ -328,7 +183,7 @@ class MemoryStore(Store):
         with self._lock:
             return self._compare_and_set(self._table(table), column, expected, put)
 
-    def _compare_and_set(self, found: _Table, column: Column, expected: bytes | None, put: Put) -> bool:
+    def _compare_and_set(self, found: MemoryTable, column: Column, expected: bytes | None, put: Put) -> bool:
         found.check_families([column[0], *(cell.family for cell in put.cells)])
         now = self._now(found)
         row = found.rows.get(put.row)
@@ -412,7 +267,7 @@ class MemoryStore(Store):
         if self._closed:
             raise ClosedError("the memory store is closed and its contents are gone; open it again")
 
-    def _table(self, name: str) -> _Table:
+    def _table(self, name: str) -> MemoryTable:
         self._check_open()
         found = self._tables.get(name)
         if found is None:

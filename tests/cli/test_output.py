@@ -273,10 +273,11 @@ def test_a_line_beside_a_progress_bar_is_neither_wrapped_nor_interpreted(
     code = (
         "import sys\n"
         "from hbasemk.cli import output\n"
+        "from hbasemk.cli.session import Session\n"
         "output.prepare_streams()\n"
         "with output.progress_bar() as bar:\n"
         "    bar.add_task('[red]busy', total=None)\n"
-        "    output.Session().line('[bold]' + 'x ' * 100 + ':smile: \\x1b[31m')\n"
+        "    Session().line('[bold]' + 'x ' * 100 + ':smile: \\x1b[31m')\n"
         "    output.complain('y ' * 100 + '[blue]')\n"
     )
     path.write_text("")

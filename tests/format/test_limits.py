@@ -25,7 +25,7 @@ from hbasemk import (
     connect,
 )
 from hbasemk.cli.main import cli
-from hbasemk.cli.output import Session
+from hbasemk.cli.session import Session
 from hbasemk.format import limits, paths
 from hbasemk.jsop import Number, parse, parse_node, parse_value
 from hbasemk.store.memory import MemoryStore

@@ -15,7 +15,8 @@ from hbasemk.format import schema
 from hbasemk.store.abc import ALL_VERSIONS, CellVersion, Decision, Delete, Get, NewCell, Put, Scan, scan_all
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.exploration import Exploration
-from hbasemk.testing.simulation import Actor, SimulatedStore
+from hbasemk.testing.simulated_store import SimulatedStore
+from hbasemk.testing.simulation import Actor
 from hbasemk.testing.stepped import SteppedSimulator
 
 VALUE = (schema.DATA, b"\x01value")
