@@ -127,19 +127,39 @@ def _get(attempt: Attempt, path: str, names: list[str]) -> None:
         attempt.get(path, name)
 
 
-class Bank(Workload):
-    """Transfers between accounts: every snapshot has the same total."""
+class _Accounts(Workload):
+    """Some nodes with a balance each, which is ``each`` at the beginning."""
 
-    name = "bank"
-    accounts: Final = ("a", "b", "c", "d")
-    each: Final = 100
+    accounts: tuple[str, ...]
+    each: int
 
     def prepare(self, attempt: Attempt) -> None:
-        """Create four accounts with the same balance."""
+        """Create the accounts, all with the same balance."""
         super().prepare(attempt)
         for account in self.accounts:
             attempt.changes.add(f"{self.folder}/{account}")
             attempt.set(f"{self.folder}/{account}", "balance", (self.each, attempt.tag()))
+
+    def read_all(self, attempt: Attempt) -> None:
+        """Read all accounts."""
+        for account in self.accounts:
+            attempt.get(f"{self.folder}/{account}", "balance")
+
+    def seen(self, history: History) -> Iterator[tuple[Transaction, list[Value]]]:
+        """Yield the transactions that read all accounts, with what they read."""
+        keys = [f"{self.folder}/{account}#balance" for account in self.accounts]
+        for one in history:
+            seen = first_reads(one)
+            if all(key in seen for key in keys):
+                yield one, [seen[key] for key in keys]
+
+
+class Bank(_Accounts):
+    """Transfers between accounts: every snapshot has the same total."""
+
+    name = "bank"
+    accounts = ("a", "b", "c", "d")
+    each = 100
 
     def turn(self, worker: Worker) -> None:
         """Transfer money, or read all accounts."""
@@ -157,20 +177,12 @@ class Bank(Workload):
 
         worker.transact(change)
 
-    def read_all(self, attempt: Attempt) -> None:
-        """Read all accounts."""
-        for account in self.accounts:
-            attempt.get(f"{self.folder}/{account}", "balance")
-
     def violations(self, history: History) -> Iterator[Anomaly]:
         """Return the snapshots with a changed total."""
-        keys = [f"{self.folder}/{account}#balance" for account in self.accounts]
-        for one in history:
-            seen = first_reads(one)
-            if all(key in seen for key in keys):
-                total = sum(balance(seen[key]) for key in keys)
-                if total != self.each * len(keys):
-                    yield Anomaly(Kind.INVARIANT, f"{one.id} saw a total of {total} in all accounts", (one.id,))
+        for one, values in self.seen(history):
+            total = sum(map(balance, values))
+            if total != self.each * len(self.accounts):
+                yield Anomaly(Kind.INVARIANT, f"{one.id} saw a total of {total} in all accounts", (one.id,))
 
 
 def balance(value: Value) -> int:
@@ -300,19 +312,13 @@ class Subtrees(Workload):
                     yield Anomaly(Kind.INVARIANT, f"{one.id} saw {path}, and not {above}", (one.id,))
 
 
-class Skew(Workload):
+class Skew(_Accounts):
     """Withdrawals from two accounts whose sum must not become negative."""
 
     name = "skew"
-    accounts: Final = ("a", "b")
+    accounts = ("a", "b")
+    each = 60
     isolation: Final[Isolation] = SERIALIZABLE
-
-    def prepare(self, attempt: Attempt) -> None:
-        """Create two accounts with 60 each."""
-        super().prepare(attempt)
-        for account in self.accounts:
-            attempt.changes.add(f"{self.folder}/{account}")
-            attempt.set(f"{self.folder}/{account}", "balance", (60, attempt.tag()))
 
     def turn(self, worker: Worker) -> None:
         """Withdraw an amount that the sum permits, or deposit; or read both accounts."""
@@ -329,18 +335,11 @@ class Skew(Workload):
 
         worker.transact(change, self.isolation)
 
-    def read_all(self, attempt: Attempt) -> None:
-        """Read both accounts."""
-        for account in self.accounts:
-            attempt.get(f"{self.folder}/{account}", "balance")
-
     def violations(self, history: History) -> Iterator[Anomaly]:
         """Return the serializable transactions with a negative sum."""
-        keys = [f"{self.folder}/{account}#balance" for account in self.accounts]
-        for one in history:
-            seen = first_reads(one)
-            if all(key in seen for key in keys) and sum(balance(seen[key]) for key in keys) < 0:
-                yield Anomaly(Kind.INVARIANT, f"{one.id} saw {[seen[key] for key in keys]}", (one.id,))
+        for one, values in self.seen(history):
+            if sum(map(balance, values)) < 0:
+                yield Anomaly(Kind.INVARIANT, f"{one.id} saw {values}", (one.id,))
 
 
 class Phantoms(Workload):
