@@ -188,17 +188,23 @@ def _open_sqlite(url: str, parts: SplitResult, given: dict[str, str]) -> Store:
 
 
 def _open_hbase(url: str, parts: SplitResult, given: dict[str, str]) -> Store:
-    from hbasemk.store.hbase import HBaseStore
+    from hbasemk.store.hbase import HBaseStore, Transport
 
+    how: dict[str, Any] = {"framing": given.pop("transport", "buffered")}
     if parts.path not in {"", "/"}:
-        _refuse(url, f"has a path, which HBase URLs do not have; {_HBASE_EXAMPLE}")
+        if how["framing"] != "http":
+            _refuse(url, f"has a path, which HBase URLs have with transport=http only; {_HBASE_EXAMPLE}")
+        how["path"] = parts.path
+    for name, convert in _TRANSPORT_OPTIONS.items():
+        if name in given:
+            how[name] = _option(url, name, given.pop(name), convert)
     options: dict[str, Any] = {"prefix": given.pop("prefix", "")}
     for name, convert in _HBASE_OPTIONS.items():
         if name in given:
             options[name] = _option(url, name, given.pop(name), convert)
     gateways = _gateways(url, parts.netloc)
     _no_more(url, given)
-    return HBaseStore(gateways, **options)
+    return HBaseStore(gateways, transport=Transport(**how), **options)
 
 
 def _gateways(url: str, hosts: str) -> list[Address]:
@@ -264,4 +270,14 @@ _REPOSITORY_OPTIONS: Final[dict[str, Callable[[str], Any]]] = {
     "cache_entries": int,
 }
 _HBASE_OPTIONS: Final[dict[str, Callable[[str], Any]]] = {"timeout": float, "connect_timeout": float, "pool_size": int}
-_PARAMETERS: Final = frozenset({*_REPOSITORY_OPTIONS, *_HBASE_OPTIONS, "durable", "busy_timeout", "prefix"})
+_TRANSPORT_OPTIONS: Final[dict[str, Callable[[str], Any]]] = {
+    "protocol": str,
+    "tls": _boolean,
+    "ca_file": str,
+    "cert_file": str,
+    "key_file": str,
+    "max_frame_mb": int,
+}
+_PARAMETERS: Final = frozenset(
+    {*_REPOSITORY_OPTIONS, *_HBASE_OPTIONS, *_TRANSPORT_OPTIONS, "durable", "busy_timeout", "prefix", "transport"}
+)

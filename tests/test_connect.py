@@ -108,6 +108,20 @@ REFUSED = [
     ("hbase://host/?pool_size=many", "no valid value for 'pool_size'"),
     ("hbase://host/?connect_timeout=0", "connect_timeout"),
     ("hbase://host/?connect_timeout=soon", "no valid value for 'connect_timeout'"),
+    # transports
+    ("hbase://host/?transport=smoke", "transport must be one of buffered, framed, http, got 'smoke'"),
+    ("hbase://host/?protocol=json", "protocol must be one of binary, compact, got 'json'"),
+    ("hbase://host/?transport=http&protocol=compact", "transport=http needs protocol=binary"),
+    ("hbase://host/?tls=perhaps", "no valid value for 'tls'"),
+    ("hbase://host/?ca_file=/x", "ca_file needs tls=yes"),
+    ("hbase://host/?cert_file=/x&tls=no", "cert_file needs tls=yes"),
+    ("hbase://host/?tls=yes&ca_file={}", "ca_file '.*' cannot be used"),
+    ("hbase://host/?tls=yes&ca_file=/no/such/file", "ca_file '/no/such/file' cannot be used"),
+    ("hbase://host/?tls=yes&cert_file=/no/such/file", "cert_file '/no/such/file'.*cannot be used"),
+    ("hbase://host/?tls=yes&key_file=/no/such/file", "key_file needs cert_file"),
+    ("hbase://host/?max_frame_mb=4", "max_frame_mb=4 needs transport=framed"),
+    ("hbase://host/?transport=framed&max_frame_mb=0", "max_frame_mb .* at least 1"),
+    ("hbase://host/path?transport=framed", "has a path"),
     ("hbase://host/table", "has a path"),
     ("hbase://host//", "has a path"),
     # parameters
@@ -226,7 +240,21 @@ def test_options_in_the_url_reach_the_store(monkeypatch: pytest.MonkeyPatch) -> 
     given: dict[str, Any] = {}
     monkeypatch.setattr("hbasemk.store.hbase.HBaseStore", lambda gateways, **options: given.update(options))
     open_store("hbase://host/?timeout=5&connect_timeout=2.5&pool_size=3&prefix=a_")
+    transport = given.pop("transport")
     assert given == {"timeout": 5, "connect_timeout": 2.5, "pool_size": 3, "prefix": "a_"}
+    assert str(transport) == "transport=buffered, protocol=binary, tls=no"
+
+
+def test_the_transport_in_the_url_reaches_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+    monkeypatch.setattr("hbasemk.store.hbase.HBaseStore", lambda gateways, **options: made.append(options["transport"]))
+    open_store("hbase://host/?transport=framed&protocol=compact&tls=yes&max_frame_mb=32")
+    open_store("hbase://host/a/path?transport=http&tls=on")
+    assert [str(transport) for transport in made] == [
+        "transport=framed, protocol=compact, tls=yes",
+        "transport=http, protocol=binary, tls=yes",
+    ]
+    assert [(transport.path, transport.frame_limit >> 20) for transport in made] == [("/", 32), ("/a/path", 2)]
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,8 @@ def no_errors(reports: list[hammer.WorkerReport]) -> None:
 
 def test_one_of_two_gateways_is_killed_hung_and_restarted_under_load(hbase: HBase) -> None:
     with gateway_process(hbase) as one, gateway_process(hbase) as two:
+        one.until_ready()
+        two.until_ready()
         url = f"hbase://{hbase.host}:{one.port},{hbase.host}:{two.port}/?prefix={hbase.new_prefix()}&timeout=3"
 
         def disturb() -> None:

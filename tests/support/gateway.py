@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
-from thriftpy2.protocol import TCyBinaryProtocol
 from thriftpy2.thrift import TApplicationException, TMessageType
-from thriftpy2.transport import TCyBufferedTransport, TSocket
+from thriftpy2.transport import TSocket
 
+from hbasemk.store.hbase import Transport
 from hbasemk.store.hbase.gateway import THRIFT2, idl
+from hbasemk.store.hbase.wire import Wire
 
 
 class Clock:
@@ -46,7 +48,7 @@ class FakeGateway:
     greeting is answered with.
     """
 
-    def __init__(self, listener: socket.socket) -> None:
+    def __init__(self, listener: socket.socket, transport: Transport, context: ssl.SSLContext | None) -> None:
         self.port: int = listener.getsockname()[1]
         self.kind: int | Callable[[], int] = THRIFT2
         self.script: Callable[[ReceivedCall], bytes | None] = lambda received: None
@@ -55,6 +57,8 @@ class FakeGateway:
         self.connections: list[socket.socket] = []
         self.stopping = threading.Event()
         self._listener = listener
+        self._transport = transport
+        self._context = context
         self._changed = threading.Condition()
 
     def until(self, reached: Callable[[], bool]) -> None:
@@ -79,15 +83,18 @@ class FakeGateway:
 
     def _serve_one(self, sock: socket.socket, number: int) -> None:
         with contextlib.suppress(Exception), sock:
-            self._converse(sock, number)
+            if self._context is None:
+                self._converse(sock, number)
+            else:
+                with self._context.wrap_socket(sock, server_side=True) as secure:
+                    self.connections[number] = secure
+                    self._converse(secure, number)
         self._note(self.ended, number)
 
     def _converse(self, sock: socket.socket, connection: int) -> None:
-        transport = TCyBufferedTransport(TSocket(sock=sock))
-        protocol = TCyBinaryProtocol(transport, decode_response=False)
+        transport, protocol = self._transport.on(cast(Wire, TSocket(sock=sock)))
         while True:
             method, _, number = protocol.read_message_begin()
-            method = method.decode() if isinstance(method, bytes) else method
             request = getattr(idl.Gateway, f"{method}_args")()
             protocol.read_struct(request)
             instead = None
@@ -123,10 +130,10 @@ class FakeGateway:
 
 
 @contextmanager
-def fake_gateway() -> Iterator[FakeGateway]:
-    """A misbehaving gateway on a free port of this machine."""
+def fake_gateway(transport: Transport | None = None, context: ssl.SSLContext | None = None) -> Iterator[FakeGateway]:
+    """A misbehaving gateway on a free port of this machine; with a context it uses TLS."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        made = FakeGateway(listener)
+        made = FakeGateway(listener, transport or Transport(), context)
         thread = threading.Thread(target=made.serve, daemon=True)
         thread.start()
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import socket
 import subprocess
@@ -108,6 +109,11 @@ class HBase:
         """Bring the Thrift2 gateway back; returns when it answers."""
         self._control("start")
         self._until_healthy()
+
+    def copy_inside(self, data: bytes, path: str) -> None:
+        """Write a file in the container."""
+        text = base64.b64encode(data).decode()
+        self.run_inside(["bash", "-c", f"echo {text} | base64 -d >{path}"])
 
     def needs_own_gateway(self) -> None:
         """Skip the test, before it starts anything, if the gateway is not ours to kill."""

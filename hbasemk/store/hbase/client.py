@@ -13,6 +13,7 @@ from hbasemk.store.hbase.connection import Connection, Rejected, text_of
 from hbasemk.store.hbase.connections import Use
 from hbasemk.store.hbase.failover import Gateway, Gateways
 from hbasemk.store.hbase.gateway import Method
+from hbasemk.store.hbase.transport import Transport
 
 CONNECT_SECONDS: Final = 10.0
 
@@ -27,6 +28,7 @@ class Client:
     def __init__(
         self,
         addresses: Sequence[Address],
+        transport: Transport,
         *,
         timeout: float,
         pool_size: int,
@@ -37,7 +39,7 @@ class Client:
         self._timeout = timeout
         self._at = ", ".join(map(str, addresses))
         self._gateways = Gateways(
-            addresses, timeout=timeout, connect_timeout=connect_timeout, pool_size=pool_size, clock=clock
+            addresses, transport, timeout=timeout, connect_timeout=connect_timeout, pool_size=pool_size, clock=clock
         )
 
     def check_open(self) -> None:

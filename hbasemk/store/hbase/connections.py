@@ -13,7 +13,8 @@ from typing import Final
 
 from hbasemk.errors import ClosedError, StoreError, StoreNotAppliedError
 from hbasemk.interrupts import SLICE, Deferred
-from hbasemk.store.hbase.connection import Connection, Wire
+from hbasemk.store.hbase.connection import Connection
+from hbasemk.store.hbase.wire import Wire
 
 IDLE_SECONDS: Final = 50.0
 """The gateway's default is 60 (hbase.thrift.server.socket.read.timeout)."""

@@ -17,9 +17,11 @@ from typing import Final
 from hbasemk.errors import ClosedError, StoreError, StoreNotAppliedError, StoreUnusableError
 from hbasemk.interrupts import Deferred, start_thread
 from hbasemk.store.hbase.address import Address
-from hbasemk.store.hbase.connection import Connection, Wire
+from hbasemk.store.hbase.connection import Connection
 from hbasemk.store.hbase.connections import Connections, Use
 from hbasemk.store.hbase.handshake import open_connection
+from hbasemk.store.hbase.transport import Transport
+from hbasemk.store.hbase.wire import Wire
 
 FIRST_PAUSE: Final = 0.5
 """Seconds for which a gateway is left out after its first failure; each further one doubles them, with jitter."""
@@ -50,10 +52,18 @@ class Gateway:
     """One gateway: its connections, and whether calls use it."""
 
     def __init__(
-        self, address: Address, *, timeout: float, connect_timeout: float, pool_size: int, clock: Callable[[], float]
+        self,
+        address: Address,
+        transport: Transport,
+        *,
+        timeout: float,
+        connect_timeout: float,
+        pool_size: int,
+        clock: Callable[[], float],
     ) -> None:
         self.about = f"HBase gateway at {address}"
         self._address = address
+        self._transport = transport
         self._connect_timeout = connect_timeout
         self._fair_wait = min(timeout / 2, connect_timeout / 2, FAIR_WAIT)
         self._clock = clock
@@ -72,7 +82,7 @@ class Gateway:
         began = self._clock()
         soonest = min(deadline, began + self._connect_timeout)
         try:
-            return open_connection(self._address, soonest, self._clock, register)
+            return open_connection(self._address, self._transport, soonest, self._clock, register)
         except (StoreNotAppliedError, StoreUnusableError) as error:
             self.failed(error, began, waited_in_vain=self._clock() >= soonest)
             raise
@@ -145,6 +155,7 @@ class Gateways:
     def __init__(
         self,
         addresses: Sequence[Address],
+        transport: Transport,
         *,
         timeout: float,
         connect_timeout: float,
@@ -153,7 +164,9 @@ class Gateways:
     ) -> None:
         self._clock = clock
         self._all = [
-            Gateway(address, timeout=timeout, connect_timeout=connect_timeout, pool_size=pool_size, clock=clock)
+            Gateway(
+                address, transport, timeout=timeout, connect_timeout=connect_timeout, pool_size=pool_size, clock=clock
+            )
             for address in addresses
         ]
         self._pid = -1

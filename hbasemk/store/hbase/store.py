@@ -18,6 +18,7 @@ from hbasemk.store.hbase import gateway, messages
 from hbasemk.store.hbase.address import Address
 from hbasemk.store.hbase.client import CONNECT_SECONDS, Client
 from hbasemk.store.hbase.tables import TableNames, Tables
+from hbasemk.store.hbase.transport import Transport
 
 DEFAULT_TIMEOUT: Final = 20.0
 DEFAULT_POOL: Final = 64
@@ -34,6 +35,7 @@ class HBaseStore(Store):
     """A store in HBase tables behind one or more Thrift2 gateways.
 
     ``gateways`` are the addresses of gateways to the same HBase. A call that one gateway does not take goes to another.
+    ``transport`` (None: buffered and binary, without TLS) must match the settings of all gateways.
     ``prefix`` begins the tables' names and may contain a namespace (``content:cms_``). ``timeout`` bounds every call in
     seconds, including connecting, which alone may take ``connect_timeout``. The store opens at most ``pool_size``
     connections to each gateway, on demand; creating a store opens none. ``clock`` is a monotonic clock in seconds.
@@ -50,6 +52,7 @@ class HBaseStore(Store):
         gateways: Sequence[Address],
         *,
         prefix: str = "",
+        transport: Transport | None = None,
         timeout: float = DEFAULT_TIMEOUT,
         connect_timeout: float = CONNECT_SECONDS,
         pool_size: int = DEFAULT_POOL,
@@ -64,9 +67,15 @@ class HBaseStore(Store):
             if gateways.count(address) > 1:
                 raise InvalidValueError(f"gateways must differ from each other, got {address} twice")
         self._names = TableNames(prefix)
+        self._transport = transport or Transport()
         self._location = f"hbase://{','.join(map(str, gateways))}/" + (f"?prefix={prefix}" if prefix else "")
         self._client = Client(
-            gateways, timeout=timeout, pool_size=pool_size, connect_timeout=connect_timeout, clock=clock
+            gateways,
+            self._transport,
+            timeout=timeout,
+            pool_size=pool_size,
+            connect_timeout=connect_timeout,
+            clock=clock,
         )
         self._tables = Tables(self._client, self._names, self._location, timeout)
 
@@ -79,6 +88,12 @@ class HBaseStore(Store):
     def supports_parallel_calls(self) -> bool:
         """True: concurrent calls use separate connections."""
         return True
+
+    @property
+    def batch_bytes(self) -> int:
+        """The largest number of bytes for one call; with frames, half of a frame, because a message is larger."""
+        usual = super().batch_bytes
+        return min(usual, self._transport.frame_limit // 2) if self._transport.framing == "framed" else usual
 
     def create_tables(self, tables: Sequence[Table]) -> None:
         """Create missing tables, wait until they are available, verify them, and test a timestamp as large as a revision id."""
