@@ -1,7 +1,4 @@
-"""Measure the child count of a very wide node: ``python -m benchmarks.child_count URL [CHILDREN]``.
-
-The repository must be new. Each phase runs in its own process, one after the other.
-"""
+"""Measure the child count of a very wide node: ``python -m benchmarks.child_count URL [CHILDREN]``."""
 
 from __future__ import annotations
 
@@ -10,11 +7,14 @@ import sys
 import time
 from collections.abc import Callable
 
+import click
+
 import hbasemk
 from hbasemk.connect import open_store
 from hbasemk.testing.wrapped import CountingStore
 
 BATCH = 10_000
+PHASES = ("load", "second process", "third process", "fourth process")
 
 
 def measure(label: str, counting: CountingStore, call: Callable[[], object]) -> None:
@@ -60,15 +60,25 @@ def phase(url: str, name: str, children: int) -> None:
             measure("then, same process", counting, lambda: repo.head.child_count("/n"))
 
 
-def main() -> None:
-    url = sys.argv[1]
-    children = int(sys.argv[2]) if len(sys.argv) > 2 else 1_000_000
-    if len(sys.argv) > 3:
-        phase(url, sys.argv[3], children)
+@click.command()
+@click.argument("url")
+@click.argument("children", type=click.IntRange(min=1), default=1_000_000)
+@click.argument("name", metavar="[PHASE]", type=click.Choice(PHASES), required=False)
+def main(url: str, children: int, name: str | None) -> None:
+    """Measure the child count of a node with CHILDREN children (default: 1,000,000).
+
+    The repository at URL must be new. Each phase runs in its own process; with PHASE, only this one runs.
+    """
+    try:
+        open_store(url)[0].close()
+    except hbasemk.HbasemkError as error:
+        raise click.ClickException(str(error)) from error
+    if name is not None:
+        phase(url, name, children)
         return
-    print("| what | result | time | round trips |\n| --- | ---: | ---: | --- |", flush=True)
-    for name in ("load", "second process", "third process", "fourth process"):
-        subprocess.run([sys.executable, "-m", "benchmarks.child_count", url, str(children), name], check=True)
+    click.echo("| operation | result | time | round trips |\n| --- | ---: | ---: | --- |")
+    for one in PHASES:
+        subprocess.run([sys.executable, "-m", "benchmarks.child_count", url, str(children), one], check=True)
 
 
 if __name__ == "__main__":

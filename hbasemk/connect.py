@@ -22,7 +22,7 @@ _TRUE: Final = frozenset({"1", "yes", "true", "on"})
 _FALSE: Final = frozenset({"0", "no", "false", "off"})
 
 _HBASE_EXAMPLE: Final = "write hbase://host:port/?prefix=name_, or hbase://host:port,host:port/ for several gateways"
-FORMS: Final = "memory://[name], sqlite:///relative/file, sqlite:////absolute/file and hbase://host:port/?prefix=name_"
+FORMS: Final = "memory://[name], sqlite:///relative/file, sqlite:////absolute/file or hbase://host:port/?prefix=name_"
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _broken_escape: Final = re.compile("%(?![0-9A-Fa-f]{2})").search
 _control: Final = re.compile("[\x00-\x1f\x7f]").search

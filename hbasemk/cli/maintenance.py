@@ -128,9 +128,9 @@ def recover(session: Session, branches: float | None) -> None:
 def upgrade(session: Session, wanted: int | None) -> None:
     """Upgrade the repository to the format of this version.
 
-    End all processes that use the repository before. The command refuses while the lease of a process goes on, and names the
-    process. It changes no data, may be interrupted, and does nothing if it has been done before. Older versions of hbasemk cannot
-    open the repository afterwards; make a copy first if you may need one.
+    First end all processes that use the repository. While a process holds a lease, the command changes nothing and names the
+    process. It changes no data. You may interrupt it and run it again. Older versions of hbasemk cannot open the repository
+    afterwards, so make a backup first.
     """
     from hbasemk.connect import open_store
     from hbasemk.kernel.upgrade import upgrade as run
