@@ -18,7 +18,8 @@ from hbasemk.kernel.commit.read_set import ReadSet
 from hbasemk.testing.choices import shrink
 from hbasemk.testing.history import History, Kind, Read, Transaction, Write
 from hbasemk.testing.history.simulated import Run, Simulated
-from hbasemk.testing.history.workloads import SERIAL, WORKLOADS, Workload
+from hbasemk.testing.history.workload import Workload
+from hbasemk.testing.history.workloads import SERIAL, WORKLOADS
 from tests.support import proof
 from tests.support.simulation import mutants
 from tests.support.simulation.schedules import store_like
@@ -36,6 +37,7 @@ FLOORS = {
     "counters": 4.5,
     "children": 1.7,
     "subtrees": 2.0,
+    "versions": 4.0,
     "skew": 4.5,
     "phantoms": 3.4,
     "all together": 9.0,
@@ -169,6 +171,8 @@ MUTANTS = [
     mutants.poll_bound_too_high,
     mutants.everything_below_the_head_is_visible,
     mutants.an_earlier_life_shows,
+    mutants.expectations_not_depended_on,
+    mutants.expected_absence_not_depended_on,
 ]
 
 

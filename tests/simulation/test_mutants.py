@@ -77,13 +77,23 @@ def test_heads_moved_without_a_compare_and_set_are_found(monkeypatch: pytest.Mon
 
 
 @pytest.mark.slow
-def test_lists_of_children_not_read_back_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("mutant", "kinds"),
+    [
+        (mutants.child_lists_not_read_back, ("serializable list", "serializable add")),
+        (mutants.expectations_not_depended_on, ("expect one, set other", "expect other, set one")),
+        (mutants.expectations_not_depended_on, ("expect other, set one", "old base, expecting")),
+        (mutants.expected_absence_not_depended_on, ("expect none, unset", "expect it, add")),
+    ],
+)
+def test_reads_not_read_back_are_found(
+    mutant: Callable[[pytest.MonkeyPatch], None], kinds: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     prepared = prepare()
-    kinds = ("serializable list", "serializable add")
     allowed = Allowed(prepared, kinds)
     for order in ((0,), (1,), (0, 1)):
         allowed(order)
-    mutants.child_lists_not_read_back(monkeypatch)
+    mutant(monkeypatch)
     for run in itertools.islice(Explored(prepared, kinds, (0, 1)), ENOUGH):
         try:
             run.check(allowed)

@@ -72,6 +72,34 @@ BROKEN = {
     "skew": [Read("/skew/a#balance", (-60, "t")), Read("/skew/b#balance", (0, "u"))],
     "phantoms": [Read(f"/phantoms/k{n}", f"t{n}") for n in range(3)],
 }
+
+
+def compare_and_set(name: str, expected: str | None, value: str, committing: float, ended: float | None) -> Transaction:
+    key = "/versions/m#register"
+    operations = (Read(key, expected, depended_on=True), Write(key, value)) if expected else (Write(key, value),)
+    return Transaction(name, "i", operations, "committed", committing, ended, committing=committing, call=name)
+
+
+@pytest.mark.parametrize(
+    ("third", "reported"),
+    [
+        (compare_and_set("3", "b", "c", 3.0, 4.0), False),
+        (compare_and_set("3", "b", "c", 0.5, 1.5), False),
+        (compare_and_set("3", "b", "c", 0.5, None), False),
+        # It replaced a value that another one had replaced already.
+        (compare_and_set("3", "a", "c", 3.0, 4.0), True),
+        # It ended before the commit began whose value it replaced.
+        (compare_and_set("3", "b", "c", 0.2, 0.9), True),
+        (compare_and_set("3", "c", "d", 0.2, 0.9), True),
+    ],
+)
+def test_compare_and_sets_that_are_not_linearizable_are_reported(third: Transaction, reported: bool) -> None:
+    history = [compare_and_set("1", None, "a", 0.0, 0.1), compare_and_set("2", "a", "b", 1.0, 2.0), third]
+    if third.operations[0].value == "c":  # type: ignore[union-attr]
+        history.append(compare_and_set("4", "b", "c", 1.5, 3.0))
+    assert kinds(violations(History(history))) == ([Kind.INVARIANT] if reported else [])
+
+
 WHOLE = {
     "bank": [Read(f"/bank/{account}#balance", (100, account)) for account in "abcd"],
     "bank in part": [Read("/bank/a#balance", (1, "a"))],

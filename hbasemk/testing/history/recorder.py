@@ -135,6 +135,25 @@ class Attempt:
         self.changes.set(path, name, found)
         self.operations.append(Read(f"{path}#{name}", frozen(found), depended_on=True))
 
+    def expect(self, path: str, names: Iterable[str]) -> dict[str, Value]:
+        """Expect the node's version in the snapshot, and return these properties; the node must never be removed.
+
+        So the commit depends on all of them. They are not read through the transaction.
+        """
+        node = self.worker.instance.require(self.view, path)
+        found = {name: frozen(node.properties.get(name)) for name in names}
+        self.changes.expect(path, node.version)
+        self.operations += (Read(f"{path}#{name}", value, depended_on=True) for name, value in found.items())
+        return found
+
+    def expect_none(self, path: str) -> bool:
+        """Expect that there is no node, if there is none in the snapshot; return whether there is none."""
+        if self.worker.instance.node(self.view, path) is not None:
+            return False
+        self.operations.append(Read(path, None, depended_on=True, version=self._removed_by(path)))
+        self.changes.expect(path, None)
+        return True
+
     def count(self, path: str, name: str, bit: int) -> None:
         """Increment a number by a power of two that no other transaction adds, so that its value identifies the writers."""
         self.changes.increment(path, name, 1 << bit)

@@ -14,7 +14,7 @@ from hbasemk.testing.history.anomalies import Anomaly
 from hbasemk.testing.history.recorder import Attempt, Moments, Worker
 from hbasemk.testing.history.records import SERIALIZABLE, History, Transaction
 from hbasemk.testing.history.resolve_outcomes import judge
-from hbasemk.testing.history.workloads import Workload
+from hbasemk.testing.history.workload import Workload
 from hbasemk.testing.simulation import FAULTS, START_MS, Actor, Died, Simulator
 from hbasemk.transaction import Isolation
 

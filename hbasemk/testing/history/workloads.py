@@ -9,44 +9,11 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from hbasemk.testing.history.anomalies import Anomaly, Kind
+from hbasemk.testing.history.compare_and_set import Versions
 from hbasemk.testing.history.recorder import Attempt, Worker
-from hbasemk.testing.history.records import SERIALIZABLE, History, Read, Transaction, Value
+from hbasemk.testing.history.records import SERIALIZABLE, History, Transaction, Value
+from hbasemk.testing.history.workload import Workload, first_reads
 from hbasemk.transaction import Isolation
-
-
-class Workload:
-    """A kind of transaction on the folder ``/<name>``."""
-
-    name: str
-
-    def __init__(self) -> None:
-        self.folder = f"/{self.name}"
-
-    def prepare(self, attempt: Attempt) -> None:
-        """Create the nodes that the transactions need, once, before the first transaction."""
-        attempt.changes.add(self.folder)
-
-    def turn(self, worker: Worker) -> None:
-        """Run one transaction."""
-        raise NotImplementedError(f"{type(self).__name__} has no transactions")
-
-    def read_all(self, attempt: Attempt) -> None:
-        """Read all data at the end."""
-        raise NotImplementedError(f"{type(self).__name__} does not read")
-
-    def violations(self, history: History) -> Iterator[Anomaly]:
-        """Return the violations of the workload's own rules, which need no graph."""
-        del history
-        return iter(())
-
-
-def first_reads(one: Transaction) -> dict[str, Value]:
-    """Return the transaction's reads from its snapshot."""
-    found: dict[str, Value] = {}
-    for operation in one.operations:
-        if isinstance(operation, Read):
-            found.setdefault(operation.key, operation.value)
-    return found
 
 
 class Registers(Workload):
@@ -377,7 +344,7 @@ class Phantoms(Workload):
                 yield Anomaly(Kind.INVARIANT, f"{one.id} saw {len(there)} children: {', '.join(there)}", (one.id,))
 
 
-ORDINARY: Final = (Registers(), Lists(), Bank(), Counters(), Children(), Subtrees())
+ORDINARY: Final = (Registers(), Lists(), Bank(), Counters(), Children(), Subtrees(), Versions())
 SERIAL: Final = (Skew(), Phantoms())
 WORKLOADS: Final[Mapping[str, Workload]] = {one.name: one for one in (*ORDINARY, *SERIAL)}
 

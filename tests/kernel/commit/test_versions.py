@@ -21,6 +21,7 @@ from hbasemk import (
 )
 from hbasemk.repository import instance_of
 from tests.support.repositories import Instances
+from tests.support.simulation import mutants
 
 UNKNOWN = "0" * 24
 Change = Callable[[Transaction], object]
@@ -388,6 +389,14 @@ def test_a_merge_is_a_change_like_any_other(two: tuple[Repository, Repository]) 
     with pytest.raises(VersionMismatchError) as caught, second.transaction(base=base) as tx:
         tx.set("/a", "q", 3, if_version=base["/a"].version)
     assert caught.value.found == version(first, "/a")
+
+
+def test_a_version_of_trunks_head_in_place_of_the_branchs_is_found(
+    two: tuple[Repository, Repository], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutants.versions_of_the_head_expected(monkeypatch)
+    with pytest.raises((VersionMismatchError, AssertionError)):
+        test_on_a_branch_the_branch_decides(two)
 
 
 # --- bad input -------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pytest
@@ -11,7 +11,16 @@ import pytest
 from hbasemk.errors import HbasemkError
 from hbasemk.format import revisions
 from hbasemk.kernel.commit.change_source import ChangeSource, OperationList
-from hbasemk.kernel.commit.operations import AddNode, CopyNode, Increment, MoveNode, Operation, RemoveNode, SetProperty
+from hbasemk.kernel.commit.operations import (
+    AddNode,
+    CopyNode,
+    Expect,
+    Increment,
+    MoveNode,
+    Operation,
+    RemoveNode,
+    SetProperty,
+)
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.settings import Settings
@@ -30,11 +39,12 @@ Tree = dict[str, Any]
 
 
 class Prepared(NamedTuple):
-    """The initial state: the store, the base of commits on an old base, and a branch's revision."""
+    """The initial state: the store, the base of commits on an old base, a branch's revision, and the nodes' versions."""
 
     store: MemoryStore
     base: int
     branch: int
+    versions: Mapping[str, str]
 
 
 def prepare(parallel: bool = False) -> Prepared:
@@ -56,7 +66,9 @@ def prepare(parallel: bool = False) -> Prepared:
 
     branch = commit_on_branch(instance, branch, [SetProperty("/a", "p", "branch"), AddNode("/a/b/branch", {})])
     commit(RemoveNode("/gone"), SetProperty("/a/b", "q", 1))
-    return Prepared(simulator.store, base, branch)
+    nodes = instance.nodes(instance.head(), ["/a", "/a/leaf"])
+    versions = {path: node.version for path, node in nodes.items() if node is not None}
+    return Prepared(simulator.store, base, branch, versions)
 
 
 def on_head(*operations: Operation) -> Callable[[Instance, Prepared], int]:
@@ -69,6 +81,16 @@ def on_head(*operations: Operation) -> Callable[[Instance, Prepared], int]:
 def on_old_base(*operations: Operation) -> Callable[[Instance, Prepared], int]:
     def commit(instance: Instance, prepared: Prepared) -> int:
         return instance.commit_on(instance.at(prepared.base), OperationList(operations), "")
+
+    return commit
+
+
+def expecting(path: str, *operations: Operation, on: Any = on_head) -> Callable[[Instance, Prepared], int]:
+    """Commit operations that expect a node as it is in the initial state, or its absence."""
+
+    def commit(instance: Instance, prepared: Prepared) -> int:
+        done: int = on(Expect(path, prepared.versions.get(path)), *operations)(instance, prepared)
+        return done
 
     return commit
 
@@ -105,6 +127,13 @@ KINDS: dict[str, Callable[[Instance, Prepared], int]] = {
     "set one, repeat other": on_head(SetProperty("/a", "p", "one"), SetProperty("/a/b", "q", 1)),
     "repeat one, set other": on_head(SetProperty("/a", "p", 0), SetProperty("/a/b", "q", "other")),
     "old base, repeated": on_old_base(Increment("/a", "count", 0), SetProperty("/a/leaf", "x", 1)),
+    # Each changes the node that the other expects.
+    "expect one, set other": expecting("/a", SetProperty("/a/leaf", "x", "expecting")),
+    "expect other, set one": expecting("/a/leaf", SetProperty("/a", "p", "expecting")),
+    "old base, expecting": expecting("/a", SetProperty("/a/leaf", "x", 3), on=on_old_base),
+    # Each creates or changes what the other expects.
+    "expect none, unset": expecting("/a/b/new", SetProperty("/a", "p", None)),
+    "expect it, add": expecting("/a", AddNode("/a/b/new", {"n": 2})),
     # Each writes the property that the other reads.
     "serializable list": serializable(lambda tx: tx.set("/a", "children", len(tx.children("/a/b")))),
     "serializable add": serializable(lambda tx: tx.add("/a/b/new", {"n": tx.get("/a", "children") or 0})),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,10 +18,12 @@ from hbasemk.kernel.commit.attempt import Attempts
 from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.committer import Committer
 from hbasemk.kernel.commit.draft import Draft
+from hbasemk.kernel.commit.operations import Expect
 from hbasemk.kernel.commit.preparation import Preparation
 from hbasemk.kernel.commit.read_back import ReadBack
 from hbasemk.kernel.commit.read_set import ReadSet
 from hbasemk.kernel.commit.staged_node import StagedNode
+from hbasemk.kernel.commit.staging import Staging
 from hbasemk.kernel.commit.writing import Writing
 from hbasemk.kernel.ids.clock import IdClock
 from hbasemk.kernel.ids.lease import Lease
@@ -214,6 +217,38 @@ def changes_without_effect_rely_on_nothing(patch: pytest.MonkeyPatch) -> None:
     """For the histories and the interleavings: the schedules repeat no value."""
     patch.setattr(StagedNode, "depends_on_base", property(lambda _: False))
     patch.setattr(change_set, "_unchanged", lambda _: {})
+
+
+def expectations_not_depended_on(patch: pytest.MonkeyPatch) -> None:
+    """For the histories and the interleavings: the schedules expect nothing."""
+    patch.setattr(ChangeSet, "depends_on", lambda self: self.reads or ReadSet())
+
+
+def expected_absence_not_depended_on(patch: pytest.MonkeyPatch) -> None:
+    """For the histories and the interleavings: the schedules expect nothing."""
+    original = ChangeSet.depends_on
+
+    def depends_on(self: ChangeSet) -> ReadSet:
+        present = {path: version for path, version in self.expected.items() if version is not None}
+        return original(replace(self, expected=present))
+
+    patch.setattr(ChangeSet, "depends_on", depends_on)
+
+
+def versions_of_the_head_expected(patch: pytest.MonkeyPatch) -> None:
+    """For a branch, and for the error of a commit on an old base: elsewhere the read-back finds the same."""
+    original = Staging._expect
+
+    def expect(self: Staging, operation: Expect) -> None:
+        mine = self.view
+        self.view = self._reader._journal.head
+        state = self._reader.node(self.view, operation.path)
+        self._nodes[operation.path] = StagedNode(operation.path, state)
+        original(self, operation)
+        self.view = mine
+        del self._nodes[operation.path]
+
+    patch.setattr(Staging, "_expect", expect)
 
 
 def names_not_kept_apart(patch: pytest.MonkeyPatch) -> None:

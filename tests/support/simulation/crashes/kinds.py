@@ -7,11 +7,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hbasemk import ConflictError
+from hbasemk import ConflictError, VersionMismatchError
 from hbasemk.format import schema
 from hbasemk.kernel import checkpoints, settings
 from hbasemk.kernel.commit.change_source import OperationList
-from hbasemk.kernel.commit.operations import AddNode, CopyNode, Increment, MoveNode, Operation, RemoveNode, SetProperty
+from hbasemk.kernel.commit.operations import (
+    AddNode,
+    CopyNode,
+    Expect,
+    Increment,
+    MoveNode,
+    Operation,
+    RemoveNode,
+    SetProperty,
+)
 from hbasemk.store.abc import Get
 from hbasemk.transaction import Transaction
 from tests.support.branches import commit_on_branch
@@ -103,6 +112,27 @@ def lose(site: Site) -> None:
     except ConflictError:
         return
     raise AssertionError("two that conflict both got through")
+
+
+def expecting(site: Site) -> None:
+    """Commit with the version of another node, the version of a changed node, and the absence of a third one."""
+
+    def make(view: Any) -> OperationList:
+        nodes = site.acting.nodes(view, ["/a", "/other"])
+        expected = [Expect(path, node.version) for path, node in nodes.items() if node is not None]
+        return OperationList([*expected, Expect("/none", None), SetProperty("/a", "p", "new"), AddNode("/a/new", {})])
+
+    site.acting.commit(make, "", retry_timeout=5, max_poll_age=0)
+
+
+def lose_expectation(site: Site) -> None:
+    """Commit with the version of a node that another commit has changed: rolled back completely, with an error."""
+    node = site.acting.require(site.acting.at(site.state), "/a")
+    try:
+        on_base([Expect("/a", node.version), SetProperty("/other", "p", "new"), AddNode("/other/new", {})])(site)
+    except VersionMismatchError:
+        return
+    raise AssertionError("the commit got through although its expected version had changed")
 
 
 def leave(site: Site, seconds: float) -> int:
@@ -257,12 +287,14 @@ KINDS = [
     Kind("copy", commit([CopyNode("/a", "/copied")])),
     Kind("add again", commit([RemoveNode("/a/b"), AddNode("/a/b", {"again": True})])),
     Kind("several batches", commit([AddNode(f"/a/new{number}", {"x": 1}) for number in range(8)]), rows=3),
+    Kind("with expected versions", expecting),
     Kind("on an old base", on_base([SetProperty("/a", "p", "new"), AddNode("/a/new", {})]), after_others),
     Kind("serializable", serializable),
     Kind("serializable, with a list", list_and_set),
     Kind("serializable, lost by a list", lose_by_a_list, listed, changes=False),
     Kind("serializable, a dead writer's child in a list", list_and_set, lambda site: leave(site, 16)),
     Kind("conflict, lost and rolled back", lose, after_a_winner, changes=False),
+    Kind("conflict over an expected version", lose_expectation, after_a_winner, changes=False),
     Kind("meets a dead writer's cells", commit([SetProperty("/a", "p", "new")]), lambda site: leave(site, 16)),
     Kind("meets a writer that is about to die", commit([SetProperty("/a", "n", 5)]), lambda site: leave(site, 1)),
     Kind(
