@@ -141,6 +141,28 @@ def test_the_pool_size_limits_the_connections_to_each_gateway(
     assert len(two.connections) <= 2
 
 
+def test_a_call_does_not_wait_for_the_connections_of_a_gateway_that_hangs(
+    one: FakeGateway, two: FakeGateway, open_store: Open
+) -> None:
+    store = open_store(one, two, pool_size=1, timeout=5)
+    hung = threading.Event()
+
+    def hangs(received: ReceivedCall) -> None:
+        if received.request.what.row == b"hangs":
+            hung.set()
+            one.stopping.wait(30)
+
+    one.script = hangs
+    holder = threading.Thread(target=read, args=(store, b"hangs"), daemon=True)
+    holder.start()
+    assert hung.wait(30)
+    together([lambda: [read(store) for _ in range(5)]] * 6)
+    assert len(one.received) == 1
+    assert len(two.received) == 30
+    one.stopping.set()
+    holder.join(10)
+
+
 # --- calls that move on ----------------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ from hbasemk.errors import ClosedError, StoreError, StoreNotAppliedError, StoreU
 from hbasemk.store.hbase import errors
 from hbasemk.store.hbase.address import Address
 from hbasemk.store.hbase.connection import Connection, Rejected, text_of
-from hbasemk.store.hbase.connections import Use
+from hbasemk.store.hbase.connections import PoolIsFull, Use
 from hbasemk.store.hbase.failover import Gateway, Gateways
 from hbasemk.store.hbase.gateway import Method
 from hbasemk.store.hbase.transport import Transport
@@ -60,15 +60,18 @@ class Client:
         begun = self.clock()
         deadline = begun + (self._timeout if timeout is None else timeout)
         tried: list[Gateway] = []
+        full: Gateway | None = None
         refusals: list[StoreError] = []
         while True:
-            gateway = self._gateways.next(tried)
+            gateway = self._gateways.next(tried, full)
             if gateway is None:
                 raise errors.from_all(refusals) from refusals[-1].__cause__
             tried.append(gateway)
             try:
                 reply = self._call_at(gateway, method, request, table, deadline)
                 break
+            except PoolIsFull:
+                full = tried.pop()
             except (StoreNotAppliedError, StoreUnusableError) as error:
                 refusals.append(error)
                 if self.clock() >= deadline:
@@ -99,7 +102,7 @@ class Client:
     ) -> tuple[bool, Any]:
         """Return whether the gateway answered, and the answer; without an answer the call can be retried."""
         begun = self.clock()
-        connection = gateway.pool.take(deadline, use)
+        connection = gateway.pool.take(deadline, use, patient=not self._gateways.are_several)
         # The first call on a connection is the handshake; a pooled connection has made more.
         pooled = connection.calls > 1
         try:

@@ -22,6 +22,10 @@ IDLE_SECONDS: Final = 50.0
 Opener = Callable[[float, Callable[[Wire], None]], Connection]
 
 
+class PoolIsFull(Exception):
+    """All connections were in use for a moment, and the caller may use another pool instead."""
+
+
 class _ProcessPool:
     """The pool's state in one process."""
 
@@ -84,15 +88,15 @@ class Connections:
         self._pools = {pid: pool}
         return pool
 
-    def take(self, deadline: float, use: Use | None = None) -> Connection:
+    def take(self, deadline: float, use: Use, *, patient: bool = True) -> Connection:
         """Take a connection for one thread and record it in ``use``; return it with :meth:`give` or :meth:`drop`.
 
-        Raises ClosedError, StoreNotAppliedError if none becomes free in time, and the opener's errors.
+        Raises ClosedError, StoreNotAppliedError if none becomes free in time, and the opener's errors. Without ``patient``,
+        raises PoolIsFull if none becomes free within a moment.
         """
-        use = use or Use()
         pool = self._mine()
         with Deferred() as interrupts:
-            connection = self._idle_or_counted(pool, deadline, use, interrupts)
+            connection = self._idle_or_counted(pool, deadline, use, interrupts, patient)
         if connection is not None:
             return connection
         try:
@@ -105,10 +109,11 @@ class Connections:
             raise
 
     def _idle_or_counted(
-        self, pool: _ProcessPool, deadline: float, use: Use, interrupts: Deferred
+        self, pool: _ProcessPool, deadline: float, use: Use, interrupts: Deferred, patient: bool
     ) -> Connection | None:
         """Return an idle connection, or None if the caller may open one; count either as taken."""
         now = self._clock()
+        give_up = now + SLICE
         with pool.changed:
             while True:
                 if pool.closed:
@@ -129,6 +134,8 @@ class Connections:
                         f"{self._about}: all {self._size} connections were in use until the call's deadline; "
                         "nothing was sent. Retry, or use a larger pool_size"
                     )
+                if not patient and now >= give_up:
+                    raise PoolIsFull
                 # The clock may be any clock; the wait only has to end soon after the deadline.
                 pool.changed.wait(min(deadline - now, SLICE))
                 interrupts.deliver()

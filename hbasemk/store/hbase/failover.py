@@ -177,15 +177,21 @@ class Gateways:
         """Whether :meth:`close` was called in this process, or in its parent before the fork."""
         return self._all[0].pool.closed
 
-    def next(self, tried: Collection[Gateway]) -> Gateway | None:
+    @property
+    def are_several(self) -> bool:
+        """Whether there is a choice."""
+        return len(self._all) > 1
+
+    def next(self, tried: Collection[Gateway], full: Gateway | None = None) -> Gateway | None:
         """Return the gateway that a call uses after those that it tried; None if it tried all.
 
+        ``full`` has no free connection, so the others are better, even if as many calls are in progress there.
         Gateways that are left out come last: they are tried only if the others do not take the call.
         """
-        if len(self._all) == 1:
+        if not self.are_several:
             return None if tried else self._all[0]
         best: Gateway | None = None
-        fewest = 0
+        fewest = (False, 0)
         left_out: list[tuple[float, Gateway]] = []
         for gateway in self._order():
             resume_at = gateway.resumes_at()
@@ -194,7 +200,7 @@ class Gateways:
                 if self._clock() >= resume_at:
                     gateway.probe()
             elif gateway not in tried:
-                taken = gateway.pool.taken
+                taken = (gateway is full, gateway.pool.taken)
                 if best is None or taken < fewest:
                     best, fewest = gateway, taken
         if best is not None:
@@ -211,7 +217,7 @@ class Gateways:
 
     def verify(self) -> None:
         """Raise StoreUnusableError if one of several is not a Thrift2 gateway; ignore those that do not answer soon."""
-        if len(self._all) == 1:
+        if not self.are_several:
             # Its first call finds out.
             return
         for gateway in self._order():
