@@ -1,4 +1,4 @@
-# Sourced by the scripts that run tests: find or start a Docker engine for the tests on HBase; it is stopped at the end.
+# Sourced by the scripts that run tests. Finds a Docker engine for the tests on HBase, or starts one and stops it at the end.
 dockerd_pid=
 stop_dockerd() {
     [ -z "$dockerd_pid" ] && return
@@ -26,11 +26,11 @@ start_dockerd() {
 }
 
 if [ -n "${HBASEMK_TEST_HBASE:-}" ]; then
-    say "tests on HBase use the one at $HBASEMK_TEST_HBASE"
+    say "the tests on HBase use the one at $HBASEMK_TEST_HBASE"
 elif command -v docker >/dev/null && docker version >/dev/null 2>&1; then
-    say "tests on HBase use the Docker engine that is there"
+    say "the tests on HBase use the running Docker engine"
 elif as_root_on_debian && start_dockerd; then
-    say "tests on HBase use a Docker engine started for them"
+    say "the tests on HBase use a Docker engine that this script has started"
 else
-    say "no Docker engine and no HBASEMK_TEST_HBASE: the tests marked 'integration' are left out"
+    say "no Docker engine and no HBASEMK_TEST_HBASE: leaving out the tests marked 'integration'"
 fi
