@@ -1,4 +1,4 @@
-"""Checks of arguments where users' calls come in: an error names the parameter, what was expected, and what came.
+"""Checks of the arguments of public functions: an error names the parameter, the expected type, and the value.
 
 Without them a wrong type fails somewhere inside, with an error that names neither.
 """
@@ -122,7 +122,7 @@ def instance(value: object, kind: type[T], name: str) -> T:
 
 
 def choice(value: object, possible: Sequence[str], name: str) -> None:
-    """Raises TypeError for what is not a str, and ValueError for what is none of the possible ones."""
+    """Raises TypeError if the value is not a str, and ValueError if it is none of the possible ones."""
     if not isinstance(value, str):
         raise wrong(name, " or ".join(map(repr, possible)), value)
     if value not in possible:

@@ -34,7 +34,7 @@ class HbasemkError(Exception):
         return _rebuild, (type(self), self.message, dict(self.__dict__))
 
 
-# --- what a caller asked for is not possible -------------------------------------------------------------
+# --- impossible requests -----------------------------------------------------------------------------------
 
 
 class InvalidPathError(HbasemkError, ValueError):

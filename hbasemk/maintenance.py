@@ -40,7 +40,7 @@ LOOK_SHARE: Final = 0.02
 """The pause between two comparisons, as a fraction of the time since the last change."""
 
 CLOSING: Final = 3.0
-"""Seconds that closing gives a store to end what was left and take the lease back."""
+"""The longest time in seconds that closing waits for the store to finish background work and release the lease."""
 
 _log = logging.getLogger("hbasemk")
 

@@ -30,7 +30,7 @@ from hbasemk.kernel.retry import time_limit
 T = TypeVar("T")
 
 Isolation: TypeAlias = Literal["snapshot", "serializable"]
-"""``snapshot``: what is written must not have changed. ``serializable``: what is read neither."""
+"""``snapshot``: the columns written must not have changed. ``serializable``: nor the data read."""
 
 
 def check_isolation(isolation: object) -> None:

@@ -1,4 +1,4 @@
-"""Watching what is committed: an iterator that survives outages, can be stopped from anywhere, and says where to resume."""
+"""Watches: iterators over commits that survive outages, can be stopped from any thread, and say where to resume."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ class _Export:
                 continue
             parent = self._directories.get(paths.parent(node.path))
             if parent is None:
-                self._skip(node, "what it is in is not written as a directory")
+                self._skip(node, "its parent is not exported as a directory")
                 continue
             try:
                 name = entry_of(node.name).encode("utf-8", "surrogateescape")

@@ -20,7 +20,7 @@ from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
 
 TURN: Final = 0.1
-"""Seconds for which a process may keep committing what others wait for. Each hand-over costs time, so turns are not shorter."""
+"""Seconds for which a process may commit to columns that others wait for. A hand-over costs time, so turns are not shorter."""
 SHORTEST: Final = 0.002
 LONGEST: Final = 1.0
 """The bounds of one wait in seconds, before jitter."""

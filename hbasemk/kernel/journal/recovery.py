@@ -1,7 +1,7 @@
 """Recovery after dead writers, and moving the watermark.
 
-Recovery needs nothing from any process's memory. Every live instance finds pending revisions whose writer's lease is
-over and resolves them (I9). It also moves the watermark past decided revisions, so that start-up stays fast in an old
+Recovery needs nothing from any process's memory. Every live instance finds pending revisions whose writer's lease
+has expired, and resolves them (I9). It also moves the watermark past decided revisions, so that start-up stays fast in an old
 repository. Several instances may do so at once: every step is a compare-and-set or idempotent.
 """
 
