@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from hbasemk.errors import ClockSkewError, ClosedError, CommitUnknownError, StoreError, StoreNotAppliedError
 from hbasemk.format import revisions, schema
@@ -22,6 +22,7 @@ from hbasemk.kernel.commit.writing import Writing
 from hbasemk.kernel.reading.cache import DEFAULT_ENTRIES
 
 TRIES_IN_TIME: Final = 5
+"""How often an attempt creates a journal row before the store counts as too slow."""
 
 
 @dataclass(slots=True)
@@ -31,6 +32,13 @@ class CommitStatistics:
     committed: int = 0
     conflicts: int = 0
     too_slow: int = 0
+
+
+class LostAttempt(NamedTuple):
+    """An attempt that lost: the revision that was aborted (0: the commit changes nothing), and the conflict."""
+
+    revision: int
+    conflict: Conflict
 
 
 class Attempts(Committing):
@@ -44,11 +52,10 @@ class Attempts(Committing):
         self._writing = Writing(context)
         self.statistics = CommitStatistics()
 
-    def run(self, draft: Draft) -> int | tuple[int, Conflict]:
+    def run(self, draft: Draft) -> int | LostAttempt:
         """Commit the draft; try again with a new id if its journal row was created too late.
 
-        Returns the new revision, or the view's if nothing changes. After a conflict, returns the revision that was aborted
-        (0 without changes) and the conflict.
+        Returns the new revision, or the view's if nothing changes.
         """
         self._outcomes.resolve_pending()
         for _ in range(TRIES_IN_TIME):
@@ -70,30 +77,14 @@ class Attempts(Committing):
             "reduce its load, or use a repository with a larger allowed lag (see its status)"
         )
 
-    def _try(self, draft: Draft) -> int | tuple[int, Conflict]:
+    def _try(self, draft: Draft) -> int | LostAttempt:
         plan = self._preparation.prepare(draft)
         if not plan.changes:
             conflict = self._read_back.validate(0, draft.view, plan)
-            if conflict is None:
-                return draft.view.revision
-            self.statistics.conflicts += 1
-            return 0, conflict
-        revision = draft.revision
+            return draft.view.revision if conflict is None else self._lose(LostAttempt(0, conflict))
         draft.touched = plan.changes
-        wrote = False
         try:
-            committed = self._commit_in_transaction(draft, plan)
-            conflict = None
-            if committed is None and self._writing.fits_one_transaction(plan):
-                # There is a conflict. A revision that has already lost writes nothing, so it need not roll back or hold the file.
-                conflict = self._read_back.validate(revision, draft.view, plan)
-            if committed is None and conflict is None:
-                wrote = True
-                self._writing.write(draft, plan)
-                conflict = self._read_back.validate(revision, draft.view, plan)
-                committed = conflict is None and self._writing.decide(draft)
-            if conflict is None and not committed:
-                conflict = Conflict(plan.rows[0].path, schema.LAST_REVISION, revision, pending=False)
+            conflict = self._write_and_decide(draft, plan)
         except (TooSlow, ClockSkewError):
             if self._abort_and_clean_up(draft, plan.changes, clean=not draft.reply_lost) is not Outcome.COMMITTED:
                 raise
@@ -106,24 +97,47 @@ class Attempts(Committing):
             conflict = None
         except BaseException:
             # Interrupted (Ctrl-C, a bug): this process must not leave the revision pending.
-            self._outcomes.defer(revision, plan.changes)
+            self._outcomes.defer(draft.revision, plan.changes)
             raise
-        touched = plan.changes if wrote or draft.reply_lost else ()
-        if (
-            conflict is not None
-            and self._abort_and_clean_up(draft, touched, clean=not draft.reply_lost) is not Outcome.COMMITTED
-        ):
-            if not conflict.other:
-                raise name_conflict(conflict.path, schema.name_of(conflict.column))
-            self.statistics.conflicts += 1
-            return revision, conflict
-        # A conflict with a committed outcome: the transaction committed, its reply was lost, and a later revision built on it.
+        if conflict is not None:
+            touched = plan.changes if draft.wrote or draft.reply_lost else ()
+            if self._abort_and_clean_up(draft, touched, clean=not draft.reply_lost) is not Outcome.COMMITTED:
+                if not conflict.other:
+                    raise name_conflict(conflict.path, schema.name_of(conflict.column))
+                return self._lose(LostAttempt(draft.revision, conflict))
+            # The transaction committed, its reply was lost, and a later revision built on it.
+        self._append(draft, plan)
+        return draft.revision
+
+    def _write_and_decide(self, draft: Draft, plan: ChangeSet) -> Conflict | None:
+        """Run steps 6 to 10, in one transaction if the store can; return the conflict over which the revision must abort."""
+        revision = draft.revision
+        committed = self._commit_in_transaction(draft, plan)
+        if committed is None and self._writing.fits_one_transaction(plan):
+            # There is a conflict. A revision that has already lost writes nothing, so it need not roll back or hold the file.
+            conflict = self._read_back.validate(revision, draft.view, plan)
+            if conflict is not None:
+                return conflict
+        if committed is None:
+            draft.wrote = True
+            self._writing.write(draft, plan)
+            conflict = self._read_back.validate(revision, draft.view, plan)
+            if conflict is not None:
+                return conflict
+            committed = self._writing.decide(draft)
+        return None if committed else Conflict(plan.rows[0].path, schema.LAST_REVISION, revision, pending=False)
+
+    def _lose(self, lost: LostAttempt) -> LostAttempt:
+        self.statistics.conflicts += 1
+        return lost
+
+    def _append(self, draft: Draft, plan: ChangeSet) -> None:
+        """Run step 11."""
         # If the commit exceeds the cache, the cache only learns which nodes it touched.
-        states = plan.states(revision) if len(plan.after) <= DEFAULT_ENTRIES else {}
-        self._journal.append_local(revision, plan.changes, states, draft.view)
+        states = plan.states(draft.revision) if len(plan.after) <= DEFAULT_ENTRIES else {}
+        self._journal.append_local(draft.revision, plan.changes, states, draft.view)
         self._turns.record_commit(plan.changes)
         self.statistics.committed += 1
-        return revision
 
     def _commit_in_transaction(self, draft: Draft, plan: ChangeSet) -> bool | None:
         """Run steps 6, 7 and 10 in one transaction; return None if the store cannot, or if there is a conflict."""

@@ -39,8 +39,8 @@ class RowPlan:
 
     A name is a property or a child, never both. Setting a property therefore also depends on the child column of that
     name, which is in ``must_be_absent``: it must list no child in the node's life, which began in ``since``. Adding a child
-    depends on the property column of that name: in ``name_probe`` if there are many, else in ``depends_on``. ``bytes`` is
-    the least number of bytes of values that the read-back returns.
+    depends on the property column of that name: in ``name_probe`` if there are many, else in ``depends_on``. ``value_bytes``
+    is the least number of bytes of values that the read-back returns.
     """
 
     path: str
@@ -50,7 +50,7 @@ class RowPlan:
     must_be_absent: frozenset[Column] = frozenset()
     since: int = 0
     name_probe: frozenset[Column] = frozenset()
-    bytes: int = 0
+    value_bytes: int = 0
 
 
 @dataclass(slots=True)
@@ -132,8 +132,10 @@ def of_nodes(nodes: Iterable[StagedNode], reads: ReadSet | None = None) -> Chang
             continue
         if not node.dirty:
             if node.depends_on_base:
-                depends_on = {schema.DELETED: None, **_unchanged(node)}
-                plans.append(RowPlan(node.path, paths.key(node.path), [], depends_on, bytes=_read_back_size(node)))
+                depends_on = {schema.DELETED: None, **_columns_without_effect(node)}
+                plans.append(
+                    RowPlan(node.path, paths.key(node.path), [], depends_on, value_bytes=_read_back_size(node))
+                )
                 unchanged.append(node)
             continue
         plan, change = _plan(node)
@@ -184,7 +186,7 @@ def _read_back_size(node: StagedNode) -> int:
     return size + sum(len(before.get(name, b"")) for name in node.repeated or ())
 
 
-def _unchanged(node: StagedNode) -> dict[Column, None]:
+def _columns_without_effect(node: StagedNode) -> dict[Column, None]:
     """Return the columns that changes without effect depend on: properties, and children that must still be absent."""
     depends_on: dict[Column, None] = {}
     for name in node.repeated or ():
@@ -233,8 +235,8 @@ def _plan(node: StagedNode) -> tuple[RowPlan, RowChange]:
             depends_on[column] = None
         if kind == CHANGED:
             _keep_names_apart(node, plan)
-            depends_on.update(_unchanged(node))
-            plan.bytes = _read_back_size(node)
+            depends_on.update(_columns_without_effect(node))
+            plan.value_bytes = _read_back_size(node)
     added_children = [name for name, is_present in node.child_writes.items() if is_present] if node.child_writes else []
     removed_children = (
         [name for name, is_present in node.child_writes.items() if not is_present] if node.child_writes else []
@@ -247,7 +249,7 @@ def _keep_names_apart(node: StagedNode, plan: RowPlan) -> None:
     assert node.base is not None
     plan.since = node.base.created
     plan.must_be_absent = frozenset(
-        schema.child_column(name) for name in names_set(node) if name not in node.child_writes
+        schema.child_column(name) for name in names_written(node) if name not in node.child_writes
     )
     plan.depends_on.update(dict.fromkeys(plan.must_be_absent))
     added = [name for name, is_present in node.child_writes.items() if is_present and name not in node.written]
@@ -258,7 +260,7 @@ def _keep_names_apart(node: StagedNode, plan: RowPlan) -> None:
         plan.name_probe = frozenset(columns)
 
 
-def names_set(node: StagedNode) -> list[str]:
+def names_written(node: StagedNode) -> list[str]:
     """Return the names of the properties that are set, not removed."""
     return [name for name, data in node.written.items() if data is not None]
 
@@ -272,7 +274,7 @@ def require_free_names(reader: Reader, view: View, plan: ChangeSet) -> None:
         paths.join(node.path, name): (node.path, name)
         for node in plan.after
         if node.exists and not node.is_new and node.base is not None
-        for name in names_set(node)
+        for name in names_written(node)
         if name not in node.child_writes
     }
     for path, state in reader.nodes(view, list(by_child_path)).items() if by_child_path else ():

@@ -23,7 +23,7 @@ from hbasemk.errors import (
 )
 from hbasemk.format import revisions, schema
 from hbasemk.format.journal_row import Outcome
-from hbasemk.kernel.commit.attempt import Attempts
+from hbasemk.kernel.commit.attempt import Attempts, LostAttempt
 from hbasemk.kernel.commit.change_source import ChangeSource
 from hbasemk.kernel.commit.context import CommitContext, Committing
 from hbasemk.kernel.commit.draft import Draft
@@ -102,10 +102,10 @@ class Committer(Committing):
             if isinstance(result, int):
                 return result
             if self._runtime.monotonic() >= deadline:
-                raise self._lost(draft, *result, REPEAT, deadline)
-            since = since or result[0]
+                raise self._error_of(draft, result, REPEAT, deadline)
+            since = since or result.revision
             self._turns.wait_for_turn(since)
-            self._wait_for(result[1], deadline)
+            self._wait_for(result.conflict, deadline)
             self._journal.poll()
             head_is_current = True
 
@@ -149,22 +149,22 @@ class Committer(Committing):
                         raise
             if isinstance(result, int):
                 return result
-            raise self._lost(draft, *result, advice, self._runtime.monotonic() + self._runtime.retry_timeout)
+            raise self._error_of(draft, result, advice, self._runtime.monotonic() + self._runtime.retry_timeout)
 
-    def _lost(self, draft: Draft, revision: int, conflict: Conflict, advice: str, deadline: float) -> ConflictError:
+    def _error_of(self, draft: Draft, lost: LostAttempt, advice: str, deadline: float) -> ConflictError:
         """Return the error for a commit that has lost; only if it expected versions, read them at the newest head."""
         expected = draft.plan.expected if draft.plan is not None else {}
         if expected:
             # A winner that is not decided yet may still be aborted; then the version stands.
-            self._wait_for(conflict, deadline)
+            self._wait_for(lost.conflict, deadline)
             self._journal.poll()
             head = self._journal.head
             for path, state in self._reader.nodes(head, list(expected)).items():
                 if expected[path] != (None if state is None else state.version):
                     return self._reader.version_mismatch(head, path, expected[path], state)
-        return self._conflict(revision, conflict, advice)
+        return self._conflict_error(*lost, advice)
 
-    def _conflict(self, revision: int, conflict: Conflict, advice: str) -> ConflictError:
+    def _conflict_error(self, revision: int, conflict: Conflict, advice: str) -> ConflictError:
         column = schema.describe(conflict.column)
         mine, other = revisions.to_text(revision), revisions.to_text(conflict.other)
         winner = other if conflict.other != revision else "an earlier commit that aborted it"

@@ -27,8 +27,9 @@ class Draft:
     """An attempt to commit the changes of ``source`` on ``view``, and how far its newest try has come.
 
     A try that creates its journal row too late is followed by another one with a new ``revision``, which ``begun`` receives
-    before the store does. ``plan`` is kept for it. ``touched`` lists the rows that the try may have written. ``reply_lost``
-    says that a reply to a write of the revision was lost, ``decision_in_doubt`` that it was the reply to the decision.
+    before the store does. ``plan`` is kept for it. ``touched`` lists the rows that the try may write; ``wrote`` says that it
+    has begun to write cells outside of a transaction. ``reply_lost`` says that a reply to a write of the revision was lost,
+    ``decision_in_doubt`` that it was the reply to the decision.
     """
 
     view: View
@@ -39,6 +40,7 @@ class Draft:
     revision: int = 0
     created: Created = _NOT_CREATED
     touched: Sequence[RowChange] = ()
+    wrote: bool = False
     reply_lost: bool = False
     decision_in_doubt: bool = False
 
@@ -47,7 +49,7 @@ class Draft:
         if self.begun is not None:
             self.begun(revision)
         self.revision, self.touched = revision, ()
-        self.reply_lost = self.decision_in_doubt = False
+        self.wrote = self.reply_lost = self.decision_in_doubt = False
 
     def lose_reply(self) -> None:
         """Record that the reply to a write was lost."""

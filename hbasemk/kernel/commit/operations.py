@@ -64,13 +64,13 @@ Operation: TypeAlias = Union[AddNode, SetProperty, Increment, RemoveNode, MoveNo
 
 def paths_needed(operations: Iterable[Operation]) -> list[str]:
     """Return the paths whose nodes the operations read first, except paths below nodes that they add themselves."""
-    wanted_paths: dict[str, None] = {}
+    needed: dict[str, None] = {}
     added: set[str] = set()
     for operation in operations:
         if isinstance(operation, (MoveNode, CopyNode)):
-            wanted_paths[operation.source] = wanted_paths[operation.target] = None
+            needed[operation.source] = needed[operation.target] = None
             if operation.target != paths.ROOT:
-                wanted_paths[paths.parent(operation.target)] = None
+                needed[paths.parent(operation.target)] = None
             continue
         path = operation.path
         if isinstance(operation, (AddNode, RemoveNode)) and path != paths.ROOT:
@@ -78,8 +78,8 @@ def paths_needed(operations: Iterable[Operation]) -> list[str]:
             if parent in added:
                 added.add(path)
                 continue
-            wanted_paths[parent] = None
-        wanted_paths[path] = None
+            needed[parent] = None
+        needed[path] = None
         if isinstance(operation, AddNode):
             added.add(path)
-    return [paths.check_path(path) for path in wanted_paths]
+    return [paths.check_path(path) for path in needed]

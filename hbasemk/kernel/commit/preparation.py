@@ -40,7 +40,7 @@ class Preparation(Committing):
         if not self._store.supports_parallel_calls:
             return None
         prediction = draft.source.predict(self._store.batch_rows)
-        if prediction is None or all(self._reader.cached(draft.view, path) for path in prediction.reads):
+        if prediction is None or all(self._reader.is_cached(draft.view, path) for path in prediction.reads):
             return None
         return prediction
 

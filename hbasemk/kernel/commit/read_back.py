@@ -40,7 +40,7 @@ class _Probe(NamedTuple):
     """One get of the read-back, and how to judge its cells.
 
     ``must_be_absent`` holds child columns that must list no child in the node's life, which began in ``since``.
-    ``only_columns`` limits the columns that count (None: all). ``bytes`` is the known size of the values. If ``reads`` is
+    ``only_columns`` limits the columns that count (None: all). ``value_bytes`` is the known size of the values. If ``reads`` is
     given, it says which columns count, and each version of them outside the view does.
     """
 
@@ -48,12 +48,12 @@ class _Probe(NamedTuple):
     must_be_absent: frozenset[Column] = frozenset()
     since: int = 0
     only_columns: frozenset[Column] | None = None
-    bytes: int = 0
+    value_bytes: int = 0
     reads: ReadSet | None = None
 
     def size(self) -> int:
         """Estimate how many bytes the get returns."""
-        return self.bytes + sum(len(column[1]) + 2 * CELL_BYTES for column in self.get.columns or ())
+        return self.value_bytes + sum(len(column[1]) + 2 * CELL_BYTES for column in self.get.columns or ())
 
 
 @dataclass(slots=True)
@@ -78,7 +78,7 @@ def _probes_of(plan: ChangeSet, low_bound: int) -> list[_Probe]:
         if row.depends_on:
             since = 0 if row.must_be_absent else low_bound
             get = Get(row.key, columns=list(row.depends_on), since=since, versions=_versions_of(row.depends_on))
-            probes.append(_Probe(get, row.must_be_absent, row.since, bytes=row.bytes))
+            probes.append(_Probe(get, row.must_be_absent, row.since, value_bytes=row.value_bytes))
         if row.name_probe:
             get = Get(row.key, families=(schema.DATA,), since=low_bound, versions=FEW_VERSIONS)
             probes.append(_Probe(get, only_columns=row.name_probe))
@@ -105,15 +105,12 @@ class ReadBack(Committing):
             if number and revision:
                 self._clock.keep_lease()
             while pending:
-                rows = self._read_rows([probe.get for probe in pending])
+                rows = self._store.read(schema.NODES, [probe.get for probe in pending])
                 pending = self._observe(revision, view, low_bound, pending, rows, observed)
         conflict = self._resolve(revision, observed.versions) if observed.versions else None
         if conflict is None and observed.name_conflict is not None:
             return Conflict(*observed.name_conflict, other=0, pending=False)
         return conflict
-
-    def _read_rows(self, gets: Sequence[Get]) -> Sequence[Row]:
-        return self._store.read(schema.NODES, gets)
 
     def precondition(
         self, revision: int, view: View, plan: ChangeSet
@@ -135,16 +132,6 @@ class ReadBack(Committing):
             )
 
         return [probe.get for probe in probes], no_conflict
-
-    def _observe_read(self, revision: int, view: View, reads: ReadSet, row: Row, observed: _Observed) -> None:
-        """Collect the versions outside the view that change what was read of a row, or its expected version."""
-        path = paths.path_of(row.key)
-        for cell in row.cells:
-            column = (cell.family, cell.qualifier)
-            version = cell.timestamp
-            if version == revision or not reads.depends_on(path, column) or self._journal.sees(view, version):
-                continue
-            observed.versions.setdefault(version, (path, column))
 
     def _observe(
         self,
@@ -191,7 +178,18 @@ class ReadBack(Committing):
                 incomplete.append(probe._replace(get=get))
         return incomplete
 
+    def _observe_read(self, revision: int, view: View, reads: ReadSet, row: Row, observed: _Observed) -> None:
+        """Collect the versions outside the view that change what was read of a row, or its expected version."""
+        path = paths.path_of(row.key)
+        for cell in row.cells:
+            column = (cell.family, cell.qualifier)
+            version = cell.timestamp
+            if version == revision or not reads.depends_on(path, column) or self._journal.sees(view, version):
+                continue
+            observed.versions.setdefault(version, (path, column))
+
     def _resolve(self, revision: int, observed: dict[int, tuple[str, Column]]) -> Conflict | None:
+        """Run steps 8 and 9 for the versions outside the view, lowest id first."""
         trunk = sorted(version for version in observed if not revisions.is_branch(version))
         head = self._journal.head
         outcomes = self._outcomes.of_many([version for version in trunk if not self._journal.sees(head, version)])

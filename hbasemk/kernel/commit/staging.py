@@ -112,18 +112,18 @@ class Staging:
             node = self._nodes[path]
         return node
 
-    def not_loaded(self, wanted_paths: Iterable[str]) -> list[str]:
+    def not_loaded(self, needed: Iterable[str]) -> list[str]:
         """Return which of these nodes are not loaded yet."""
-        return [path for path in dict.fromkeys(wanted_paths) if path not in self._nodes]
+        return [path for path in dict.fromkeys(needed) if path not in self._nodes]
 
-    def load(self, wanted_paths: Iterable[str]) -> None:
+    def load(self, needed: Iterable[str]) -> None:
         """Load these nodes, unless they are loaded already. One round trip per batch."""
-        for path, state in self._reader.nodes(self.view, self.not_loaded(wanted_paths)).items():
+        for path, state in self._reader.nodes(self.view, self.not_loaded(needed)).items():
             self._put(path, state)
 
     def _load_for(self, operations: Sequence[Operation]) -> None:
         """Load the nodes that the operations are known to need; of many new children, only whether they exist."""
-        wanted_paths = paths_needed(operations)
+        needed = paths_needed(operations)
         added: dict[str, list[str]] = {}
         for operation in operations:
             if isinstance(operation, AddNode) and operation.path != paths.ROOT:
@@ -133,7 +133,7 @@ class Staging:
             new = parent != paths.ROOT and parent in added.get(paths.parent(parent), ())
             if len(children) >= MANY and not new:
                 absent.update(self._absent_children(parent, children))
-        self.load([path for path in wanted_paths if path not in absent] if absent else wanted_paths)
+        self.load([path for path in needed if path not in absent] if absent else needed)
         for path in absent:
             self._put(path, None)
 

@@ -26,7 +26,6 @@ LONGEST: Final = 1.0
 """The bounds of one wait in seconds, before jitter."""
 MOST_READ: Final = 20
 """The maximum number of waiting revisions whose journal rows are read."""
-
 MOST_TOUCHED: Final = 1000
 """A commit to more nodes than this does not make room for others: it is rarely repeated at once."""
 
@@ -54,21 +53,22 @@ class Turns:
         self._runtime = runtime
         self._journal = journal
         self._lease = lease
-        self._attempt = SHORTEST
-        self._began: float | None = None
-        self._last = 0.0
+        self._attempt_seconds = SHORTEST
+        # When the series of commits began that is this process's present turn; None: there is none.
+        self._turn_began: float | None = None
+        self._last_commit = 0.0
         self._touched: Sequence[RowChange] = ()
 
     def record_attempt(self, seconds: float) -> None:
         """Record how long an attempt took; the average is the unit of waits."""
-        self._attempt += (min(seconds, LONGEST) - self._attempt) / 8
+        self._attempt_seconds += (min(seconds, LONGEST) - self._attempt_seconds) / 8
 
     def record_commit(self, touched: Sequence[RowChange]) -> None:
         """Record a successful commit."""
         now = self._runtime.monotonic()
-        if self._began is None or now - self._last > TURN:
-            self._began = now
-        self._last = now
+        if self._turn_began is None or now - self._last_commit > TURN:
+            self._turn_began = now
+        self._last_commit = now
         self._touched = touched if len(touched) <= MOST_TOUCHED else ()
 
     def make_room(self) -> bool:
@@ -77,20 +77,20 @@ class Turns:
         One round trip for each turn in which others wait; otherwise none.
         """
         now = self._runtime.monotonic()
-        if self._began is None or now - self._began < TURN:
+        if self._turn_began is None or now - self._turn_began < TURN:
             return False
-        if now - self._last > TURN:
-            self._began = None
+        if now - self._last_commit > TURN:
+            self._turn_began = None
             return False
         waiting = self._journal.contention.waiting(self._lease.machine)
         if not waiting:
             return False
-        self._began = now
+        self._turn_began = now
         mine = _columns(self._touched)
         rows = journal_rows(self._store, waiting[:MOST_READ])
         if not any(mine & _touched(row) for row in rows):
             return False
-        self._began = None
+        self._turn_began = None
         self._wait(len(waiting))
         return True
 
@@ -103,5 +103,5 @@ class Turns:
         self._wait(sum(1 for first in waiting if first < since))
 
     def _wait(self, others: int) -> None:
-        seconds = min(max(others * self._attempt, SHORTEST), LONGEST)
+        seconds = min(max(others * self._attempt_seconds, SHORTEST), LONGEST)
         wait_before_retry(self._runtime, seconds * (0.5 + self._runtime.random.random()))

@@ -24,8 +24,11 @@ from hbasemk.store.abc import Cell, Column, Get, Page, Row, Scan
 
 FIRST_DEPTH: Final = 4
 MAX_DEPTH: Final = 256
+"""Versions of a column in the first deeper read; each further one reads four times as many, up to the second number."""
 CHILDREN_PAGE: Final = 10_000
+"""Child columns of one node in one read."""
 LEVEL_BATCH: Final = 1000
+"""Rows of a level of a subtree in one read."""
 WIDE: Final = 1000
 """A node with more child columns than this is wide; counting its children does not read all of them."""
 
@@ -55,7 +58,7 @@ class Reader:
             return entry.state
         return self.nodes(view, (path,))[path]
 
-    def cached(self, view: View, path: str) -> bool:
+    def is_cached(self, view: View, path: str) -> bool:
         """Return whether :meth:`node` needs no round trip."""
         return self._cache.get(path, view) is not None
 
@@ -294,6 +297,10 @@ class Reader:
         return self._store.read(schema.NODES, gets)
 
     def _visible(self, view: View, rows: Sequence[Row]) -> list[list[Cell]]:
+        """Return each row's newest visible cell of each column; ``rows`` have the newest version up to the view's highest id.
+
+        No round trip if all of these are visible.
+        """
         sees = self._journal.sees
         result: list[list[Cell]] = []
         deeper: list[tuple[int, Cell]] = []
@@ -316,6 +323,7 @@ class Reader:
         result: list[list[Cell]],
         deeper: list[tuple[int, Cell]],
     ) -> None:
+        """Add the newest visible cells of the columns in ``deeper``, by older versions than these; by number of the row."""
         versions = FIRST_DEPTH
         touched = {number for number, _ in deeper}
         while deeper:
