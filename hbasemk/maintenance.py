@@ -105,11 +105,11 @@ class _OutageLog:
 class InlineMaintenance:
     """Maintains one instance when it is called, in the caller's thread and in one thread at a time."""
 
-    def __init__(self, instance: Instance, location: str) -> None:
+    def __init__(self, instance: Instance) -> None:
         # Weak, since the instance refers to this.
         self._instance = weakref.ref(instance)
         self._lock = threading.Lock()
-        self._outage_log = _OutageLog(location)
+        self._outage_log = _OutageLog(instance.location)
 
     def __call__(self) -> None:
         """Maintain now, unless another thread does. Failures are retried next time; the user's call already succeeded."""
@@ -135,10 +135,10 @@ class Background:
     milliseconds, and polls when it has changed. On other stores it polls every ``interval`` seconds.
     """
 
-    def __init__(self, instance: Instance, interval: float, location: str) -> None:
+    def __init__(self, instance: Instance, interval: float) -> None:
         # Waiting on a bell takes less than on a flag, and this thread wakes up a hundred times a second.
         self._bell = Bell()
-        arguments = (weakref.ref(instance), interval, self._bell, _OutageLog(location))
+        arguments = (weakref.ref(instance), interval, self._bell, _OutageLog(instance.location))
         self._thread = threading.Thread(target=_work, args=arguments, name="hbasemk-poll", daemon=True)
         start_thread(self._thread)
 
@@ -216,9 +216,9 @@ class LiveInstance(Instance):
         self.max_poll_age = interval * 2
         self.journal.watchers.append(arrivals.ring)
         if interval > 0:
-            self._background = Background(self, interval, self.store.location)
+            self._background = Background(self, interval)
         else:
-            self.on_backlog = InlineMaintenance(self, self.store.location)
+            self.on_backlog = InlineMaintenance(self)
         _live.add(self)
         self._live = True
 

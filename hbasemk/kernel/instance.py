@@ -148,6 +148,11 @@ class Instance:
             return self.branches.find(revision).view
         return self.journal.find(revision)
 
+    @property
+    def location(self) -> str:
+        """The location of the repository, for messages."""
+        return self.store.location
+
     def store_files(self) -> Mapping[FileIdentity, str]:
         """Return the files in which the store keeps the repository; see :meth:`Store.files`."""
         return self.store.files()
