@@ -76,7 +76,7 @@ from hbasemk.kernel.log import LogEntry
 from hbasemk.kernel.settings import Settings
 from hbasemk.microkernel import MicroKernel
 from hbasemk.repository import Repository
-from hbasemk.snapshot import Node, Snapshot
+from hbasemk.snapshot import Node, NodeStatus, Snapshot
 from hbasemk.transaction import Isolation, Transaction
 from hbasemk.watch import Watch
 
@@ -110,6 +110,7 @@ __all__ = [
     "NodeDeletedError",
     "NodeExistsError",
     "NodeNotFoundError",
+    "NodeStatus",
     "Outcome",
     "PropertyNotFoundError",
     "PropertyValue",

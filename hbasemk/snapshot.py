@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, TypeVar, overload
+from typing import Final, Literal, NamedTuple, TypeVar, overload
 
 from hbasemk import arguments
 from hbasemk.errors import PropertyNotFoundError
@@ -113,6 +113,17 @@ def _shown(value: Value) -> str:
         return limits.shown(value)
 
 
+class NodeStatus(NamedTuple):
+    """What a snapshot has at a path: a node, a deleted node, or nothing.
+
+    ``status`` is ``present``, ``deleted`` or ``absent``: up to the snapshot, there never was a node. ``revision`` is the one
+    that last changed the node or the set of its children, or the one that deleted the node; None for ``absent``.
+    """
+
+    status: Literal["present", "deleted", "absent"]
+    revision: str | None
+
+
 class Snapshot(Mapping[str, Node]):
     """The tree at one revision, as a read-only mapping of paths to nodes. It never changes.
 
@@ -162,6 +173,14 @@ class Snapshot(Mapping[str, Node]):
         found = self._instance.nodes(self._view, arguments.path_list(paths, "paths"))
         return {path: None if state is None else Node(self, state) for path, state in found.items()}
 
+    def status(self, paths: Sequence[str]) -> dict[str, NodeStatus]:
+        """Return by path whether there is a node at each of ``paths``, was one, or never was one.
+
+        One round trip for each 1000.
+        """
+        found = self._instance.status(self._view, arguments.path_list(paths, "paths"))
+        return {path: _status(is_present, revision) for path, (is_present, revision) in found.items()}
+
     def children(self, path: str, after: str | None = None, limit: int | None = None) -> list[str]:
         """Return the names of children of the node at ``path``, in the order of their UTF-8 bytes.
 
@@ -210,6 +229,12 @@ class Snapshot(Mapping[str, Node]):
 
     def __repr__(self) -> str:
         return f"<Snapshot {self.revision}>"
+
+
+def _status(is_present: bool, revision: int) -> NodeStatus:
+    if is_present:
+        return NodeStatus("present", revisions.to_text(revision))
+    return NodeStatus("deleted", revisions.to_text(revision)) if revision else NodeStatus("absent", None)
 
 
 def instance_of_snapshot(snapshot: Snapshot) -> Instance:

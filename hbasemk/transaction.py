@@ -222,7 +222,7 @@ class Transaction:
         """Return all properties of the node at ``path``, with the changes so far. Raises NodeNotFoundError."""
         node = self._look(path)
         if node is None:
-            raise self._instance.missing(self._view, path)
+            raise self._operations.staging().missing(path)
         return decode_properties(path, node.all_encoded())
 
     def children(self, path: str) -> list[str]:
@@ -230,7 +230,7 @@ class Transaction:
         arguments.path(path)
         names = self._operations.staging().children(path)
         if names is None:
-            raise self._instance.missing(self._view, path)
+            raise self._operations.staging().missing(path)
         return names
 
     def __getitem__(self, key: tuple[str, str]) -> Value:

@@ -97,9 +97,12 @@ def nodes(
         repository.refresh()
         with _as_usage():
             text = MicroKernel(repository).get_nodes(path, revision, depth, offset, limit, filter_text)
-    if text is None:
-        output.complain(f"there is no node at {path}")
-        return 1
+        if text is None:
+            if path.startswith("/"):
+                # Another process cannot remove a node from this snapshot, so this raises the error that says why.
+                at(repository, revision)[path]
+            output.complain(f"there is no node at {path}")
+            return 1
     output.print_json(text)
     return 0
 

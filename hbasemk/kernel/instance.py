@@ -175,6 +175,10 @@ class Instance:
         """Return the error that says why there is no node at a path; see :meth:`Reader.missing`."""
         return self.reader.missing(view, path)
 
+    def status(self, view: View, node_paths: Sequence[str]) -> dict[str, tuple[bool, int]]:
+        """Return whether there are nodes at paths, and which revisions deleted them; see :meth:`Reader.status`."""
+        return self.reader.status(view, node_paths)
+
     def nodes(self, view: View, node_paths: Sequence[str]) -> dict[str, NodeState | None]:
         """Return many nodes by path; see :meth:`Reader.nodes`."""
         return self.reader.nodes(view, node_paths)

@@ -7,7 +7,7 @@ from itertools import islice
 
 from hbasemk import jsop
 from hbasemk.errors import HbasemkError, InvalidChangeError, InvalidPathError, NodeNotFoundError
-from hbasemk.format import paths, revisions
+from hbasemk.format import paths
 from hbasemk.format.node import NodeState
 from hbasemk.kernel.commit import change_set, noop
 from hbasemk.kernel.commit.change_set import ChangeSet
@@ -34,7 +34,7 @@ class JsopChanges:
             return None
         try:
             # A property can only be set if no child has its name.
-            operations = list(islice(_operations(self._requested, lambda _: None), limit + 1))
+            operations = list(islice(_operations(self._requested, lambda _: None, NodeNotFoundError), limit + 1))
             prediction = predict_operations(operations, limit)
         except HbasemkError:
             # Staging raises the error, unless an earlier operation fails on the view.
@@ -45,16 +45,18 @@ class JsopChanges:
         """Apply the text to the view. Raises the error of the first operation that fails."""
         staging = Staging(reader, view)
         staging.load(_paths_to_load(self._requested))
-        staging.apply_each(_operations(self._requested, staging.find, revisions.to_text(view.revision)))
+        staging.apply_each(_operations(self._requested, staging.find, staging.missing))
         return noop.without_noop(change_set.build(staging))
 
 
 def _operations(
-    requested: Iterable[jsop.Operation], find: Callable[[str], StagedNode | None], revision: str = ""
+    requested: Iterable[jsop.Operation],
+    find: Callable[[str], StagedNode | None],
+    missing: Callable[[str], NodeNotFoundError],
 ) -> Iterator[Operation]:
     """Yield the operations of the kernel for JSOP operations.
 
-    ``find`` returns a node with the effects of the operations so far, ``revision`` is the view's id for errors.
+    ``find`` returns a node with the effects of the operations so far, ``missing`` the error that says why there is none.
     """
     for one in requested:
         if isinstance(one, jsop.AddNode):
@@ -70,7 +72,7 @@ def _operations(
                 raise name_conflict(one.path, one.name)
             yield SetProperty(one.path, one.name, None if one.value is None else to_kernel(one.value))
         elif isinstance(one, jsop.Remove):
-            yield _removal(one.path, find, revision)
+            yield _removal(one.path, find, missing)
         elif isinstance(one, jsop.Move):
             check_node(one.target)
             yield MoveNode(one.source, one.target)
@@ -85,15 +87,17 @@ def _operations(
             )
 
 
-def _removal(path: str, find: Callable[[str], StagedNode | None], revision: str) -> Operation:
+def _removal(
+    path: str, find: Callable[[str], StagedNode | None], missing: Callable[[str], NodeNotFoundError]
+) -> Operation:
     if path == paths.ROOT or find(path) is not None:
         return RemoveNode(path)
     parent_path, name = paths.parent(path), paths.name(path)
     parent = find(parent_path)
     if parent is None or parent.encoded(name) is None:
-        raise NodeNotFoundError(
-            f"there is neither a node nor a property at {path} in revision {revision}", path=path, revision=revision
-        )
+        error = missing(path)
+        error.message = f"there is neither a node nor a property at {path} to remove: {error.message}"
+        raise error
     return SetProperty(parent_path, name, None)
 
 

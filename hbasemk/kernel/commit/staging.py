@@ -169,14 +169,18 @@ class Staging:
     def _require(self, path: str) -> StagedNode:
         node = self._find(path)
         if node is None:
-            if self._nodes[path].base is not None:
-                raise NodeNotFoundError(
-                    f"node {path} does not exist: an earlier operation of this commit removed it",
-                    path=path,
-                    revision=revisions.to_text(self.view.revision),
-                )
-            raise self._reader.missing(self.view, path)
+            raise self.missing(path)
         return node
+
+    def missing(self, path: str) -> NodeNotFoundError:
+        """Return the error that says why there is no node at a path. One round trip if the view has none."""
+        if self._node(path).base is None:
+            return self._reader.missing(self.view, path)
+        return NodeNotFoundError(
+            f"node {path} does not exist: an earlier operation of this commit removed it",
+            path=path,
+            revision=revisions.to_text(self.view.revision),
+        )
 
     # --- operations --------------------------------------------------------------------------------------
 

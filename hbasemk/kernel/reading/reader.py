@@ -101,7 +101,28 @@ class Reader:
                 revision=at,
                 deleted_in=by,
             )
-        return NodeNotFoundError(f"there is no node at {path} in revision {at}", path=path, revision=at)
+        return NodeNotFoundError(
+            f"there is no node at {path} in revision {at}, and there never was one up to then", path=path, revision=at
+        )
+
+    def status(self, view: View, node_paths: Sequence[str]) -> dict[str, tuple[bool, int]]:
+        """Return for each path whether a view has a node there, and the revision that last touched or deleted it.
+
+        The revision is 0 if there never was a node. One round trip for each batch of nodes that are not cached.
+        """
+        found: dict[str, tuple[bool, int]] = {}
+        unknown: list[str] = []
+        for path in dict.fromkeys(node_paths):
+            entry = self._cache.get(path, view)
+            if entry is None or entry.state is None:
+                unknown.append(path)
+            else:
+                found[path] = True, entry.state.revision
+        gets = [Get(paths.key(path), columns=(schema.DELETED, schema.LAST_REVISION)) for path in unknown]
+        for path, cells in zip(unknown, self.cells(view, gets), strict=True):
+            state, deleted = from_cells(path, cells)
+            found[path] = (False, deleted) if state is None else (True, state.revision)
+        return found
 
     def version_mismatch(
         self, view: View, path: str, expected: str | None, state: NodeState | None
