@@ -1,4 +1,4 @@
-"""Whoever answers at the address of a gateway, if it is none, is named in the error."""
+"""An error at opening names the server at the address of a gateway, if it is not a Thrift2 gateway."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 START_MS = 1_800_000_000_000
-HEIR = 0xFFFE
+CHECKER = 0xFFFE
 """The MAC of the instance that checks at the end."""
 
 
@@ -52,7 +52,7 @@ class World:
         """Return the problems of all repositories after all leases and one more instance's maintenance."""
         found: list[str] = []
         for store in self._stores:
-            instance = open_instance(store, self, mac=HEIR)
+            instance = open_instance(store, self, mac=CHECKER)
             self.advance((instance.settings.lease_ms + instance.settings.max_clock_skew_ms) / 1000 + 1)
             instance.poll()
             instance.maintain()
