@@ -1,4 +1,4 @@
-"""A deleted node and one that never existed are told apart, with the revision that deleted it."""
+"""Errors distinguish a deleted node from one that never existed, and name the revision that deleted it."""
 
 from __future__ import annotations
 
