@@ -1,0 +1,82 @@
+"""Damage of the ``cluster`` table."""
+
+from __future__ import annotations
+
+from hbasemk.check import problem as kinds
+from hbasemk.format import paths, schema
+from hbasemk.format.extent import Extent
+from hbasemk.format.lease_record import LeaseRecord
+from hbasemk.kernel.commit.operations import AddNode
+from hbasemk.kernel.reading.child_count import Memo
+from tests.support.corruptions.case import Where, case, text
+from tests.support.tables import Tables
+
+
+@case(kinds.SETTINGS, alone=True)
+def settings_that_cannot_be_read(tables: Tables, path: str) -> Where:
+    tables.put(schema.CLUSTER, schema.SETTINGS_ROW, (schema.SETTINGS, b"{", None))
+    return "settings", ""
+
+
+@case(kinds.WATERMARK, alone=True)
+def a_watermark_that_cannot_be_read(tables: Tables, path: str) -> Where:
+    tables.put(schema.CLUSTER, schema.SETTINGS_ROW, (schema.WATERMARK, b"123", None))
+    return "settings", ""
+
+
+@case(kinds.WATERMARK, alone=True)
+def a_watermark_at_a_revision_that_does_not_exist(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {}))
+    revision = tables.stranger()
+    tables.put(schema.CLUSTER, schema.SETTINGS_ROW, (schema.WATERMARK, schema.revision_key(revision), None))
+    return "", text(revision)
+
+
+@case(kinds.CHECKPOINT)
+def a_checkpoint_of_no_revision(tables: Tables, path: str) -> Where:
+    tables.put(schema.CLUSTER, schema.SETTINGS_ROW, ((schema.DATA, b"checkpoint:xy"), bytes(8), None))
+    return "settings", ""
+
+
+@case(kinds.CHECKPOINT)
+def a_checkpoint_without_its_time(tables: Tables, path: str) -> Where:
+    revision = tables.commit(AddNode(path, {}))
+    column = (schema.DATA, b"checkpoint:" + schema.revision_key(revision))
+    tables.put(schema.CLUSTER, schema.SETTINGS_ROW, (column, b"soon", None))
+    return "settings", text(revision)
+
+
+@case(kinds.LEASE)
+def a_lease_that_cannot_be_read(tables: Tables, path: str) -> Where:
+    tables.put(schema.CLUSTER, schema.machine_key(0xF001), (schema.LEASE, b"short", None))
+    return "machine f001", ""
+
+
+@case(kinds.LEASE)
+def a_lease_that_ends_before_it_begins(tables: Tables, path: str) -> Where:
+    lease = LeaseRecord(2000, 1000, bytes(16), "somebody")
+    tables.put(schema.CLUSTER, schema.machine_key(0xF002), (schema.LEASE, lease.encode(), None))
+    return "machine f002", ""
+
+
+@case(kinds.LEASE)
+def a_lease_until_the_far_future(tables: Tables, path: str) -> Where:
+    now = tables.now_ms() - tables.instance.settings.epoch_ms
+    lease = LeaseRecord(now, now + 3_600_000, bytes(16), "somebody")
+    tables.put(schema.CLUSTER, schema.machine_key(0xF003), (schema.LEASE, lease.encode(), None))
+    return "machine f003", ""
+
+
+@case(kinds.COUNT, repaired=True)
+def a_memo_of_another_number_of_children(tables: Tables, path: str) -> Where:
+    revision = tables.commit(AddNode(path, {}), AddNode(f"{path}/x", {}), AddNode(f"{path}/y", {}))
+    memo = Memo(revision, 3, Extent(revision))
+    tables.put(schema.CLUSTER, schema.child_count_key(paths.key(path)), (schema.CHILD_COUNT, memo.encode(), None))
+    return path, text(revision)
+
+
+@case(kinds.COUNT, repaired=True)
+def a_memo_that_cannot_be_read(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {}))
+    tables.put(schema.CLUSTER, schema.child_count_key(paths.key(path)), (schema.CHILD_COUNT, b"many", None))
+    return path, ""
