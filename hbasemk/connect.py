@@ -41,7 +41,7 @@ def connect(url: str, *, create: bool = True, settings: Settings | None = None, 
       ``hbase://host1:port,host2:port/?prefix=name_``. ``&timeout=seconds`` limits each call, and
       ``&connect_timeout=seconds`` each opening of a connection. ``&pool_size=count`` limits the connections to each gateway.
 
-    The ``options`` ``poll_interval``, ``retry_timeout`` and ``cache_entries`` (see :class:`Repository`) may be part of the URL
+    The ``options`` ``poll_interval``, ``retry_timeout`` and ``cache_bytes`` (see :class:`Repository`) may be part of the URL
     or keyword arguments; keyword arguments take precedence. Raises InvalidValueError for a URL with a part that has no meaning,
     TypeError for anything but a str (a path object too: the URL names the kind of store), and StoreError if the store cannot
     be used.
@@ -267,7 +267,7 @@ _OPENERS: Final[dict[str, Callable[[str, SplitResult, dict[str, str]], Store]]] 
 _REPOSITORY_OPTIONS: Final[dict[str, Callable[[str], Any]]] = {
     "poll_interval": float,
     "retry_timeout": float,
-    "cache_entries": int,
+    "cache_bytes": int,
 }
 _HBASE_OPTIONS: Final[dict[str, Callable[[str], Any]]] = {"timeout": float, "connect_timeout": float, "pool_size": int}
 _TRANSPORT_OPTIONS: Final[dict[str, Callable[[str], Any]]] = {

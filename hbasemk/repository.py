@@ -20,7 +20,7 @@ from hbasemk.kernel import feed, log
 from hbasemk.kernel.commit.attempt import CommitStatistics
 from hbasemk.kernel.journal import resume_token
 from hbasemk.kernel.log import LogEntry
-from hbasemk.kernel.reading.cache import DEFAULT_ENTRIES
+from hbasemk.kernel.reading.cache import DEFAULT_BYTES, CacheStatistics
 from hbasemk.kernel.retry import BRIEFLY, time_limit
 from hbasemk.kernel.settings import Settings
 from hbasemk.maintenance import LiveInstance
@@ -45,8 +45,8 @@ class Repository:
     ``poll_interval`` is the time in seconds between two runs of maintenance and, on HBase, between background polls; on other
     stores the background thread polls when the store changes. 0 disables background polling; maintenance then runs inside a
     call, once every 500 new revisions. ``retry_timeout`` is the number of seconds for which :meth:`run` retries
-    conflicts, and any call retries while the store is unreachable; opening does not retry. ``cache_entries`` bounds the node
-    cache. ``settings`` apply only when the repository is created.
+    conflicts, and any call retries while the store is unreachable; opening does not retry. ``cache_bytes`` bounds the cache
+    of nodes and lists of children; 0 disables it. ``settings`` apply only when the repository is created.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Repository:
         create: bool = True,
         poll_interval: float = DEFAULT_POLL_INTERVAL,
         retry_timeout: float = DEFAULT_RETRY_TIMEOUT,
-        cache_entries: int = DEFAULT_ENTRIES,
+        cache_bytes: int = DEFAULT_BYTES,
         settings: Settings | None = None,
         owns_store: bool = True,
     ) -> None:
@@ -69,7 +69,7 @@ class Repository:
         self._owns_store = arguments.flag(owns_store, "owns_store")
         self._poll_interval = options.seconds("poll_interval", poll_interval)
         self._retry_timeout = options.seconds("retry_timeout", retry_timeout, endless=True)
-        self._cache_entries = options.count("cache_entries", cache_entries)
+        self._cache_bytes = options.count("cache_bytes", cache_bytes)
         self._closed = False
         # After a fork, a lock may be held by a thread that the child lacks.
         self._beginning = PerProcess(threading.Lock)
@@ -81,7 +81,7 @@ class Repository:
         runtime = SystemRuntime(self._retry_timeout)
         with time_limit(runtime, retry_timeout):
             self._live = LiveInstance.open(
-                self.store, runtime, create=create, wanted=settings, cache_entries=self._cache_entries
+                self.store, runtime, create=create, wanted=settings, cache_bytes=self._cache_bytes
             )
         self._live.begin(self._poll_interval, self._arrivals, owns_store=self._owns_store)
         # Last: a thread that finds the pid set uses the rest without a lock.
@@ -273,6 +273,11 @@ class Repository:
     def statistics(self) -> CommitStatistics:
         """The numbers of commits and conflicts of this instance."""
         return self._instance().statistics
+
+    @property
+    def cache_statistics(self) -> CacheStatistics:
+        """The hits, misses and size in bytes of this instance's cache of nodes and lists of children."""
+        return self._instance().cache.statistics
 
     # --- the end -----------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, KeysView, Mapping, Sequence
 from typing import Final, Literal, NamedTuple, TypeVar, overload
 
 from hbasemk import arguments
@@ -75,10 +75,10 @@ class Node(Mapping[str, Value]):
         return self._snapshot[paths.join(self._state.path, arguments.node_name(name))]
 
     def __getitem__(self, name: str) -> Value:
-        arguments.text(name, "name")
         try:
             value = self._state.properties[name]
-        except KeyError:
+        except (KeyError, TypeError):
+            arguments.text(name, "name")
             raise PropertyNotFoundError(
                 f"the node {self._state.path} has no property {name!r} in revision {self._snapshot.revision}",
                 path=self._state.path,
@@ -95,6 +95,10 @@ class Node(Mapping[str, Value]):
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._state.encoded)
+
+    def keys(self) -> KeysView[str]:
+        """Return the names of the properties."""
+        return self._state.encoded.keys()
 
     def __len__(self) -> int:
         return len(self._state.encoded)

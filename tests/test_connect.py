@@ -142,8 +142,8 @@ REFUSED = [
     ("sqlite:///{}/x.db?durable=perhaps", "no valid value for 'durable': 'perhaps'"),
     ("sqlite:///{}/x.db?busy_timeout=long", "no valid value for 'busy_timeout'"),
     ("sqlite:///{}/x.db?busy_timeout=nan", "busy_timeout"),
-    ("sqlite:///{}/x.db?cache_entries=1.5", "no valid value for 'cache_entries'"),
-    ("sqlite:///{}/x.db?cache_entries=" + "9" * 5000, "no valid value for 'cache_entries'"),
+    ("sqlite:///{}/x.db?cache_bytes=1.5", "no valid value for 'cache_bytes'"),
+    ("sqlite:///{}/x.db?cache_bytes=" + "9" * 5000, "no valid value for 'cache_bytes'"),
     ("sqlite:///{}/x.db?durable=no;retry_timeout=1", "no valid value for 'durable'"),
 ]
 
@@ -232,8 +232,8 @@ def test_a_url_opens_the_location_that_it_names(url: str, location: str) -> None
 
 
 def test_options_in_the_url_reach_the_repository() -> None:
-    _, _, options = open_store("memory://options?poll_interval=0&retry_timeout=2.5&cache_entries=7")
-    assert options == {"poll_interval": 0, "retry_timeout": 2.5, "cache_entries": 7}
+    _, _, options = open_store("memory://options?poll_interval=0&retry_timeout=2.5&cache_bytes=7")
+    assert options == {"poll_interval": 0, "retry_timeout": 2.5, "cache_bytes": 7}
 
 
 def test_options_in_the_url_reach_the_store(monkeypatch: pytest.MonkeyPatch) -> None:

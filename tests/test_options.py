@@ -35,9 +35,9 @@ def test_a_retry_timeout_is_a_time_and_can_be_endless(value: Any, url: str) -> N
 
 
 @pytest.mark.parametrize("value", NO_COUNTS, ids=repr)
-def test_cache_entries_are_a_number(value: Any) -> None:
-    with pytest.raises(InvalidValueError, match="cache_entries"):
-        Repository(MemoryStore(), cache_entries=value)
+def test_cache_bytes_are_a_number(value: Any) -> None:
+    with pytest.raises(InvalidValueError, match="cache_bytes"):
+        Repository(MemoryStore(), cache_bytes=value)
 
 
 @pytest.mark.parametrize("value", NO_TIMES, ids=repr)
@@ -60,7 +60,7 @@ def test_the_timeouts_of_hbase_are_required_times(name: str, value: Any) -> None
         "poll_interval=nan",
         "poll_interval=-1",
         "retry_timeout=-1",
-        "cache_entries=-1",
+        "cache_bytes=-1",
         "busy_timeout=nan",
         "busy_timeout=inf",
         "busy_timeout=-1",
@@ -73,6 +73,6 @@ def test_options_in_the_url_are_validated_too(query: str, tmp_path: Path) -> Non
 
 
 def test_zero_is_a_number(url: str) -> None:
-    with connect(f"{url}?poll_interval=0&retry_timeout=0&cache_entries=0&busy_timeout=0") as repo:
+    with connect(f"{url}?poll_interval=0&retry_timeout=0&cache_bytes=0&busy_timeout=0") as repo:
         repo.run(lambda tx: tx.add("/a"))
         assert "/a" in repo.head

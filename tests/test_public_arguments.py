@@ -41,7 +41,7 @@ FINE: dict[str, Callable[[Any], bool]] = {
     "if_version": lambda value: value is None,
     "retry_timeout": lambda value: value is None or value == 1,
     "poll_interval": lambda value: value == 1,
-    "cache_entries": lambda value: value == 1 or value == 10**5000,
+    "cache_bytes": lambda value: value == 1 or value == 10**5000,
     "settings": lambda value: value is None,
     "timeout": lambda value: value is None or value == 1,
     "retention": lambda value: value == 1,
@@ -81,7 +81,7 @@ LENIENT: dict[tuple[str, str], Callable[[Any], bool]] = {
     ("MicroKernel.wait_for_commit", "timeout_ms"): lambda value: value == 1,
     ("MicroKernel.read", "position"): lambda value: value == 1,
     ("MicroKernel.read", "length"): lambda value: value == 1,
-    ("connect", "cache_entries"): lambda value: value == 1 or value == 10**5000,
+    ("connect", "cache_bytes"): lambda value: value == 1 or value == 10**5000,
 }
 INSIDE = {"source", "staged", "ended", "begun", "own", "commit_on_head", "wait"}
 """Public by name only: the other parts of the package call them."""
@@ -173,7 +173,7 @@ def _all() -> Iterator[tuple[str, str]]:
     for one in parameters(Repository.__init__):
         yield "Repository", one.name
     yield "MicroKernel", "repository"
-    for name in ("url", "create", "settings", "poll_interval", "retry_timeout", "cache_entries"):
+    for name in ("url", "create", "settings", "poll_interval", "retry_timeout", "cache_bytes"):
         yield "connect", name
     for name in ("before", "after", "path"):
         yield "diff", name

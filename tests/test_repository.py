@@ -147,7 +147,7 @@ def test_two_calls_run_sequentially_when_the_runtime_is_closed(checked: Checked)
     made: list[int] = []
     assert runtime.run_parallel(lambda: made.append(1), lambda: made.append(2)) == (None, None)
     assert made == [1, 2]
-    with Repository(checked(_SideBySide()), poll_interval=0, owns_store=False) as repo:
+    with Repository(checked(_SideBySide()), poll_interval=0, owns_store=False, cache_bytes=0) as repo:
         repo.run(lambda tx: [tx.add(f"/{number}") for number in range(5)])
         head = repo.head
     assert len(list(head.walk())) == 6

@@ -55,6 +55,10 @@ class NodeState:
         return digest.hexdigest()[:VERSION_DIGITS]
 
 
+_DELETED: Final = schema.DELETED[1]
+_LAST_REVISION: Final = schema.LAST_REVISION[1]
+
+
 def decode_property(path: str, name: str, data: bytes) -> Value:
     """Decode one property of a node; if it is damaged, raise FormatError with its location."""
     try:
@@ -84,23 +88,24 @@ def from_cells(path: str, cells: Iterable[Cell]) -> tuple[NodeState | None, int]
     """
     life = 0
     last = 0
-    found: list[Cell] = []
-    for cell in cells:
-        qualifier = cell.qualifier
+    found: list[tuple[bytes, int, bytes]] = []
+    for _, qualifier, timestamp, value in cells:
         if qualifier and qualifier[0] == schema.PROPERTY:
-            found.append(cell)
-        elif qualifier == schema.DELETED[1]:
-            life = cell.timestamp
-            if cell.value != schema.ALIVE:
+            found.append((qualifier, timestamp, value))
+        elif qualifier == _DELETED:
+            life = timestamp
+            if value != schema.ALIVE:
                 return None, life
-        elif qualifier == schema.LAST_REVISION[1]:
-            last = cell.timestamp
+        elif qualifier == _LAST_REVISION:
+            last = timestamp
     if not life:
         return None, 0
-    encoded = {
-        name_of(path, cell[:2]): cell.value
-        for cell in found
-        if cell.timestamp >= life and cell.value != values.TOMBSTONE
-    }
-    later = {cell.qualifier: cell.timestamp for cell in found if cell.timestamp > life}
+    kept = [(qualifier, value) for qualifier, at, value in found if at >= life and value != values.TOMBSTONE]
+    try:
+        encoded = {schema.property_name(qualifier): value for qualifier, value in kept}
+    except FormatError:
+        for qualifier, _ in kept:
+            name_of(path, (schema.DATA, qualifier))
+        raise
+    later = {qualifier: at for qualifier, at, _ in found if at > life}
     return NodeState(path, life, last, encoded, later), 0

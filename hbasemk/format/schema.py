@@ -81,6 +81,12 @@ def name_of(column: Column) -> str:
     return paths.decode(qualifier if family == CHILDREN else qualifier[1:])
 
 
+@lru_cache(maxsize=1024)
+def property_name(qualifier: bytes) -> str:
+    """Return the name in a property's qualifier. Nodes with the same properties share it."""
+    return paths.decode(qualifier[1:])
+
+
 def describe(column: Column) -> str:
     """Describe a column in words, for error messages."""
     family, qualifier = column

@@ -29,7 +29,7 @@ from hbasemk.kernel.journal.journal import Journal
 from hbasemk.kernel.journal.outcomes import Outcomes
 from hbasemk.kernel.journal.recovery import Recovery
 from hbasemk.kernel.journal.view import View
-from hbasemk.kernel.reading.cache import DEFAULT_ENTRIES, NodeCache
+from hbasemk.kernel.reading.cache import DEFAULT_BYTES, NodeCache
 from hbasemk.kernel.reading.child_count import ChildCounts
 from hbasemk.kernel.reading.reader import Names, Reader
 from hbasemk.kernel.retrying_store import RetryingStore
@@ -59,13 +59,13 @@ class Instance:
         found: Settings,
         journal: Journal,
         *,
-        cache_entries: int = DEFAULT_ENTRIES,
+        cache_bytes: int = DEFAULT_BYTES,
     ) -> None:
         self.store = store
         self.runtime = runtime
         self.settings = found
         self.journal = journal
-        self.cache = NodeCache(runtime.lock(), cache_entries, journal.head.position)
+        self.cache = NodeCache(runtime.lock(), cache_bytes, journal.head.position)
         journal.listeners.append(self.cache.arrived)
         journal.forgetters.append(self.cache.forget)
         self.lease = Lease(store, runtime, found)
@@ -97,7 +97,7 @@ class Instance:
         *,
         create: bool = True,
         wanted: Settings | None = None,
-        cache_entries: int = DEFAULT_ENTRIES,
+        cache_bytes: int = DEFAULT_BYTES,
     ) -> Opened:
         """Open the repository in a store. If there is none and ``create`` is True, create it.
 
@@ -115,7 +115,7 @@ class Instance:
             found, watermark = existing, level
         journal = Journal(retrying, runtime, found, watermark)
         journal.poll()
-        return cls(retrying, runtime, found, journal, cache_entries=cache_entries)
+        return cls(retrying, runtime, found, journal, cache_bytes=cache_bytes)
 
     # --- views -------------------------------------------------------------------------------------------
 

@@ -76,7 +76,7 @@ def test_a_diff_with_a_depth_equals_the_whole_diff_cut_at_that_depth(opened: Ins
 @pytest.mark.parametrize("change", ["added", "removed", "changed"])
 def test_the_cost_of_a_diff_with_a_depth_depends_on_what_it_shows(opened: Instances, change: str) -> None:
     store = CountingStore(opened.new_store())
-    kernel = MicroKernel(opened(store, cache_entries=0))
+    kernel = MicroKernel(opened(store, cache_bytes=0))
     empty = kernel.get_head_revision()
     kernel.repository.run(
         lambda tx: [tx.add("/a"), tx.add("/a/b"), *(tx.add(f"/a/b/{number}", {"v": 0}) for number in range(2000))]

@@ -19,7 +19,7 @@ from hbasemk.kernel.commit.read_back import Conflict, ReadBack
 from hbasemk.kernel.commit.staging import name_conflict
 from hbasemk.kernel.commit.turns import Turns
 from hbasemk.kernel.commit.writing import Writing
-from hbasemk.kernel.reading.cache import DEFAULT_ENTRIES
+from hbasemk.kernel.reading.cache import MOST_STATES
 
 TRIES_IN_TIME: Final = 5
 """How often an attempt creates a journal row before the store counts as too slow."""
@@ -134,7 +134,7 @@ class Attempts(Committing):
     def _append(self, draft: Draft, plan: ChangeSet) -> None:
         """Run step 11."""
         # If the commit exceeds the cache, the cache only learns which nodes it touched.
-        states = plan.states(draft.revision) if len(plan.after) <= DEFAULT_ENTRIES else {}
+        states = plan.states(draft.revision) if len(plan.after) <= MOST_STATES else {}
         self._journal.append_local(draft.revision, plan.changes, states, draft.view)
         self._turns.record_commit(plan.changes)
         self.statistics.committed += 1

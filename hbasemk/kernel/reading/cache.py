@@ -1,83 +1,197 @@
-"""A cache of node states, which serves reads near the head without a store call.
+"""A cache of nodes and of lists of children, which serves reads without a store call (decision 45).
 
-The journal's changes invalidate entries; time does not. Before any view contains a new revision, every node that the
-revision touches leaves the cache. So an entry that is still present and was read at or before a view's position is
-valid in that view (I5).
+The journal's changes invalidate entries; time does not. Before any view contains a new revision, everything that the
+revision touches leaves the cache. So an entry that is still present is valid in each view from its position on (I5). What
+is read in an older view, or in one with an extent, is kept for that view alone: a view never changes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from hbasemk.format.changes import CHANGED
 from hbasemk.format.node import NodeState
 from hbasemk.kernel.journal.journal import Arrival
 from hbasemk.kernel.journal.view import View
 
-DEFAULT_ENTRIES: Final = 100_000
+DEFAULT_BYTES: Final = 64 * 1024 * 1024
+MOST_STATES: Final = 100_000
+"""A commit that touches more nodes than this does not offer their new states to the cache."""
+UNKNOWN: Final[Any] = object()
+"""Stands for the state of a node that was not read."""
+_NEVER: Final = 1 << 62
+"""The position of what is not known: no view reaches it."""
+_ABSENT: Final = 300
+_NODE: Final = 650
+_PROPERTY: Final = 220
+_NAMES: Final = 60
+_NAME: Final = 60
+"""Approximate sizes in bytes, besides the text and the values; a test compares their sum with the memory used."""
+_PER_TOUCHED: Final = 2048
+"""For each so many bytes, the cache remembers the last revision that touched one more path."""
+
+
+_new: Final = tuple.__new__
+"""Creates an Entry from a tuple of its fields, at a third of the cost of calling the class."""
 
 
 class Entry(NamedTuple):
-    """A node state (None: no such node) that is valid from ``position`` of the sequence on."""
+    """What is known about the node at a path: its state (None: no such node) and the names of all its children, in order.
+
+    The state is valid from ``position`` of the sequence on, the names from ``names_position`` on. ``size`` is in bytes.
+    """
 
     position: int
     state: NodeState | None
+    names_position: int
+    names: Sequence[str]
+    size: int
+
+    def names_in(self, view: View) -> Sequence[str] | None:
+        """Return the names if they are valid in a view for which this entry was found; else None."""
+        return self.names if self.names_position <= view.position else None
+
+
+_NOTHING: Final = Entry(_NEVER, None, _NEVER, (), 0)
+
+
+class CacheStatistics(NamedTuple):
+    """Numbers of lookups that found an entry or none, and the approximate size of all entries in bytes."""
+
+    hits: int
+    misses: int
+    bytes: int
 
 
 class NodeCache:
-    """The most recently used nodes of trunk, in two generations: an entry unused while one fills up is evicted.
+    """The most recently used nodes and lists of children, in at most about ``limit`` bytes.
 
-    ``entries`` limits the number of cached nodes. ``horizon`` is the position of the last revision that joined before
-    this cache listened to arrivals. The cache stores no state read at an older position, because that state may be
-    stale. A thread that stores or moves an entry holds ``lock``; otherwise it could restore an entry that a concurrent
-    arrival has just dropped. Lookups take no lock: each step is one dictionary operation.
+    There are two generations: an entry unused while one fills up is evicted. ``horizon`` is the position of the last revision
+    that joined before this cache listened to arrivals. What was read at an older position may be stale later, so the cache
+    keeps it for its own view only. A thread that stores, moves or drops an entry holds ``lock``; otherwise it could restore an
+    entry that a concurrent arrival has just dropped. Lookups take no lock: each step is one dictionary operation.
     """
 
-    def __init__(self, lock: AbstractContextManager[object], entries: int = DEFAULT_ENTRIES, horizon: int = -1) -> None:
+    def __init__(self, lock: AbstractContextManager[object], limit: int = DEFAULT_BYTES, horizon: int = -1) -> None:
         self._lock = lock
-        self._half = max(1, entries // 2)
-        self._young: dict[str, Entry] = {}
-        self._old: dict[str, Entry] = {}
+        self._half = limit // 2
+        self._most_touched = 16 + limit // _PER_TOUCHED
+        self._young: dict[object, Entry] = {}
+        self._old: dict[object, Entry] = {}
+        self._young_size = self._old_size = 0
         self._touched: dict[str, int] = {}
         self._horizon = horizon
+        self._hits = self._misses = 0
+
+    @property
+    def statistics(self) -> CacheStatistics:
+        """The counters. They are approximate if several threads read at the same time."""
+        return CacheStatistics(self._hits, self._misses, self._young_size + self._old_size)
+
+    @property
+    def walk_bytes(self) -> int:
+        """The largest part of the cache, in bytes, that one walk over a subtree may fill."""
+        return self._half // 2
+
+    # --- lookups -----------------------------------------------------------------------------------------
 
     def get(self, path: str, view: View) -> Entry | None:
-        """Return the entry that is valid in the view, or None."""
-        entry = self._young.get(path)
-        if entry is None:
-            entry = self._old.get(path)
-            if entry is None:
+        """Return an entry whose state is valid in the view, or None. Its names may be unknown."""
+        entry = self._young.get(path) or self._promoted(path)
+        if entry is None or entry.position > view.position or view.extent is not None:
+            entry = self._in_view(path, view)
+            if entry is None or entry.position > view.position:
+                self._misses += 1
                 return None
-            with self._lock:
-                if self._old.get(path) is entry:
-                    self._keep(path, entry)
-        if entry.position <= view.position and view.extent is None:
-            return entry
-        return None
+        self._hits += 1
+        return entry
+
+    def children(self, path: str, view: View) -> Sequence[str] | None:
+        """Return the names of all children of a node in the view, in order; None if they are not known."""
+        entry = self._young.get(path) or self._promoted(path)
+        if entry is None or entry.names_position > view.position or view.extent is not None:
+            entry = self._in_view(path, view)
+            if entry is None or entry.names_position > view.position:
+                self._misses += 1
+                return None
+        self._hits += 1
+        return entry.names
+
+    def _in_view(self, path: str, view: View) -> Entry | None:
+        """Return the entry for this view alone, or None."""
+        if view.own:
+            return None
+        key = _key_in_view(path, view)
+        return self._young.get(key) or self._promoted(key)
+
+    def _promoted(self, key: object) -> Entry | None:
+        """Return an entry of the old generation, and move it to the young one."""
+        entry = self._old.get(key)
+        if entry is None:
+            return None
+        with self._lock:
+            if self._old.get(key) is entry:
+                self._drop(key)
+                self._keep(key, entry)
+        return entry
+
+    # --- changes -----------------------------------------------------------------------------------------
 
     def put(self, path: str, view: View, state: NodeState | None) -> None:
-        """Store a state read in the view, unless a revision that arrived since then touched the node."""
+        """Store a node that was read in the view (None: there is none)."""
+        self.put_all(view, ((path, state, None),))
+
+    def put_all(self, view: View, found: Iterable[tuple[str, NodeState | None, Sequence[str] | None]]) -> int:
+        """Store nodes that were read in the view: path, state (or :data:`UNKNOWN`), and the names of all children (or None).
+
+        Nobody may change the names. Returns the size of what was stored, in bytes.
+        """
+        if view.own:
+            # A branch may be swept, and its reader must notice.
+            return 0
+        stored = 0
+        position = view.position
         with self._lock:
-            if view.extent is not None or view.position < self._horizon:
-                return
-            if self._touched.get(path, -1) <= view.position:
-                self._keep(path, Entry(view.position, state))
+            horizon = self._horizon if view.extent is None else _NEVER
+            touched = self._touched
+            for path, state, names in found:
+                since = touched.get(path, horizon)
+                since = max(since, horizon)
+                key: object = path
+                if since > position:
+                    since, key = position, _key_in_view(path, view)
+                known = self._drop(key)
+                state_since = names_since = since
+                if state is UNKNOWN:
+                    state_since, state = known.position, known.state
+                if names is None:
+                    names_since, names = known.names_position, known.names
+                stored += self._keep(key, _entry(path, state_since, state, names_since, names))
+        return stored
 
     def arrived(self, arrival: Arrival) -> None:
-        """Drop the nodes that an arriving revision touches. The journal calls this before any view contains it."""
+        """Drop what an arriving revision touches. The journal calls this before any view contains it."""
         with self._lock:
-            if len(self._touched) > 4 * self._half:
-                # The cache can no longer distinguish older reads from stale ones, so it rejects them.
+            if len(self._touched) > self._most_touched:
+                # The cache can no longer distinguish older reads from stale ones.
                 self._horizon = arrival.position
                 self._touched.clear()
+            built_on = arrival.built_on
+            states = arrival.states if arrival.states and built_on >= self._horizon else {}
             for change in arrival.changes:
                 path = change.path
                 before = self._touched.get(path, -1)
                 self._touched[path] = arrival.position
-                self._drop(path)
-                built_on = arrival.built_on
-                if arrival.states and path in arrival.states and before <= built_on and built_on >= self._horizon:
-                    self._keep(path, Entry(arrival.position, arrival.states[path]))
+                known = self._drop(path)
+                if change.children_added or change.children_removed or change.kind != CHANGED:
+                    known = _NOTHING
+                if path in states and before <= built_on:
+                    entry = _entry(path, arrival.position, states[path], known.names_position, known.names)
+                    self._keep(path, entry)
+                elif known.names_position != _NEVER:
+                    self._keep(path, _entry(path, _NEVER, None, known.names_position, known.names))
 
     def forget(self, position: int) -> None:
         """Drop everything, including earlier reads: the revision announced at this position never joined."""
@@ -86,13 +200,46 @@ class NodeCache:
             self._touched.clear()
             self._young.clear()
             self._old.clear()
+            self._young_size = self._old_size = 0
 
-    def _keep(self, path: str, entry: Entry) -> None:
-        if len(self._young) >= self._half:
-            self._old = self._young
-            self._young = {}
-        self._young[path] = entry
+    def _keep(self, key: object, entry: Entry) -> int:
+        """Put an entry, which is in no generation, into the young one; return its size, or 0 if it is too large."""
+        size = entry.size
+        if self._young_size + size > self._half:
+            if size > self._half:
+                return 0
+            self._old, self._old_size = self._young, self._young_size
+            self._young, self._young_size = {}, 0
+        self._young[key] = entry
+        self._young_size += size
+        return size
 
-    def _drop(self, path: str) -> None:
-        self._young.pop(path, None)
-        self._old.pop(path, None)
+    def _drop(self, key: object) -> Entry:
+        """Remove the entry of a key, which only one generation has, and return it."""
+        dropped = self._young.pop(key, None)
+        if dropped is not None:
+            self._young_size -= dropped.size
+            return dropped
+        dropped = self._old.pop(key, None)
+        if dropped is not None:
+            self._old_size -= dropped.size
+            return dropped
+        return _NOTHING
+
+
+def _key_in_view(path: str, view: View) -> tuple[object, str]:
+    """Return the key of an entry that is valid in one view only."""
+    return (view.position if view.extent is None else view.extent), path
+
+
+def _entry(path: str, position: int, state: NodeState | None, names_position: int, names: Sequence[str]) -> Entry:
+    """Return an entry with its size."""
+    if state is None:
+        size = _ABSENT + len(path)
+    else:
+        encoded = state.encoded
+        columns = len(encoded) + len(state.later)
+        size = _NODE + 2 * len(path) + _PROPERTY * columns + 2 * sum(map(len, encoded.values()))
+    if names:
+        size += _NAMES + _NAME * len(names) + sum(map(len, names))
+    return _new(Entry, (position, state, names_position, names, size))

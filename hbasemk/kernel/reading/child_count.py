@@ -117,10 +117,13 @@ class ChildCounts:
     def of(self, view: View, state: NodeState, *, wide: bool = False) -> int:
         """Return the number of children of a node that exists in the view; ``wide``: the node is known to be wide.
 
-        No round trip for a wide node that was counted here and has not changed since; one if it has changed; one for a
-        node that is not wide. Otherwise the number of round trips does not depend on the number of children. If no count
-        exists yet or too much has changed, there is one for each 10,000 children.
+        No round trip if the cache knows the children of a node that is not wide, else one. For a wide node that was counted here,
+        none if it has not changed since, one if it has. Otherwise the number of round trips does not depend on the number of
+        children. If no count exists yet or too much has changed, there is one for each 10,000 children.
         """
+        names = self._reader.known_children(view, state.path)
+        if names is not None and len(names) <= WIDE:
+            return len(names)
         with self._lock:
             key = _Key(state.path, view.revision, view.position, view.extent, view.own)
             exact = self._exact.get(key)
@@ -133,9 +136,9 @@ class ChildCounts:
             if children is not None:
                 return self._keep(Counted(view, state.created, children), state, self._watch(view, state))
         elif not wide:
-            cells, after = self._reader.child_page(view, state, None, WIDE + 1)
-            if after is None:
-                return count_of(cells, state.created)
+            names = self._reader.few_children(view, state, WIDE)
+            if names is not None:
+                return len(names)
         watched = self._watch(view, state)
         memo = self._read_memo(state)
         children = None if memo is None else self._from_memo(memo, view, state)

@@ -7,6 +7,7 @@ not grow with a node's history.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple
@@ -17,7 +18,7 @@ from hbasemk.format.node import NodeState, from_cells, name_of
 from hbasemk.kernel.batches import batched
 from hbasemk.kernel.journal.journal import Journal
 from hbasemk.kernel.journal.view import View
-from hbasemk.kernel.reading.cache import NodeCache
+from hbasemk.kernel.reading.cache import UNKNOWN, NodeCache
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.store.abc import Cell, Column, Get, Page, Row, Scan
@@ -29,6 +30,11 @@ CHILDREN_PAGE: Final = 10_000
 """Child columns of one node in one read."""
 LEVEL_BATCH: Final = 1000
 """Rows of a level of a subtree in one read."""
+PAGED: Final = 2_500
+"""After so many names of one node were read in pages, the next page reads all its names, if one call can."""
+_MOST_PAGED: Final = 1000
+_AT_LEAST: Final = 500
+"""Fewer bytes than a node takes in the cache."""
 WIDE: Final = 1000
 """A node with more child columns than this is wide; counting its children does not read all of them."""
 
@@ -36,7 +42,7 @@ WIDE: Final = 1000
 class Names(NamedTuple):
     """Names of a node's children, in order; ``whole`` is True if the list is complete."""
 
-    names: list[str]
+    names: Sequence[str]
     whole: bool
 
 
@@ -48,6 +54,7 @@ class Reader:
         self._runtime = runtime
         self._journal = journal
         self._cache = cache
+        self._paged = _Paged()
 
     # --- nodes -------------------------------------------------------------------------------------------
 
@@ -56,7 +63,7 @@ class Reader:
         entry = self._cache.get(path, view)
         if entry is not None:
             return entry.state
-        return self.nodes(view, (path,))[path]
+        return self._fetch(view, (path,))[path]
 
     def is_cached(self, view: View, path: str) -> bool:
         """Return whether :meth:`node` needs no round trip."""
@@ -72,13 +79,18 @@ class Reader:
                 missing.append(path)
             else:
                 found[path] = entry.state
+        found.update(self._fetch(view, missing))
+        return found
+
+    def _fetch(self, view: View, node_paths: Sequence[str]) -> dict[str, NodeState | None]:
+        """Read nodes and put them into the cache. One round trip for each batch."""
+        found: dict[str, NodeState | None] = {}
         before = view.upper + 1
-        for part in batched(missing, self._store.batch_rows):
+        for part in batched(node_paths, self._store.batch_rows):
             rows = self._read([Get(paths.key(path), families=(schema.DATA,), before=before) for path in part])
-            for path, cells in zip(part, self._visible(view, rows), strict=True):
-                state, _ = from_cells(path, cells)
-                found[path] = state
-                self._cache.put(path, view, state)
+            states = [from_cells(path, cells)[0] for path, cells in zip(part, self._visible(view, rows), strict=True)]
+            found.update(zip(part, states, strict=True))
+            self._cache.put_all(view, ((path, state, None) for path, state in zip(part, states, strict=True)))
         return found
 
     def require(self, view: View, path: str) -> NodeState:
@@ -155,25 +167,40 @@ class Reader:
     def children(self, view: View, path: str, after: str | None = None, limit: int | None = None) -> list[str]:
         """Return at most ``limit`` names of a node's children after ``after``, in the order of their UTF-8 bytes.
 
-        One round trip for up to 10,000. A missing node has no children.
+        No round trip if the cache knows all names, else one for up to 10,000. A missing node has no children. When pages of
+        many names of a node have been read, the reader also reads all its names, if they are at most 10,000, in the same call.
         """
+        known = self._cache.children(path, view)
+        if known is not None:
+            first = 0 if after is None else bisect_right(known, after)
+            return list(known[first : None if limit is None else first + limit])
         names: list[str] = []
         key = paths.key(path)
         before = view.upper + 1
         start = None if after is None else paths.encode(after)
+        more = [Get(key, page=Page(schema.CHILDREN, None, CHILDREN_PAGE + 1), before=before)]
+        if limit is None or not self._paged.is_due(path, limit):
+            more = []
         while limit is None or len(names) < limit:
             size = CHILDREN_PAGE if limit is None else min(limit - len(names), CHILDREN_PAGE)
+            size += 1  # shows whether there are more
             page = Get(key, page=Page(schema.CHILDREN, start, size), before=before)
-            life, row = self._read([Get(key, columns=(schema.DELETED,), before=before), page])
-            life_cells, cells = self._visible(view, [life, row])
+            rows = self._read([Get(key, columns=(schema.DELETED,), before=before), page, *more])
+            life_cells, cells, *all_cells = self._visible(view, rows)
             state, _ = from_cells(path, life_cells)
             if state is None:
                 return []
             names += _present(state, cells)
-            if len(row.cells) < size:
+            if more and len(rows[2].cells) <= CHILDREN_PAGE:
+                self._cache.put_all(view, ((path, UNKNOWN, _present(state, all_cells[0])),))
+                self._paged.start_again(path)
+            more = []
+            if len(rows[1].cells) < size:
+                if after is None:
+                    self._cache.put_all(view, ((path, UNKNOWN, tuple(names)),))
                 break
-            start = row.cells[-1].qualifier
-        return names
+            start = rows[1].cells[-1].qualifier
+        return names[:limit]
 
     def existing(self, view: View, path: str, names: Sequence[bytes]) -> tuple[list[bytes], bytes | None]:
         """Return which of these sorted, encoded names are children of a node, and other children between them.
@@ -206,12 +233,20 @@ class Reader:
     def children_of(self, view: View, states: Sequence[NodeState], limit: int | None = None) -> dict[str, Names]:
         """Return the names of the children of many existing nodes, by path: all, or at least the first ``limit``.
 
-        One round trip for each batch of nodes, and one more for each further 10,000 children of a node.
+        One round trip for each batch of nodes that are not cached, and one more for each further 10,000 children of a node.
+        Callers must not change the names.
         """
         found: dict[str, Names] = {}
+        missing: list[NodeState] = []
+        for state in states:
+            known = self._cache.children(state.path, view)
+            if known is None:
+                missing.append(state)
+            else:
+                found[state.path] = Names(known, True)
         before = view.upper + 1
         wide = CHILDREN_PAGE if limit is None else min(max(limit, WIDE + 1), CHILDREN_PAGE)
-        for part in batched(states, self._store.batch_rows):
+        for part in batched(missing, self._store.batch_rows):
             page = Page(schema.CHILDREN, None, wide)
             rows = self._read([Get(paths.key(state.path), page=page, before=before) for state in part])
             for state, row, cells in zip(part, rows, self._visible(view, rows), strict=True):
@@ -221,7 +256,22 @@ class Reader:
                     cells, after = self.child_page(view, state, after)
                     names += _present(state, cells)
                 found[state.path] = Names(names, after is None)
+            whole = [state for state in part if found[state.path].whole]
+            self._cache.put_all(view, ((state.path, UNKNOWN, found[state.path].names) for state in whole))
         return found
+
+    def known_children(self, view: View, path: str) -> Sequence[str] | None:
+        """Return the names of all children of an existing node if the cache knows them, else None. No round trip."""
+        return self._cache.children(path, view)
+
+    def few_children(self, view: View, state: NodeState, most: int) -> Sequence[str] | None:
+        """Return the names of a node's children; None if there are more child columns than ``most``. One round trip."""
+        cells, after = self.child_page(view, state, None, most + 1)
+        if after is not None:
+            return None
+        names = _present(state, cells)
+        self._cache.put_all(view, ((state.path, UNKNOWN, names),))
+        return names
 
     def child_page(
         self, view: View, state: NodeState, after: bytes | None, size: int = CHILDREN_PAGE
@@ -268,11 +318,49 @@ class Reader:
     def levels(self, view: View, path: str, depth: int | None = None) -> Iterator[list[NodeState]]:
         """Yield the subtree below a node, level by level, in batches that are in key order.
 
-        The node itself is not included. ``depth`` limits the levels (None: all). One round trip for each batch of up to
-        1000 rows of a level, and one more that finds the level after the last one empty. If the store supports parallel
-        calls, two levels are read at the same time.
+        The node itself is not included. ``depth`` limits the levels (None: all). No round trip for a level that the cache
+        knows. For others one round trip for each batch of up to 1000 rows of a level, and one more that finds the level after
+        the last one empty. If the store supports parallel calls, two levels are read at the same time.
         """
         level = 0
+        names = self._cache.children(path, view)
+        above = None if names is None else {path: names}
+        tops: list[str] = [path]
+        while above is not None and (depth is None or level < depth):
+            # Names may contain characters below "/", so the order of the parents is not enough.
+            tops = sorted([paths.join(parent, name) for parent, names in above.items() for name in names])
+            if not tops:
+                return
+            level += 1
+            above = {}
+            for part in batched(tops, LEVEL_BATCH):
+                entries = [self._cache.get(one, view) for one in part]
+                read = self._fetch(view, [one for one, entry in zip(part, entries, strict=True) if entry is None])
+                states = []
+                for one, entry in zip(part, entries, strict=True):
+                    state = read[one] if entry is None else entry.state
+                    if state is not None:
+                        states.append(state)
+                    if above is not None:
+                        names = self._cache.children(one, view) if entry is None else entry.names_in(view)
+                        if names is None:
+                            above = None
+                        elif names:
+                            above[one] = names
+                if states:
+                    yield states
+        if above is None:
+            yield from self._scan_levels(view, path, level, depth, tops)
+
+    def _scan_levels(
+        self, view: View, path: str, level: int, depth: int | None, tops: Sequence[str]
+    ) -> Iterator[list[NodeState]]:
+        """Yield the levels of a subtree after ``level``, whose nodes are ``tops``, from the store; and fill the cache.
+
+        One walk fills a part of the cache only. So a walk over a large tree does not replace all of it.
+        """
+        above: dict[str, NodeState | None] | None = dict.fromkeys(tops, UNKNOWN)
+        left = self._cache.walk_bytes
         ahead: list[Row] | None = None
         while depth is None or level < depth:
             level += 1
@@ -287,13 +375,28 @@ class Reader:
                 )
             else:
                 rows = self._scan(view, start, stop)
-            if not rows:
-                return
+            here: dict[str, NodeState | None] = {}
+            names: dict[str, list[str]] = {}
+            last = not rows
             while rows:
                 nodes = self._nodes_of(view, rows)
+                if above is not None:
+                    for state in nodes:
+                        here[state.path] = state
+                        parent, _, name = state.path.rpartition("/")
+                        names.setdefault(parent or paths.ROOT, []).append(name)
                 if nodes:
                     yield nodes
                 rows = [] if len(rows) < LEVEL_BATCH else self._scan(view, rows[-1].key + b"\0", stop)
+                if rows and _AT_LEAST * len(here) > left:
+                    above = None
+            if above is not None:
+                left -= self._cache.put_all(view, ((one, state, names.get(one, ())) for one, state in above.items()))
+                above = here if left > 0 else None
+            if last:
+                return
+        if above is not None:
+            self._cache.put_all(view, ((one, state, None) for one, state in above.items()))
 
     def _scan(self, view: View, start: bytes, stop: bytes) -> list[Row]:
         scan = Scan(start, stop, LEVEL_BATCH, families=(schema.DATA,), before=view.upper + 1)
@@ -323,12 +426,17 @@ class Reader:
         No round trip if all of these are visible.
         """
         sees = self._journal.sees
+        known: dict[int, bool] = {}  # many cells have the same version
         result: list[list[Cell]] = []
         deeper: list[tuple[int, Cell]] = []
         for number, row in enumerate(rows):
             visible = []
             for cell in row.cells:
-                if sees(view, cell.timestamp):
+                version = cell.timestamp
+                is_visible = known.get(version)
+                if is_visible is None:
+                    is_visible = known[version] = sees(view, version)
+                if is_visible:
                     visible.append(cell)
                 else:
                     deeper.append((number, cell))
@@ -385,6 +493,25 @@ class Reader:
                 result[number].append(cell)
                 done.add(column)
         return [(number, last[column]) for column in columns if column not in done and seen.get(column, 0) == versions]
+
+
+class _Paged:
+    """How many names of each node were read in pages since all of them were read."""
+
+    def __init__(self) -> None:
+        self._read: dict[str, int] = {}
+
+    def is_due(self, path: str, limit: int) -> bool:
+        """Count a page; return whether it is time to read all names. If that fails, it takes many more pages."""
+        if len(self._read) > _MOST_PAGED:
+            self._read.clear()
+        read = self._read.get(path, 0) + limit
+        self._read[path] = read if read <= PAGED else -10 * CHILDREN_PAGE
+        return read > PAGED
+
+    def start_again(self, path: str) -> None:
+        """Record that all names were read."""
+        self._read.pop(path, None)
 
 
 def _present(state: NodeState, cells: Sequence[Cell]) -> list[str]:

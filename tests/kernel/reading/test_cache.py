@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,12 +15,14 @@ import pytest
 from hbasemk.format.changes import CHANGED, RowChange
 from hbasemk.format.extent import Extent
 from hbasemk.format.node import NodeState
+from hbasemk.format.paths import key
 from hbasemk.kernel.journal.journal import Arrival
 from hbasemk.kernel.journal.sequence import RevisionSequence
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.reading.cache import Entry, NodeCache
 from hbasemk.repository import instance_of
 from hbasemk.store.memory import MemoryStore
+from hbasemk.testing.wrapped import CountingStore
 from tests.support.repositories import Instances
 from tests.support.runtime import World, open_instance
 
@@ -43,7 +47,7 @@ def test_absent_node_is_cached_until_it_is_added(opened: Instances) -> None:
 
 
 def test_small_cache_evicts_but_is_never_wrong(opened: Instances) -> None:
-    one, two = opened(cache_entries=4), opened(cache_entries=4)
+    one, two = opened(cache_bytes=4000), opened(cache_bytes=4000)
     one.run(lambda tx: [tx.add(f"/n{number}", {"v": 0}) for number in range(20)])
     revisions = []
     for turn in range(1, 6):
@@ -52,21 +56,21 @@ def test_small_cache_evicts_but_is_never_wrong(opened: Instances) -> None:
         for number in range(20):
             writer.run(lambda tx, number=number, turn=turn: tx.set(f"/n{number}", "v", turn))
         revisions.append(writer.head.revision)
-    for repo in (one, two, opened(cache_entries=4)):
+    for repo in (one, two, opened(cache_bytes=4000)):
         repo.refresh()
         for turn, revision in enumerate(revisions, 1):
             assert [repo.at(revision)[f"/n{number}"]["v"] for number in range(20)] == [turn] * 20
         assert [repo.head[f"/n{number}"]["v"] for number in range(20)] == [5] * 20
 
 
-class _Paused(dict[str, Entry]):
+class _Paused(dict[object, Entry]):
     """A generation that runs a function of another thread right after its first lookup."""
 
-    def __init__(self, entries: dict[str, Entry], then: Callable[[], None]) -> None:
+    def __init__(self, entries: dict[object, Entry], then: Callable[[], None]) -> None:
         super().__init__(entries)
         self.then: Callable[[], None] | None = then
 
-    def get(self, key: str, default: Any = None) -> Any:
+    def get(self, key: object, default: Any = None) -> Any:
         found = super().get(key, default)
         then, self.then = self.then, None
         if then is not None:
@@ -85,7 +89,7 @@ def _touches(position: int, path: str) -> Arrival:
 
 
 def test_promotion_does_not_restore_an_entry_dropped_by_an_arrival() -> None:
-    cache = NodeCache(threading.RLock(), 4)
+    cache = NodeCache(threading.RLock(), 2500)
     old = NodeState("/a", 1, 1000, {}, {})
     cache.put("/a", _at(0), old)
     cache.put("/b", _at(0), None)
@@ -102,12 +106,13 @@ def test_state_stored_during_an_arrival_is_not_the_replaced_one() -> None:
     class Slow(NodeCache):
         """A cache in which a revision arrives between the decision to keep a node and its insertion."""
 
-        def _keep(self, path: str, entry: Entry) -> None:
+        def _keep(self, key: object, entry: Entry) -> int:
             arriving.start()
             # If a lock excludes the arrival, it waits longer than this.
             arriving.join(0.2)
-            super()._keep(path, entry)
+            size = super()._keep(key, entry)
             shown.append(None if arriving.is_alive() else self.get("/a", _at(1)))
+            return size
 
     cache = Slow(threading.RLock(), 4)
     arriving = threading.Thread(target=lambda: cache.arrived(_touches(1, "/a")))
@@ -173,14 +178,18 @@ def test_an_interrupted_arrival_leaves_nothing_stale(opened: Instances, where: s
     assert journal.head.position == len(journal) - 1
 
 
-def test_views_with_an_extent_use_no_entries() -> None:
-    cache = NodeCache(threading.RLock(), 4)
-    first, extent = _at(-1), View.of(900, Extent(900), 900)
+def test_a_view_with_an_extent_has_entries_of_its_own() -> None:
+    cache = NodeCache(threading.RLock(), 2500)
+    first, extent, other = _at(-1), View.of(900, Extent(900), 900), View.of(901, Extent(901), 901)
     cache.put("/a", extent, None)
-    assert cache.get("/a", first) is None
-    cache.put("/a", first, None)
-    assert cache.get("/a", first) is not None
-    assert cache.get("/a", extent) is None
+    assert cache.get("/a", extent) is not None
+    assert cache.get("/a", first) is cache.get("/a", other) is None
+    cache.put("/b", first, None)
+    assert cache.get("/b", first) is not None
+    assert cache.get("/b", extent) is None
+    branch = extent._replace(own=frozenset({5}))
+    cache.put("/a", branch, None)
+    assert cache.get("/a", branch) is None
 
 
 def test_states_built_on_a_view_with_an_extent_are_not_cached(world: World) -> None:
@@ -194,14 +203,14 @@ def test_states_built_on_a_view_with_an_extent_are_not_cached(world: World) -> N
 
 
 def test_entries_of_an_announced_position_are_dropped_if_another_revision_takes_it() -> None:
-    cache = NodeCache(threading.RLock(), 4)
+    cache = NodeCache(threading.RLock(), 2500)
     state = NodeState("/a", 1, 1001, {}, {})
     cache.arrived(Arrival(1001, 1, [RowChange("/a", CHANGED, ["n"])], {"/a": state}, 0))
     cache.forget(1)
     cache.put("/a", _at(0), None)
     assert cache.get("/a", _at(1)) is None
     cache.put("/a", _at(1), None)
-    assert cache.get("/a", _at(1)) == (1, None)
+    assert cache.get("/a", _at(1)) is not None
 
 
 @contextmanager
@@ -215,7 +224,7 @@ def _eager_threads() -> Iterator[None]:
 
 
 def test_two_nodes_of_one_snapshot_agree_while_revisions_arrive(opened: Instances) -> None:
-    reader, writer = opened(cache_entries=8), opened()
+    reader, writer = opened(cache_bytes=8000), opened()
     paths = [f"/{number}" for number in range(6)]
     writer.run(lambda tx: [tx.add(path, {"n": 0}) for path in paths])
     reader.refresh()
@@ -256,3 +265,93 @@ def test_two_nodes_of_one_snapshot_agree_while_revisions_arrive(opened: Instance
     assert bad == []
     head = reader.refresh()
     assert [head[path]["n"] for path in paths] == [100] * 6
+
+
+def test_the_cache_takes_about_as_many_bytes_as_it_says(opened: Instances) -> None:
+    opened().run(
+        lambda tx: [
+            tx.add("/w"),
+            *(tx.add(f"/w/{number:05}", {"title": f"node {number}", "n": number}) for number in range(8_000)),
+        ]
+    )
+    for limit in (1_000_000, 1 << 30):
+        repo = opened(cache_bytes=limit)
+        gc.collect()
+        tracemalloc.start()
+        names = repo.head.children("/w")
+        for name in names:
+            assert repo.head[f"/w/{name}"]["n"] == int(name)
+        del names
+        gc.collect()
+        used, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        said = repo.cache_statistics.bytes
+        assert said <= limit
+        assert 0.6 * said < used < 1.4 * said + 300_000, (used, said)
+
+
+def test_the_cache_counts_hits_and_misses(opened: Instances) -> None:
+    opened().run(lambda tx: tx.add("/a"))
+    repo = opened()
+    before = repo.cache_statistics
+    assert "/a" in repo.head
+    assert "/a" in repo.head
+    hits, misses, size = repo.cache_statistics
+    assert (hits - before.hits, misses - before.misses) == (1, 1)
+    assert size > before.bytes
+
+
+def test_without_a_cache_every_read_is_a_call(opened: Instances) -> None:
+    store = CountingStore(opened.new_store())
+    repo = opened(store, cache_bytes=0)
+    repo.run(lambda tx: (tx.add("/a"), tx.add("/a/b")))
+    store.take()
+    for _ in range(2):
+        assert "/a" in repo.head
+        assert repo.head.children("/a") == ["b"]
+        assert len(list(repo.head.walk())) == 3
+        assert store.take()["read", "nodes"] == 3
+    assert repo.cache_statistics.bytes == 0
+
+
+def test_one_walk_over_a_large_tree_does_not_replace_the_whole_cache(opened: Instances) -> None:
+    store = CountingStore(opened.new_store())
+    opened().run(lambda tx: [tx.add(path) for path in ("/hot", "/w", *(f"/w/{number}" for number in range(3_000)))])
+    repo = opened(store, cache_bytes=1_000_000)
+    assert "/hot" in repo.head
+    for _ in range(2):
+        assert sum(1 for _ in repo.head.walk("/w")) == 3_001
+    store.take()
+    assert "/hot" in repo.head
+    assert store.take() == {}
+
+
+def test_an_own_commit_keeps_the_list_of_children_of_a_node_whose_properties_change(opened: Instances) -> None:
+    store = CountingStore(opened.new_store())
+    repo = opened(store)
+    repo.run(lambda tx: (tx.add("/a"), tx.add("/a/b")))
+    assert repo.head.children("/a") == ["b"]
+    repo.run(lambda tx: tx.set("/a", "p", 1))
+    store.take()
+    assert repo.head.children("/a") == ["b"]
+    assert repo.head["/a"]["p"] == 1
+    assert store.take() == {}
+    repo.run(lambda tx: tx.add("/a/c"))
+    assert repo.head.children("/a") == ["b", "c"]
+    repo.run(lambda tx: tx.remove("/a/b"))
+    assert repo.head.children("/a") == ["c"]
+    repo.run(lambda tx: (tx.remove("/a"), tx.add("/a")))
+    assert repo.head.children("/a") == []
+
+
+def test_levels_come_in_the_order_of_their_bytes_from_the_cache_too(opened: Instances) -> None:
+    repo = opened()
+    tops = ["/a", "/a!", "/a b", "/\U0001f600", "/\uffff", "/\ud800"]
+    repo.run(lambda tx: [tx.add(path) for top in tops for path in (top, f"{top}/x", f"{top}/!", f"{top}/\u00e9")])
+    first = [node.path for node in repo.head.walk()]
+    assert first[1:] == sorted(first[1:], key=key)
+    assert [node.path for node in repo.head.walk()] == first
+    for path in ("/", *tops):
+        names = repo.head.children(path)
+        for after in names:
+            assert repo.head.children(path, after, 2) == names[names.index(after) + 1 :][:2]

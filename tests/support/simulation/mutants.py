@@ -10,6 +10,7 @@ import pytest
 
 from hbasemk.errors import HbasemkError
 from hbasemk.format import changes, node, schema
+from hbasemk.format.changes import CHANGED
 from hbasemk.format.journal_row import JournalRow, Outcome
 from hbasemk.kernel.branches import branches
 from hbasemk.kernel.branches.heads import BranchHeads
@@ -371,6 +372,63 @@ def own_states_cached_despite_arrivals_between(patch: pytest.MonkeyPatch) -> Non
         arrived(self, arrival._replace(built_on=arrival.position))
 
     patch.setattr(NodeCache, "arrived", keep)
+
+
+@mutant
+def a_child_list_kept_although_a_child_was_added(patch: pytest.MonkeyPatch) -> None:
+    arrived = NodeCache.arrived
+
+    def keep(self: NodeCache, arrival: Any) -> None:
+        changes = [
+            change._replace(children_added=()) if change.kind == CHANGED else change for change in arrival.changes
+        ]
+        arrived(self, arrival._replace(changes=changes))
+
+    patch.setattr(NodeCache, "arrived", keep)
+
+
+@mutant
+def a_child_list_kept_although_a_child_was_removed(patch: pytest.MonkeyPatch) -> None:
+    arrived = NodeCache.arrived
+
+    def keep(self: NodeCache, arrival: Any) -> None:
+        changes = [
+            change._replace(children_removed=()) if change.kind == CHANGED else change for change in arrival.changes
+        ]
+        arrived(self, arrival._replace(changes=changes))
+
+    patch.setattr(NodeCache, "arrived", keep)
+
+
+@mutant
+def a_child_list_kept_although_its_node_was_replaced(patch: pytest.MonkeyPatch) -> None:
+    arrived = NodeCache.arrived
+
+    def keep(self: NodeCache, arrival: Any) -> None:
+        # The arrival of a new node lists its children as added, too.
+        changes = [change._replace(kind=CHANGED, children_added=(), children_removed=()) for change in arrival.changes]
+        arrived(self, arrival._replace(changes=changes))
+
+    patch.setattr(NodeCache, "arrived", keep)
+
+
+@mutant
+def reads_at_an_old_position_cached_as_current(patch: pytest.MonkeyPatch) -> None:
+    put_all = NodeCache.put_all
+
+    def put(self: NodeCache, view: Any, found: Any) -> int:
+        touched, self._touched = self._touched, {}
+        try:
+            return put_all(self, view, found)
+        finally:
+            self._touched = touched
+
+    patch.setattr(NodeCache, "put_all", put)
+
+
+@mutant
+def a_state_of_one_view_cached_for_all_old_views(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("hbasemk.kernel.reading.cache._key_in_view", lambda path, view: (view.extent is None, path))
 
 
 # --- branches ------------------------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ from hbasemk.testing.choices import shrink
 from hbasemk.testing.history.simulated import LATE_LOOK
 from hbasemk.testing.simulation import FAULTS, Actor, Died, Simulator
 from tests.support.branches import commit_on_branch
+from tests.support.uncached import without_cache
 
 FEW: list[Callable[[int], list[Operation]]] = [
     lambda n: [SetProperty("/a", "p", n)],
@@ -70,17 +71,18 @@ def store_like(seed: int) -> dict[str, bool]:
 
 def tree(instance: Instance, snapshot: Any) -> dict[str, tuple[tuple[str, bytes], ...]]:
     """Return the tree of a snapshot, without the cache."""
-    instance.cache.__init__(instance.cache._lock, 1)  # type: ignore[misc]
-    instance.cache._horizon = 2**60
-    found = {}
+    with without_cache(instance):
+        return cached_tree(instance, snapshot)
+
+
+def cached_tree(instance: Instance, snapshot: Any) -> dict[str, tuple[tuple[str, bytes], ...]]:
+    """Return the tree of a snapshot."""
     top = instance.reader.node(snapshot, "/")
     assert top is not None
     states = [top]
     for batch in instance.reader.levels(snapshot, "/"):
         states += batch
-    for state in states:
-        found[state.path] = tuple(sorted(state.encoded.items()))
-    return found
+    return {state.path: tuple(sorted(state.encoded.items())) for state in states}
 
 
 def apply(model: dict[str, dict[str, Any]], operation: Operation) -> None:
@@ -266,8 +268,21 @@ class Schedule:
                 snapshot = instance.head()
                 seen = frozenset(revision for revision in instance.journal if instance.journal.sees(snapshot, revision))
                 self.kept.append((instance, snapshot, tree(instance, snapshot), seen))
+                self.look_into_cache(*self.kept[-1][:3])
+                self.look_into_cache(*self.simulator.chance.choice(self.kept)[:3])
             except StoreError:
                 continue
+
+    def look_into_cache(self, instance: Instance, snapshot: Any, found: Mapping[str, object]) -> None:
+        """Check that reads that use the cache agree with the tree of a snapshot that was read without it."""
+        if cached_tree(instance, snapshot) != found:
+            raise Broken(f"I5: the cached tree at {snapshot.revision:016x} is not {found}")
+        chance = self.simulator.chance
+        for path in found:
+            limit = chance.choice((None, 1, 2))
+            names = sorted(paths.name(one) for one in found if one != paths.ROOT and paths.parent(one) == path)
+            if instance.reader.children(snapshot, path, None, limit) != names[:limit]:
+                raise Broken(f"I5: the cached children of {path} at {snapshot.revision:016x} are not {names}")
 
     # --- after the run ----------------------------------------------------------------------------------
 
@@ -328,7 +343,7 @@ class Schedule:
                     raise Broken(f"I8: {revision:016x} is {outcome.value} and visible")
                 if not seen and outcome is Outcome.COMMITTED:
                     raise Broken(f"I3: {revision:016x} is committed and a live instance has not seen it")
-            if tree(instance, instance.head()) != final:
+            if tree(instance, instance.head()) != final or cached_tree(instance, instance.head()) != final:
                 raise Broken("I11: two instances that have seen the same read different trees")
         committed = self.committed(fresh_instance)
         self.compare_with_model(committed, final)

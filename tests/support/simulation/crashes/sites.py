@@ -17,6 +17,7 @@ from hbasemk.store.abc import Delete, Put, Store
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, WrappedStore
 from tests.support.runtime import World, open_instance
+from tests.support.uncached import without_cache
 
 T = TypeVar("T")
 
@@ -125,16 +126,12 @@ def tree(instance: Instance, snapshot: View | None = None) -> dict[str, dict[str
     if snapshot is None:
         instance.poll()
         snapshot = instance.head()
-    fresh = instance.cache.__class__(instance.cache._lock, 1)
-    kept, instance.reader._cache = instance.reader._cache, fresh
-    try:
+    with without_cache(instance):
         top = instance.reader.node(snapshot, "/")
         assert top is not None
         found: dict[str, dict[str, object]] = {"/": dict(top.properties)}
         for level in instance.reader.levels(snapshot, "/"):
             found.update({state.path: dict(state.properties) for state in level})
-    finally:
-        instance.reader._cache = kept
     return found
 
 
