@@ -26,13 +26,9 @@ SSL = "hbase.thrift.ssl."
 KEYSTORE = "/run/hbasemk/keystore.p12"
 PASSWORD = "changeit"
 SETTINGS = {
-    "framed": {THRIFT + "framed": "true"},
+    "framed": {THRIFT + "framed": "true", THRIFT + "framed.max_frame_size_in_mb": "32"},
     "compact": {THRIFT + "compact": "true"},
-    "framed and compact": {
-        THRIFT + "framed": "true",
-        THRIFT + "framed.max_frame_size_in_mb": "32",
-        THRIFT + "compact": "true",
-    },
+    "framed and compact": {THRIFT + "framed": "true", THRIFT + "compact": "true"},
     "http": {THRIFT + "http": "true"},
     "https": {
         THRIFT + "http": "true",
@@ -43,9 +39,9 @@ SETTINGS = {
     },
 }
 PARAMETERS = {
-    "framed": "transport=framed",
+    "framed": "transport=framed&max_frame_mb=32",
     "compact": "protocol=compact",
-    "framed and compact": "transport=framed&protocol=compact&max_frame_mb=32",
+    "framed and compact": "transport=framed&protocol=compact",
     "http": "transport=http",
     "https": "transport=http&tls=yes&ca_file={ca_file}",
 }
@@ -105,7 +101,7 @@ def test_a_repository_works_through_it(name: str, gateways: Gateways, hbase: HBa
 
 def test_a_commit_larger_than_a_frame_is_divided(gateways: Gateways, hbase: HBase) -> None:
     prefix = hbase.prefix_with_tables()
-    with hbasemk.connect(gateways.url("framed", prefix), poll_interval=0) as repo:
+    with hbasemk.connect(gateways.url("framed and compact", prefix), poll_interval=0) as repo:
 
         def add(tx: hbasemk.Transaction) -> None:
             for number in range(12):
@@ -151,7 +147,8 @@ def test_a_certificate_of_an_unknown_authority_is_refused(gateways: Gateways, tm
 
 
 @pytest.mark.proof
-@pytest.mark.parametrize("parameters", SETTINGS, scope="class")
+# The suite writes values that are larger than HBase's default limit of a frame.
+@pytest.mark.parametrize("parameters", [name for name in SETTINGS if name != "framed and compact"], scope="class")
 class TestConformance(StoreConformance):
     @pytest.fixture(scope="class")
     @classmethod

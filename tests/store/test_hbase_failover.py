@@ -400,6 +400,25 @@ def test_a_gateway_that_accepts_connections_but_answers_no_call_has_growing_paus
     assert first._mine().failures == 0
 
 
+def test_a_call_succeeds_when_the_interpreter_starts_no_more_threads(
+    one: FakeGateway, two: FakeGateway, open_store: Open, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(one, two)
+    one.script = closes
+    read(store)
+    clock.ahead += 2 * FIRST_PAUSE
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("hbasemk.store.hbase.failover.start_thread", refuse)
+        read(store)
+    one.script = lambda received: None
+    read(store)
+    until_used(gateways_of(store)[0])
+
+
 def test_closing_ends_a_probe(two: FakeGateway, open_store: Open, clock: Clock) -> None:
     held, stop = threading.Event(), threading.Event()
     tried: list[int] = []

@@ -124,9 +124,11 @@ class Gateway:
                 return
             try:
                 start_thread(threading.Thread(target=self._probe, args=(health,), name="hbasemk-gateway", daemon=True))
-            except BaseException:
+            except BaseException as error:
                 health.probe.release()
-                raise
+                if not isinstance(error, RuntimeError):
+                    raise
+                # The interpreter ends, or there are too many threads; the call uses another gateway.
 
     def _probe(self, health: _Health) -> None:
         try:
