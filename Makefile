@@ -1,4 +1,4 @@
-# The commands of CONTRIBUTING.md by name. test, proof, soak and docs do their own set-up; lint and bench need .venv.
+# The commands of CONTRIBUTING.md by name. All but bench do their own set-up; bench needs .venv with the extra `bench`.
 HOURS ?= 1
 
 .PHONY: test proof lint docs soak bench
@@ -10,7 +10,7 @@ proof:
 	scripts/proof
 
 lint:
-	.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && .venv/bin/lint-imports
+	scripts/lint
 
 docs:
 	scripts/docs
