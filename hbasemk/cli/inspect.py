@@ -201,14 +201,14 @@ def status(session: Session) -> None:
     The state is the newest revision, the watermark, pending revisions, and the leases of the writers.
     """
     from hbasemk.format import revisions
-    from hbasemk.kernel import status as kernel_status
+    from hbasemk.kernel.status import repository_status
     from hbasemk.repository import instance_of
 
     with session.open() as repository:
         settings = instance_of(repository).settings
         epoch = settings.epoch_ms
         snapshot = repository.refresh()
-        watermark, above, pending, leases = kernel_status.status(instance_of(repository))
+        watermark, above, pending, leases = repository_status(instance_of(repository))
         session.facts(
             {
                 "location": repository.store.location,

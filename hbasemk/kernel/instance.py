@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
-from hbasemk.errors import ClosedError, NodeNotFoundError, StoreError, StoreUnusableError
+from hbasemk.errors import ClosedError, StoreError, StoreUnusableError
 from hbasemk.format import revisions, schema
 from hbasemk.format.journal_row import Outcome
 from hbasemk.format.node import NodeState
@@ -170,10 +170,6 @@ class Instance:
     def require(self, view: View, path: str) -> NodeState:
         """Return a node, or raise NodeNotFoundError; see :meth:`Reader.require`."""
         return self.reader.require(view, path)
-
-    def missing(self, view: View, path: str) -> NodeNotFoundError:
-        """Return the error that says why there is no node at a path; see :meth:`Reader.missing`."""
-        return self.reader.missing(view, path)
 
     def status(self, view: View, node_paths: Sequence[str]) -> dict[str, tuple[bool, int]]:
         """Return whether there are nodes at paths, and which revisions deleted them; see :meth:`Reader.status`."""

@@ -24,7 +24,7 @@ class LeaseStatus(NamedTuple):
     held: bool
 
 
-class Status(NamedTuple):
+class RepositoryStatus(NamedTuple):
     """The watermark (None: there is none), the number of known revisions above it, pending revisions, and leases."""
 
     watermark: Watermark | None
@@ -33,11 +33,11 @@ class Status(NamedTuple):
     leases: Sequence[LeaseStatus]
 
 
-def status(instance: Instance) -> Status:
+def repository_status(instance: Instance) -> RepositoryStatus:
     """Return the status of a repository. One round trip, and one for each 1000 machine ids."""
     watermark = read_watermark(instance)
     above = 0 if watermark is None else sum(revision > watermark.revision for revision in instance.journal)
-    return Status(watermark, above, sorted(instance.journal.pending), _leases(instance))
+    return RepositoryStatus(watermark, above, sorted(instance.journal.pending), _leases(instance))
 
 
 def read_watermark(instance: Instance) -> Watermark | None:

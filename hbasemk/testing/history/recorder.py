@@ -223,7 +223,7 @@ class Attempt:
         self.operations += (replace(last[key], depended_on=True) for key in keys)
 
     def _removed_by(self, path: str) -> str:
-        error = self.worker.instance.missing(self.view, path)
+        error = self.worker.instance.reader.missing(self.view, path)
         return error.deleted_in if isinstance(error, NodeDeletedError) else NEVER
 
     # --- the record --------------------------------------------------------------------------------------
