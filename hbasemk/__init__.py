@@ -71,7 +71,7 @@ from hbasemk.errors import (
 from hbasemk.format.changes import RowChange
 from hbasemk.format.journal_row import Outcome
 from hbasemk.format.values import BlobRef, Json, PropertyValue, Value
-from hbasemk.kernel.commit.attempt import CommitStatistics
+from hbasemk.kernel.commit.statistics import CommitStatistics
 from hbasemk.kernel.log import LogEntry
 from hbasemk.kernel.settings import Settings
 from hbasemk.microkernel import MicroKernel

@@ -17,7 +17,7 @@ from hbasemk.format import limits, paths, revisions
 from hbasemk.format.extent import Extent
 from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel import feed, log
-from hbasemk.kernel.commit.attempt import CommitStatistics
+from hbasemk.kernel.commit.statistics import CommitStatistics
 from hbasemk.kernel.journal import resume_token
 from hbasemk.kernel.log import LogEntry
 from hbasemk.kernel.reading.cache import DEFAULT_BYTES, CacheStatistics

@@ -17,11 +17,11 @@ from hbasemk.kernel.blobs import Blobs
 from hbasemk.kernel.branches import rebase
 from hbasemk.kernel.branches.branches import Branches
 from hbasemk.kernel.branches.cache import BranchState
-from hbasemk.kernel.commit.attempt import CommitStatistics
 from hbasemk.kernel.commit.change_source import ChangeSource, CollectedOperations
 from hbasemk.kernel.commit.committer import Committer
 from hbasemk.kernel.commit.context import CommitContext
 from hbasemk.kernel.commit.read_set import ReadSet
+from hbasemk.kernel.commit.statistics import CommitStatistics
 from hbasemk.kernel.commit.turns import Turns
 from hbasemk.kernel.ids.clock import IdClock
 from hbasemk.kernel.ids.lease import Lease

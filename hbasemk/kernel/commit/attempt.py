@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from hbasemk.errors import ClockSkewError, ClosedError, CommitUnknownError, StoreError, StoreNotAppliedError
@@ -17,21 +16,13 @@ from hbasemk.kernel.commit.draft import Draft
 from hbasemk.kernel.commit.preparation import Preparation
 from hbasemk.kernel.commit.read_back import Conflict, ReadBack
 from hbasemk.kernel.commit.staging import name_conflict
+from hbasemk.kernel.commit.statistics import CommitStatistics
 from hbasemk.kernel.commit.turns import Turns
 from hbasemk.kernel.commit.writing import Writing
 from hbasemk.kernel.reading.cache import MOST_STATES
 
 TRIES_IN_TIME: Final = 5
 """How often an attempt creates a journal row before the store counts as too slow."""
-
-
-@dataclass(slots=True)
-class CommitStatistics:
-    """Counters of this instance's commits, for reports only."""
-
-    committed: int = 0
-    conflicts: int = 0
-    too_slow: int = 0
 
 
 class LostAttempt(NamedTuple):
