@@ -277,7 +277,7 @@ class Repository:
     @property
     def cache_statistics(self) -> CacheStatistics:
         """The hits, misses and size in bytes of this instance's cache of nodes and lists of children."""
-        return self._instance().cache.statistics
+        return self._instance().cache_statistics
 
     # --- the end -----------------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ from hbasemk.kernel.journal.journal import Journal
 from hbasemk.kernel.journal.outcomes import Outcomes
 from hbasemk.kernel.journal.recovery import Recovery
 from hbasemk.kernel.journal.view import View
-from hbasemk.kernel.reading.cache import DEFAULT_BYTES, NodeCache
+from hbasemk.kernel.reading.cache import DEFAULT_BYTES, CacheStatistics, NodeCache
 from hbasemk.kernel.reading.child_count import ChildCounts
 from hbasemk.kernel.reading.reader import Names, Reader
 from hbasemk.kernel.retrying_store import RetryingStore
@@ -198,6 +198,11 @@ class Instance:
     def child_count(self, view: View, state: NodeState, *, wide: bool = False) -> int:
         """Return the number of a node's children; see :meth:`ChildCounts.of`."""
         return self.counts.of(view, state, wide=wide)
+
+    @property
+    def cache_statistics(self) -> CacheStatistics:
+        """Counters of this instance's cache."""
+        return self.cache.statistics
 
     # --- commits -----------------------------------------------------------------------------------------
 
