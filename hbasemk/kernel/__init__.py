@@ -15,6 +15,7 @@ section topic                     module                                        
 3       reads in a view           ``reading.reader``                             I6, I11
 3       node cache                ``reading.cache``                              I5
 3       child counts              ``reading.child_count``                        I11
+3       hashes of subtrees        ``reading.subtree_hashes``                     I5
 3       differences, log, feeds   ``diff``, ``log``, ``feed``                    I3
 4       operations, change sets   ``commit.operations``, ``commit.staging``,     I12
                                   ``commit.staged_node``, ``commit.change_set``

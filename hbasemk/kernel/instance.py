@@ -32,6 +32,7 @@ from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.reading.cache import DEFAULT_BYTES, CacheStatistics, NodeCache
 from hbasemk.kernel.reading.child_count import ChildCounts
 from hbasemk.kernel.reading.reader import Names, Reader
+from hbasemk.kernel.reading.subtree_hashes import SubtreeHashes
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.settings import Settings
@@ -45,6 +46,8 @@ MEASURE_EVERY: Final = 60.0
 """Seconds between measurements of the store's clock by an instance without a lease, to notice if the clock goes back."""
 BRANCH_RETENTION_MS: Final = 24 * 3600 * 1000
 """The time after which a branch without commits is abandoned."""
+BYTES_PER_HASH: Final = 1000
+"""For each so many bytes of the cache, an instance keeps the hash of one subtree, in some 250 bytes besides."""
 ADVANCE_AFTER: Final = 500
 """The number of new revisions after which the watermark is moved and the sequence shortened."""
 
@@ -73,6 +76,10 @@ class Instance:
         self.reader = Reader(store, runtime, journal, self.cache)
         self.counts = ChildCounts(store, runtime, journal, self.reader)
         journal.listeners.append(self.counts.arrived)
+        hashes = SubtreeHashes(runtime, self.reader, cache_bytes // BYTES_PER_HASH, journal.head.position)
+        journal.listeners.append(hashes.arrived)
+        journal.forgetters.append(hashes.forget)
+        self._hashes = hashes
         self.outcomes = Outcomes(store, runtime, journal, self.lease)
         self.recovery = Recovery(store, journal, self.outcomes, (found.lease_ms + found.max_clock_skew_ms) / 1000)
         turns = Turns(store, runtime, journal, self.lease)
@@ -198,6 +205,10 @@ class Instance:
     def child_count(self, view: View, state: NodeState, *, wide: bool = False) -> int:
         """Return the number of a node's children; see :meth:`ChildCounts.of`."""
         return self.counts.of(view, state, wide=wide)
+
+    def subtree_hashes(self, view: View, top: NodeState, below: Sequence[str]) -> dict[str, str]:
+        """Return the hashes of a node's subtree and of some subtrees in it, by path; see :meth:`SubtreeHashes.of`."""
+        return self._hashes.of(view, top, below)
 
     @property
     def cache_statistics(self) -> CacheStatistics:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -44,6 +43,7 @@ def tree(
         offset = limit = 0
     shown = _show(instance, view, [top], offset, limit, chosen)[0]
     level = [shown]
+    expanded: list[str] = []
     for _ in range(depth):
         parents = {paths.join(node.state.path, name): (node, name) for node in level for name in node.names}
         if not parents:
@@ -55,7 +55,8 @@ def tree(
             parent, name = parents[child.state.path]
             parent.children[name] = child
         level = children
-    hashes = subtree_hashes(instance, view, top) if chosen.properties.names(HASH) else {}
+        expanded += [child.state.path for child in children]
+    hashes = instance.subtree_hashes(view, top, expanded) if chosen.properties.names(HASH) else {}
     return _write(view, shown, chosen, hashes, remember)
 
 
@@ -119,26 +120,3 @@ def _write(
 def node_id(view: View, path: str) -> str:
     """Return the ``:id`` of a node: its revision and path."""
     return f"{view.revision:016x}:{path}"
-
-
-def subtree_hashes(instance: Instance, view: View, top: NodeState) -> dict[str, str]:
-    """Return a hash of the subtree of each node at and below ``top``, by path.
-
-    Two hashes are equal exactly if the subtrees' structures and properties are. Reads the whole subtree, level by level.
-    """
-    nodes = [top]
-    for batch in instance.levels(view, top.path):
-        nodes += batch
-    children: dict[str, list[tuple[bytes, bytes]]] = {}
-    hashes: dict[str, str] = {}
-    for state in sorted(nodes, key=lambda node: paths.key(node.path), reverse=True):
-        digest = hashlib.sha256()
-        parts = [(b"p", paths.encode(name), data) for name, data in sorted(state.encoded.items())]
-        parts += [(b"c", name, value) for name, value in sorted(children.pop(state.path, []))]
-        for kind, name, data in parts:
-            digest.update(b"%s%d:%s%d:%s" % (kind, len(name), name, len(data), data))
-        hashes[state.path] = digest.hexdigest()
-        if state.path != top.path:
-            entry = (paths.encode(paths.name(state.path)), digest.digest())
-            children.setdefault(paths.parent(state.path), []).append(entry)
-    return hashes

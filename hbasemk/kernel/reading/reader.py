@@ -69,6 +69,17 @@ class Reader:
         """Return whether :meth:`node` needs no round trip."""
         return self._cache.get(path, view) is not None
 
+    def cached_with_names(self, view: View, path: str) -> tuple[NodeState, Sequence[str]] | None:
+        """Return an existing node and the names of all its children, if the cache knows both; else None. No round trip."""
+        entry = self._cache.get(path, view)
+        names = None if entry is None else entry.names_in(view)
+        return None if entry is None or entry.state is None or names is None else (entry.state, names)
+
+    def with_names(self, view: View, path: str) -> tuple[NodeState, Sequence[str]] | None:
+        """Return a node and the names of all its children; None if there is no node. Two round trips at most."""
+        state = self.node(view, path)
+        return None if state is None else (state, self.children_of(view, [state])[path].names)
+
     def nodes(self, view: View, node_paths: Sequence[str]) -> dict[str, NodeState | None]:
         """Return many nodes by path. One round trip for each batch of nodes that are not cached."""
         found: dict[str, NodeState | None] = {}

@@ -1,0 +1,141 @@
+"""Hashes of subtrees, kept at the head until a revision touches the subtree.
+
+The hash of a subtree combines the node's properties with the hashes of its children's subtrees. So after a change only the
+hashes from the changed node up to the root are computed again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Final
+
+from hbasemk.format import paths
+from hbasemk.format.node import NodeState
+from hbasemk.kernel.journal.journal import Arrival
+from hbasemk.kernel.journal.view import View
+from hbasemk.kernel.reading.reader import Reader
+from hbasemk.kernel.runtime import Runtime
+
+FEW: Final = 4
+"""After a change, up to so many nodes that left the cache are read one by one; with more, the subtree is read by levels."""
+
+
+class SubtreeHashes:
+    """The hashes of one instance. Thread-safe.
+
+    ``most`` limits the number kept; those of the topmost nodes stay. ``position`` is that of the last revision that joined
+    before this object listened to arrivals. A kept hash is valid from its position of the sequence on: an arrival drops
+    the hashes of what it touches and of all nodes above, before any view contains it.
+    """
+
+    def __init__(self, runtime: Runtime, reader: Reader, most: int, position: int) -> None:
+        self._lock = runtime.lock()
+        self._reader = reader
+        self._most = most
+        self._kept: dict[str, tuple[int, bytes]] = {}
+        self._dropped: set[str] = set()
+        self._last_arrival = position
+
+    def of(self, view: View, top: NodeState, below: Sequence[str]) -> dict[str, str]:
+        """Return the hashes of a node and of some nodes below it, by path.
+
+        Two hashes are equal exactly if the subtrees' structures and properties are. No round trip if no revision touched the
+        subtree since the last call, and a few if few did. Otherwise the whole subtree is read, level by level.
+        """
+        wanted = (top.path, *below)
+        known = {path: digest for path in wanted if (digest := self._get(path, view)) is not None}
+        if len(known) < len(set(wanted)):
+            known = self._from_cache(view, wanted) or self._from_walk(view, top)
+            self._keep(view, known)
+        return {path: known[path].hex() for path in wanted}
+
+    def arrived(self, arrival: Arrival) -> None:
+        """Drop the hashes that an arriving revision changes. The journal calls this before any view contains it."""
+        with self._lock:
+            self._last_arrival = arrival.position
+            if self._kept:
+                self._drop(change.path for change in arrival.changes)
+
+    def forget(self, position: int) -> None:
+        """Drop everything: the revision announced at this position never joined."""
+        with self._lock:
+            self._last_arrival = position
+            self._kept = {}
+
+    def _drop(self, touched: Iterable[str]) -> None:
+        seen: set[str] = set()
+        if len(self._dropped) > self._most:
+            self._dropped.clear()
+        for path in touched:
+            at = path
+            while at not in seen:
+                seen.add(at)
+                if self._kept.pop(at, None) is not None:
+                    self._dropped.add(at)
+                if at != paths.ROOT:
+                    at = paths.parent(at)
+
+    def _get(self, path: str, view: View) -> bytes | None:
+        kept = self._kept.get(path)
+        return kept[1] if kept is not None and view.extent is None and kept[0] <= view.position else None
+
+    def _keep(self, view: View, digests: dict[str, bytes]) -> None:
+        """Keep hashes that were computed parents last, unless a revision has arrived since the view."""
+        with self._lock:
+            if view.extent is not None or view.position < self._last_arrival:
+                return
+            if len(self._kept) + len(digests) > self._most:
+                self._kept = {}
+            for path, digest in islice(reversed(digests.items()), self._most):
+                self._kept[path] = view.position, digest
+
+    def _from_cache(self, view: View, wanted: Sequence[str]) -> dict[str, bytes] | None:
+        """Compute the hashes from kept ones and from cached nodes, parents last; None if the cache lacks too many nodes."""
+        digests: dict[str, bytes] = {}
+        to_read = FEW if wanted[0] in self._dropped else 0
+        waiting = list(wanted)
+        while waiting:
+            path = waiting[-1]
+            digest = digests.get(path) or self._get(path, view)
+            if digest is None:
+                found = self._reader.cached_with_names(view, path)
+                if found is None and to_read > 0:
+                    to_read -= 1
+                    found = self._reader.with_names(view, path)
+                if found is None:
+                    return None
+                state, names = found
+                below = [paths.join(path, name) for name in names]
+                missing = [child for child in below if child not in digests]
+                if missing:
+                    waiting += missing
+                    continue
+                digest = _digest(state, zip(names, (digests[child] for child in below), strict=True))
+            waiting.pop()
+            digests.setdefault(path, digest)
+        return digests
+
+    def _from_walk(self, view: View, top: NodeState) -> dict[str, bytes]:
+        """Read the whole subtree and compute all its hashes, parents last."""
+        nodes = [top]
+        for batch in self._reader.levels(view, top.path):
+            nodes += batch
+        children: dict[str, list[tuple[str, bytes]]] = {}
+        digests: dict[str, bytes] = {}
+        for state in reversed(nodes):
+            digest = digests[state.path] = _digest(state, reversed(children.pop(state.path, [])))
+            if state is not top:
+                children.setdefault(paths.parent(state.path), []).append((paths.name(state.path), digest))
+        return digests
+
+
+def _digest(state: NodeState, children: Iterable[tuple[str, bytes]]) -> bytes:
+    """Return the hash of a node with these children's names and hashes, in the order of names."""
+    digest = hashlib.sha256()
+    parts = [(b"p", paths.encode(name), data) for name, data in sorted(state.encoded.items())]
+    parts += [(b"c", paths.encode(name), data) for name, data in children]
+    for kind, name, data in parts:
+        digest.update(b"%s%d:%s%d:%s" % (kind, len(name), name, len(data), data))
+    return digest.digest()

@@ -1,0 +1,112 @@
+"""``:hash`` is kept at the head: it costs what has changed, and never shows another state."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hbasemk import MicroKernel
+from hbasemk.kernel.reading.subtree_hashes import SubtreeHashes
+from hbasemk.testing.wrapped import CountingStore
+from tests.support.repositories import Instances
+
+CHOSEN = '{"properties":[":hash"]}'
+
+
+def shown(kernel: MicroKernel, revision: str | None = None, depth: int = 9, path: str = "/") -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(str(kernel.get_nodes(path, revision, depth, 0, -1, CHOSEN)))
+    return found
+
+
+def _random_change(chance: random.Random, kernel: MicroKernel, number: int) -> None:
+    existing = [node.path for node in kernel.repository.refresh().walk()]
+    path = chance.choice(existing)
+    prefix = "" if path == "/" else path
+    texts = [f'+"{prefix}/n{number}":{{"p":1,"x":{{}}}}', f'^"{prefix}/p":{chance.randrange(3)}']
+    if path != "/":
+        texts += [f'-"{path}"', f'>"{path}":"/m{number}"', f'*"{path}":"/c{number}"', f'-"{path}" +"{path}":{{}}']
+    if len(existing) > 40:
+        texts = [f'-"{chance.choice(existing[1:])}"']
+    kernel.commit("", chance.choice(texts))
+
+
+def _compare(opened: Instances) -> None:
+    seed = int(os.environ.get("HBASEMK_TEST_SEED", "") or random.randrange(1 << 32))
+    print("seed", seed)
+    chance = random.Random(seed)
+    kernels = [MicroKernel(opened()), MicroKernel(opened(cache_bytes=chance.choice((5_000, 20_000))))]
+    for number in range(60):
+        _random_change(chance, chance.choice(kernels), number)
+        for kernel in kernels:
+            if chance.random() < 0.6:
+                kernel.repository.refresh()
+            revision = kernel.get_head_revision()
+            depth = chance.choice((0, 1, 2, 9))
+            fresh = MicroKernel(opened(cache_bytes=0))
+            # The same snapshot, not only the same id: another instance may have seen more below it.
+            if fresh.get_head_revision() == revision:
+                assert shown(kernel, None, depth) == shown(fresh, None, depth)
+            fresh.repository.close()
+
+
+def test_the_hashes_equal_those_of_an_instance_that_keeps_none(opened: Instances) -> None:
+    _compare(opened)
+
+
+def _only_the_touched_ones(self: SubtreeHashes, touched: Any) -> None:
+    for path in touched:
+        self._kept.pop(path, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "broken"), [("_drop", _only_the_touched_ones), ("_drop", lambda *_: None)], ids=["ancestors", "all"]
+)
+def test_hashes_that_are_kept_too_long_are_found(
+    opened: Instances, monkeypatch: pytest.MonkeyPatch, name: str, broken: Callable[..., None]
+) -> None:
+    monkeypatch.setattr(SubtreeHashes, name, broken)
+    with pytest.raises(AssertionError):
+        for _ in range(5):
+            _compare(opened)
+
+
+def test_a_hash_of_an_old_revision_is_not_that_of_the_head(opened: Instances) -> None:
+    kernel = MicroKernel(opened())
+    kernel.commit("", '+"/a":{"p":1,"b":{}}')
+    old, first = kernel.get_head_revision(), shown(kernel)
+    kernel.commit("", '^"/a/p":2')
+    second = shown(kernel)
+    assert first[":hash"] != second[":hash"]
+    assert first["a"]["b"] == second["a"]["b"]
+    assert shown(kernel, old) == first
+    assert shown(kernel) == second
+    branch = kernel.commit("", '^"/a/b/p":1', kernel.branch())
+    assert shown(kernel, branch)["a"]["b"] != second["a"]["b"]
+    assert shown(kernel) == second
+
+
+def test_the_hash_of_a_subtree_costs_what_has_changed(opened: Instances) -> None:
+    store = CountingStore(opened.new_store())
+    kernel, other = MicroKernel(opened(store)), MicroKernel(opened())
+    kernel.repository.run(
+        lambda tx: [tx.add("/a"), tx.add("/b"), *(tx.add(f"/{top}/{n}", {"v": n}) for top in "ab" for n in range(900))]
+    )
+    first = shown(kernel, depth=0)
+    store.take()
+    assert shown(kernel, depth=0) == first
+    assert shown(kernel, depth=0, path="/a/7") != first
+    assert store.take() == {}
+    other.repository.refresh()
+    other.commit("", '^"/b/7/v":-1')
+    kernel.repository.refresh()
+    store.take()
+    store.traffic()
+    assert shown(kernel, depth=0) != first
+    assert sum(store.take().values()) <= 1
+    assert store.traffic("journal").rows_read <= 1
+    assert shown(kernel, depth=0, path="/a") == shown(other, depth=0, path="/a")
