@@ -12,6 +12,7 @@ from hbasemk.errors import InvalidRevisionError, InvalidValueError
 from hbasemk.format import limits, paths
 from hbasemk.format import revisions as revisions
 from hbasemk.format.node import VERSION_DIGITS, is_version
+from hbasemk.kernel.schema_version import LARGEST
 
 T = TypeVar("T")
 
@@ -74,6 +75,26 @@ def version(value: object, name: str) -> str | None:
         raise InvalidValueError(
             f"{name} must be the version of a node, {VERSION_DIGITS} hexadecimal digits as Node.version returns, or None for no "
             f"node; got {limits.shown(value)}"
+        )
+    return value
+
+
+def schema_number(value: object, name: str) -> int:
+    """The value, which must be a schema number of an application; raises TypeError and InvalidValueError."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise wrong(name, "a schema number, an int", value)
+    if not 0 <= value <= LARGEST:
+        raise InvalidValueError(f"{name} must be a schema number from 0 to {LARGEST}, got {limits.shown(value)}")
+    return value
+
+
+def schema_versions(value: object) -> int | range:
+    """The value, which must be a schema number or a range of some; raises TypeError and InvalidValueError."""
+    if not isinstance(value, range):
+        return schema_number(value, "schema_version")
+    if not value or min(value) < 0 or max(value) > LARGEST:
+        raise InvalidValueError(
+            f"schema_version must be a range of schema numbers from 0 to {LARGEST}, got {limits.shown(value)}"
         )
     return value
 

@@ -30,7 +30,14 @@ _is_host: Final = re.compile(r"\[[0-9A-Fa-f:.]+\]|[^\s%:@\[\]]+").fullmatch
 _named: Final = NamedStores()
 
 
-def connect(url: str, *, create: bool = True, settings: Settings | None = None, **options: Any) -> Repository:
+def connect(
+    url: str,
+    *,
+    create: bool = True,
+    settings: Settings | None = None,
+    schema_version: int | range | None = None,
+    **options: Any,
+) -> Repository:
     """Open the repository at ``url``; create it with ``settings`` if it does not exist, unless ``create`` is False.
 
     - ``memory://`` is private and vanishes when it is closed. ``memory://name`` is shared within this process by all that
@@ -44,17 +51,25 @@ def connect(url: str, *, create: bool = True, settings: Settings | None = None, 
     The ``options`` ``poll_interval``, ``retry_timeout`` and ``cache_bytes`` (see :class:`Repository`) may be part of the URL
     or keyword arguments; keyword arguments take precedence. Raises InvalidValueError for a URL with a part that has no meaning,
     TypeError for anything but a str (a path object too: the URL names the kind of store), and StoreError if the store cannot
-    be used.
+    be used. ``schema_version`` is the schema number of the application that this process accepts, or a range of them (None:
+    all); SchemaVersionError is raised if the repository has another one.
     """
     unknown = sorted(options.keys() - _REPOSITORY_OPTIONS.keys())
     if unknown:
         raise TypeError(
-            f"connect() got the unknown option {unknown[0]!r}; expected {', '.join(_REPOSITORY_OPTIONS)}, create or "
-            "settings. Put the options of a store into its URL."
+            f"connect() got the unknown option {unknown[0]!r}; expected {', '.join(_REPOSITORY_OPTIONS)}, create, "
+            "settings or schema_version. Put the options of a store into its URL."
         )
     store, owned, more = open_store(url)
     try:
-        return Repository(store, create=create, settings=settings, owns_store=owned, **{**more, **options})
+        return Repository(
+            store,
+            create=create,
+            settings=settings,
+            schema_version=schema_version,
+            owns_store=owned,
+            **{**more, **options},
+        )
     except BaseException:
         if owned:
             store.close()

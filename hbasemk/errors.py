@@ -190,6 +190,13 @@ class FormatError(StoreUnusableError):
     """Stored data is damaged, or was written by a newer version of hbasemk."""
 
 
+class SchemaVersionError(HbasemkError):
+    """The schema number of the application is ``found``, not ``wanted`` (an int, or a range); nothing was committed."""
+
+    found: int
+    wanted: int | range
+
+
 class ClosedError(HbasemkError):
     """The repository or store has been closed."""
 

@@ -16,7 +16,7 @@ from hbasemk.errors import BranchError, ClosedError
 from hbasemk.format import limits, paths, revisions
 from hbasemk.format.extent import Extent
 from hbasemk.format.journal_row import Outcome
-from hbasemk.kernel import feed, log
+from hbasemk.kernel import feed, log, schema_change, schema_version
 from hbasemk.kernel.commit.statistics import CommitStatistics
 from hbasemk.kernel.journal import resume_token
 from hbasemk.kernel.log import LogEntry
@@ -47,6 +47,8 @@ class Repository:
     call, once every 500 new revisions. ``retry_timeout`` is the number of seconds for which :meth:`run` retries
     conflicts, and any call retries while the store is unreachable; opening does not retry. ``cache_bytes`` bounds the cache
     of nodes and lists of children; 0 disables it. ``settings`` apply only when the repository is created.
+    ``schema_version`` is the schema number of the application that this process accepts, or a range of them (None: all).
+    SchemaVersionError is raised if the repository has another one, and later by commits, a few seconds after it has changed.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Repository:
         retry_timeout: float = DEFAULT_RETRY_TIMEOUT,
         cache_bytes: int = DEFAULT_BYTES,
         settings: Settings | None = None,
+        schema_version: int | range | None = None,
         owns_store: bool = True,
     ) -> None:
         if not isinstance(store, Store):
@@ -70,6 +73,7 @@ class Repository:
         self._poll_interval = options.seconds("poll_interval", poll_interval)
         self._retry_timeout = options.seconds("retry_timeout", retry_timeout, endless=True)
         self._cache_bytes = options.count("cache_bytes", cache_bytes)
+        self._schema_version = None if schema_version is None else arguments.schema_versions(schema_version)
         self._closed = False
         # After a fork, a lock may be held by a thread that the child lacks.
         self._beginning = PerProcess(threading.Lock)
@@ -81,7 +85,12 @@ class Repository:
         runtime = SystemRuntime(self._retry_timeout)
         with time_limit(runtime, retry_timeout):
             self._live = LiveInstance.open(
-                self.store, runtime, create=create, wanted=settings, cache_bytes=self._cache_bytes
+                self.store,
+                runtime,
+                create=create,
+                wanted=settings,
+                cache_bytes=self._cache_bytes,
+                accepted=self._schema_version,
             )
         self._live.begin(self._poll_interval, self._arrivals, owns_store=self._owns_store)
         # Last: a thread that finds the pid set uses the rest without a lock.
@@ -268,6 +277,23 @@ class Repository:
         For CommitUnknownError, and for an interrupted commit (:attr:`Transaction.attempted`).
         """
         return self._instance().outcome(arguments.revision(revision, "revision"))
+
+    @property
+    def schema_version(self) -> int:
+        """The schema number of the application, 0 at first. The library gives it no meaning. One round trip."""
+        return schema_version.read(self._instance().store)
+
+    def set_schema_version(self, new: int, *, expected: int) -> None:
+        """Set the schema number to ``new`` if it is ``expected``; both are ints from 0 to 2**63 - 1.
+
+        When it returns, no process commits any more that was opened with a ``schema_version`` other than ``new``. For that it
+        waits until each other process has renewed its lease twice, or its lease has expired: some seconds, and with the default
+        settings at most 15 s. Raises SchemaVersionError if the number is not ``expected``, and InvalidValueError for a number
+        out of range; then nothing was written.
+        """
+        arguments.schema_number(new, "new")
+        arguments.schema_number(expected, "expected")
+        schema_change.change(self._instance(), new, expected)
 
     @property
     def statistics(self) -> CommitStatistics:

@@ -38,6 +38,9 @@ FINE: dict[str, Callable[[Any], bool]] = {
     "until": lambda value: value is None,
     "base": lambda value: value is None,
     "version": lambda value: value is None,
+    "schema_version": lambda value: value is None,
+    "new": lambda value: value == 1,
+    "expected": lambda value: False,
     "if_version": lambda value: value is None,
     "retry_timeout": lambda value: value is None or value == 1,
     "poll_interval": lambda value: value == 1,
@@ -117,6 +120,8 @@ def good(repo: Repository) -> dict[str, Any]:
         "revision": repo.head.revision,
         "until": repo.head.revision,
         "version": None,
+        "new": 0,
+        "expected": 0,
         "isolation": "snapshot",
         "ref": repo.blobs.write(b"content"),
         "content": b"content",
@@ -173,7 +178,7 @@ def _all() -> Iterator[tuple[str, str]]:
     for one in parameters(Repository.__init__):
         yield "Repository", one.name
     yield "MicroKernel", "repository"
-    for name in ("url", "create", "settings", "poll_interval", "retry_timeout", "cache_bytes"):
+    for name in ("url", "create", "settings", "poll_interval", "retry_timeout", "cache_bytes", "schema_version"):
         yield "connect", name
     for name in ("before", "after", "path"):
         yield "diff", name

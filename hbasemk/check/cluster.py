@@ -12,7 +12,7 @@ from hbasemk.errors import FormatError
 from hbasemk.format import journal_row, revisions, schema
 from hbasemk.format.lease_record import LeaseRecord
 from hbasemk.format.watermark import Watermark
-from hbasemk.kernel import checkpoints
+from hbasemk.kernel import checkpoints, schema_version
 from hbasemk.kernel.settings import Settings
 from hbasemk.store.abc import Cell, Get, Row, Scan
 
@@ -82,6 +82,10 @@ class ClusterCheck:
             Watermark.decode(found.get(schema.WATERMARK, b""))
         except FormatError as error:
             yield Problem(kinds.WATERMARK, where, "", str(error))
+        try:
+            schema_version.of_row(row)
+        except FormatError as error:
+            yield Problem(kinds.SETTINGS, where, "", str(error))
         for cell in row.cells:
             if cell.qualifier.startswith(checkpoints.PREFIX):
                 revision = cell.qualifier[len(checkpoints.PREFIX) :]

@@ -213,6 +213,7 @@ def status(session: Session) -> None:
             {
                 "location": repository.store.location,
                 "format": settings.format,
+                "schema number": repository.schema_version,
                 "epoch": moment(epoch),
                 "ids run out": moment(settings.ids_end_ms),
                 "for later ids": LATER_EPOCH,

@@ -59,6 +59,7 @@ BRANCH_HEAD: Final[Column] = (DATA, b"branchHead")
 SETTINGS_ROW: Final = b"settings"
 SETTINGS: Final[Column] = (DATA, b"settings")
 WATERMARK: Final[Column] = (DATA, b"watermark")
+SCHEMA_VERSION: Final[Column] = (DATA, b"schemaVersion")
 LEASE: Final[Column] = (DATA, b"lease")
 CLOCK: Final[Column] = (DATA, b"clock")
 CHILD_COUNT: Final[Column] = (DATA, b"childCount")

@@ -12,7 +12,7 @@ from hbasemk.errors import ClosedError, StoreError, StoreUnusableError
 from hbasemk.format import revisions, schema
 from hbasemk.format.journal_row import Outcome
 from hbasemk.format.node import NodeState
-from hbasemk.kernel import settings
+from hbasemk.kernel import schema_version, settings
 from hbasemk.kernel.blobs import Blobs
 from hbasemk.kernel.branches import rebase
 from hbasemk.kernel.branches.branches import Branches
@@ -35,6 +35,7 @@ from hbasemk.kernel.reading.reader import Names, Reader
 from hbasemk.kernel.reading.subtree_hashes import SubtreeHashes
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
+from hbasemk.kernel.schema_version import Accepted
 from hbasemk.kernel.settings import Settings
 from hbasemk.store.abc import FileIdentity, Store
 
@@ -63,6 +64,7 @@ class Instance:
         journal: Journal,
         *,
         cache_bytes: int = DEFAULT_BYTES,
+        accepted: Accepted | None = None,
     ) -> None:
         self.store = store
         self.runtime = runtime
@@ -71,7 +73,7 @@ class Instance:
         self.cache = NodeCache(runtime.lock(), cache_bytes, journal.head.position)
         journal.listeners.append(self.cache.arrived)
         journal.forgetters.append(self.cache.forget)
-        self.lease = Lease(store, runtime, found)
+        self.lease = Lease(store, runtime, found, accepted)
         self.clock = IdClock(runtime, found, self.lease)
         self.reader = Reader(store, runtime, journal, self.cache)
         self.counts = ChildCounts(store, runtime, journal, self.reader)
@@ -105,9 +107,12 @@ class Instance:
         create: bool = True,
         wanted: Settings | None = None,
         cache_bytes: int = DEFAULT_BYTES,
+        accepted: Accepted | None = None,
     ) -> Opened:
         """Open the repository in a store. If there is none and ``create`` is True, create it.
 
+        ``accepted`` are the schema numbers with which the instance may commit (None: all, and the number is not read).
+        Raises SchemaVersionError for another number.
         Raises StoreUnusableError if there is none and ``create`` is False, or if its tables have the wrong structure.
         Raises FormatError if a newer version wrote it. A repository is never created in a read-only store.
         """
@@ -120,9 +125,11 @@ class Instance:
             if existing is None or level is None:
                 raise StoreUnusableError(f"there is no repository at {store.location}; create one first")
             found, watermark = existing, level
+        if accepted is not None:
+            schema_version.require(schema_version.read(retrying), accepted, store.location)
         journal = Journal(retrying, runtime, found, watermark)
         journal.poll()
-        return cls(retrying, runtime, found, journal, cache_bytes=cache_bytes)
+        return cls(retrying, runtime, found, journal, cache_bytes=cache_bytes, accepted=accepted)
 
     # --- views -------------------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ LONGEST_MS: Final = revisions.MAX_MS
 LEAST_IDS_MS: Final = 365 * 24 * 3600 * 1000
 """A new repository must have revision ids for at least this long."""
 CURRENT: Final = Get(schema.SETTINGS_ROW, columns=(schema.SETTINGS,))
-"""The read of the settings cell alone; see :func:`format_change`."""
+"""The read of the settings cell alone."""
 FARTHEST_MS: Final = 10**18
 _YEARS: Final = revisions.MAX_MS / (365.25 * 24 * 3600 * 1000)
 _DAY_MS: Final = 24 * 3600 * 1000
@@ -137,6 +137,8 @@ def _other_format(found: int, location: str) -> FormatError:
 def format_change(row: Row, location: str) -> FormatError | None:
     """Return the error if a settings row read again shows another format, else None. The integrity check reports damage."""
     for cell in row.cells:
+        if cell.qualifier != schema.SETTINGS[1]:
+            continue
         try:
             found = int(json.loads(cell.value)["format"])
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError):

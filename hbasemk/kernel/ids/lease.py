@@ -10,16 +10,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from hbasemk.errors import LeaseLostError, StoreUnusableError
+from hbasemk.errors import FormatError, LeaseLostError, SchemaVersionError, StoreUnusableError
 from hbasemk.format import revisions, schema
 from hbasemk.format.lease_record import LeaseRecord, record_of
+from hbasemk.kernel import schema_version
 from hbasemk.kernel import settings as kernel_settings
 from hbasemk.kernel.retry import run_with_retries
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
+from hbasemk.kernel.schema_version import Accepted
 from hbasemk.kernel.settings import Settings
 from hbasemk.store.abc import CellVersion, Delete, Get, NewCell, Put, Row
 
+WATCHED: Final = Get(schema.SETTINGS_ROW, columns=(schema.SETTINGS, schema.SCHEMA_VERSION))
+"""What each claim and each renewal reads again."""
 PROBES_PER_READ: Final = 16
 MEASURE_ATTEMPTS: Final = 20
 """Attempts to measure the store's clock while other processes measure it in the same row."""
@@ -93,10 +97,17 @@ class ServerClock:
 
 
 class Lease:
-    """One instance's lease of a machine id, claimed at the first commit and renewed in the background."""
+    """One instance's lease of a machine id, claimed at the first commit and renewed in the background.
 
-    def __init__(self, store: RetryingStore, runtime: Runtime, settings: Settings) -> None:
+    Each claim and each renewal reads the format and the application's schema number again. ``accepted`` are the numbers
+    with which the instance may commit (None: all).
+    """
+
+    def __init__(
+        self, store: RetryingStore, runtime: Runtime, settings: Settings, accepted: Accepted | None = None
+    ) -> None:
         self.store = store
+        self._accepted = accepted
         self._runtime = runtime
         self._settings = settings
         self._lock = runtime.lock()
@@ -134,7 +145,8 @@ class Lease:
     def claim(self) -> None:
         """Claim a machine id: the one derived from the MAC, or the next one that is free or whose lease has expired.
 
-        Raises StoreUnusableError if all 65,536 are held.
+        Raises StoreUnusableError if all 65,536 are held, FormatError if this version does not know the repository's format,
+        and SchemaVersionError for a schema number that this process does not accept.
         """
         with self._lock:
             if self._record is not None:
@@ -145,15 +157,17 @@ class Lease:
             for first in range(0, revisions.MAX_MACHINE + 1, PROBES_PER_READ):
                 machines = [(preferred + first + n) & revisions.MAX_MACHINE for n in range(PROBES_PER_READ)]
                 gets = [Get(schema.machine_key(machine), columns=(schema.LEASE,)) for machine in machines]
-                current, *rows = self.store.read(schema.CLUSTER, [kernel_settings.CURRENT, *gets])
-                self._check_format(current)
+                current, *rows = self.store.read(schema.CLUSTER, [WATCHED, *gets])
+                self._check_settings(current)
                 for machine, row in zip(machines, rows, strict=True):
                     found = record_of(row)
                     if found is not None and found == self._unconfirmed:
                         # An earlier attempt claimed it, and the reply was lost.
                         self._hold(machine, found)
+                        self._confirm()
                         return
                     if (found is None or self._is_over(found)) and self._take(machine, found, holder):
+                        self._confirm()
                         return
             raise StoreUnusableError(
                 f"all {revisions.MAX_MACHINE + 1} machine ids of the repository at {self.store.location} are leased; "
@@ -163,14 +177,19 @@ class Lease:
     def renew(self, until: int = 0) -> None:
         """Extend the lease, at least past the id time ``until``; raise LeaseLostError if another process took it over.
 
-        Raises FormatError if the repository has been upgraded to a format that this version does not know.
+        Raises FormatError if the repository has been upgraded to a format that this version does not know, and
+        SchemaVersionError if its schema number has become one that this process does not accept. The lease is then given up.
         After a StoreError the lease is unchanged or longer; the next renewal finds out which.
         """
         with self._lock:
             record = self._record
             if record is None:
                 raise self._lost()
-            self._check_format(*self.measure([kernel_settings.CURRENT]))
+            try:
+                self._check_settings(*self.measure([WATCHED]))
+            except (FormatError, SchemaVersionError):
+                self._record = None
+                raise
             # Never shorten a lease: ids up to its end may exist, and the next holder's ids begin there. Always change it:
             # the change shows other processes that the holder is alive.
             end = max(max(self._id_time(), until, record.start) + self._settings.lease_ms, record.end + 1)
@@ -201,13 +220,25 @@ class Lease:
         machine = self.machine if self.held else self._runtime.identity()[0]
         return self.server.measure(schema.machine_key(machine), also)
 
-    def _check_format(self, row: Row) -> None:
-        """Stop this instance if the settings show another format: it may misread what others write."""
+    def _check_settings(self, row: Row) -> None:
+        """Stop this instance if the settings show another format; raise SchemaVersionError for a number it does not accept."""
         error = kernel_settings.format_change(row, self.store.location)
         if error is not None:
-            self._record = None
+            # The instance may misread what others write.
             self.store.stop(error)
             raise error
+        if self._accepted is not None:
+            schema_version.require(schema_version.of_row(row), self._accepted, self.store.location)
+
+    def _confirm(self) -> None:
+        """Read the schema number again after a claim, so that whoever changes the number finds the lease or is noticed."""
+        if self._accepted is None:
+            return
+        try:
+            self._check_settings(self.store.read(schema.CLUSTER, [WATCHED])[0])
+        except SchemaVersionError:
+            self.release(0)
+            raise
 
     def release(self, issued: int) -> None:
         """Release the machine id when closing; ``issued`` is the highest ms for which ids were issued."""

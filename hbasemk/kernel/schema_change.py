@@ -1,0 +1,87 @@
+"""A change of the application's schema number, after which no process commits that does not accept the new number.
+
+A process reads the number in the settings before it writes a renewal of its lease, and after it has written a claim. So
+a process has accepted the new number if it renewed its lease twice after the number was set: it read the number between
+the two. A process that does not accept it lets its lease expire. The writer waits until one of the two is true of each
+lease that was live when the number was set. Then it aborts what processes with expired leases left pending.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hbasemk.errors import ClosedError, SchemaVersionError
+from hbasemk.format import schema
+from hbasemk.format.lease_record import LeaseRecord, record_of
+from hbasemk.kernel import schema_version
+from hbasemk.kernel.instance import Instance
+from hbasemk.store.abc import Get, NewCell, Put, Scan, scan_all
+
+LOOK_EVERY: Final = 0.1
+"""Seconds between two reads of the leases."""
+RENEWALS: Final = 2
+_ROWS: Final = 1000
+
+
+def change(instance: Instance, new: int, expected: int) -> None:
+    """Replace the number by compare-and-set, and wait until all processes know it, for at most a lease and the skew.
+
+    Raises SchemaVersionError if the number is not ``expected``; then nothing was written.
+    """
+    _replace(instance, new, expected)
+    if new != expected:
+        _wait_for_others(instance)
+        instance.poll()
+        instance.recovery.recover()
+
+
+def _replace(instance: Instance, new: int, expected: int) -> None:
+    store = instance.store
+    data = schema_version.encode(new, instance.runtime.random.getrandbits(128).to_bytes(16, "big"))
+    before = schema_version.stored(store)
+    found = 0 if before is None else schema_version.decode(before)
+    if found == expected == new:
+        return
+    put = Put(schema.SETTINGS_ROW, [NewCell(*schema.SCHEMA_VERSION, data)])
+    if found == expected and store.check_and_write(schema.CLUSTER, schema.SCHEMA_VERSION, before, put):
+        return
+    now = schema_version.stored(store)
+    # After a lost reply, the second attempt finds the cell that the first one wrote.
+    if now != data:
+        found = 0 if now is None else schema_version.decode(now)
+        raise SchemaVersionError(
+            f"the repository at {store.location} has the schema number {found}, and {expected} was expected: another process "
+            f"has changed it. The number {new} was not written.",
+            found=found,
+            wanted=expected,
+        )
+
+
+def _wait_for_others(instance: Instance) -> None:
+    lease = instance.lease
+    scan = Scan(None, None, _ROWS, columns=(schema.LEASE,))
+    waiting: dict[int, tuple[LeaseRecord, int]] = {}
+    for row in scan_all(instance.store, schema.CLUSTER, scan):
+        record = record_of(row)
+        machine = int.from_bytes(row.key, "big")
+        if record is not None and not (lease.held and machine == lease.machine):
+            waiting[machine] = record, 0
+    while True:
+        for machine, (before, renewals) in list(waiting.items()):
+            get = Get(schema.machine_key(machine), columns=(schema.LEASE,))
+            record = record_of(instance.store.read(schema.CLUSTER, [get])[0])
+            renewals += record != before
+            # A new holder has claimed the machine id, and read the new number after that.
+            is_other = record is None or record.nonce != before.nonce
+            if record is None or is_other or renewals >= RENEWALS or lease.has_ended(machine, record):
+                del waiting[machine]
+            else:
+                waiting[machine] = record, renewals
+        if not waiting:
+            return
+        if instance.runtime.closed:
+            raise ClosedError(
+                "the repository was closed while set_schema_version waited for other processes; the number has been set"
+            )
+        lease.keep()
+        instance.runtime.sleep(LOOK_EVERY)

@@ -1,0 +1,68 @@
+"""The schema number of the application, which the settings row keeps beside the settings (``docs/guide.md``).
+
+The library gives it no meaning. A process may accept only some numbers. Its lease reads the number at each claim and each
+renewal, so the process stops committing soon after the number has changed.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias, Union
+
+from hbasemk.errors import SchemaVersionError
+from hbasemk.format import schema
+from hbasemk.format.limits import shown
+from hbasemk.store.abc import Get, Row, Store
+
+Accepted: TypeAlias = Union[int, range]  # noqa: UP007 - evaluated at run time on 3.10
+"""The number that a process accepts, or several."""
+LARGEST: Final = 2**63 - 1
+_CELL: Final = Get(schema.SETTINGS_ROW, columns=(schema.SCHEMA_VERSION,))
+
+
+def encode(number: int, nonce: bytes) -> bytes:
+    """Return the bytes of the cell; the ``nonce`` shows its writer, after a lost reply, that the cell is its own."""
+    return b"%d %s" % (number, nonce.hex().encode())
+
+
+def decode(data: bytes) -> int:
+    """Parse the cell; raise FormatError if it is damaged."""
+    digits, space, _ = data.partition(b" ")
+    if not space or not digits.isdigit() or len(digits) > len(str(LARGEST)):
+        problem = f"the schema number must be digits, a space and a nonce, got {shown(data[:60])}"
+        raise schema.damaged(problem, schema.CLUSTER, schema.SETTINGS_ROW, schema.SCHEMA_VERSION)
+    return int(digits)
+
+
+def of_row(row: Row) -> int:
+    """Return the number in the settings row; 0 if nobody has set it."""
+    return next((decode(cell.value) for cell in row.cells if cell.qualifier == schema.SCHEMA_VERSION[1]), 0)
+
+
+def stored(store: Store) -> bytes | None:
+    """Return the bytes of the cell, None if there is none. One round trip."""
+    row = store.read(schema.CLUSTER, [_CELL])[0]
+    return next((cell.value for cell in row.cells), None)
+
+
+def read(store: Store) -> int:
+    """Return the number; 0 if nobody has set it. One round trip."""
+    data = stored(store)
+    return 0 if data is None else decode(data)
+
+
+def require(found: int, accepted: Accepted, location: str) -> None:
+    """Raise SchemaVersionError unless a process accepts the number that was found."""
+    if found != accepted if isinstance(accepted, int) else found not in accepted:
+        raise SchemaVersionError(
+            f"the repository at {location} has the schema number {found}, and this process accepts "
+            f"{_described(accepted)} (schema_version). "
+            "Use the release of the application that fits, or migrate the repository. Nothing was committed.",
+            found=found,
+            wanted=accepted,
+        )
+
+
+def _described(accepted: Accepted) -> str:
+    if isinstance(accepted, range) and accepted.step == 1:
+        return f"{accepted.start} to {accepted.stop - 1}"
+    return str(accepted)

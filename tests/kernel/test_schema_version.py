@@ -1,0 +1,311 @@
+"""The application's schema number: one process sets it, and processes that do not accept it stop committing."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hbasemk import FormatError, InvalidValueError, Repository, SchemaVersionError, Settings, connect
+from hbasemk.format import schema
+from hbasemk.kernel import schema_change, schema_version
+from hbasemk.kernel.commit.change_source import OperationList
+from hbasemk.kernel.commit.operations import AddNode, SetProperty
+from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.settings import create
+from hbasemk.store.abc import NewCell, Put
+from hbasemk.store.memory import MemoryStore
+from hbasemk.testing.wrapped import Call, CountingStore, FaultyStore, lost_reply
+from tests.support.repositories import Checked, Instances, problems
+from tests.support.runtime import TestRuntime, World, open_instance
+
+SETTINGS = Settings(lease_ms=2_000, max_clock_skew_ms=1_000, max_lag_ms=500)
+SHORT = Settings(lease_ms=1_000, max_clock_skew_ms=100, max_lag_ms=100)
+
+
+def commit(instance: Instance, *operations: Any) -> int:
+    return instance.commit(lambda _: OperationList(operations), "", retry_timeout=5, max_poll_age=0)
+
+
+def accepting(store: Any, world: World, accepted: Any, mac: int) -> Instance:
+    instance = Instance.open(store, TestRuntime(world, mac=mac), wanted=SETTINGS, accepted=accepted)
+    world.was_opened(store)
+    return instance
+
+
+# --- the number ------------------------------------------------------------------------------------------
+
+
+def test_the_number_is_0_at_first_and_every_process_sees_a_new_one(opened: Instances) -> None:
+    first, second = opened(), opened()
+    assert first.schema_version == second.schema_version == 0
+    first.set_schema_version(1, expected=0)
+    assert first.schema_version == second.schema_version == 1
+    second.set_schema_version(1, expected=1)
+    second.set_schema_version(2**63 - 1, expected=1)
+    first.set_schema_version(0, expected=2**63 - 1)
+    assert second.schema_version == 0
+
+
+def test_of_two_that_set_the_number_only_one_succeeds(opened: Instances) -> None:
+    first, second = opened(), opened()
+    first.set_schema_version(1, expected=0)
+    with pytest.raises(SchemaVersionError, match="schema number 1, and 0 was expected: another process") as caught:
+        second.set_schema_version(2, expected=0)
+    assert (caught.value.found, caught.value.wanted) == (1, 0)
+    assert first.schema_version == 1
+
+
+def test_a_change_at_the_moment_of_the_compare_and_set_is_found(world: World, store: MemoryStore) -> None:
+    faulty = FaultyStore(store)
+    instance = open_instance(faulty, world, SETTINGS)
+    other = Instance.open(store, TestRuntime(world, mac=2, seed=2))
+
+    def interfere(call: Call) -> None:
+        if call.method == "check_and_write" and call.table == schema.CLUSTER:
+            faulty.before = None
+            schema_change.change(other, 1, 0)
+
+    faulty.before = interfere
+    # Even the same number, set by another process, is not this process's change.
+    with pytest.raises(SchemaVersionError, match="schema number 1, and 0 was expected"):
+        schema_change.change(instance, 1, 0)
+
+
+def test_a_lost_reply_does_not_hide_that_the_number_was_set(world: World, store: MemoryStore) -> None:
+    faulty = FaultyStore(store)
+    instance = open_instance(faulty, world, SETTINGS)
+
+    def lose(call: Call) -> None:
+        if call.method == "check_and_write":
+            faulty.after = None
+            raise lost_reply(call)
+
+    faulty.after = lose
+    schema_change.change(instance, 1, 0)
+    assert schema_version.read(instance.store) == 1
+
+
+# --- processes that accept some numbers -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("accepted", [1, range(1, 2), range(1, 4), range(3, 0, -1), range(1, 9, 2)])
+def test_a_process_opens_a_repository_whose_number_it_accepts(opened: Instances, accepted: Any) -> None:
+    opened().set_schema_version(1, expected=0)
+    opened(schema_version=accepted).run(lambda tx: tx.add("/a"))
+
+
+@pytest.mark.parametrize("accepted", [0, 2, range(2, 5), range(1), range(0, 9, 2)])
+def test_a_process_does_not_open_another_one(opened: Instances, accepted: Any) -> None:
+    opened().set_schema_version(1, expected=0)
+    with pytest.raises(SchemaVersionError, match="schema number 1, and this process accepts") as caught:
+        opened(schema_version=accepted)
+    assert (caught.value.found, caught.value.wanted) == (1, accepted)
+    copy = pickle.loads(pickle.dumps(caught.value))
+    assert (copy.found, copy.wanted) == (1, accepted)
+
+
+def test_connect_takes_the_number(url: str) -> None:
+    with connect(url, poll_interval=0, schema_version=0) as repo:
+        repo.run(lambda tx: tx.add("/a"))
+    with pytest.raises(SchemaVersionError, match="schema number 0, and this process accepts 2 to 4"):
+        connect(url, poll_interval=0, schema_version=range(2, 5))
+
+
+def test_a_forked_child_accepts_what_its_parent_does(tmp_path: Path, checked: Checked) -> None:
+    url = checked(f"sqlite:///{tmp_path / 'content.db'}")
+    with connect(url, poll_interval=0, schema_version=0, settings=SHORT) as repo:
+        with connect(url, poll_interval=0) as other:
+            other.set_schema_version(1, expected=0)
+        child = os.fork()
+        if not child:
+            code = 1
+            try:
+                repo.refresh()
+            except SchemaVersionError:
+                code = 7
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+@pytest.mark.parametrize("transactions", [False, True])
+def test_a_process_of_an_old_release_stops_at_its_next_renewal(world: World, transactions: bool) -> None:
+    store = MemoryStore(world.clock, transactions=transactions)
+    old = accepting(store, world, 0, 1)
+    new = accepting(store, world, range(2), 2)
+    idle = accepting(store, world, 0, 3)
+    commit(old, AddNode("/a", {"v": 1}))
+    put = Put(schema.SETTINGS_ROW, [NewCell(*schema.SCHEMA_VERSION, schema_version.encode(1, b"n" * 16))])
+    store.write(schema.CLUSTER, [put])
+    world.advance(1)
+    with pytest.raises(SchemaVersionError, match="schema number 1, and this process accepts 0"):
+        old.maintain()
+    for instance in (old, old, idle):
+        with pytest.raises(SchemaVersionError):
+            commit(instance, SetProperty("/a", "v", 2))
+    new.poll()
+    old.poll()
+    assert new.require(new.head(), "/a").properties == old.require(old.head(), "/a").properties == {"v": 1}
+    assert len(new.journal) == len(old.journal)
+    commit(new, SetProperty("/a", "v", 3))
+    # The number may go back, and the process commits again.
+    put = Put(schema.SETTINGS_ROW, [NewCell(*schema.SCHEMA_VERSION, schema_version.encode(0, b"n" * 16))])
+    store.write(schema.CLUSTER, [put])
+    commit(old, SetProperty("/a", "v", 4))
+
+
+def test_a_claim_at_the_moment_of_the_change_is_noticed(world: World) -> None:
+    store = MemoryStore(world.clock)
+    faulty = FaultyStore(store)
+    old = accepting(faulty, world, 0, 1)
+    new = open_instance(store, world, mac=2)
+
+    def change(call: Call) -> None:
+        if (call.method, call.table) == ("check_and_write", schema.CLUSTER):
+            # The claim has read the old number, and is written after all leases have been read.
+            faulty.before = None
+            schema_change.change(new, 1, 0)
+
+    faulty.before = change
+    with pytest.raises(SchemaVersionError):
+        commit(old, AddNode("/a", {}))
+    assert not old.lease.held
+    new.poll()
+    assert new.node(new.head(), "/a") is None
+
+
+def test_only_processes_that_name_a_number_read_it_again_at_a_claim(world: World) -> None:
+    for accepted, reads in ((None, 2), (0, 3)):
+        store = CountingStore(MemoryStore(world.clock))
+        instance = accepting(store, world, accepted, 1)
+        store.take()
+        instance.lease.claim()
+        assert store.take() == {("write", "cluster"): 1, ("read", "cluster"): reads, ("check_and_write", "cluster"): 1}
+        instance.lease.renew()
+        assert store.take() == {("write", "cluster"): 1, ("read", "cluster"): 1, ("check_and_write", "cluster"): 1}
+
+
+# --- waiting for others ----------------------------------------------------------------------------------
+
+
+def test_the_change_waits_for_the_lease_of_a_process_that_does_not_renew_it(world: World, store: MemoryStore) -> None:
+    old = accepting(store, world, 0, 1)
+    new = open_instance(store, world, mac=2)
+    commit(old, AddNode("/a", {}))
+    # The cells of a commit that the old process has begun and not decided.
+    pending = old.clock.next(old.head().upper)
+    row = [NewCell(*schema.COMMITTED, schema.NO), NewCell(*schema.ABORT, schema.NO)]
+    store.write(schema.JOURNAL, [Put(schema.revision_key(pending), row)])
+    began = world.ms
+    schema_change.change(new, 1, 0)
+    assert world.ms - began >= 3_000
+    # The old process can neither begin a commit nor decide the one that it has begun.
+    with pytest.raises(SchemaVersionError):
+        commit(old, SetProperty("/a", "v", 2))
+    assert not old.outcomes.decide(pending, schema.ABORT, schema.COMMITTED)
+
+
+def test_the_change_waits_for_two_renewals_of_a_process_that_accepts_it(world: World, store: MemoryStore) -> None:
+    live = accepting(store, world, range(3), 1)
+    commit(live, AddNode("/a", {}))
+
+    class Renewing(TestRuntime):
+        renewals = 0
+
+        def sleep(self, seconds: float) -> None:
+            super().sleep(seconds)
+            if live.lease.due():
+                self.renewals += 1
+                live.lease.renew()
+
+    runtime = Renewing(world, mac=2)
+    new = Instance.open(store, runtime)
+    schema_change.change(new, 1, 0)
+    assert runtime.renewals == 2
+    commit(live, SetProperty("/a", "v", 2))
+
+
+def test_the_change_keeps_its_own_lease_and_waits_for_no_ended_ones(world: World, store: MemoryStore) -> None:
+    dead = accepting(store, world, 0, 1)
+    commit(dead, AddNode("/a", {}))
+    world.advance(5)
+    new = open_instance(store, world, mac=2)
+    commit(new, SetProperty("/a", "v", 1))
+    began = world.ms
+    schema_change.change(new, 1, 0)
+    assert world.ms == began
+
+
+def test_real_processes_stop_before_the_change_returns(tmp_path: Path, checked: Checked) -> None:
+    url = checked(f"sqlite:///{tmp_path / 'content.db'}")
+    stopped = threading.Event()
+    with connect(url, settings=SHORT, schema_version=range(2), poll_interval=0.05) as new:
+        new.run(lambda tx: tx.add("/a", {"n": 0}))
+        with connect(url, schema_version=0, poll_interval=0.05) as old:
+            committed: list[str] = []
+
+            def work() -> None:
+                try:
+                    while True:
+                        old.run(lambda tx: tx.increment("/a", "n"))
+                        committed.append(old.head.revision)
+                except SchemaVersionError:
+                    stopped.set()
+
+            thread = threading.Thread(target=work)
+            thread.start()
+            new.set_schema_version(1, expected=0)
+            total = new.refresh()["/a"]["n"]
+            assert stopped.wait(60)
+            thread.join()
+            assert len(committed) == total == new.refresh()["/a"]["n"]
+            new.run(lambda tx: tx.set("/a", "migrated", True))
+
+
+# --- bad input -------------------------------------------------------------------------------------------
+
+
+def test_bad_numbers_are_refused_and_write_nothing(opened: Instances) -> None:
+    repo = opened()
+    for bad in (-1, 2**63, -(10**5000)):
+        with pytest.raises(InvalidValueError, match="must be a schema number from 0 to"):
+            repo.set_schema_version(bad, expected=0)
+        with pytest.raises(InvalidValueError, match="must be a schema number from 0 to"):
+            repo.set_schema_version(1, expected=bad)
+        with pytest.raises(InvalidValueError, match="must be a schema number from 0 to"):
+            opened(schema_version=bad)
+    for wrong in (True, "1", 1.0, None, b"1"):
+        with pytest.raises(TypeError, match="new must be a schema number, an int"):
+            repo.set_schema_version(wrong, expected=0)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="expected must be a schema number, an int"):
+            repo.set_schema_version(1, expected=wrong)  # type: ignore[arg-type]
+        if wrong is not None:
+            with pytest.raises(TypeError, match="schema_version must be a schema number, an int"):
+                opened(schema_version=wrong)
+    for empty in (range(0), range(3, 1), range(-1, 2), range(2**63, 2**63 + 2)):
+        with pytest.raises(InvalidValueError, match="schema_version must be a range of schema numbers"):
+            opened(schema_version=empty)
+    assert repo.schema_version == 0
+
+
+@pytest.mark.parametrize("data", [b"", b"1", b"x 00", b"-1 00", b" 00", b"\xff 00", b"9" * 30 + b" 00"])
+def test_a_damaged_number_is_reported(data: bytes) -> None:
+    store = MemoryStore()
+    with Repository(store, poll_interval=0) as repo:
+        store.write(schema.CLUSTER, [Put(schema.SETTINGS_ROW, [NewCell(*schema.SCHEMA_VERSION, data)])])
+        with pytest.raises(FormatError, match="the schema number must be digits"):
+            _ = repo.schema_version
+        with pytest.raises(FormatError, match="the schema number must be digits"):
+            Repository(store, poll_interval=0, owns_store=False, schema_version=1)
+        (problem,) = problems(repo)
+        assert "the schema number must be digits" in problem
+
+
+def test_a_repository_without_the_number_has_the_number_0(world: World, store: MemoryStore) -> None:
+    create(store, SETTINGS)
+    assert schema_version.read(store) == 0
