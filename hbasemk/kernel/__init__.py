@@ -12,7 +12,8 @@ section topic                     module                                        
 2       revision ids              ``ids.clock``                                  I1
 3       views, sequence           ``journal.view``, ``journal.sequence``         I5
 3       extents, resume tokens    ``hbasemk.format``, ``journal.resume_token``   I5
-3       reads in a view           ``reading.reader``                             I6, I11
+3       reads in a view           ``reading.visible_cells``, ``reading.reader``, I6, I11
+                                  ``reading.walk``
 3       node cache                ``reading.cache``                              I5
 3       child counts              ``reading.child_count``                        I11
 3       hashes of subtrees        ``reading.subtree_hashes``                     I5

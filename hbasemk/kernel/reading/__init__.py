@@ -1,5 +1,6 @@
 """Reads in a view (protocol, section 3).
 
-``reader`` reads nodes and children, ``cache`` keeps states and lists of children, ``child_count`` counts children
-without reading them all, and ``subtree_hashes`` keeps the hashes of subtrees.
+``visible_cells`` reads the cells that a view shows. ``reader`` reads nodes and children from them, and ``walk`` whole
+subtrees. ``cache`` keeps states and lists of children. ``child_count`` counts children without reading them all, and
+``subtree_hashes`` keeps the hashes of subtrees.
 """

@@ -1,9 +1,4 @@
-"""Reads of nodes and children in a view, in as few round trips as the store allows.
-
-A read requests the newest version of each column up to the view's highest id. If that version is not visible (pending,
-aborted, private, or later in the sequence), a further call reads older versions of that column only. So the cost does
-not grow with a node's history.
-"""
+"""Reads of nodes and children in a view, in as few round trips as the store allows."""
 
 from __future__ import annotations
 
@@ -19,22 +14,17 @@ from hbasemk.kernel.batches import batched
 from hbasemk.kernel.journal.journal import Journal
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.reading.cache import UNKNOWN, NodeCache
+from hbasemk.kernel.reading.visible_cells import VisibleCells
+from hbasemk.kernel.reading.walk import SubtreeWalk
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
-from hbasemk.store.abc import Cell, Column, Get, Page, Row, Scan
+from hbasemk.store.abc import Cell, Get, Page
 
-FIRST_DEPTH: Final = 4
-MAX_DEPTH: Final = 256
-"""Versions of a column in the first deeper read; each further one reads four times as many, up to the second number."""
 CHILDREN_PAGE: Final = 10_000
 """Child columns of one node in one read."""
-LEVEL_BATCH: Final = 1000
-"""Rows of a level of a subtree in one read."""
 PAGED: Final = 2_500
 """After so many names of one node were read in pages, the next page reads all its names, if one call can."""
 _MOST_PAGED: Final = 1000
-_AT_LEAST: Final = 500
-"""Fewer bytes than a node takes in the cache."""
 WIDE: Final = 1000
 """A node with more child columns than this is wide; counting its children does not read all of them."""
 
@@ -52,7 +42,7 @@ class Reader:
     def __init__(self, store: RetryingStore, runtime: Runtime, journal: Journal, cache: NodeCache) -> None:
         self._store = store
         self._runtime = runtime
-        self._journal = journal
+        self._cells = VisibleCells(store, journal)
         self._cache = cache
         self._paged = _Paged()
 
@@ -98,8 +88,10 @@ class Reader:
         found: dict[str, NodeState | None] = {}
         before = view.upper + 1
         for part in batched(node_paths, self._store.batch_rows):
-            rows = self._read([Get(paths.key(path), families=(schema.DATA,), before=before) for path in part])
-            states = [from_cells(path, cells)[0] for path, cells in zip(part, self._visible(view, rows), strict=True)]
+            rows = self._cells.read([Get(paths.key(path), families=(schema.DATA,), before=before) for path in part])
+            states = [
+                from_cells(path, cells)[0] for path, cells in zip(part, self._cells.visible(view, rows), strict=True)
+            ]
             found.update(zip(part, states, strict=True))
             self._cache.put_all(view, ((path, state, None) for path, state in zip(part, states, strict=True)))
         return found
@@ -113,8 +105,8 @@ class Reader:
 
     def missing(self, view: View, path: str) -> NodeNotFoundError:
         """Return the error that says why there is no node at a path. One round trip."""
-        rows = self._read([Get(paths.key(path), columns=(schema.DELETED,), before=view.upper + 1)])
-        _, deleted = from_cells(path, self._visible(view, rows)[0])
+        rows = self._cells.read([Get(paths.key(path), columns=(schema.DELETED,), before=view.upper + 1)])
+        _, deleted = from_cells(path, self._cells.visible(view, rows)[0])
         at = revisions.to_text(view.revision)
         if deleted:
             by = revisions.to_text(deleted)
@@ -196,8 +188,8 @@ class Reader:
             size = CHILDREN_PAGE if limit is None else min(limit - len(names), CHILDREN_PAGE)
             size += 1  # shows whether there are more
             page = Get(key, page=Page(schema.CHILDREN, start, size), before=before)
-            rows = self._read([Get(key, columns=(schema.DELETED,), before=before), page, *more])
-            life_cells, cells, *all_cells = self._visible(view, rows)
+            rows = self._cells.read([Get(key, columns=(schema.DELETED,), before=before), page, *more])
+            life_cells, cells, *all_cells = self._cells.visible(view, rows)
             state, _ = from_cells(path, life_cells)
             if state is None:
                 return []
@@ -225,8 +217,10 @@ class Reader:
         # Names between this one and the first name are harmless.
         after = first[:-1] + bytes([first[-1] - 1]) if first[-1] else first[:-1]
         page = Page(schema.CHILDREN, after, 2 * len(names))
-        life, row = self._read([Get(key, columns=(schema.DELETED,), before=before), Get(key, page=page, before=before)])
-        life_cells, cells = self._visible(view, [life, row])
+        life, row = self._cells.read(
+            [Get(key, columns=(schema.DELETED,), before=before), Get(key, page=page, before=before)]
+        )
+        life_cells, cells = self._cells.visible(view, [life, row])
         state, _ = from_cells(path, life_cells)
         if state is None:
             return [], None
@@ -259,8 +253,8 @@ class Reader:
         wide = CHILDREN_PAGE if limit is None else min(max(limit, WIDE + 1), CHILDREN_PAGE)
         for part in batched(missing, self._store.batch_rows):
             page = Page(schema.CHILDREN, None, wide)
-            rows = self._read([Get(paths.key(state.path), page=page, before=before) for state in part])
-            for state, row, cells in zip(part, rows, self._visible(view, rows), strict=True):
+            rows = self._cells.read([Get(paths.key(state.path), page=page, before=before) for state in part])
+            for state, row, cells in zip(part, rows, self._cells.visible(view, rows), strict=True):
                 names = _present(state, cells)
                 after = row.cells[-1].qualifier if len(row.cells) == wide else None
                 while after is not None and (limit is None or len(names) < limit):
@@ -292,9 +286,9 @@ class Reader:
         Also returns the column after which the next page begins (None: no more). One round trip.
         """
         page = Page(schema.CHILDREN, after, size)
-        rows = self._read([Get(paths.key(state.path), page=page, since=state.created, before=view.upper + 1)])
+        rows = self._cells.read([Get(paths.key(state.path), page=page, since=state.created, before=view.upper + 1)])
         cells = rows[0].cells
-        return self._visible(view, rows)[0], cells[-1].qualifier if len(cells) == size else None
+        return self._cells.visible(view, rows)[0], cells[-1].qualifier if len(cells) == size else None
 
     def touched_children(self, path: str, since: int, before: int, limit: int) -> list[bytes] | None:
         """Return the child columns of a node that revisions in a range of ids wrote; ``before`` is excluded.
@@ -306,7 +300,7 @@ class Reader:
         after: bytes | None = None
         while len(columns) <= limit:
             page = Page(schema.CHILDREN, after, CHILDREN_PAGE)
-            cells = self._read([Get(paths.key(path), page=page, since=since, before=before)])[0].cells
+            cells = self._cells.read([Get(paths.key(path), page=page, since=since, before=before)])[0].cells
             columns += [cell.qualifier for cell in cells]
             if len(cells) < CHILDREN_PAGE:
                 return columns if len(columns) <= limit else None
@@ -321,189 +315,25 @@ class Reader:
         counts = [0] * len(views)
         for part in batched(sorted(columns), CHILDREN_PAGE):
             exact = [(schema.CHILDREN, column) for column in part]
-            rows = self._read([Get(paths.key(path), columns=exact, before=one.upper + 1) for one in views])
+            rows = self._cells.read([Get(paths.key(path), columns=exact, before=one.upper + 1) for one in views])
             for number, (view, row) in enumerate(zip(views, rows, strict=True)):
-                counts[number] += count_of(self._visible(view, [row])[0], created)
+                counts[number] += count_of(self._cells.visible(view, [row])[0], created)
         return counts
 
     def levels(self, view: View, path: str, depth: int | None = None) -> Iterator[list[NodeState]]:
-        """Yield the subtree below a node, level by level, in batches that are in key order.
+        """Return an iterator over the subtree below a node, level by level, in batches that are in key order.
 
         The node itself is not included. ``depth`` limits the levels (None: all). No round trip for a level that the cache
         knows. For others one round trip for each batch of up to 1000 rows of a level, and one more that finds the level after
         the last one empty. If the store supports parallel calls, two levels are read at the same time.
         """
-        level = 0
-        names = self._cache.children(path, view)
-        above = None if names is None else {path: names}
-        tops: list[str] = [path]
-        while above is not None and (depth is None or level < depth):
-            # Names may contain characters below "/", so the order of the parents is not enough.
-            tops = sorted([paths.join(parent, name) for parent, names in above.items() for name in names])
-            if not tops:
-                return
-            level += 1
-            above = {}
-            for part in batched(tops, LEVEL_BATCH):
-                entries = [self._cache.get(one, view) for one in part]
-                read = self._fetch(view, [one for one, entry in zip(part, entries, strict=True) if entry is None])
-                states = []
-                for one, entry in zip(part, entries, strict=True):
-                    state = read[one] if entry is None else entry.state
-                    if state is not None:
-                        states.append(state)
-                    if above is not None:
-                        names = self._cache.children(one, view) if entry is None else entry.names_in(view)
-                        if names is None:
-                            above = None
-                        elif names:
-                            above[one] = names
-                if states:
-                    yield states
-        if above is None:
-            yield from self._scan_levels(view, path, level, depth, tops)
-
-    def _scan_levels(
-        self, view: View, path: str, level: int, depth: int | None, tops: Sequence[str]
-    ) -> Iterator[list[NodeState]]:
-        """Yield the levels of a subtree after ``level``, whose nodes are ``tops``, from the store; and fill the cache.
-
-        One walk fills a part of the cache only. So a walk over a large tree does not replace all of it.
-        """
-        above: dict[str, NodeState | None] | None = dict.fromkeys(tops, UNKNOWN)
-        left = self._cache.walk_bytes
-        ahead: list[Row] | None = None
-        while depth is None or level < depth:
-            level += 1
-            start, stop = paths.level_range(path, level)
-            if ahead is not None:
-                rows, ahead = ahead, None
-            elif self._store.supports_parallel_calls and (depth is None or level < depth):
-                following = paths.level_range(path, level + 1)
-                rows, ahead = self._runtime.run_parallel(
-                    partial(self._scan, view, start, stop),
-                    partial(self._scan, view, *following),
-                )
-            else:
-                rows = self._scan(view, start, stop)
-            here: dict[str, NodeState | None] = {}
-            names: dict[str, list[str]] = {}
-            last = not rows
-            while rows:
-                nodes = self._nodes_of(view, rows)
-                if above is not None:
-                    for state in nodes:
-                        here[state.path] = state
-                        parent, _, name = state.path.rpartition("/")
-                        names.setdefault(parent or paths.ROOT, []).append(name)
-                if nodes:
-                    yield nodes
-                rows = [] if len(rows) < LEVEL_BATCH else self._scan(view, rows[-1].key + b"\0", stop)
-                if rows and _AT_LEAST * len(here) > left:
-                    above = None
-            if above is not None:
-                left -= self._cache.put_all(view, ((one, state, names.get(one, ())) for one, state in above.items()))
-                above = here if left > 0 else None
-            if last:
-                return
-        if above is not None:
-            self._cache.put_all(view, ((one, state, None) for one, state in above.items()))
-
-    def _scan(self, view: View, start: bytes, stop: bytes) -> list[Row]:
-        scan = Scan(start, stop, LEVEL_BATCH, families=(schema.DATA,), before=view.upper + 1)
-        return self._store.scan(schema.NODES, scan)
-
-    def _nodes_of(self, view: View, rows: Sequence[Row]) -> list[NodeState]:
-        found = []
-        for row, cells in zip(rows, self._visible(view, rows), strict=True):
-            state, _ = from_cells(paths.path_of(row.key), cells)
-            if state is not None:
-                found.append(state)
-        return found
-
-    # --- versions ----------------------------------------------------------------------------------------
+        return SubtreeWalk(
+            self._store, self._runtime, self._cells, self._cache, partial(self._fetch, view), view, path
+        ).levels(depth)
 
     def cells(self, view: View, gets: Sequence[Get]) -> list[list[Cell]]:
-        """Return the visible cells of each get, one per column. This method sets ``before`` and ``versions``."""
-        upper = view.upper + 1
-        return self._visible(view, self._read([get._replace(before=upper, versions=1) for get in gets]))
-
-    def _read(self, gets: Sequence[Get]) -> list[Row]:
-        return self._store.read(schema.NODES, gets)
-
-    def _visible(self, view: View, rows: Sequence[Row]) -> list[list[Cell]]:
-        """Return each row's newest visible cell of each column; ``rows`` have the newest version up to the view's highest id.
-
-        No round trip if all of these are visible.
-        """
-        sees = self._journal.sees
-        known: dict[int, bool] = {}  # many cells have the same version
-        result: list[list[Cell]] = []
-        deeper: list[tuple[int, Cell]] = []
-        for number, row in enumerate(rows):
-            visible = []
-            for cell in row.cells:
-                version = cell.timestamp
-                is_visible = known.get(version)
-                if is_visible is None:
-                    is_visible = known[version] = sees(view, version)
-                if is_visible:
-                    visible.append(cell)
-                else:
-                    deeper.append((number, cell))
-            result.append(visible)
-        if deeper:
-            self._read_deeper(view, rows, result, deeper)
-        return result
-
-    def _read_deeper(
-        self,
-        view: View,
-        rows: Sequence[Row],
-        result: list[list[Cell]],
-        deeper: list[tuple[int, Cell]],
-    ) -> None:
-        """Add the newest visible cells of the columns in ``deeper``, by older versions than these; by number of the row."""
-        versions = FIRST_DEPTH
-        touched = {number for number, _ in deeper}
-        while deeper:
-            unresolved: dict[int, dict[Column, int]] = {}
-            for number, cell in deeper:
-                unresolved.setdefault(number, {})[cell.family, cell.qualifier] = cell.timestamp
-            gets = [
-                Get(rows[number].key, columns=list(columns), before=max(columns.values()), versions=versions)
-                for number, columns in unresolved.items()
-            ]
-            deeper = []
-            for (number, columns), row in zip(unresolved.items(), self._read(gets), strict=True):
-                deeper += self._pick(view, number, columns, row, versions, result)
-            versions = min(versions * 4, MAX_DEPTH)
-        for number in touched:
-            result[number].sort(key=lambda cell: (cell.family, cell.qualifier))
-
-    def _pick(
-        self,
-        view: View,
-        number: int,
-        columns: dict[Column, int],
-        row: Row,
-        versions: int,
-        result: list[list[Cell]],
-    ) -> list[tuple[int, Cell]]:
-        """Add each column's newest visible version to ``result``; return the oldest version read of the other columns."""
-        seen: dict[Column, int] = {}
-        last: dict[Column, Cell] = {}
-        done: set[Column] = set()
-        for cell in row.cells:
-            column = (cell.family, cell.qualifier)
-            seen[column] = seen.get(column, 0) + 1
-            if column in done:
-                continue
-            last[column] = cell
-            if cell.timestamp < columns[column] and self._journal.sees(view, cell.timestamp):
-                result[number].append(cell)
-                done.add(column)
-        return [(number, last[column]) for column in columns if column not in done and seen.get(column, 0) == versions]
+        """Return the visible cells of each get, one per column; see :meth:`VisibleCells.newest`."""
+        return self._cells.newest(view, gets)
 
 
 class _Paged:

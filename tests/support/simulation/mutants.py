@@ -31,9 +31,9 @@ from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.journal import recovery
 from hbasemk.kernel.journal.journal import Journal
 from hbasemk.kernel.journal.outcomes import Outcomes
-from hbasemk.kernel.reading import reader
+from hbasemk.kernel.reading import reader, walk
 from hbasemk.kernel.reading.cache import NodeCache
-from hbasemk.kernel.reading.reader import Reader
+from hbasemk.kernel.reading.visible_cells import VisibleCells
 from hbasemk.store import abc
 from hbasemk.store.abc import Cell, Column, NewCell, Put
 from tests.support.simulation.schedules import Broken, Schedule
@@ -242,7 +242,7 @@ def versions_of_the_head_expected(patch: pytest.MonkeyPatch) -> None:
 
     def expect(self: Staging, operation: Expect) -> None:
         mine = self.view
-        self.view = self._reader._journal.head
+        self.view = self._reader._cells._journal.head
         state = self._reader.node(self.view, operation.path)
         self._nodes[operation.path] = StagedNode(operation.path, state)
         original(self, operation)
@@ -349,7 +349,7 @@ def everything_below_the_head_is_visible(patch: pytest.MonkeyPatch) -> None:
 
 @mutant
 def invisible_versions_hide_older_ones(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Reader, "_read_deeper", lambda *_: None)
+    patch.setattr(VisibleCells, "_read_deeper", lambda *_: None)
 
 
 @mutant
@@ -361,7 +361,8 @@ def an_earlier_life_shows(patch: pytest.MonkeyPatch) -> None:
         lives = [cell for cell in found if cell.qualifier == schema.DELETED[1]]
         return original(path, [*(cell._replace(timestamp=1) for cell in lives), *(c for c in found if c not in lives)])
 
-    patch.setattr(reader, "from_cells", from_cells)
+    for module in (reader, walk):
+        patch.setattr(module, "from_cells", from_cells)
 
 
 @mutant

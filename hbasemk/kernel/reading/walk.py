@@ -1,0 +1,134 @@
+"""A walk over a subtree, level by level, from the cache as far as it knows the tree and then from the store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Final
+
+from hbasemk.format import paths, schema
+from hbasemk.format.node import NodeState, from_cells
+from hbasemk.kernel.batches import batched
+from hbasemk.kernel.journal.view import View
+from hbasemk.kernel.reading.cache import UNKNOWN, NodeCache
+from hbasemk.kernel.reading.visible_cells import VisibleCells
+from hbasemk.kernel.retrying_store import RetryingStore
+from hbasemk.kernel.runtime import Runtime
+from hbasemk.store.abc import Row, Scan
+
+LEVEL_BATCH: Final = 1000
+"""Rows of a level of a subtree in one read."""
+_AT_LEAST: Final = 500
+"""Fewer bytes than a node takes in the cache."""
+
+
+class SubtreeWalk:
+    """One walk below ``path`` in a view. ``fetch`` reads nodes that the cache lacks."""
+
+    def __init__(
+        self,
+        store: RetryingStore,
+        runtime: Runtime,
+        cells: VisibleCells,
+        cache: NodeCache,
+        fetch: Callable[[Sequence[str]], dict[str, NodeState | None]],
+        view: View,
+        path: str,
+    ) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._cells = cells
+        self._cache = cache
+        self._fetch = fetch
+        self._view = view
+        self._path = path
+
+    def levels(self, depth: int | None) -> Iterator[list[NodeState]]:
+        """Yield the nodes of each level in batches; see :meth:`Reader.levels`."""
+        view, path = self._view, self._path
+        level = 0
+        names = self._cache.children(path, view)
+        above = None if names is None else {path: names}
+        tops: list[str] = [path]
+        while above is not None and (depth is None or level < depth):
+            # Names may contain characters below "/", so the order of the parents is not enough.
+            tops = sorted([paths.join(parent, name) for parent, names in above.items() for name in names])
+            if not tops:
+                return
+            level += 1
+            above = {}
+            for part in batched(tops, LEVEL_BATCH):
+                entries = [self._cache.get(one, view) for one in part]
+                read = self._fetch([one for one, entry in zip(part, entries, strict=True) if entry is None])
+                states = []
+                for one, entry in zip(part, entries, strict=True):
+                    state = read[one] if entry is None else entry.state
+                    if state is not None:
+                        states.append(state)
+                    if above is not None:
+                        names = self._cache.children(one, view) if entry is None else entry.names_in(view)
+                        if names is None:
+                            above = None
+                        elif names:
+                            above[one] = names
+                if states:
+                    yield states
+        if above is None:
+            yield from self._scan_levels(level, depth, tops)
+
+    def _scan_levels(self, level: int, depth: int | None, tops: Sequence[str]) -> Iterator[list[NodeState]]:
+        """Yield the levels of a subtree after ``level``, whose nodes are ``tops``, from the store; and fill the cache.
+
+        One walk fills a part of the cache only. So a walk over a large tree does not replace all of it.
+        """
+        view = self._view
+        above: dict[str, NodeState | None] | None = dict.fromkeys(tops, UNKNOWN)
+        left = self._cache.walk_bytes
+        ahead: list[Row] | None = None
+        while depth is None or level < depth:
+            level += 1
+            start, stop = paths.level_range(self._path, level)
+            if ahead is not None:
+                rows, ahead = ahead, None
+            elif self._store.supports_parallel_calls and (depth is None or level < depth):
+                following = paths.level_range(self._path, level + 1)
+                rows, ahead = self._runtime.run_parallel(
+                    partial(self._scan, start, stop),
+                    partial(self._scan, *following),
+                )
+            else:
+                rows = self._scan(start, stop)
+            here: dict[str, NodeState | None] = {}
+            names: dict[str, list[str]] = {}
+            last = not rows
+            while rows:
+                nodes = self._nodes_of(rows)
+                if above is not None:
+                    for state in nodes:
+                        here[state.path] = state
+                        parent, _, name = state.path.rpartition("/")
+                        names.setdefault(parent or paths.ROOT, []).append(name)
+                if nodes:
+                    yield nodes
+                rows = [] if len(rows) < LEVEL_BATCH else self._scan(rows[-1].key + b"\0", stop)
+                if rows and _AT_LEAST * len(here) > left:
+                    above = None
+            if above is not None:
+                left -= self._cache.put_all(view, ((one, state, names.get(one, ())) for one, state in above.items()))
+                above = here if left > 0 else None
+            if last:
+                return
+        if above is not None:
+            self._cache.put_all(view, ((one, state, None) for one, state in above.items()))
+
+    def _scan(self, start: bytes, stop: bytes) -> list[Row]:
+        scan = Scan(start, stop, LEVEL_BATCH, families=(schema.DATA,), before=self._view.upper + 1)
+        return self._store.scan(schema.NODES, scan)
+
+    def _nodes_of(self, rows: Sequence[Row]) -> list[NodeState]:
+        found = []
+        for row, cells in zip(rows, self._cells.visible(self._view, rows), strict=True):
+            state, _ = from_cells(paths.path_of(row.key), cells)
+            if state is not None:
+                found.append(state)
+        return found
