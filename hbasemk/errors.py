@@ -187,7 +187,12 @@ class StoreUnusableError(StoreError):
 
 
 class FormatError(StoreUnusableError):
-    """Stored data is damaged, or was written by a newer version of hbasemk."""
+    """Stored data is damaged, or the repository has a format that this version of hbasemk does not use.
+
+    ``format`` is that format; None for damage.
+    """
+
+    format: int | None = None
 
 
 class SchemaVersionError(HbasemkError):

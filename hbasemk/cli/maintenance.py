@@ -47,6 +47,9 @@ def check(session: Session, path: str | None, blobs: bool, repair: bool, null: b
         try:
             repository = stack.enter_context(session.open())
         except FormatError as error:
+            if error.format is not None:
+                # A repository of another format is not damaged, and this version cannot check it.
+                raise
             from hbasemk.connect import open_store
 
             store, owned, _ = open_store(session.url)

@@ -126,11 +126,13 @@ def _other_format(found: int, location: str) -> FormatError:
     if found > FORMAT:
         return FormatError(
             f"the repository at {location} has format {found}, and this version of hbasemk knows formats up to {FORMAT}; use "
-            "a newer version"
+            "a newer version",
+            format=found,
         )
     return FormatError(
         f"the repository at {location} has format {found}, and this version of hbasemk uses format {FORMAT}; end all processes "
-        "that use the repository, then run `hbasemk upgrade` once"
+        "that use the repository, then run `hbasemk upgrade` once",
+        format=found,
     )
 
 

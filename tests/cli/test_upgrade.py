@@ -56,6 +56,24 @@ def test_the_command_says_what_it_did(old: str, capsys: pytest.CaptureFixture[st
         assert len(list(repo.log())) == 3
 
 
+@pytest.mark.parametrize("command", [("check",), ("check", "--repair"), ("recover",), ("cat", "/a"), ("ls",)])
+def test_no_command_calls_another_format_damage(
+    old: str, command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = run_captured(capsys, "--url", old, *command)
+    assert (code, out) == (1, "")
+    assert "has format 1, and this version of hbasemk uses format 2" in err
+    store, _, _ = open_store(old)
+    set_format(store, 3)
+    store.close()
+    code, out, err = run_captured(capsys, "--url", old, *command)
+    assert (code, out) == (1, "")
+    assert "has format 3, and this version of hbasemk knows formats up to 2" in err
+    store, _, _ = open_store(old)
+    set_format(store, 2)
+    store.close()
+
+
 def test_unknown_formats_and_downgrades_are_usage_errors(old: str, capsys: pytest.CaptureFixture[str]) -> None:
     time.sleep(0.3)
     assert run_captured(capsys, "--url", old, "upgrade", "--to", "2")[0] == 0
