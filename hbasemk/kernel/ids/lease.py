@@ -231,7 +231,7 @@ class Lease:
             schema_version.require(schema_version.of_row(row), self._accepted, self.store.location)
 
     def _confirm(self) -> None:
-        """Read the schema number again after a claim, so that whoever changes the number finds the lease or is noticed."""
+        """Read the schema number again after a claim: this call finds a change, or the changing process finds the lease."""
         if self._accepted is None:
             return
         try:
