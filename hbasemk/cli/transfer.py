@@ -339,7 +339,8 @@ def export(
     """
     from hbasemk.cli.session import at
     from hbasemk.transfer import own_files
-    from hbasemk.transfer.exporter import export_files, export_json, write_json
+    from hbasemk.transfer.exporter import export_files, write_json
+    from hbasemk.transfer.json.exporter import export_json
     from hbasemk.transfer.retry import StoreRetry
 
     if special_modes and form == "json":

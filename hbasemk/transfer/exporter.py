@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import stat
 from collections.abc import Iterator, Mapping
@@ -32,7 +31,7 @@ from hbasemk.transfer.files.entries import (
     TOTALS,
     entry_of,
 )
-from hbasemk.transfer.json.values import to_json
+from hbasemk.transfer.json.exporter import export_json
 
 PERMISSIONS: Final = 0o777
 SPECIAL: Final = 0o7000
@@ -334,35 +333,3 @@ def write_json(snapshot: Snapshot, path: str, target: Path) -> None:
     """Write :func:`export_json` to a file, which atomically replaces an existing one. Raises OSError."""
     with _replacing(os.fsencode(target), None, {}) as temporary, open(temporary, "x", encoding="utf-8") as file:
         file.writelines(export_json(snapshot, path))
-
-
-def export_json(snapshot: Snapshot, path: str) -> Iterator[str]:
-    """Yield the subtree as JSON text, piece by piece: ``{"properties": {…}, "children": {name: …}}``, names sorted.
-
-    Values are those of :mod:`hbasemk.transfer.json.values`; they are exact, so an import creates the same tree.
-    """
-    yield from _node(snapshot[path])
-    # One open object for each level: its remaining children, and whether one is already written.
-    stack: list[tuple[list[Node], bool]] = [(_children(snapshot, path), False)]
-    while stack:
-        left, any_before = stack.pop()
-        if not left:
-            yield "}}"
-            continue
-        node = left.pop()
-        stack.append((left, True))
-        yield f"{', ' if any_before else ''}{json.dumps(node.name)}: "
-        yield from _node(node)
-        stack.append((_children(snapshot, node.path), False))
-    yield "\n"
-
-
-def _node(node: Node) -> Iterator[str]:
-    inside = ", ".join(f"{json.dumps(name)}: {to_json(node[name])}" for name in sorted(node))
-    yield f'{{"properties": {{{inside}}}, "children": {{'
-
-
-def _children(snapshot: Snapshot, path: str) -> list[Node]:
-    """Return the children, last first."""
-    children = [paths.join(path, name) for name in reversed(snapshot.children(path))]
-    return [node for node in snapshot.nodes(children).values() if node is not None]

@@ -24,7 +24,7 @@ _SPACE: Final = " \t\n\r"
 def read_tree(source: BinaryIO, name: str, at: str) -> Iterator[tuple[str, dict[str, PropertyValue]]]:
     """Yield the path and the properties of each node in a text, parents first; the outermost one's path is ``at``.
 
-    The text is that of :func:`hbasemk.transfer.exporter.export_json`, in UTF-8: in a node, ``properties`` precede
+    The text is that of :func:`hbasemk.transfer.json.exporter.export_json`, in UTF-8: in a node, ``properties`` precede
     ``children``, and both may be missing. Raises InvalidValueError with ``name`` and the position for any other text.
     """
     return _Reader(source, name, at).nodes()

@@ -12,6 +12,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from json.encoder import encode_basestring_ascii as quote
 from typing import Final, NoReturn
 
 from hbasemk.errors import InvalidValueError, LimitError
@@ -26,6 +27,8 @@ _split_pair: Final = re.compile("[\ud800-\udbff][\udc00-\udfff]").search
 
 def to_json(value: Value) -> str:
     """Return a property value as JSON text in ASCII."""
+    if type(value) is str and value.isascii():
+        return quote(value)
     if isinstance(value, list):
         return f"[{', '.join(map(to_json, value))}]"
     if isinstance(value, Json):
