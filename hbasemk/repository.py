@@ -16,7 +16,7 @@ from hbasemk.errors import BranchError, ClosedError
 from hbasemk.format import limits, paths, revisions
 from hbasemk.format.extent import Extent
 from hbasemk.format.journal_row import Outcome
-from hbasemk.kernel import feed, log, schema_change, schema_version
+from hbasemk.kernel import feed, log, schema_change
 from hbasemk.kernel.commit.statistics import CommitStatistics
 from hbasemk.kernel.journal import resume_token
 from hbasemk.kernel.log import LogEntry
@@ -281,7 +281,7 @@ class Repository:
     @property
     def schema_version(self) -> int:
         """The schema number of the application, 0 at first. The library gives it no meaning. One round trip."""
-        return schema_version.read(self._instance().store)
+        return schema_change.current(self._instance())
 
     def set_schema_version(self, new: int, *, expected: int) -> None:
         """Set the schema number to ``new`` if it is ``expected``; both are ints from 0 to 2**63 - 1.

@@ -23,6 +23,11 @@ RENEWALS: Final = 2
 _ROWS: Final = 1000
 
 
+def current(instance: Instance) -> int:
+    """Return the number in the store. One round trip."""
+    return schema_version.read(instance.store)
+
+
 def change(instance: Instance, new: int, expected: int) -> None:
     """Replace the number by compare-and-set, and wait until all processes know it, for at most a lease and the skew.
 
