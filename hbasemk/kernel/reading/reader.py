@@ -137,7 +137,7 @@ class Reader:
         for path, cells in zip(unknown, self.cells(view, gets), strict=True):
             state, deleted = from_cells(path, cells)
             found[path] = (False, deleted) if state is None else (True, state.revision)
-        return found
+        return {path: found[path] for path in node_paths}
 
     def version_mismatch(
         self, view: View, path: str, expected: str | None, state: NodeState | None

@@ -52,6 +52,7 @@ def test_the_status_of_many_paths_is_one_call(repo: Repository, opened: Instance
         "/back": NodeStatus("present", head.revision),
         "/": NodeStatus("present", head.revision),
     }
+    assert list(head.status(["/none", "/a", "/gone"])) == ["/none", "/a", "/gone"]
     store.take()
     # Present nodes that are cached need no call.
     assert head.status(["/a"]) == {"/a": found["/a"]}
