@@ -14,7 +14,7 @@ from hbasemk.format import values
 from hbasemk.format.json_number import NUMBER
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import CountingStore
-from hbasemk.transfer.exporter import to_json
+from hbasemk.transfer.json.values import to_json
 
 TEXT = st.text(st.characters(codec=None))
 SCALARS = st.one_of(
