@@ -5,6 +5,7 @@ Without them a wrong type fails somewhere inside, with an error that names neith
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -120,6 +121,14 @@ def number(value: object, name: str) -> int | float:
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         raise wrong(name, "an int or a float", value)
     return value
+
+
+def finite(value: object, name: str) -> int | float:
+    """The value, which must be an int or a finite float; raises TypeError and ValueError."""
+    found = number(value, name)
+    if not -math.inf < found < math.inf:
+        raise ValueError(f"{name} must be an int or a finite float, got {found}")
+    return found
 
 
 def function(value: Callable[..., Any], name: str) -> None:

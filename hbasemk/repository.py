@@ -175,6 +175,21 @@ class Repository:
         check_run(change, message, isolation, retry_timeout)
         return run_on_head(self._instance(), change, message, isolation, retry_timeout)
 
+    def adjust(self, path: str, name: str, by: int | float, message: str = "") -> str:
+        """Add ``by`` to the number in the property ``name`` of the node at ``path``, in one commit; return its revision.
+
+        ``message`` describes the commit. See :meth:`Transaction.adjust`. If ``by`` is 0, nothing changes, and the result is
+        the revision of the head.
+        """
+
+        def change(tx: Transaction) -> Transaction:
+            tx.adjust(path, name, by)
+            return tx
+
+        revision = self.run(change, message).revision
+        assert revision is not None
+        return revision
+
     def branch(self, message: str = "", *, base: Snapshot | None = None) -> Branch:
         """Begin a branch on the newest trunk snapshot, or on ``base``.
 

@@ -14,6 +14,7 @@ from hbasemk.format.values import PropertyValue, Value
 from hbasemk.kernel.commit.change_source import ChangeSource
 from hbasemk.kernel.commit.operations import (
     AddNode,
+    Adjust,
     CopyNode,
     Expect,
     Increment,
@@ -151,6 +152,20 @@ class Transaction:
     def increment(self, path: str, name: str, amount: int | float = 1) -> None:
         """Add ``amount``, an int or a float, to the property ``name`` of the node at ``path``; an absent one counts as 0."""
         self._take(Increment(arguments.path(path), arguments.node_name(name), arguments.number(amount, "amount")))
+
+    def adjust(self, path: str, name: str, by: int | float, *, if_version: str | EllipsisType | None = ...) -> None:
+        """Add ``by``, an int or a finite float, to the number in the property ``name`` of the node at ``path``.
+
+        An absent property counts as 0. Unlike :meth:`increment`, this does not depend on the property's value: it commits
+        whatever others adjust, set or unset at the same time. A set that has not seen the adjust does not undo it. It
+        conflicts only with the removal of the node, and, if there is no such property yet, with whatever else gives the name
+        a meaning. The errors of the change come with the next read or the commit: NodeNotFoundError, and InvalidChangeError
+        if the property is not a finite number. ``if_version`` is the expected version of the node (``...``: any), as for
+        :meth:`expect`; the adjust then conflicts with every change of the node's properties.
+        """
+        amount = arguments.finite(by, "by")
+        self._expect(path, if_version)
+        self._take(Adjust(arguments.path(path), arguments.node_name(name), amount))
 
     def remove(self, path: str, *, if_version: str | EllipsisType | None = ...) -> None:
         """Remove the node at ``path`` with its subtree.

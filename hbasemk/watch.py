@@ -98,7 +98,7 @@ class Watch(Iterator[LogEntry]):
                         self._read = (batch, list(log.entries(instance, batch.revisions)))
                 else:
                     entry = entries[batch.given]
-                    if self._path != paths.ROOT and not entry.touches(self._path):
+                    if entry.is_fold or (self._path != paths.ROOT and not entry.touches(self._path)):
                         batch.given += 1
                         continue
                     if self._timeout is not None:

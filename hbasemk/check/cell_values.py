@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hbasemk.check import problem as kinds
 from hbasemk.errors import FormatError, InvalidPathError
-from hbasemk.format import paths, schema, values
+from hbasemk.format import adjusted, exact, paths, schema, values
 from hbasemk.store.abc import Cell
 
 
@@ -42,7 +42,17 @@ def wrong_value(cell: Cell) -> tuple[str, str] | None:
         if cell.value == values.TOMBSTONE:
             return None
         try:
-            values.decode(cell.value)
+            base = adjusted.decode_base(cell.value)
+            values.decode(base.plain or values.TOMBSTONE)
+        except FormatError as error:
+            return kinds.VALUE, str(error)
+        return None
+    elif schema.is_slot(column):
+        if not is_name(cell.qualifier[schema.SLOT_HEAD :]):
+            return kinds.COLUMN, "no property can have this name"
+        try:
+            if cell.value != values.TOMBSTONE:
+                exact.decode(cell.value)
         except FormatError as error:
             return kinds.VALUE, str(error)
         return None

@@ -22,7 +22,8 @@ def compare(context: CheckContext, declared: Sequence[tuple[int, RowChange]], *,
     for (revision, change), row in zip(usable, context.read(schema.NODES, gets), strict=True):
         found = {(cell.family, cell.qualifier): cell.value for cell in row.cells}
         properties = {schema.property_column(name) for name in change.properties}
-        if change.kind != changes.CHANGED or exact:
+        properties.update(schema.slot_column(name, machine << 16 | number) for name, machine, number in change.adjusted)
+        if change.lives or exact:
             optional: set[Column] = set()
         else:
             optional = properties
@@ -30,7 +31,7 @@ def compare(context: CheckContext, declared: Sequence[tuple[int, RowChange]], *,
                 continue
         expected = dict.fromkeys(map(schema.child_column, change.children_added), schema.PRESENT)
         expected.update(dict.fromkeys(map(schema.child_column, change.children_removed), schema.GONE))
-        if change.kind != changes.CHANGED:
+        if change.lives:
             expected[schema.DELETED] = schema.ALIVE if change.kind == changes.ADDED else schema.DEAD
         at = text(revision)
         missing = [one for one in change.columns() if one not in found and one not in optional]

@@ -17,6 +17,7 @@ from hbasemk.check.cell_values import describe
 from hbasemk.check.context import CheckContext, text
 from hbasemk.check.problem import Problem
 from hbasemk.format import schema
+from hbasemk.format.adjusted import is_created
 from hbasemk.format.journal_row import Outcome
 from hbasemk.store.abc import Cell, Column
 
@@ -24,8 +25,8 @@ STEPS: Final = 1000
 """The maximal length of a chain of bases that the check follows; an intact repository needs few."""
 
 
-Later = dict[Column, tuple[int, int | None]]
-"""For each column of a row: the lowest committed version that was checked, and the base of its revision."""
+Later = dict[Column, tuple[int, int | None, bytes]]
+"""For each column of a row: the lowest committed version that was checked, the base of its revision, and the value."""
 
 
 class LostUpdates:
@@ -44,8 +45,11 @@ class LostUpdates:
             column = (cell.family, cell.qualifier)
             if status.outcome is not Outcome.COMMITTED or column == schema.LAST_REVISION:
                 continue
-            later_revision, base = later.get(column, (0, None))
-            later[column] = (cell.timestamp, status.base)
+            later_revision, base, value = later.get(column, (0, None, b""))
+            later[column] = (cell.timestamp, status.base, cell.value)
+            if value == cell.value and is_created(value):
+                # Two first adjusts at once: both commit, and either base serves.
+                continue
             if base is not None and base < cell.timestamp and self._is_built_on(cell.timestamp, base):
                 lost = f"what {text(cell.timestamp)} wrote, which its base {text(base)} does not have"
                 yield Problem(kinds.LOST_UPDATE, path, text(later_revision), f"{describe(cell)}: it replaced {lost}")

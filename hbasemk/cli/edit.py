@@ -1,9 +1,10 @@
-"""Commands that change the repository: init, set, rm, mv, cp."""
+"""Commands that change the repository: init, set, adjust, rm, mv, cp."""
 
 from __future__ import annotations
 
 import datetime
 import json
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -124,7 +125,9 @@ class _SetCommand(click.Command):
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         literal = self._count_after_separator(args)
         rest = super().parse_args(context, args)
-        given = [context.params[name] for name in ("path", "name", "value") if context.params.get(name) is not None]
+        given = [
+            context.params[name] for name in ("path", "name", "value", "by") if context.params.get(name) is not None
+        ]
         for text in given[: len(given) - literal]:
             if text[:1] == "-" and text != "-" and not _is_number(text):
                 raise click.UsageError(
@@ -219,6 +222,30 @@ def set_(
     _change(session, change, message)
 
 
+@click.command("adjust", cls=_SetCommand, context_settings={"ignore_unknown_options": True})
+@click.argument("path")
+@click.argument("name")
+@click.argument("by")
+@MESSAGE
+@click.pass_obj
+def adjust(session: Session, path: str, name: str, by: str, message: str) -> None:
+    """Add the number BY to the property NAME of the node at PATH; an absent property counts as 0.
+
+    Does not conflict with other processes that adjust or set the property at the same time.
+    """
+    from hbasemk.format import limits
+
+    try:
+        amount: int | float = int(by)
+    except ValueError as error:
+        if "digits" in str(error):
+            raise click.UsageError(f"{limits.shown(by)} has more than {limits.MAX_DIGITS} digits") from None
+        if not _is_number(by) or not math.isfinite(float(by)):
+            raise click.UsageError(f"BY must be an integer or a finite number, got {limits.shown(by)}") from None
+        amount = float(by)
+    _change(session, lambda tx: tx.adjust(path, name, amount), message)
+
+
 @click.command("rm")
 @click.argument("path")
 @IF_VERSION
@@ -250,4 +277,4 @@ def cp(session: Session, source: str, target: str, message: str) -> None:
     _change(session, lambda tx: tx.copy(source, target), message)
 
 
-COMMANDS = (init, set_, rm, mv, cp)
+COMMANDS = (init, set_, adjust, rm, mv, cp)

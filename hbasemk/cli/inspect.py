@@ -185,8 +185,9 @@ def _show_entry(session: Session, entry: LogEntry, changes: bool, full: bool) ->
     if not changes:
         return
     for change in entry.changes:
+        properties = dict.fromkeys([*change.properties, *(name for name, _, _ in change.adjusted)])
         names = [
-            *change.properties,
+            *properties,
             *(f"+{name}/" for name in change.children_added),
             *(f"-{name}/" for name in change.children_removed),
         ]

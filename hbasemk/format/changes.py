@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from hbasemk.errors import LimitError
 from hbasemk.format import limits, paths, schema
@@ -18,7 +18,8 @@ from hbasemk.store.abc import Cell, CellVersion, Column, Delete, NewCell
 ADDED: Final = "added"
 REMOVED: Final = "removed"
 CHANGED: Final = "changed"
-_LETTERS: Final = {ADDED: "a", REMOVED: "r", CHANGED: "c"}
+FOLDED: Final = "folded"
+_LETTERS: Final = {ADDED: "a", REMOVED: "r", CHANGED: "c", FOLDED: "f"}
 _KINDS: Final = {letter: kind for kind, letter in _LETTERS.items()}
 """The journal keeps one letter for each kind."""
 
@@ -37,8 +38,10 @@ LARGEST: Final = limits.MAX_CHANGES
 class RowChange(NamedTuple):
     """The change of one revision to one node.
 
-    ``kind`` is ADDED (also if the node was removed and added again), REMOVED or CHANGED. ``properties`` are the names of
-    the properties written, ``children_added`` and ``children_removed`` those of its children.
+    ``kind`` is ADDED (also if the node was removed and added again), REMOVED, CHANGED, or FOLDED: the revision moved totals
+    of slots into the property, whose value stays. ``properties`` are the names of the properties written,
+    ``children_added`` and ``children_removed`` those of its children. ``adjusted`` holds the properties adjusted, each as
+    (name, machine id, number of the slot).
     """
 
     path: str
@@ -46,10 +49,16 @@ class RowChange(NamedTuple):
     properties: Sequence[str] = ()
     children_added: Sequence[str] = ()
     children_removed: Sequence[str] = ()
+    adjusted: Sequence[tuple[str, int, int]] = ()
+
+    @property
+    def lives(self) -> bool:
+        """Whether the revision begins or ends a life of the node."""
+        return self.kind in (ADDED, REMOVED)
 
     def columns(self) -> Iterator[Column]:
         """Yield the columns that the revision writes in this node's row."""
-        if self.kind != CHANGED:
+        if self.lives:
             yield schema.DELETED
         yield schema.LAST_REVISION
         for name in self.properties:
@@ -58,6 +67,8 @@ class RowChange(NamedTuple):
             yield schema.child_column(name)
         for name in self.children_removed:
             yield schema.child_column(name)
+        for name, machine, number in self.adjusted:
+            yield schema.slot_column(name, machine << 16 | number)
 
 
 def deletes(changes: Iterable[RowChange], revision: int) -> Iterator[Delete]:
@@ -143,11 +154,13 @@ def decode(cells: Iterable[Cell], row: bytes = b"") -> list[RowChange]:
         ) from error
 
 
-def _row_change(path: str, kind: str, *names: Sequence[str]) -> RowChange:
+def _row_change(path: str, kind: str, *names: Sequence[Any]) -> RowChange:
     """Parse one change of a journal row; raise TypeError or ValueError if its form is wrong."""
     if not isinstance(path, str) or not path.startswith("/"):
         raise ValueError("the path is not a path")
-    for part in names:
+    if len(names) > 3:
+        names = (*names[:3], [_slot(*one) for one in names[3]], *names[4:])
+    for part in names[:3]:
         # This raises TypeError if a name is not a str; it is the fastest check of all names.
         "".join(part)
         if not isinstance(part, list):
@@ -155,6 +168,12 @@ def _row_change(path: str, kind: str, *names: Sequence[str]) -> RowChange:
     if kind not in _KINDS:
         raise ValueError(f"{kind!r} is not a kind of change; expected one of {sorted(_KINDS)}")
     return RowChange(path, _KINDS[kind], *names)
+
+
+def _slot(name: str, machine: int, number: int) -> tuple[str, int, int]:
+    if not isinstance(name, str) or not 0 <= machine <= 0xFFFF or not 0 <= number <= 0xFFFF:
+        raise ValueError("a slot must be a name and two numbers below 65536")
+    return name, machine, number
 
 
 def chunk_qualifier(number: int) -> bytes:

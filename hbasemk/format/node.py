@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from hbasemk.errors import FormatError
-from hbasemk.format import paths, schema, values
+from hbasemk.format import adjusted, paths, schema, values
+from hbasemk.format.adjusted import Adjusted
 from hbasemk.format.values import Value
 from hbasemk.store.abc import Cell, Column
 
@@ -20,20 +21,28 @@ is_version: Final = re.compile(f"[0-9a-f]{{{VERSION_DIGITS}}}").fullmatch
 class NodeState:
     """An immutable node state. Revision ``created`` began the node's life, and ``revision`` touched it last.
 
-    ``encoded`` maps property names to stored bytes; values are decoded on first access. ``later`` maps the qualifiers of
-    the property columns that were written after the node's life began to their newest visible version.
+    ``encoded`` maps property names to encoded values, sums included; values are decoded on first access. ``later`` maps the
+    qualifiers of the property columns that were written after the node's life began to their newest visible version.
+    ``adjusted`` holds the properties that consist of more than a plain value; None if there are none.
     """
 
-    __slots__ = ("_decoded", "created", "encoded", "later", "path", "revision")
+    __slots__ = ("_decoded", "adjusted", "created", "encoded", "later", "path", "revision")
 
     def __init__(
-        self, path: str, created: int, revision: int, encoded: dict[str, bytes], later: Mapping[bytes, int]
+        self,
+        path: str,
+        created: int,
+        revision: int,
+        encoded: dict[str, bytes],
+        later: Mapping[bytes, int],
+        adjusted: Mapping[str, Adjusted] | None = None,
     ) -> None:
         self.path = path
         self.later = later
         self.created = created
         self.revision = revision
         self.encoded = encoded
+        self.adjusted = adjusted
         self._decoded: dict[str, Value] | None = None
 
     @property
@@ -53,6 +62,11 @@ class NodeState:
         for qualifier in sorted(self.later):
             digest.update(len(qualifier).to_bytes(4, "big") + qualifier + self.later[qualifier].to_bytes(8, "big"))
         return digest.hexdigest()[:VERSION_DIGITS]
+
+    def property_of(self, name: str) -> Adjusted:
+        """Return a property with its totals; also for a plain one, and for an absent one."""
+        found = self.adjusted.get(name) if self.adjusted else None
+        return Adjusted(self.encoded.get(name)) if found is None else found
 
 
 _DELETED: Final = schema.DELETED[1]
@@ -89,6 +103,7 @@ def from_cells(path: str, cells: Iterable[Cell]) -> tuple[NodeState | None, int]
     life = 0
     last = 0
     found: list[tuple[bytes, int, bytes]] = []
+    slots: list[tuple[bytes, int, bytes]] = []
     for _, qualifier, timestamp, value in cells:
         if qualifier and qualifier[0] == schema.PROPERTY:
             found.append((qualifier, timestamp, value))
@@ -98,6 +113,8 @@ def from_cells(path: str, cells: Iterable[Cell]) -> tuple[NodeState | None, int]
                 return None, life
         elif qualifier == _LAST_REVISION:
             last = timestamp
+        elif qualifier and qualifier[0] == schema.SLOT:
+            slots.append((qualifier, timestamp, value))
     if not life:
         return None, 0
     kept = [(qualifier, value) for qualifier, at, value in found if at >= life and value != values.TOMBSTONE]
@@ -108,4 +125,13 @@ def from_cells(path: str, cells: Iterable[Cell]) -> tuple[NodeState | None, int]
             name_of(path, (schema.DATA, qualifier))
         raise
     later = {qualifier: at for qualifier, at, _ in found if at > life}
-    return NodeState(path, life, last, encoded, later), 0
+    if not slots and not any(map(adjusted.is_relative, encoded.values())):
+        return NodeState(path, life, last, encoded, later), 0
+    later.update((qualifier, at) for qualifier, at, _ in slots if at > life)
+    totals = [(qualifier, value) for qualifier, at, value in slots if at >= life and value != values.TOMBSTONE]
+    sums = adjusted.of_columns(path, kept, totals)
+    for name, one in sums.items():
+        plain = one.value()
+        if plain is not None:
+            encoded[name] = plain
+    return NodeState(path, life, last, encoded, later, sums), 0

@@ -33,6 +33,10 @@ DEAD: Final = b"\x01"
 TOUCHED: Final = b"\x01"
 PROPERTY: Final = 0x01
 """The first byte of a property's qualifier."""
+SLOT: Final = 0x02
+"""The first byte of a slot's qualifier: 4 bytes that name the slot follow, then the name of the property."""
+SLOT_HEAD: Final = 5
+"""The bytes of a slot's qualifier before the name."""
 PRESENT: Final = b"\x01"
 GONE: Final = b"\x00"
 
@@ -71,15 +75,30 @@ def property_column(name: str) -> Column:
     return DATA, b"\x01" + paths.encode(name)
 
 
+def slot_column(name: str, slot: int) -> Column:
+    """Return the column of a slot, in which one writer keeps the total of its adjusts of a property.
+
+    ``slot`` is the writer's machine id << 16 | the number of the slot.
+    """
+    return DATA, b"\x02" + slot.to_bytes(4, "big") + paths.encode(name)
+
+
+def is_slot(column: Column) -> bool:
+    """Return whether a column is a slot."""
+    return column[0] == DATA and column[1][:1] == b"\x02"
+
+
 def child_column(name: str) -> Column:
     """Return the column of a child in its parent's row."""
     return CHILDREN, paths.encode(name)
 
 
 def name_of(column: Column) -> str:
-    """Return the name in a property or child column."""
+    """Return the name in a property, slot or child column."""
     family, qualifier = column
-    return paths.decode(qualifier if family == CHILDREN else qualifier[1:])
+    if family == CHILDREN:
+        return paths.decode(qualifier)
+    return paths.decode(qualifier[SLOT_HEAD:] if qualifier[:1] == b"\x02" else qualifier[1:])
 
 
 @lru_cache(maxsize=1024)
@@ -95,6 +114,9 @@ def describe(column: Column) -> str:
         return f"child {paths.decode(qualifier)!r}"
     if qualifier[:1] == b"\x01":
         return f"property {paths.decode(qualifier[1:])!r}"
+    if qualifier[:1] == b"\x02":
+        name = paths.decode(qualifier[SLOT_HEAD:])
+        return f"slot {qualifier[1:SLOT_HEAD].hex()} of property {name!r}"
     return qualifier[1:].decode("ascii", "replace")
 
 

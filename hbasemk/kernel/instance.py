@@ -20,7 +20,9 @@ from hbasemk.kernel.branches.cache import BranchState
 from hbasemk.kernel.commit.change_source import ChangeSource, CollectedOperations
 from hbasemk.kernel.commit.committer import Committer
 from hbasemk.kernel.commit.context import CommitContext
+from hbasemk.kernel.commit.folds import Folds
 from hbasemk.kernel.commit.read_set import ReadSet
+from hbasemk.kernel.commit.slots import Slots
 from hbasemk.kernel.commit.statistics import CommitStatistics
 from hbasemk.kernel.commit.turns import Turns
 from hbasemk.kernel.ids.clock import IdClock
@@ -85,8 +87,10 @@ class Instance:
         self.outcomes = Outcomes(store, runtime, journal, self.lease)
         self.recovery = Recovery(store, journal, self.outcomes, (found.lease_ms + found.max_clock_skew_ms) / 1000)
         turns = Turns(store, runtime, journal, self.lease)
-        context = CommitContext(store, runtime, self.clock, journal, self.reader, self.outcomes)
+        slots = Slots(runtime, journal)
+        context = CommitContext(store, runtime, self.clock, journal, self.reader, self.outcomes, slots)
         self._committer = Committer(context, turns)
+        self._folds = Folds(context, self._committer, self.lease)
         self._sweep_due = runtime.monotonic() + SWEEP_EVERY
         self._measured_at = runtime.monotonic()
         self.branches = Branches(context, self._committer, self.lease)
@@ -332,6 +336,7 @@ class Instance:
         self.outcomes.resolve_pending()
         self.branches.resolve_pending()
         self.recovery.recover()
+        self._folds.run()
         if self.lease.held and self.runtime.monotonic() >= self._sweep_due:
             self._sweep_due = self.runtime.monotonic() + SWEEP_EVERY
             self.branches.sweep(BRANCH_RETENTION_MS)

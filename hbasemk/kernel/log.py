@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from hbasemk.format import journal_row, paths, revisions, schema
-from hbasemk.format.changes import RowChange
+from hbasemk.format.changes import FOLDED, RowChange
 from hbasemk.format.journal_row import JournalRow
 from hbasemk.kernel.branches.cache import BranchState
 from hbasemk.kernel.instance import Instance
@@ -35,6 +35,11 @@ class LogEntry:
         """Return whether the revision changed anything in the subtree of ``path``."""
         return any(paths.is_at_or_below(change.path, path) for change in self.changes)
 
+    @property
+    def is_fold(self) -> bool:
+        """Whether the revision only changed how an adjusted property is stored; logs and watches leave it out."""
+        return len(self.changes) == 1 and self.changes[0].kind == FOLDED
+
 
 def entry_of(row: JournalRow, epoch_ms: int) -> LogEntry:
     """Return the entry of one journal row that was read with all its columns."""
@@ -57,7 +62,8 @@ def entries(instance: Instance, ids: Sequence[int]) -> Iterator[LogEntry]:
 def log(instance: Instance, path: str = paths.ROOT, upto: int | None = None) -> Iterator[LogEntry]:
     """Yield committed trunk revisions that touched the subtree of ``path``, newest first, from ``upto`` (None: the head).
 
-    Memory is bounded; one round trip for each 200 journal rows. Revisions not visible in this instance are left out.
+    Memory is bounded; one round trip for each 200 journal rows. Folds, and revisions that are not visible in this instance,
+    are left out.
 
     Two searches take turns, and the cheaper one decides the cost: down the journal, and through the rows of the subtree,
     whose versions name the revisions (:mod:`~hbasemk.kernel.subtree_revisions`). A path that never existed costs a poll and
@@ -84,7 +90,9 @@ def log(instance: Instance, path: str = paths.ROOT, upto: int | None = None) -> 
     ids = sorted((one for one in subtree.ids if one < below and instance.sees(head, one)), reverse=True)
     for one in journal_rows(instance.store, ids):
         if _is_visible(instance, head, one):
-            yield entry_of(one, instance.settings.epoch_ms)
+            entry = entry_of(one, instance.settings.epoch_ms)
+            if not entry.is_fold:
+                yield entry
 
 
 def _down(instance: Instance, view: View, oldest: int | None = None) -> Iterator[JournalRow]:
@@ -95,9 +103,10 @@ def _down(instance: Instance, view: View, oldest: int | None = None) -> Iterator
 
 
 def _whole_entries(instance: Instance, view: View, rows: Iterable[JournalRow]) -> Iterator[LogEntry]:
-    """Yield the entries of the rows that are visible in a view."""
+    """Yield the entries of the rows that are visible in a view, without folds."""
     visible = (row for row in rows if _is_visible(instance, view, row))
-    return (entry_of(row, instance.settings.epoch_ms) for row in whole_rows(instance.store, visible))
+    found = (entry_of(row, instance.settings.epoch_ms) for row in whole_rows(instance.store, visible))
+    return (entry for entry in found if not entry.is_fold)
 
 
 def _is_visible(instance: Instance, view: View, row: JournalRow) -> bool:

@@ -429,6 +429,31 @@ def test_set_can_remove_a_property_and_create_a_node(run: Run, tree: None, url: 
     assert run("log", "-n", "1", "--output", "json").json["message"] == "made"
 
 
+def test_adjust_adds_to_a_number_and_creates_it(run: Run, tree: None, url: str) -> None:
+    assert run("adjust", "/c", "stock", "5").code == DONE
+    assert run("adjust", "/c", "stock", "-2", "-m", "sold").code == DONE
+    assert run("adjust", "/c", "weight", "0.5").code == DONE
+
+    with connect(url) as repository:
+        assert dict(repository.head["/c"]) == {"stock": 3, "weight": 0.5}
+    assert "stock" in run("log", "-n", "2", "--changes").out
+
+
+@pytest.mark.parametrize("by", ["x", "nan", "inf", "-inf", "1_0x", "", "9" * 5000])
+def test_adjust_refuses_what_is_no_finite_number(run: Run, tree: None, by: str) -> None:
+    ran = run("adjust", "/c", "stock", by)
+
+    assert ran.code == USAGE
+    assert "BY must be an integer or a finite number" in ran.err or "digits" in ran.err
+
+
+def test_adjust_names_the_value_that_is_no_number(run: Run, tree: None) -> None:
+    ran = run("adjust", "/a", "title", "1")
+
+    assert ran.code == NO
+    assert "must be a finite number, got the str" in ran.err
+
+
 def test_mv_cp_and_rm_change_whole_subtrees_and_print_the_revision(run: Run, tree: None) -> None:
     printed = [run("cp", "/a", "/c/a"), run("mv", "/c/a", "/d"), run("rm", "/a")]
 

@@ -40,6 +40,11 @@ def change(draw: random.Random) -> Callable[[hbasemk.Transaction], object]:
             tx.remove(path)
         elif not tx.exists(other) and draw.random() < 0.5:
             tx.copy(path, other)
+        elif draw.random() < 0.3:
+            name = draw.choice("rs")
+            if draw.random() < 0.3:
+                tx.set(path, name, draw.choice([5, 2.5, hbasemk.Json("7"), None]))
+            tx.adjust(path, name, draw.choice([1, -3, 0.5, 2**70]))
         else:
             tx.set(path, draw.choice("pq"), None if draw.random() < 0.3 else value)
 

@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 from hbasemk import FormatError
 from hbasemk.format import changes, schema
-from hbasemk.format.changes import ADDED, CHANGED, REMOVED, RowChange
+from hbasemk.format.changes import ADDED, CHANGED, FOLDED, REMOVED, RowChange
 from hbasemk.store.abc import Cell
 from tests.support.repositories import Instances
 
 NAMES = st.lists(st.text(st.characters(codec=None) | st.characters(categories=["Cs"]), min_size=1), max_size=4)
 PATHS = st.text(min_size=1).map(lambda text: "/" + text)
-CHANGES = st.builds(RowChange, PATHS, st.sampled_from([ADDED, REMOVED, CHANGED]), NAMES, NAMES, NAMES)
+SLOTS = st.lists(st.tuples(st.text(min_size=1), st.integers(0, 0xFFFF), st.integers(0, 0xFFFF)), max_size=3)
+CHANGES = st.builds(RowChange, PATHS, st.sampled_from([ADDED, REMOVED, CHANGED, FOLDED]), NAMES, NAMES, NAMES, SLOTS)
 
 
 def as_read(cells: list[changes.NewCell]) -> list[Cell]:

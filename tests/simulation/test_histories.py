@@ -40,6 +40,8 @@ FLOORS = {
     "versions": 4.0,
     "skew": 4.5,
     "phantoms": 3.4,
+    "adjusts": 5.0,
+    "ledger": 5.5,
     "all together": 9.0,
 }
 """The least number of committed transactions that wrote, in a history: about half of the average."""

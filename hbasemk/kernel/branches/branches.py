@@ -19,7 +19,7 @@ from hbasemk.format.journal_row import BranchView, JournalRow, Outcome
 from hbasemk.kernel.branches import net_effects
 from hbasemk.kernel.branches.cache import BranchCache, BranchState
 from hbasemk.kernel.branches.heads import BranchHeads
-from hbasemk.kernel.commit import change_set, noop
+from hbasemk.kernel.commit import change_set, noop, slots
 from hbasemk.kernel.commit.change_source import ChangeSource, ReadyChangeSet
 from hbasemk.kernel.commit.committer import Committer
 from hbasemk.kernel.commit.context import CommitContext, Committing
@@ -195,9 +195,14 @@ class Branches(Committing):
         if not plan.changes:
             return revision
         encoded = changes.encode(plan.changes)
-        inline = changes.size_of(encoded) <= changes.INLINE
         above = max(state.view.upper, self._journal.highest_seen)
         new_revision = self._clock.next(above, branch=True)
+        if plan.adjusting:
+            # The commits of a branch form one line, so one slot of each process serves.
+            slot = revisions.machine_of(new_revision) << 16
+            plan = slots.with_slots(plan, dict.fromkeys(slots.places(plan), slot))
+            encoded = changes.encode(plan.changes)
+        inline = changes.size_of(encoded) <= changes.INLINE
         if begun is not None:
             begun(new_revision)
         put = Put(

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from hbasemk.format import paths
+from hbasemk.format import exact, paths
+from hbasemk.format.adjusted import Adjusted
 from hbasemk.format.changes import RowChange
 from hbasemk.format.node import NodeState
 from hbasemk.kernel.branches.cache import BranchState
@@ -26,10 +27,12 @@ def net_effect(reader: Reader, state: BranchState, changes: Iterable[RowChange])
     each batch of nodes that are not cached.
     """
     properties: dict[str, set[str]] = {}
+    adjusted: dict[str, set[str]] = {}
     children: dict[str, set[str]] = {}
     for change in changes:
         properties.setdefault(change.path, set()).update(change.properties)
         children.setdefault(change.path, set()).update(change.children_added, change.children_removed)
+        adjusted.setdefault(change.path, set()).update(name for name, _, _ in change.adjusted)
     before = reader.nodes(state.trunk, list(properties))
     after = reader.nodes(state.view, list(properties))
     nodes: list[StagedNode] = []
@@ -38,8 +41,11 @@ def net_effect(reader: Reader, state: BranchState, changes: Iterable[RowChange])
         node.exists = now is not None
         if now is not None:
             node.is_new = _life(node.base) != now.created
-            for name in now.encoded if node.is_new else names:
-                node.write(name, now.encoded.get(name))
+            if node.is_new:
+                node.written.update(now.encoded)
+            else:
+                for name in names | adjusted[path]:
+                    _change_property(node, name, now.property_of(name), wrote=name in names)
             for name in children[path]:
                 child = paths.join(path, name)
                 old, new = before.get(child), after.get(child)
@@ -49,6 +55,24 @@ def net_effect(reader: Reader, state: BranchState, changes: Iterable[RowChange])
         if node.dirty or node.depends_on_base:
             nodes.append(node)
     return nodes
+
+
+def _change_property(node: StagedNode, name: str, after: Adjusted, *, wrote: bool) -> None:
+    """Stage the net effect on one property of a node that is not new; ``wrote``: the branch wrote its base."""
+    before = node.property_of(name)
+    # Totals do not count without a number: a set or an unset has dropped them.
+    is_number = after.plain is not None and exact.of_value(after.plain) is not None
+    by = after.sum - before.sum if is_number else 0
+    created = before.plain is None and after.created and after.seen == before.sum
+    if after.base == before.base or (created and by):
+        if wrote and not created:
+            node.repeat(name)
+    else:
+        # A set is relative to the totals that it had seen, so it keeps the later adjusts of trunk.
+        node.write(name, after.plain)
+        by = after.shift if is_number else 0
+    if by:
+        node.adjust(name, by)
 
 
 def _life(state: NodeState | None) -> int | None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from hbasemk.format import paths
+from hbasemk.format import exact, paths
+from hbasemk.format.adjusted import Adjusted
 from hbasemk.format.node import decode_properties, decode_property
 from hbasemk.kernel.branches.branches import Branches
 from hbasemk.kernel.branches.cache import BranchState
@@ -125,7 +126,7 @@ class _Rebase:
             if node.exists and node.base is not None and not node.is_new:
                 base = node.base.encoded
                 new = [name for name, data in node.written.items() if data is not None and name not in base]
-                needed.update((paths.join(path, name), None) for name in new)
+                needed.update((paths.join(path, name), None) for name in (*new, *node.created))
         return list(needed)
 
     # --- nodes -------------------------------------------------------------------------------------------
@@ -193,21 +194,31 @@ class _Rebase:
             self._mark_node(CHANGE_DELETED_NODE, path, self._subtree(self._state.view, path))
             return
         assert node.base is not None
-        current = {} if there.base is None else there.base.encoded
-        base = node.base.encoded
-        repeated = {name: base.get(name) for name in node.repeated or () if name not in node.written}
-        for name, mine in {**node.written, **repeated}.items():
-            self._property(path, name, base.get(name), mine, current.get(name))
+        for name in dict.fromkeys((*node.written, *(node.repeated or ()))):
+            self._property(node, name, there.property_of(name))
+        for name in node.slot_adjusts:
+            if name not in (node.repeated or ()):
+                self._adjusted(node, name, there.property_of(name))
 
     # --- properties --------------------------------------------------------------------------------------
 
-    def _property(self, path: str, name: str, base: bytes | None, mine: bytes | None, theirs: bytes | None) -> None:
-        if theirs == base:
+    def _property(self, node: StagedNode, name: str, target: Adjusted) -> None:
+        """Apply a set or a repeated value. It keeps the adjusts of trunk, of which the branch knew nothing."""
+        path, view = node.path, node.property_of(name)
+        base, mine, theirs = view.value(), node.encoded(name), target.value()
+        if target.base == view.base:
             if base is None and mine is not None:
                 self._set_new(path, name, mine)
                 return
-            value = None if mine is None else decode_property(path, name, mine)
+            # Set what trunk has now, and then what the branch changed.
+            plain = node.written.get(name, theirs)
+            value = None if plain is None else decode_property(path, name, plain)
             self._staging.apply([operations.SetProperty(path, name, value)])
+            by = (node.adjusted or {}).get(name, 0)
+            if name in node.written and plain is not None and exact.of_value(plain) is not None:
+                by += target.sum - view.sum
+            if by:
+                self._staging.apply([operations.Adjust(path, name, by)])
         elif mine is None:
             if base is None:
                 # The branch removed an absent property that trunk has set since: there is no value for a marker.
@@ -222,6 +233,21 @@ class _Rebase:
             self._mark_property(CHANGE_DELETED_PROPERTY, path, name, mine)
         else:
             self._mark_property(CHANGE_CHANGED_PROPERTY, path, name, mine)
+
+    def _adjusted(self, node: StagedNode, name: str, target: Adjusted) -> None:
+        """Apply an adjust; it commutes with the sets and the adjusts of trunk."""
+        path, mine = node.path, node.encoded(name)
+        assert mine is not None
+        assert node.adjusted is not None
+        is_new = node.property_of(name).plain is None
+        if target.plain is None and not is_new:
+            self._mark_property(CHANGE_DELETED_PROPERTY, path, name, mine)
+        elif target.plain is None and self._staging.find(paths.join(path, name)) is not None:
+            self._postponed.append((path, name, mine))
+        elif target.plain is not None and exact.of_value(target.plain) is None:
+            self._mark_property(ADD_EXISTING_PROPERTY if is_new else CHANGE_CHANGED_PROPERTY, path, name, mine)
+        else:
+            self._staging.apply([operations.Adjust(path, name, node.adjusted[name])])
 
     def _set_new(self, path: str, name: str, mine: bytes) -> None:
         """Set a property that trunk lacks; postpone it if trunk has a child of that name."""

@@ -23,6 +23,8 @@ from hbasemk.kernel.reading.cache import MOST_STATES
 
 TRIES_IN_TIME: Final = 5
 """How often an attempt creates a journal row before the store counts as too slow."""
+TRIES_OF_SLOTS: Final = 16
+"""The number of slots that a commit tries if other writers use the same ones."""
 
 
 class LostAttempt(NamedTuple):
@@ -44,11 +46,27 @@ class Attempts(Committing):
         self.statistics = CommitStatistics()
 
     def run(self, draft: Draft) -> int | LostAttempt:
-        """Commit the draft; try again with a new id if its journal row was created too late.
+        """Commit the draft; try again with a new id if its journal row was created too late, or its slots are taken.
 
         Returns the new revision, or the view's if nothing changes.
         """
         self._outcomes.resolve_pending()
+        result: int | LostAttempt = 0
+        try:
+            for _ in range(TRIES_OF_SLOTS):
+                result = self._run_in_time(draft)
+                if isinstance(result, int):
+                    break
+                conflict = result.conflict
+                if not self._slots.is_collision(draft, conflict.path, conflict.column, conflict.other):
+                    break
+        finally:
+            self._slots.release(draft, committed=isinstance(result, int) and result == draft.revision)
+        if not isinstance(result, int):
+            self.statistics.conflicts += 1
+        return result
+
+    def _run_in_time(self, draft: Draft) -> int | LostAttempt:
         for _ in range(TRIES_IN_TIME):
             try:
                 return self._try(draft)
@@ -72,7 +90,7 @@ class Attempts(Committing):
         plan = self._preparation.prepare(draft)
         if not plan.changes:
             conflict = self._read_back.validate(0, draft.view, plan)
-            return draft.view.revision if conflict is None else self._lose(LostAttempt(0, conflict))
+            return draft.view.revision if conflict is None else LostAttempt(0, conflict)
         draft.touched = plan.changes
         try:
             conflict = self._write_and_decide(draft, plan)
@@ -95,7 +113,7 @@ class Attempts(Committing):
             if self._abort_and_clean_up(draft, touched, clean=not draft.reply_lost) is not Outcome.COMMITTED:
                 if not conflict.other:
                     raise name_conflict(conflict.path, schema.name_of(conflict.column))
-                return self._lose(LostAttempt(draft.revision, conflict))
+                return LostAttempt(draft.revision, conflict)
             # The transaction committed, its reply was lost, and a later revision built on it.
         self._append(draft, plan)
         return draft.revision
@@ -118,16 +136,13 @@ class Attempts(Committing):
             committed = self._writing.decide(draft)
         return None if committed else Conflict(plan.rows[0].path, schema.LAST_REVISION, revision, pending=False)
 
-    def _lose(self, lost: LostAttempt) -> LostAttempt:
-        self.statistics.conflicts += 1
-        return lost
-
     def _append(self, draft: Draft, plan: ChangeSet) -> None:
         """Run step 11."""
         # If the commit exceeds the cache, the cache only learns which nodes it touched.
         states = plan.states(draft.revision) if len(plan.after) <= MOST_STATES else {}
         self._journal.append_local(draft.revision, plan.changes, states, draft.view)
         self._turns.record_commit(plan.changes)
+        self._slots.record(plan)
         self.statistics.committed += 1
 
     def _commit_in_transaction(self, draft: Draft, plan: ChangeSet) -> bool | None:

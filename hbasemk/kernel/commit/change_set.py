@@ -40,7 +40,9 @@ class RowPlan:
     A name is a property or a child, never both. Setting a property therefore also depends on the child column of that
     name, which is in ``must_be_absent``: it must list no child in the node's life, which began in ``since``. Adding a child
     depends on the property column of that name: in ``name_probe`` if there are many, else in ``depends_on``. ``value_bytes``
-    is the least number of bytes of values that the read-back returns.
+    is the least number of bytes of values that the read-back returns. ``created`` holds the bases of first adjusts: another
+    version with the same bytes is no conflict. ``slot_probe`` holds the properties whose value must stay exact: the row
+    depends on all their slots.
     """
 
     path: str
@@ -51,6 +53,8 @@ class RowPlan:
     since: int = 0
     name_probe: frozenset[Column] = frozenset()
     value_bytes: int = 0
+    created: dict[Column, bytes] = field(default_factory=dict)
+    slot_probe: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -60,6 +64,7 @@ class ChangeSet:
     ``after`` holds the staged nodes; the cache receives their new states. ``reads`` is what a serializable transaction
     read. The commit depends on a row without cells but does not write it; ``unchanged`` holds the nodes of those rows.
     ``expected`` holds the versions on which the commit depends, by path (None: no node).
+    ``adjusting`` holds the nodes with adjusts, whose slots are not chosen yet (:mod:`hbasemk.kernel.commit.slots`).
     """
 
     rows: list[RowPlan]
@@ -68,6 +73,7 @@ class ChangeSet:
     reads: ReadSet | None = None
     unchanged: list[StagedNode] = field(default_factory=list)
     expected: Mapping[str, str | None] = field(default_factory=dict)
+    adjusting: list[StagedNode] = field(default_factory=list)
 
     def depends_on(self) -> ReadSet:
         """Return what the commit depends on besides ``rows``: what a serializable transaction read, and expected nodes."""
@@ -110,7 +116,9 @@ class ChangeSet:
             else:
                 written = (cell[1] for cell in cells[node.path] if cell[0] == schema.DATA and cell[1] >= _PROPERTIES)
                 later = {**node.base.later, **dict.fromkeys(written, revision)}
-                found[node.path] = NodeState(node.path, node.base.created, revision, node.all_encoded(), later)
+                found[node.path] = NodeState(
+                    node.path, node.base.created, revision, node.all_encoded(), later, node.all_adjusted()
+                )
         return found
 
 
@@ -133,18 +141,23 @@ def of_nodes(nodes: Iterable[StagedNode], reads: ReadSet | None = None) -> Chang
         if not node.dirty:
             if node.depends_on_base:
                 depends_on = {schema.DELETED: None, **_columns_without_effect(node)}
-                plans.append(
-                    RowPlan(node.path, paths.key(node.path), [], depends_on, value_bytes=_read_back_size(node))
-                )
+                plan = RowPlan(node.path, paths.key(node.path), [], depends_on, value_bytes=_read_back_size(node))
+                plan.slot_probe = _exact(node, reads)
+                plans.append(plan)
                 unchanged.append(node)
             continue
         plan, change = _plan(node)
+        if node.base is not None and node.exists and not node.is_new:
+            plan.slot_probe = _exact(node, reads)
+            if reads is not None:
+                # The order of an adjust and a set matters to the other reads of a serializable transaction.
+                plan.depends_on.update(dict.fromkeys(map(schema.property_column, node.slot_adjusts)))
         plans.append(plan)
         if len(plan.depends_on) > COLUMNS:
             plans += _divide(plan)
         row_changes.append(change)
         after.append(node)
-    return ChangeSet(plans, row_changes, after, reads, unchanged)
+    return ChangeSet(plans, row_changes, after, reads, unchanged, adjusting=[node for node in after if node.adjusted])
 
 
 def with_unchanged_writes(plan: ChangeSet) -> ChangeSet:
@@ -160,13 +173,14 @@ def with_unchanged_writes(plan: ChangeSet) -> ChangeSet:
     for node in (*plan.after, *plan.unchanged):
         if node.dirty or node.repeated:
             row, change = _plan(node)
-            names = [name for name in node.repeated or () if name not in node.written] if node.depends_on_base else []
+            written = {*node.written, *node.created} if node.depends_on_base else ()
+            names = [name for name in node.repeated or () if name not in written] if node.depends_on_base else []
             for name in names:
-                row.cells.append((*schema.property_column(name), node.encoded(name) or values.TOMBSTONE))
+                row.cells.append((*schema.property_column(name), node.property_of(name).encode_base()))
             plans.append(row)
             row_changes.append(change._replace(properties=[*change.properties, *names]))
             after.append(node)
-    return ChangeSet(plans, row_changes, after, plan.reads)
+    return ChangeSet(plans, row_changes, after, plan.reads, adjusting=plan.adjusting)
 
 
 def _divide(plan: RowPlan) -> Iterator[RowPlan]:
@@ -184,6 +198,12 @@ def _read_back_size(node: StagedNode) -> int:
     before = node.base.encoded if node.base is not None else {}
     size = sum(len(data or b"") + len(before.get(name, b"")) for name, data in node.written.items())
     return size + sum(len(before.get(name, b"")) for name in node.repeated or ())
+
+
+def _exact(node: StagedNode, reads: ReadSet | None) -> frozenset[str]:
+    """Return the properties on whose slots the commit depends: incremented ones; if serializable, all that are set."""
+    names = node.exact or ()
+    return frozenset(names) if reads is None else frozenset((*names, *node.written, *(node.repeated or ())))
 
 
 def _columns_without_effect(node: StagedNode) -> dict[Column, None]:
@@ -227,7 +247,12 @@ def _plan(node: StagedNode) -> tuple[RowPlan, RowChange]:
     else:
         for name, data in node.written.items():
             column = schema.property_column(name)
-            cells.append((*column, values.TOMBSTONE if data is None else data))
+            cells.append((*column, node.base_of(name, data)))
+            depends_on[column] = None
+        for name in node.created:
+            column = schema.property_column(name)
+            plan.created[column] = node.property_of(name).create().encode_base()
+            cells.append((*column, plan.created[column]))
             depends_on[column] = None
         for name, is_present in node.child_writes.items():
             column = schema.child_column(name)
@@ -241,7 +266,8 @@ def _plan(node: StagedNode) -> tuple[RowPlan, RowChange]:
     removed_children = (
         [name for name, is_present in node.child_writes.items() if not is_present] if node.child_writes else []
     )
-    change = RowChange(node.path, kind, list(node.written), added_children, removed_children)
+    names = [*node.written, *node.created] if node.adjusted else list(node.written)
+    change = RowChange(node.path, kind, names, added_children, removed_children)
     return plan, change
 
 
@@ -261,8 +287,8 @@ def _keep_names_apart(node: StagedNode, plan: RowPlan) -> None:
 
 
 def names_written(node: StagedNode) -> list[str]:
-    """Return the names of the properties that are set, not removed."""
-    return [name for name, data in node.written.items() if data is not None]
+    """Return the names of the properties that are set or created, not removed."""
+    return [*(name for name, data in node.written.items() if data is not None), *node.created]
 
 
 def require_free_names(reader: Reader, view: View, plan: ChangeSet) -> None:

@@ -6,7 +6,7 @@ reads (step 4 of section 4 of ``docs/protocol.md``). Staging yields the change s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from hbasemk.errors import ClosedError
@@ -14,7 +14,7 @@ from hbasemk.format import paths
 from hbasemk.format.changes import ADDED, CHANGED, RowChange
 from hbasemk.kernel.commit import change_set
 from hbasemk.kernel.commit.change_set import ChangeSet
-from hbasemk.kernel.commit.operations import AddNode, Expect, Increment, Operation, SetProperty, paths_needed
+from hbasemk.kernel.commit.operations import AddNode, Adjust, Expect, Increment, Operation, SetProperty, paths_needed
 from hbasemk.kernel.commit.read_set import ReadSet
 from hbasemk.kernel.commit.staging import Staging
 from hbasemk.kernel.journal.view import View
@@ -22,10 +22,22 @@ from hbasemk.kernel.reading.reader import Reader
 
 
 class Prediction(NamedTuple):
-    """The most that a commit can touch, and the paths of the nodes that staging reads."""
+    """The most that a commit can touch, and the paths of the nodes that staging reads.
+
+    ``adjusts`` holds the paths and names of properties that it may adjust, whose slots are not chosen yet.
+    """
 
     changes: list[RowChange]
     reads: Sequence[str]
+    adjusts: Sequence[tuple[str, str]] = ()
+
+    def with_slots(self, slots: Mapping[tuple[str, str], int]) -> list[RowChange]:
+        """Return the changes with the slots of the properties."""
+        of_path: dict[str, list[tuple[str, int, int]]] = {}
+        for path, name in self.adjusts:
+            slot = slots[path, name]
+            of_path.setdefault(path, []).append((name, slot >> 16, slot & 0xFFFF))
+        return [one._replace(adjusted=of_path.get(one.path, ())) for one in self.changes]
 
 
 class ChangeSource(Protocol):
@@ -134,6 +146,7 @@ def predict_operations(operations: Sequence[Operation], limit: int) -> Predictio
     if len(operations) > limit:
         return None
     rows: dict[str, tuple[str, dict[str, None], dict[str, None]]] = {}
+    adjusts: dict[tuple[str, str], None] = {}
 
     def row(path: str) -> tuple[str, dict[str, None], dict[str, None]]:
         return rows.setdefault(path, (CHANGED, {}, {}))
@@ -144,14 +157,17 @@ def predict_operations(operations: Sequence[Operation], limit: int) -> Predictio
                 return None
             rows[operation.path] = (ADDED, dict.fromkeys(operation.properties), {})
             row(paths.parent(operation.path))[2][paths.name(operation.path)] = None
-        elif isinstance(operation, (SetProperty, Increment)):
+        elif isinstance(operation, (SetProperty, Increment, Adjust)):
+            # An adjust writes the property itself if there is none yet.
             row(operation.path)[1][operation.name] = None
+            if isinstance(operation, Adjust):
+                adjusts[operation.path, operation.name] = None
         elif not isinstance(operation, Expect):
             return None
     if not rows:
         return None
     changes = [RowChange(path, kind, list(names), list(children)) for path, (kind, names, children) in rows.items()]
-    return Prediction(changes, paths_needed(operations))
+    return Prediction(changes, paths_needed(operations), list(adjusts))
 
 
 def _apply(staging: Staging, operations: Sequence[Operation]) -> ChangeSet:

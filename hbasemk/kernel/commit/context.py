@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hbasemk.kernel.commit.slots import Slots
 from hbasemk.kernel.ids.clock import IdClock
 from hbasemk.kernel.journal.journal import Journal
 from hbasemk.kernel.journal.outcomes import Outcomes
@@ -22,6 +23,7 @@ class CommitContext:
     journal: Journal
     reader: Reader
     outcomes: Outcomes
+    slots: Slots
 
 
 class Committing:
@@ -34,3 +36,4 @@ class Committing:
         self._journal = context.journal
         self._reader = context.reader
         self._outcomes = context.outcomes
+        self._slots = context.slots

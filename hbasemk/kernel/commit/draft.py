@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from hbasemk.format.changes import RowChange
@@ -28,8 +28,9 @@ class Draft:
 
     A try that creates its journal row too late is followed by another one with a new ``revision``, which ``begun`` receives
     before the store does. ``plan`` is kept for it. ``touched`` lists the rows that the try may write; ``wrote`` says that it
-    has begun to write cells outside of a transaction. ``reply_lost`` says that a reply to a write of the revision was lost,
-    ``decision_in_doubt`` that it was the reply to the decision.
+    has begun to write cells outside of a transaction. ``slots`` holds the slots of the properties, by path and name, that it
+    may adjust. ``reply_lost`` says that a reply to a write of the revision was lost, ``decision_in_doubt`` that it was the
+    reply to the decision.
     """
 
     view: View
@@ -41,6 +42,7 @@ class Draft:
     created: Created = _NOT_CREATED
     touched: Sequence[RowChange] = ()
     wrote: bool = False
+    slots: dict[tuple[str, str], int] = field(default_factory=dict)
     reply_lost: bool = False
     decision_in_doubt: bool = False
 

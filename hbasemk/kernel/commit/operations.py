@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from fractions import Fraction
 from typing import NamedTuple, TypeAlias, Union
 
 from hbasemk.format import paths
@@ -32,6 +33,14 @@ class Increment(NamedTuple):
     amount: int | float
 
 
+class Adjust(NamedTuple):
+    """Add a number to a property of an existing node, without reading its value; an absent property counts as 0."""
+
+    path: str
+    name: str
+    by: int | float | Fraction
+
+
 class RemoveNode(NamedTuple):
     """Remove a node with its subtree."""
 
@@ -59,7 +68,7 @@ class Expect(NamedTuple):
     version: str | None
 
 
-Operation: TypeAlias = Union[AddNode, SetProperty, Increment, RemoveNode, MoveNode, CopyNode, Expect]  # noqa: UP007
+Operation: TypeAlias = Union[AddNode, SetProperty, Increment, Adjust, RemoveNode, MoveNode, CopyNode, Expect]  # noqa: UP007
 
 
 def paths_needed(operations: Iterable[Operation]) -> list[str]:

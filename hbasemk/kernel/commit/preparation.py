@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from hbasemk.errors import InvalidRevisionError
 from hbasemk.format import changes, journal_row, revisions, schema
+from hbasemk.kernel.commit import slots
 from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.change_source import Prediction
 from hbasemk.kernel.commit.context import Committing
@@ -28,12 +29,21 @@ class Preparation(Committing):
         if prediction is not None:
             return self._stage_while_creating(draft, prediction)
         plan = draft.plan or self._stage(draft)
-        if plan.changes:
+        if plan.adjusting:
+            # The machine id of the revision chooses the slots.
+            self._make_id(draft)
+            plan = self._with_slots(draft, plan)
+            self.create(draft, changes.encode(plan.changes))
+        elif plan.changes:
             # Encoded before the id is made, because an id grows old.
             encoded = changes.encode(plan.changes)
             self._make_id(draft)
             self.create(draft, encoded)
         return plan
+
+    def _with_slots(self, draft: Draft, plan: ChangeSet) -> ChangeSet:
+        self._slots.choose(draft, slots.places(plan))
+        return slots.with_slots(plan, draft.slots)
 
     def _predict(self, draft: Draft) -> Prediction | None:
         """Predict what the commit touches, if reading in parallel with creating the journal row saves a round trip."""
@@ -45,8 +55,13 @@ class Preparation(Committing):
         return prediction
 
     def _stage_while_creating(self, draft: Draft, prediction: Prediction) -> ChangeSet:
-        encoded = changes.encode(prediction.changes)
-        self._make_id(draft)
+        if prediction.adjusts:
+            self._make_id(draft)
+            self._slots.choose(draft, prediction.adjusts)
+            encoded = changes.encode(prediction.with_slots(draft.slots))
+        else:
+            encoded = changes.encode(prediction.changes)
+            self._make_id(draft)
         try:
             _, plan = self._runtime.run_parallel(lambda: self.create(draft, encoded), lambda: self._stage(draft))
         except TooSlow:
@@ -58,7 +73,7 @@ class Preparation(Committing):
             raise
         if not plan.changes:
             self._abort_empty(draft.revision)
-        return plan
+        return self._with_slots(draft, plan) if plan.adjusting else plan
 
     def _stage(self, draft: Draft) -> ChangeSet:
         """Stage the changes. Raise LimitError for cells that exceed the store's limits, before any is written."""

@@ -6,7 +6,7 @@ pending revisions the lower id wins (I10); the higher one is aborted by compare-
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -40,14 +40,16 @@ class _Probe(NamedTuple):
     """One get of the read-back, and how to judge its cells.
 
     ``must_be_absent`` holds child columns that must list no child in the node's life, which began in ``since``.
-    ``only_columns`` limits the columns that count (None: all). ``value_bytes`` is the known size of the values. If ``reads`` is
-    given, it says which columns count, and each version of them outside the view does.
+    ``only_columns`` limits the columns that count (None: all). A version with exactly the bytes in ``created`` does not
+    count: it is another first adjust. ``value_bytes`` is the known size of the values. If ``reads`` is given, it says which
+    columns count, and each version of them outside the view does.
     """
 
     get: Get
     must_be_absent: frozenset[Column] = frozenset()
     since: int = 0
-    only_columns: frozenset[Column] | None = None
+    only_columns: Container[Column] | None = None
+    created: Mapping[Column, bytes] = {}
     value_bytes: int = 0
     reads: ReadSet | None = None
 
@@ -64,6 +66,17 @@ class _Observed:
     name_conflict: tuple[str, Column] | None = None
 
 
+class _SlotsOf(Container[Column]):
+    """All slots of some properties."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = frozenset(paths.encode(name) for name in names)
+
+    def __contains__(self, column: object) -> bool:
+        assert isinstance(column, tuple)
+        return schema.is_slot(column) and column[1][schema.SLOT_HEAD :] in self._names
+
+
 def _versions_of(depends_on: Iterable[Column]) -> int:
     return ALL_VERSIONS if schema.LAST_REVISION in depends_on else FEW_VERSIONS
 
@@ -78,10 +91,13 @@ def _probes_of(plan: ChangeSet, low_bound: int) -> list[_Probe]:
         if row.depends_on:
             since = 0 if row.must_be_absent else low_bound
             get = Get(row.key, columns=list(row.depends_on), since=since, versions=_versions_of(row.depends_on))
-            probes.append(_Probe(get, row.must_be_absent, row.since, value_bytes=row.value_bytes))
+            probes.append(_Probe(get, row.must_be_absent, row.since, value_bytes=row.value_bytes, created=row.created))
         if row.name_probe:
             get = Get(row.key, families=(schema.DATA,), since=low_bound, versions=FEW_VERSIONS)
             probes.append(_Probe(get, only_columns=row.name_probe))
+        if row.slot_probe:
+            get = Get(row.key, families=(schema.DATA,), since=low_bound, versions=FEW_VERSIONS)
+            probes.append(_Probe(get, only_columns=_SlotsOf(row.slot_probe)))
     reads = plan.depends_on()
     probes += [_Probe(get, reads=reads) for get in reads.gets(low_bound)]
     return probes
@@ -169,6 +185,8 @@ class ReadBack(Committing):
                 count = seen.get(column, 0)
                 seen[column] = count + 1 if count < ALL_VERSIONS else count
                 if version == revision or version < low_bound or version in observed.versions:
+                    continue
+                if probe.created and probe.created.get(column) == cell.value:
                     continue
                 if count < ALL_VERSIONS or column == schema.LAST_REVISION:
                     observed.versions[version] = (paths.path_of(row.key), column)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from hbasemk.format import exact, values
+from hbasemk.format.adjusted import Adjusted
+from hbasemk.format.exact import Exact
 from hbasemk.format.node import NodeState
 
 
@@ -12,16 +15,21 @@ class StagedNode:
     properties written (None: removed), ``child_writes`` the child columns written (False: removed), ``staged_children``
     the staged nodes right below. ``repeated`` holds the properties that were set to the value of the view, and
     ``withdrawn`` the children that were added and removed again; a commit does not write these but depends on them.
+    ``adjusted`` holds the amounts by which properties were adjusted, after their value in ``written``, or else in the view;
+    ``slots`` the slots that a commit uses for the latter. ``exact`` holds the properties whose value was read to write it.
     """
 
     __slots__ = (
+        "adjusted",
         "base",
         "child_writes",
+        "exact",
         "exists",
         "is_new",
         "loaded",
         "path",
         "repeated",
+        "slots",
         "staged_children",
         "withdrawn",
         "written",
@@ -39,9 +47,24 @@ class StagedNode:
         # None to save memory: most nodes of a large commit need neither.
         self.repeated: dict[str, None] | None = None
         self.withdrawn: dict[str, None] | None = None
+        self.adjusted: dict[str, Exact] | None = None
+        self.slots: dict[str, int] | None = None
+        self.exact: dict[str, None] | None = None
+
+    def forget_writes(self) -> None:
+        """Drop all writes of this staging, because a life of the node begins or ends."""
+        self.written = {}
+        self.child_writes = {}
+        self.adjusted = self.exact = None
+
+    def property_of(self, name: str) -> Adjusted:
+        """Return a property in the view; absent if the node's life began in this staging."""
+        return Adjusted(None) if self.base is None or self.is_new else self.base.property_of(name)
 
     def encoded(self, name: str) -> bytes | None:
         """Return the encoded value of a property, or None if the node does not have it."""
+        if self.adjusted is not None and name in self.adjusted:
+            return self._adjusted_value(name)
         if name in self.written:
             return self.written[name]
         return self.base.encoded.get(name) if self.base and not self.is_new else None
@@ -54,23 +77,88 @@ class StagedNode:
                 found.pop(name, None)
             else:
                 found[name] = data
+        for name in self.adjusted or ():
+            value = self._adjusted_value(name)
+            if value is not None:
+                found[name] = value
         return found
+
+    def _adjusted_value(self, name: str) -> bytes | None:
+        return self.property_after(name, 0).value()
+
+    def property_after(self, name: str, slot: int) -> Adjusted:
+        """Return a property after the writes so far; an adjust that is not part of a set goes through ``slot``."""
+        before = self.property_of(name)
+        by = self.adjusted.get(name, 0) if self.adjusted is not None else 0
+        if name in self.written:
+            return before.set(self.written[name], by)
+        return before.adjust(slot, by) if by else before
+
+    def all_adjusted(self) -> dict[str, Adjusted] | None:
+        """Return the properties that consist of more than a plain value; None if there are none."""
+        before = self.base.adjusted if self.base and not self.is_new else None
+        if not before and not self.adjusted:
+            return None
+        found = dict(before or {})
+        for name in (*self.written, *(self.adjusted or ())):
+            if name in found or (self.adjusted and name in self.adjusted):
+                found[name] = self.property_after(name, (self.slots or {}).get(name, 0))
+        return found
+
+    def base_of(self, name: str, data: bytes | None) -> bytes:
+        """Return the bytes of the own column of a property that is set to ``data``."""
+        if (self.base is None or not self.base.adjusted) and not self.adjusted:
+            return values.TOMBSTONE if data is None else data
+        return self.property_after(name, 0).encode_base()
+
+    @property
+    def created(self) -> list[str]:
+        """The absent properties that an adjust creates."""
+        return [name for name in self.slot_adjusts if self.property_of(name).plain is None] if self.adjusted else []
+
+    @property
+    def slot_adjusts(self) -> list[str]:
+        """The properties that a commit adjusts through a slot."""
+        return [name for name in self.adjusted or () if name not in self.written]
+
+    def adjust(self, name: str, by: Exact) -> None:
+        """Adjust a property that is a number, or absent, with the writes so far."""
+        if self.is_new or self.base is None or (name in self.written and self.written[name] is None):
+            self.write(name, exact.add(self.encoded(name) or exact.ZERO, by))
+            return
+        if self.adjusted is None:
+            self.adjusted = {}
+        total = self.adjusted.pop(name, 0) + by
+        if total:
+            self.adjusted[name] = total
 
     def write(self, name: str, data: bytes | None) -> None:
         """Set a property (None: remove it). Setting the view's value writes nothing, but depends on that value."""
+        if self.adjusted is not None:
+            self.adjusted.pop(name, None)
         before = self.base.encoded.get(name) if self.base and not self.is_new else None
         if data == before:
             self.written.pop(name, None)
-            if self.repeated is None:
-                self.repeated = {}
-            self.repeated[name] = None
+            self.repeat(name)
         else:
             self.written[name] = data
+
+    def repeat(self, name: str) -> None:
+        """Let a commit depend on a property without writing it."""
+        if self.repeated is None:
+            self.repeated = {}
+        self.repeated[name] = None
 
     @property
     def dirty(self) -> bool:
         """Whether the node differs from the view."""
-        return self.exists != (self.base is not None) or self.is_new or bool(self.written) or bool(self.child_writes)
+        return (
+            self.exists != (self.base is not None)
+            or self.is_new
+            or bool(self.written)
+            or bool(self.child_writes)
+            or bool(self.adjusted)
+        )
 
     @property
     def depends_on_base(self) -> bool:

@@ -7,15 +7,17 @@ view when an operation needs them; nodes that are known to be needed are loaded 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
 from typing import Final
 
 from hbasemk.errors import InvalidChangeError, InvalidValueError, LimitError, NodeExistsError, NodeNotFoundError
-from hbasemk.format import limits, paths, revisions, values
+from hbasemk.format import exact, limits, paths, revisions, schema, values
 from hbasemk.format.node import NodeState, decode_property
 from hbasemk.format.values import PropertyValue
 from hbasemk.kernel.batches import batched
 from hbasemk.kernel.commit.operations import (
     AddNode,
+    Adjust,
     Expect,
     Increment,
     MoveNode,
@@ -28,7 +30,12 @@ from hbasemk.kernel.commit.read_set import ReadSet
 from hbasemk.kernel.commit.staged_node import StagedNode
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.reading.reader import CHILDREN_PAGE, Reader
+from hbasemk.store.abc import Limits
 
+LONGEST_QUALIFIER: Final = Limits().row_key
+_LONG: Final = 1700
+"""Encoded numbers up to this size have fewer digits than the limit."""
+_INFINITE: Final = (float("inf"), float("-inf"))
 MANY: Final = 32
 """From this number of new children of one node on, a range read of its children shows which exist."""
 
@@ -206,6 +213,8 @@ class Staging:
                 self._add(operation)
             elif isinstance(operation, Increment):
                 self._increment(operation)
+            elif isinstance(operation, Adjust):
+                self._adjust(operation)
             elif isinstance(operation, RemoveNode):
                 self._remove(operation.path)
             elif isinstance(operation, MoveNode):
@@ -269,6 +278,48 @@ class Staging:
                 path=operation.path,
             ) from None
         self._write(node, operation.name, _encode(operation.path, operation.name, total))
+        if node.exact is None:
+            node.exact = {}
+        node.exact[operation.name] = None
+
+    def _adjust(self, operation: Adjust) -> None:
+        path, name, by = operation
+        node = self._require(path)
+        paths.check_name(name)
+        if limits.size(name) + schema.SLOT_HEAD > LONGEST_QUALIFIER:
+            raise LimitError(
+                f"property {limits.shown(name)} of {path} cannot be adjusted: its name has {limits.size(name)} bytes, at "
+                f"most {LONGEST_QUALIFIER - schema.SLOT_HEAD} are possible",
+                path=path,
+                name=name,
+            )
+        if isinstance(by, bool) or not isinstance(by, (int, float, Fraction)) or (by != by or by in _INFINITE):
+            raise InvalidChangeError(
+                f"property {name!r} of {path} cannot be adjusted by {limits.shown(by)}: the amount must be an int or a "
+                "finite float",
+                path=path,
+            )
+        data = node.encoded(name)
+        if data is not None and exact.of_value(data) is None:
+            found = decode_property(path, name, data)
+            raise InvalidChangeError(
+                f"property {name!r} of {path} cannot be adjusted: its value must be a finite number, got the "
+                f"{type(found).__name__} {limits.shown(found)}",
+                path=path,
+            )
+        child = node.staged_children.get(name)
+        if data is None and child is not None and child.exists:
+            raise name_conflict(path, name)
+        amount = exact.of_number(by)
+        if isinstance(amount, int) and limits.is_long_int(amount):
+            # Encoding raises the error of a number that is too long.
+            _encode(path, name, amount)
+        if amount:
+            node.adjust(name, amount)
+            _check_sum(path, name, node.encoded(name))
+        elif self.reads is not None and name not in node.written:
+            # The outcome of a serializable transaction depends on there being no other type, even if it adds 0.
+            node.repeat(name)
 
     def _begin(self, path: str) -> StagedNode:
         """Begin a node's life; its parent must exist and the node must not."""
@@ -295,8 +346,7 @@ class Staging:
         parent.staged_children[name] = node
         parent.child_writes[name] = True
         node.exists = node.is_new = True
-        node.written = {}
-        node.child_writes = {}
+        node.forget_writes()
         return node
 
     def _remove(self, path: str) -> None:
@@ -306,8 +356,7 @@ class Staging:
         node = self._require(path)
         for below in list(self._below(path)):
             below.exists = below.is_new = False
-            below.written = {}
-            below.child_writes = {}
+            below.forget_writes()
         parent = self._require(paths.parent(path))
         parent.staged_children[paths.name(path)] = node
         if node.base is None:
@@ -348,6 +397,15 @@ def _encode(path: str, name: str, value: PropertyValue) -> bytes:
         raise type(error)(
             f"property {limits.shown(name)} of {limits.shown(path)}: {error.message}", path=path, name=name
         ) from None
+
+
+def _check_sum(path: str, name: str, data: bytes | None) -> None:
+    """Raise LimitError if an adjust gives a number with too many digits."""
+    if data is not None and len(data) > _LONG:
+        value = values.decode(data)
+        assert isinstance(value, int)
+        if limits.is_long_int(value):
+            _encode(path, name, value)
 
 
 def name_conflict(path: str, name: str) -> InvalidChangeError:

@@ -27,6 +27,7 @@ from hbasemk.format import revisions
 from hbasemk.kernel.commit.change_source import ChangeSource
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.view import View
+from hbasemk.testing.history.parts import EACH, part
 from hbasemk.testing.history.records import (
     NEVER,
     SNAPSHOT,
@@ -164,6 +165,28 @@ class Attempt:
         value = self.changes.get(path, name)
         assert value is None or isinstance(value, int)
         self.operations.append(Read(f"{path}#{name}", bits(value or 0)))
+
+    def adjust(self, path: str, name: str, bit: int) -> None:
+        """Adjust a number by a power of two that no other transaction adds; each is a key of its own in the history."""
+        self.changes.adjust(path, name, 1 << bit)
+        self.operations.append(Write(part(f"{path}#{name}", bit), 1))
+
+    def reset(self, path: str, name: str, bit: int | None = None) -> None:
+        """Set a number to a power of two without reading it, which removes all others; None: unset it."""
+        self.changes.set(path, name, None if bit is None else 1 << bit)
+        if bit is None and name not in self.worker.instance.require(self.view, path).properties:
+            # This writes nothing. It is not read through the transaction, which must not depend on it.
+            return
+        key = f"{path}#{name}"
+        self.operations.append(Write(key + EACH, None))
+        if bit is not None:
+            self.operations.append(Write(part(key, bit), 1))
+
+    def adjusted(self, path: str, name: str) -> None:
+        """Read a number that only :meth:`adjust` and :meth:`reset` change: its value shows which adjusts it includes."""
+        value = self.changes.get(path, name)
+        assert value is None or isinstance(value, int)
+        self.operations.append(Read(f"{path}#{name}{EACH}", bits(value or 0)))
 
     # --- nodes -------------------------------------------------------------------------------------------
 

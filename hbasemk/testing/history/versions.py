@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hbasemk.testing.history.anomalies import Anomaly, Kind
+from hbasemk.testing.history.parts import expanded
 from hbasemk.testing.history.records import (
     NEVER,
     SERIALIZABLE,
@@ -71,7 +72,7 @@ class _External:
 
 def infer(history: History) -> Versions:
     """Infer the versions of a history, and the anomalies visible at this point."""
-    return _Inference(history).run()
+    return _Inference(expanded(history)).run()
 
 
 class _Inference:

@@ -191,6 +191,88 @@ class Counters(Workload):
             attempt.counted(self.folder, name)
 
 
+class Adjusts(Workload):
+    """Numbers that transactions adjust: no adjust conflicts, and each snapshot shows exactly which ones it includes."""
+
+    name = "adjusts"
+    count: Final = 2
+
+    def turn(self, worker: Worker) -> None:
+        """Adjust one number or both, perhaps read them before; or read them."""
+        generation = worker.generation()
+        names = [f"g{generation}.{number}" for number in range(self.count)]
+
+        def read(attempt: Attempt) -> None:
+            for name in names:
+                attempt.adjusted(self.folder, name)
+
+        if worker.chance.random() < 0.25:
+            worker.read(read, read)
+            return
+        chosen = worker.chance.choice((names[:1], names[1:], names))
+        reads = worker.chance.random() < 0.3
+
+        def change(attempt: Attempt) -> None:
+            for name in chosen:
+                if reads:
+                    attempt.adjusted(self.folder, name)
+                attempt.adjust(self.folder, name, worker.bit(generation))
+
+        worker.transact(change)
+
+    def read_all(self, attempt: Attempt) -> None:
+        """Read all numbers."""
+        for name in attempt.changes.properties(self.folder):
+            attempt.adjusted(self.folder, name)
+
+
+class Ledger(Workload):
+    """Numbers that serializable transactions adjust, reset and read beside a register."""
+
+    name = "ledger"
+    registers: Final = ("q", "r", "s", "t")
+    isolation: Final[Isolation] = SERIALIZABLE
+
+    def turn(self, worker: Worker) -> None:
+        """Adjust, and read or set a register; set or read one, and reset or unset; or read the number and set one."""
+        generation = worker.generation()
+        number, register = f"g{generation}", f"r{generation}"
+        how = worker.chance.choice(("adjust", "adjust", "adjust and set", "reset", "read", "unset"))
+
+        def change(attempt: Attempt) -> None:
+            if how.startswith("adjust"):
+                if how == "adjust":
+                    attempt.get(f"{self.folder}/r", register)
+                else:
+                    attempt.set(f"{self.folder}/q", register, attempt.tag())
+                attempt.adjust(self.folder, number, worker.bit(generation))
+            elif how == "reset":
+                attempt.set(f"{self.folder}/r", register, attempt.tag())
+                attempt.reset(self.folder, number, worker.bit(generation))
+            elif how == "unset":
+                attempt.get(f"{self.folder}/q", register)
+                attempt.set(f"{self.folder}/t", register, attempt.tag())
+                attempt.reset(self.folder, number)
+            else:
+                attempt.adjusted(self.folder, number)
+                attempt.set(f"{self.folder}/s", register, attempt.tag())
+
+        worker.transact(change, self.isolation)
+
+    def prepare(self, attempt: Attempt) -> None:
+        """Create the nodes of the registers, so that they conflict with nothing else."""
+        super().prepare(attempt)
+        for name in self.registers:
+            attempt.changes.add(f"{self.folder}/{name}")
+
+    def read_all(self, attempt: Attempt) -> None:
+        """Read all numbers and registers."""
+        for name in attempt.changes.properties(self.folder):
+            attempt.adjusted(self.folder, name)
+        for name in self.registers:
+            attempt.get_all(f"{self.folder}/{name}")
+
+
 class Children(Workload):
     """A set of children that transactions add and remove."""
 
@@ -346,7 +428,8 @@ class Phantoms(Workload):
 
 ORDINARY: Final = (Registers(), Lists(), Bank(), Counters(), Children(), Subtrees(), Versions())
 SERIAL: Final = (Skew(), Phantoms())
-WORKLOADS: Final[Mapping[str, Workload]] = {one.name: one for one in (*ORDINARY, *SERIAL)}
+ADJUSTING: Final = (Adjusts(), Ledger())
+WORKLOADS: Final[Mapping[str, Workload]] = {one.name: one for one in (*ORDINARY, *SERIAL, *ADJUSTING)}
 
 
 def violations(history: History) -> list[Anomaly]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import io
 
 from hbasemk.check import problem as kinds
-from hbasemk.format import paths, schema
+from hbasemk.format import paths, revisions, schema
 from hbasemk.format.changes import RowChange
 from hbasemk.format.values import BlobRef
-from hbasemk.kernel.commit.operations import AddNode, RemoveNode, SetProperty
+from hbasemk.kernel.commit.operations import AddNode, Adjust, RemoveNode, SetProperty
 from tests.support.corruptions.case import Where, case, text
 from tests.support.tables import Tables
 
@@ -71,6 +71,29 @@ def an_old_version_that_cannot_be_decoded(tables: Tables, path: str) -> Where:
     for number in range(40):
         tables.commit(SetProperty(path, "p", number + 2))
     tables.node(path, revision, (schema.property_column("p"), b"\x03short"))
+    return path, text(revision)
+
+
+@case(kinds.VALUE)
+def a_total_that_cannot_be_decoded(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {"p": 1}))
+    revision = tables.commit(Adjust(path, "p", 1))
+    tables.node(path, revision, (schema.slot_column("p", revisions.machine_of(revision) << 16), b"\x01text"))
+    return path, text(revision)
+
+
+@case(kinds.VALUE)
+def a_base_that_has_seen_no_number(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {}))
+    revision = tables.commit(Adjust(path, "p", 1))
+    tables.node(path, revision, (schema.property_column("p"), b"\x0b\x00\x00\x00\x02\x01x\x02\x01"))
+    return path, text(revision)
+
+
+@case(kinds.COLUMN)
+def a_slot_with_an_impossible_name(tables: Tables, path: str) -> Where:
+    revision = tables.commit(AddNode(path, {}))
+    tables.node(path, revision, ((schema.DATA, b"\x02\x00\x01\x00\x00a/b"), b"\x02\x01"))
     return path, text(revision)
 
 

@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from hbasemk.errors import HbasemkError
-from hbasemk.format import revisions
-from hbasemk.kernel.commit.change_source import ChangeSource, OperationList
+from hbasemk.format import revisions, values
+from hbasemk.kernel.commit import folds
+from hbasemk.kernel.commit.change_source import ChangeSource, OperationList, ReadyChangeSet
 from hbasemk.kernel.commit.operations import (
     AddNode,
+    Adjust,
     CopyNode,
     Expect,
     Increment,
@@ -39,16 +41,18 @@ Tree = dict[str, Any]
 
 
 class Prepared(NamedTuple):
-    """The initial state: the store, the base of commits on an old base, a branch's revision, and the nodes' versions."""
+    """The initial state: the store, the base of commits on an old base, a branch's revision, the nodes' versions, and the
+    revision of a branch that adjusts."""
 
     store: MemoryStore
     base: int
     branch: int
     versions: Mapping[str, str]
+    adjusting: int
 
 
-def prepare(parallel: bool = False) -> Prepared:
-    """Create a small tree, a revision after its base, and a branch with one commit."""
+def prepare(parallel: bool = False, adjusts: bool = False) -> Prepared:
+    """Create a small tree, a revision after its base, and two branches with one commit; perhaps adjust a property."""
     simulator = Simulator(0, parallel=parallel)
     instance = simulator.add("first", lambda _: None).open(wanted=Settings(max_clock_skew_ms=500, lease_ms=2000))
 
@@ -65,10 +69,14 @@ def prepare(parallel: bool = False) -> Prepared:
     branch = instance.branches.begin(instance.at(base))
 
     branch = commit_on_branch(instance, branch, [SetProperty("/a", "p", "branch"), AddNode("/a/b/branch", {})])
+    adjusting = instance.branches.begin(instance.at(base))
+    adjusting = commit_on_branch(instance, adjusting, [Adjust("/a", "count", 256), Adjust("/a", "fresh", 256)])
     commit(RemoveNode("/gone"), SetProperty("/a/b", "q", 1))
     nodes = instance.nodes(instance.head(), ["/a", "/a/leaf"])
     versions = {path: node.version for path, node in nodes.items() if node is not None}
-    return Prepared(simulator.store, base, branch, versions)
+    if adjusts:
+        commit(Adjust("/a", "count", 128))
+    return Prepared(simulator.store, base, branch, versions, adjusting)
 
 
 def on_head(*operations: Operation) -> Callable[[Instance, Prepared], int]:
@@ -140,6 +148,40 @@ KINDS: dict[str, Callable[[Instance, Prepared], int]] = {
 }
 
 
+ADJUST_KINDS: dict[str, Callable[[Instance, Prepared], int]] = {
+    "adjust": on_head(Adjust("/a", "count", 4), Adjust("/a/b", "q", 0.5)),
+    "adjust, on an old base": on_old_base(Adjust("/a", "count", 64), Adjust("/a", "fresh", 64)),
+    "first adjust": on_head(Adjust("/a", "fresh", 8)),
+    "set a number": on_head(SetProperty("/a", "count", 1000), SetProperty("/a", "fresh", 2000)),
+    "set and adjust": on_head(SetProperty("/a", "count", 500), Adjust("/a", "count", 2), Adjust("/a", "fresh", 16)),
+    "unset a number": on_head(SetProperty("/a", "count", None), SetProperty("/a", "fresh", None)),
+    "set a text": on_head(SetProperty("/a", "count", "text")),
+    "remove the node": on_head(RemoveNode("/a")),
+    "remove and add the node": on_head(RemoveNode("/a"), AddNode("/a", {"count": 7})),
+    "add a child of the name": on_head(AddNode("/a/fresh", {})),
+    "move the node": on_head(MoveNode("/a", "/moved")),
+    "copy the node": on_head(CopyNode("/a", "/copy")),
+    "merge adjusts": lambda instance, prepared: instance.branches.merge(prepared.adjusting, ""),
+    "fold": lambda instance, _: _fold(instance),
+    "adjust, serializable": serializable(lambda tx: tx.adjust("/a", "count", 32)),
+    "read it, serializable": serializable(lambda tx: tx.set("/a/b", "seen", tx.get("/a", "count"))),
+}
+"""What meets adjusts of /a: ``count`` has an adjust already, ``fresh`` does not exist."""
+
+
+def _fold(instance: Instance) -> int:
+    def make(view: View) -> ChangeSource:
+        state = instance.reader.node(view, "/a")
+        found = None if state is None else state.property_of("count")
+        if found is None or not isinstance(values.decode(found.value() or values.encode("")), int):
+            return OperationList([])
+        plan = folds.plan_of("/a", "count", found, sorted(found.totals))
+        return OperationList([]) if plan is None else ReadyChangeSet(plan)
+
+    return instance.commit(make, "", retry_timeout=FOREVER, max_poll_age=0)
+
+
+ALL_KINDS = {**KINDS, **ADJUST_KINDS}
 WAYS: dict[str, tuple[tuple[int, int], bool, bool]] = {
     "first is lower": ((0, 1), False, False),
     "second is lower": ((1, 0), False, False),
@@ -163,7 +205,7 @@ class Run:
         self.ended: list[int | HbasemkError | None] = [None] * len(kinds)
         self.instances: list[Instance] = []
         for number, (kind, skew) in enumerate(zip(kinds, skews, strict=True)):
-            actor = self.simulator.add(f"{number} {kind}", self._work(number, KINDS[kind]), skew_ms=skew)
+            actor = self.simulator.add(f"{number} {kind}", self._work(number, ALL_KINDS[kind]), skew_ms=skew)
             instance = actor.open()
             instance.clock.next(0)
             self.instances.append(instance)
@@ -246,7 +288,7 @@ class Allowed:
             simulator.ms += 1
             before = instance.statistics.conflicts
             try:
-                KINDS[self.kinds[number]](Stale(instance) if at >= len(order) - stale else instance, self.prepared)  # type: ignore[arg-type]
+                ALL_KINDS[self.kinds[number]](Stale(instance) if at >= len(order) - stale else instance, self.prepared)  # type: ignore[arg-type]
             except HbasemkError:
                 return None
             if instance.statistics.conflicts != before:

@@ -217,7 +217,7 @@ def child_lists_not_read_back(patch: pytest.MonkeyPatch) -> None:
 def changes_without_effect_rely_on_nothing(patch: pytest.MonkeyPatch) -> None:
     """For the histories and the interleavings: the schedules repeat no value."""
     patch.setattr(StagedNode, "depends_on_base", property(lambda _: False))
-    patch.setattr(change_set, "_unchanged", lambda _: {})
+    patch.setattr(change_set, "_columns_without_effect", lambda _: {})
 
 
 def expectations_not_depended_on(patch: pytest.MonkeyPatch) -> None:

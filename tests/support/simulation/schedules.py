@@ -18,6 +18,7 @@ from hbasemk.errors import (
     StoreError,
 )
 from hbasemk.format import journal_row, paths, schema, values
+from hbasemk.format.adjusted import is_created
 from hbasemk.format.changes import CHANGED, RowChange
 from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel import log
@@ -25,8 +26,9 @@ from hbasemk.kernel.branches.rebase import rebase
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, CopyNode, Increment, MoveNode, Operation, RemoveNode, SetProperty
 from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.settings import Settings
-from hbasemk.store.abc import Get, Scan, scan_all
+from hbasemk.store.abc import ALL_VERSIONS, Get, Scan, scan_all
 from hbasemk.testing.choices import shrink
 from hbasemk.testing.history.simulated import LATE_LOOK
 from hbasemk.testing.simulation import FAULTS, Actor, Died, Simulator
@@ -109,6 +111,8 @@ class Schedule:
 
     excused: tuple[str, ...] = ()
     """Kinds of problems that the integrity check may report in any of its runs."""
+    few: Sequence[Callable[[int], list[Operation]]] = FEW
+    """The operations of which each commit makes one list."""
 
     def __init__(
         self,
@@ -214,7 +218,16 @@ class Schedule:
     def turn(self, actor: Actor, instance: Instance, number: int) -> None:
         """Commit once, on the head or on a base, and sometimes run background maintenance."""
         chance = self.simulator.chance
-        operations = chance.choice(FEW)(number)
+        operations = chance.choice(self.few)(number)
+        views: list[View] = []
+
+        def make(view: View) -> OperationList:
+            views.append(view)
+            return OperationList(operations)
+
+        def begun(revision: int) -> None:
+            self.begins(instance, revision, views[-1], operations)
+
         head = chance.below(10) < 7
         try:
             if not head:
@@ -223,11 +236,11 @@ class Schedule:
                 if chance.happens(0.5):
                     # Later arrivals stay outside the base.
                     instance.poll()
-                revision = instance.commit_on(base, OperationList(operations), "")
+                revision = instance.commit_on(base, make(base), "", begun)
             else:
                 if chance.happens(0.5):
                     instance.poll()
-                revision = instance.commit(lambda _: OperationList(operations), "", retry_timeout=20, max_poll_age=0)
+                revision = instance.commit(make, "", retry_timeout=20, max_poll_age=0, begun=begun)
             if instance.journal.knows(revision) and revision not in self.acknowledged:
                 self.acknowledged[revision] = operations
         except CommitUnknownError as error:
@@ -246,6 +259,9 @@ class Schedule:
         if instance.lease.held and chance.happens(0.3):
             with contextlib.suppress(StoreError):
                 instance.recovery.advance()
+
+    def begins(self, instance: Instance, revision: int, view: View, operations: Sequence[Operation]) -> None:
+        """Called before a commit begins to write with a revision."""
 
     def opened(self, actor: Actor) -> Instance:
         while True:
@@ -331,7 +347,7 @@ class Schedule:
         final = tree(fresh_instance, head)
         counted = self.increments(fresh_instance)
         stored = dict(final["/a"]).get("count") if "/a" in final else None
-        if stored is not None and int.from_bytes(stored[1:], "big", signed=True) != counted:
+        if stored is not None and counted is not None and int.from_bytes(stored[1:], "big", signed=True) != counted:
             raise Broken(f"I4: {counted} increments are committed, the count is {stored!r}")
         outcomes = self.outcomes()
         for instance in (*self.live, fresh_instance):
@@ -361,8 +377,8 @@ class Schedule:
                     raise Broken(f"I2: {revision:016x} is visible without its base {base:016x}")
         self.lost_updates(committed)
 
-    def increments(self, fresh_instance: Instance) -> int:
-        """Return the number of committed increments."""
+    def increments(self, fresh_instance: Instance) -> int | None:
+        """Return what the committed revisions add to the count; None if that is not known."""
         operations = {**self.acknowledged, **self.unknown}
         counted = 0
         for revision, (_, changes) in self.committed(fresh_instance).items():
@@ -445,8 +461,17 @@ class Schedule:
         for place, all_of in writers.items():
             for earlier, later in itertools.pairwise(sorted(all_of)):
                 base = committed[later][0]
+                if self.created_twice(place, earlier, later):
+                    continue
                 if base < earlier and not self.came_before(earlier, base):
                     raise Broken(f"I4: {earlier:016x} and {later:016x} both write {place} and neither has the other")
+
+    def created_twice(self, place: tuple[str, Any], earlier: int, later: int) -> bool:
+        """Return whether two first adjusts of a property wrote the same base; these do not conflict."""
+        path, column = place
+        get = Get(paths.key(path), columns=[column], since=earlier, before=later + 1, versions=ALL_VERSIONS)
+        found = {cell.timestamp: cell.value for cell in self.simulator.store.read(schema.NODES, [get])[0].cells}
+        return found.get(earlier) == found.get(later) and is_created(found.get(later, b""))
 
     def came_before(self, earlier: int, base: int) -> bool:
         """Return whether an instance saw a revision before a lower one; a view at the lower one then contains both."""

@@ -13,6 +13,7 @@ from hbasemk.kernel import checkpoints, settings
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import (
     AddNode,
+    Adjust,
     CopyNode,
     Expect,
     Increment,
@@ -25,7 +26,7 @@ from hbasemk.store.abc import Get
 from hbasemk.transaction import Transaction
 from tests.support.branches import commit_on_branch
 from tests.support.runtime import open_instance
-from tests.support.simulation.crashes import repair
+from tests.support.simulation.crashes import adjusts, repair
 from tests.support.simulation.crashes.branches import (
     abandoned,
     branch,
@@ -279,6 +280,17 @@ KINDS = [
     Kind("set", commit([SetProperty("/a", "p", "new")])),
     Kind("unset", commit([SetProperty("/a", "p", None)])),
     Kind("increment", commit([Increment("/a", "n", 1)])),
+    Kind("adjust", commit([Adjust("/a", "n", 5)])),
+    Kind("adjust in a commit of several nodes", commit(adjusts.SEVERAL)),
+    Kind("adjust on an old base", on_base(adjusts.SEVERAL[:3]), adjusts.adjusted_since),
+    Kind(
+        "merge of a branch that adjusts",
+        lambda site: site.acting.branches.merge(site.state[1], ""),
+        adjusts.branch_that_adjusts,
+        merged,
+    ),
+    Kind("rebase of a branch that adjusts", rebase_on_head, adjusts.branch_that_adjusts, branch_head),
+    Kind("fold", adjusts.fold, adjusts.adjusted, changes=False, again=True),
     Kind("beside a change without effect", commit([SetProperty("/a", "p", "new"), Increment("/a/b", "q", 0)])),
     Kind("add", commit([AddNode("/a/new", {"x": 1})])),
     Kind("remove a leaf", commit([RemoveNode("/a/b/c")])),

@@ -1,0 +1,146 @@
+"""An adjusted property in one view: the value that was set, and the running totals of the adjusts.
+
+The property's own column holds its *base*: the value that was set, and the sum of totals that this set had seen. Each
+writer keeps the total of its adjusts in a private column, a *slot*. The value of the property is the value that was set,
+plus the totals, less the sum that the set had seen (``docs/protocol.md``, section 4).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple, TypeVar
+
+from hbasemk.errors import FormatError
+from hbasemk.format import exact, limits, paths, schema, values
+from hbasemk.format.exact import Exact
+
+_SET, _CREATED = b"\x0b", b"\x0c"
+"""The first byte of a base with the sum that it had seen: of a set value, and of the 0 with which an adjust began."""
+_LENGTH: Final = struct.Struct(">I")
+
+
+T = TypeVar("T")
+
+
+class Adjusted(NamedTuple):
+    """A property in a view: the ``plain`` value that was set (None: there is no property), the ``seen`` sum, and the totals.
+
+    ``totals`` holds the newest total of each slot, by :func:`slot_of` of its column. ``created`` says that the first adjust of
+    an absent property wrote the base.
+    """
+
+    plain: bytes | None
+    seen: Exact = 0
+    totals: Mapping[int, Exact] = {}
+    created: bool = False
+
+    @property
+    def sum(self) -> Exact:
+        """The sum of the totals."""
+        return sum(self.totals.values())
+
+    @property
+    def base(self) -> tuple[bytes | None, Exact, bool]:
+        """What the property's own column holds."""
+        return self.plain, self.seen, self.created
+
+    @property
+    def shift(self) -> Exact:
+        """The sum of the adjusts that the set had not seen."""
+        return self.sum - self.seen
+
+    def value(self, by: Exact = 0) -> bytes | None:
+        """Return the encoded value of the property after another adjust by ``by``; None if there is no property."""
+        return None if self.plain is None else exact.add(self.plain, self.shift + by)
+
+    def set(self, plain: bytes | None, by: Exact = 0) -> Adjusted:
+        """Return the property after it is set to a value and then adjusted by ``by``."""
+        is_number = plain is not None and exact.of_value(plain) is not None
+        return self._replace(plain=plain, seen=self.sum - by if is_number else 0, created=False)
+
+    def create(self) -> Adjusted:
+        """Return an absent property after the first part of its first adjust: it is 0."""
+        return self._replace(plain=exact.ZERO, seen=self.sum, created=True)
+
+    def adjust(self, slot: int, by: Exact) -> Adjusted:
+        """Return the property after an adjust of an existing number, or of an absent property, through a slot."""
+        start = self.create() if self.plain is None else self
+        return start._replace(totals={**self.totals, slot: self.totals.get(slot, 0) + by})
+
+    def encode_base(self) -> bytes:
+        """Return the bytes of the property's own column."""
+        if self.plain is None:
+            return values.TOMBSTONE
+        if not self.seen and not self.created:
+            return self.plain
+        seen = exact.encode(self.seen)
+        return (_CREATED if self.created else _SET) + _LENGTH.pack(len(seen)) + seen + self.plain
+
+
+def is_relative(base: bytes) -> bool:
+    """Return whether the bytes of a property's own column are more than a plain value."""
+    return base[:1] in (_SET, _CREATED)
+
+
+def is_created(base: bytes) -> bool:
+    """Return whether the first adjust of an absent property wrote these bytes."""
+    return base[:1] == _CREATED
+
+
+def decode_base(data: bytes) -> Adjusted:
+    """Decode the bytes of a property's own column, without totals; raise FormatError if they are damaged."""
+    if data == values.TOMBSTONE:
+        return Adjusted(None)
+    if not is_relative(data):
+        return Adjusted(data)
+    try:
+        end = 1 + _LENGTH.size + _LENGTH.unpack_from(data, 1)[0]
+        seen = exact.decode(data[1 + _LENGTH.size : end])
+        plain = data[end:]
+        if exact.of_value(plain) is None:
+            raise FormatError("the value that was set is not a number")
+    except (struct.error, FormatError) as error:
+        raise FormatError(
+            f"the stored property value {limits.shown(data[:40])} cannot be decoded ({error}); it is damaged or was written "
+            "by a newer version of hbasemk"
+        ) from error
+    return Adjusted(plain, seen, created=is_created(data))
+
+
+def slot_of(qualifier: bytes) -> int:
+    """Return the number of a slot in its column: machine id << 16 | slot number."""
+    return int.from_bytes(qualifier[1:5], "big")
+
+
+def of_columns(
+    path: str, bases: Iterable[tuple[bytes, bytes]], slots: Iterable[tuple[bytes, bytes]]
+) -> dict[str, Adjusted]:
+    """Return the adjusted properties of a node by name, from qualifiers and values of visible cells of its life.
+
+    ``bases`` are the properties' own columns, ``slots`` the slots. Properties that are plain and have no slot are left out.
+    Raises FormatError, with the location, for damaged totals and bases.
+    """
+    totals: dict[str, dict[int, Exact]] = {}
+    for qualifier, value in slots:
+        name = _located(path, qualifier, _name, qualifier)
+        totals.setdefault(name, {})[slot_of(qualifier)] = _located(path, qualifier, exact.decode, value)
+    found = {name: Adjusted(None, 0, of_name) for name, of_name in totals.items()}
+    for qualifier, value in bases:
+        name = _name(qualifier)
+        if name in found or is_relative(value):
+            base = _located(path, qualifier, decode_base, value)
+            found[name] = base._replace(totals=totals.get(name, {}))
+    return found
+
+
+def _name(qualifier: bytes) -> str:
+    return schema.name_of((schema.DATA, qualifier))
+
+
+def _located(path: str, qualifier: bytes, decode: Callable[[bytes], T], data: bytes) -> T:
+    """Decode a part of a cell; raise FormatError with its location if it is damaged."""
+    try:
+        return decode(data)
+    except FormatError as error:
+        raise schema.damaged(error.message, schema.NODES, paths.key(path), (schema.DATA, qualifier)) from error

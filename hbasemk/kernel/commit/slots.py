@@ -1,0 +1,147 @@
+"""Slots: the private columns in which this process keeps the totals of its adjusts.
+
+A slot belongs to one machine id and one number, so that two writers rarely use the same one at the same time. That only
+saves work: every writer of a slot depends on it, so the read-back finds a second writer, and the attempt is repeated with
+another slot.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final, TypeAlias
+
+from hbasemk.format import exact, revisions, schema
+from hbasemk.format.changes import RowChange
+from hbasemk.kernel.commit.change_set import ChangeSet, RowPlan
+from hbasemk.kernel.commit.draft import Draft
+from hbasemk.kernel.commit.staged_node import StagedNode
+from hbasemk.kernel.journal.journal import Journal
+from hbasemk.kernel.journal.view import View
+from hbasemk.kernel.runtime import Runtime
+from hbasemk.store.abc import Column
+
+REMEMBERED: Final = 10_000
+"""The number of adjusted properties whose slots an instance remembers. A forgotten slot may have to be tried again."""
+MOST: Final = 0xFFFF
+MANY: Final = 64
+"""A property with more slots than this is reported, so that those of dead writers can be folded."""
+
+Place: TypeAlias = tuple[str, str]
+"""A path and the name of a property."""
+
+
+class _Known:
+    """What this process knows of its slots of one property: the newest version of each, and the numbers in use now."""
+
+    __slots__ = ("in_use", "newest")
+
+    def __init__(self) -> None:
+        self.in_use: set[int] = set()
+        self.newest: dict[int, int] = {}
+
+
+class Slots:
+    """The slots that this instance uses. Thread-safe."""
+
+    def __init__(self, runtime: Runtime, journal: Journal) -> None:
+        self._journal = journal
+        self._lock = runtime.lock()
+        self._known: OrderedDict[Place, _Known] = OrderedDict()
+        self._crowded: dict[Place, None] = {}
+
+    def choose(self, draft: Draft, places: Iterable[Place]) -> None:
+        """Choose a slot for each property that the draft may adjust, unless it has one.
+
+        It is the lowest number of this process's machine id that no other commit of this process uses now, and whose newest
+        version known here is in the draft's view.
+        """
+        machine = revisions.machine_of(draft.revision)
+        for place in places:
+            if place not in draft.slots:
+                draft.slots[place] = machine << 16 | self._take(place, draft.view)
+
+    def _take(self, place: Place, view: View) -> int:
+        with self._lock:
+            known = self._known.setdefault(place, _Known())
+            self._known.move_to_end(place)
+            number = 0
+            while number < MOST and (number in known.in_use or not self._is_in(view, known.newest.get(number))):
+                number += 1
+            known.in_use.add(number)
+            while len(self._known) > REMEMBERED:
+                self._known.popitem(last=False)
+            return number
+
+    def _is_in(self, view: View, version: int | None) -> bool:
+        return version is None or self._journal.sees(view, version)
+
+    def release(self, draft: Draft, committed: bool) -> None:
+        """End the use of a draft's slots, and remember the versions that it committed."""
+        for place, slot in draft.slots.items():
+            self._release(place, slot & MOST, draft.revision if committed else None)
+
+    def _release(self, place: Place, number: int, newest: int | None) -> None:
+        with self._lock:
+            known = self._known.get(place)
+            if known is None:
+                return
+            known.in_use.discard(number)
+            if newest is not None:
+                known.newest[number] = newest
+
+    def record(self, plan: ChangeSet) -> None:
+        """Report the properties with many slots that a commit has adjusted."""
+        for path, name in places(plan):
+            node = next(one for one in plan.adjusting if one.path == path)
+            if len(node.property_of(name).totals) > MANY:
+                self._crowded[path, name] = None
+
+    def take_crowded(self) -> list[Place]:
+        """Return the properties with many slots that commits have reported since the last call."""
+        crowded, self._crowded = self._crowded, {}
+        return list(crowded)
+
+    def is_collision(self, draft: Draft, path: str, column: Column, other: int) -> bool:
+        """Return whether a draft has lost to ``other`` only over one of its slots; the next try then uses another slot."""
+        if not schema.is_slot(column):
+            return False
+        place = path, schema.name_of(column)
+        slot = draft.slots.get(place)
+        if slot is None or column != schema.slot_column(place[1], slot):
+            return False
+        del draft.slots[place]
+        self._release(place, slot & MOST, other)
+        return True
+
+
+def places(plan: ChangeSet) -> list[Place]:
+    """Return the properties that a change set adjusts through slots."""
+    return [(node.path, name) for node in plan.adjusting for name in node.slot_adjusts]
+
+
+def with_slots(plan: ChangeSet, slots: dict[Place, int]) -> ChangeSet:
+    """Return the change set with the cells of its slots."""
+    nodes = {node.path: node for node in plan.adjusting}
+    for node in plan.adjusting:
+        node.slots = {name: slots[node.path, name] for name in node.slot_adjusts}
+    rows = [_row(row, nodes.get(row.path)) for row in plan.rows]
+    return replace(plan, rows=rows, changes=[_change(one, nodes.get(one.path)) for one in plan.changes])
+
+
+def _row(row: RowPlan, node: StagedNode | None) -> RowPlan:
+    if node is None or not row.cells:
+        return row
+    cells, depends_on = list(row.cells), dict(row.depends_on)
+    for name, slot in (node.slots or {}).items():
+        column = schema.slot_column(name, slot)
+        cells.append((*column, exact.encode(node.property_after(name, slot).totals[slot])))
+        depends_on[column] = None
+    return replace(row, cells=cells, depends_on=depends_on)
+
+
+def _change(change: RowChange, node: StagedNode | None) -> RowChange:
+    if node is None:
+        return change
+    return change._replace(adjusted=[(name, slot >> 16, slot & MOST) for name, slot in (node.slots or {}).items()])

@@ -1,0 +1,577 @@
+"""Adjusts: numeric changes that conflict with nobody, and that each snapshot counts exactly once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hbasemk import (
+    ConflictError,
+    InvalidChangeError,
+    Json,
+    LimitError,
+    NodeNotFoundError,
+    Repository,
+    Transaction,
+)
+from hbasemk.format import paths, schema
+from hbasemk.kernel.commit import folds, slots
+from hbasemk.kernel.commit.change_source import OperationList
+from hbasemk.kernel.commit.operations import Adjust
+from hbasemk.kernel.instance import Instance
+from hbasemk.repository import instance_of
+from hbasemk.store.abc import Get
+from hbasemk.store.memory import MemoryStore
+from hbasemk.testing.wrapped import CountingStore
+from tests.support.repositories import Instances, problems
+from tests.support.runtime import World, open_instance
+
+Change = Callable[[Transaction], object]
+
+
+@pytest.fixture
+def two(opened: Instances) -> tuple[Repository, Repository]:
+    """Two instances on one node."""
+    one = opened()
+    one.run(lambda tx: tx.add("/a", {"n": 10, "text": "x"}))
+    other = opened()
+    other.refresh()
+    return one, other
+
+
+def value(repository: Repository, name: str = "n") -> Any:
+    return repository.refresh()["/a"].get(name)
+
+
+def slots_of(repository: Repository, name: str = "n") -> list[int]:
+    state = instance_of(repository).require(instance_of(repository).head(), "/a")
+    return sorted(state.property_of(name).totals)
+
+
+# --- conflicts ------------------------------------------------------------------------------------------------
+
+
+OTHERS: dict[str, tuple[Change, object]] = {
+    "adjust": (lambda tx: tx.adjust("/a", "n", 100), 115),
+    "set": (lambda tx: tx.set("/a", "n", 1000), 1005),
+    "set of the same value": (lambda tx: tx.set("/a", "n", 10), 15),
+    "set and adjust": (lambda tx: (tx.set("/a", "n", 1000), tx.adjust("/a", "n", 1)), 1006),
+    "unset": (lambda tx: tx.unset("/a", "n"), None),
+    "set of a text": (lambda tx: tx.set("/a", "n", "text"), "text"),
+    "change of another property": (lambda tx: tx.set("/a", "other", 1), 15),
+    "new child": (lambda tx: tx.add("/a/k"), 15),
+}
+
+
+@pytest.mark.parametrize(("change", "expected"), OTHERS.values(), ids=OTHERS)
+@pytest.mark.parametrize("adjust_is_last", [True, False])
+def test_an_adjust_and_another_change_on_one_base_both_commit(
+    two: tuple[Repository, Repository], change: Change, expected: object, adjust_is_last: bool
+) -> None:
+    one, other = two
+    adjusting, changing = one.transaction(), other.transaction()
+    adjusting.adjust("/a", "n", 5)
+    change(changing)
+    for tx in (changing, adjusting) if adjust_is_last else (adjusting, changing):
+        tx.commit()
+    assert value(one) == value(other) == expected
+    assert one.statistics.conflicts == other.statistics.conflicts == 0
+
+
+def test_a_set_that_has_seen_an_adjust_includes_it(two: tuple[Repository, Repository]) -> None:
+    one, other = two
+    one.adjust("/a", "n", 5)
+    other.refresh()
+    other.run(lambda tx: tx.set("/a", "n", 100))
+    assert value(one) == 100
+    one.adjust("/a", "n", 1)
+    assert value(other) == 101
+
+
+def test_two_first_adjusts_on_one_base_both_count(two: tuple[Repository, Repository]) -> None:
+    one, other = two
+    first, second = one.transaction(), other.transaction()
+    first.adjust("/a", "new", 5)
+    second.adjust("/a", "new", 7)
+    first.commit()
+    second.commit()
+    assert value(one, "new") == value(other, "new") == 12
+    # One that sees only one of them includes the other later.
+    one.run(lambda tx: tx.unset("/a", "new"))
+    assert value(other, "new") is None
+    other.adjust("/a", "new", 1)
+    assert value(one, "new") == 1
+
+
+def test_a_set_that_saw_one_of_two_first_adjusts_keeps_the_other(opened: Instances) -> None:
+    one, other, third = opened(), opened(), opened()
+    one.run(lambda tx: tx.add("/a"))
+    other.refresh()
+    late = other.transaction()
+    late.adjust("/a", "new", 7)
+    one.adjust("/a", "new", 5)
+    third.refresh()
+    setting = third.transaction()
+    setting.set("/a", "new", 100)
+    late.commit()
+    setting_lost = False
+    try:
+        setting.commit()
+    except ConflictError:
+        # The late adjust has a higher id than the set's view, so the set sees another base.
+        setting_lost = True
+    assert value(one, "new") == (12 if setting_lost else 107)
+
+
+CONFLICTS: dict[str, Change] = {
+    "removal of the node": lambda tx: tx.remove("/a"),
+    "re-creation of the node": lambda tx: (tx.remove("/a"), tx.add("/a", {"n": 1})),
+    "move of the node": lambda tx: tx.move("/a", "/b"),
+}
+
+
+@pytest.mark.parametrize("change", CONFLICTS.values(), ids=CONFLICTS)
+def test_an_adjust_conflicts_with_the_end_of_its_node(two: tuple[Repository, Repository], change: Change) -> None:
+    one, other = two
+    tx = one.transaction()
+    tx.adjust("/a", "n", 5)
+    other.run(change)
+    with pytest.raises(ConflictError):
+        tx.commit()
+
+
+FIRST_CONFLICTS: dict[str, Change] = {
+    "set": lambda tx: tx.set("/a", "new", 1),
+    "set to 0": lambda tx: tx.set("/a", "new", 0),
+    "child of the name": lambda tx: tx.add("/a/new"),
+}
+
+
+@pytest.mark.parametrize("change", FIRST_CONFLICTS.values(), ids=FIRST_CONFLICTS)
+def test_a_first_adjust_conflicts_with_another_meaning_of_its_name(
+    two: tuple[Repository, Repository], change: Change
+) -> None:
+    one, other = two
+    tx = one.transaction()
+    tx.adjust("/a", "new", 5)
+    other.run(change)
+    with pytest.raises(ConflictError):
+        tx.commit()
+
+
+def test_eight_threads_adjust_one_property_without_a_conflict(opened: Instances) -> None:
+    one = opened()
+    one.run(lambda tx: tx.add("/a", {"n": 0}))
+    failed: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            for _ in range(20):
+                one.adjust("/a", "n", 1 << number)
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    assert value(one) == 20 * 255
+    assert one.statistics.conflicts == 0
+    # A slot that another thread has just released may hold a version that this thread does not see yet.
+    assert len(slots_of(one)) <= 16
+
+
+def test_commits_on_an_old_base_use_a_slot_that_the_base_shows(two: tuple[Repository, Repository]) -> None:
+    one, _ = two
+    base = one.head
+    for by in (1, 2, 4):
+        with one.transaction(base=base) as tx:
+            tx.adjust("/a", "n", by)
+            assert tx.get("/a", "n") == 10 + by
+    assert value(one) == 17
+    assert len(slots_of(one)) == 3
+    one.adjust("/a", "n", 8)
+    assert len(slots_of(one)) == 3
+
+
+def test_a_writer_whose_slot_is_taken_uses_another_one(two: tuple[Repository, Repository]) -> None:
+    one, other = two
+    one.adjust("/a", "n", 1)
+    (taken,) = slots_of(one)
+
+    def choose(draft: Any, places: Any) -> None:
+        for place in places:
+            draft.slots.setdefault(place, taken + len(tried))
+            tried.append(draft.slots[place])
+
+    tried: list[int] = []
+    instance_of(other)._committer.attempts._slots.choose = choose  # type: ignore[method-assign]
+    instance_of(other)._committer.attempts._preparation._slots.choose = choose  # type: ignore[method-assign]
+    with other.transaction(base=other.head) as tx:
+        tx.adjust("/a", "n", 2)
+    assert tried == [taken, taken + 1]
+    assert value(one) == 13
+    assert other.statistics.conflicts == 0
+
+
+# --- one transaction ------------------------------------------------------------------------------------------
+
+
+CHANGES: dict[str, tuple[Change, object]] = {
+    "adjusts add up": (lambda tx: (tx.adjust("/a", "n", 5), tx.adjust("/a", "n", -2)), 13),
+    "adjust after set": (lambda tx: (tx.set("/a", "n", 100), tx.adjust("/a", "n", 5)), 105),
+    "adjust after a set of the same value": (lambda tx: (tx.set("/a", "n", 10), tx.adjust("/a", "n", 5)), 15),
+    "set after adjust": (lambda tx: (tx.adjust("/a", "n", 5), tx.set("/a", "n", 100)), 100),
+    "unset after adjust": (lambda tx: (tx.adjust("/a", "n", 5), tx.unset("/a", "n")), None),
+    "adjust after unset": (lambda tx: (tx.unset("/a", "n"), tx.adjust("/a", "n", 5)), 5),
+    "increment after adjust": (lambda tx: (tx.adjust("/a", "n", 5), tx.increment("/a", "n", 1)), 16),
+    "adjust after increment": (lambda tx: (tx.increment("/a", "n", 1), tx.adjust("/a", "n", 5)), 16),
+    "removed and added": (
+        lambda tx: (tx.adjust("/a", "n", 5), tx.remove("/a"), tx.add("/a", {"n": 1}), tx.adjust("/a", "n", 2)),
+        3,
+    ),
+    "back to the same value": (lambda tx: (tx.adjust("/a", "n", 5), tx.adjust("/a", "n", -5)), 10),
+}
+
+
+@pytest.mark.parametrize(("change", "expected"), CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize("before", [0, 90])
+def test_a_transaction_shows_what_it_commits(
+    two: tuple[Repository, Repository], change: Change, expected: object, before: int
+) -> None:
+    one, other = two
+    if before:
+        # The same with totals in the view.
+        other.adjust("/a", "n", before)
+        one.refresh()
+        one.run(lambda tx: tx.set("/a", "n", 10))
+    tx = one.transaction()
+    change(tx)
+    assert tx.get("/a", "n") == expected
+    tx.commit()
+    assert value(one) == value(other) == expected
+
+
+def test_adjusts_travel_with_other_changes(two: tuple[Repository, Repository]) -> None:
+    one, other = two
+    with pytest.raises(NodeNotFoundError), one.transaction() as tx:
+        tx.adjust("/a", "n", 5)
+        tx.set("/none", "x", 1)
+    with one.transaction() as tx:
+        tx.adjust("/a", "n", 5)
+        tx.add("/a/k", {"m": 1})
+        tx.adjust("/a/k", "m", 2)
+    assert value(other) == 15
+    assert other.head["/a/k"]["m"] == 3
+
+
+def test_an_adjust_by_nothing_makes_no_revision(two: tuple[Repository, Repository]) -> None:
+    one, _ = two
+    before = one.refresh().revision
+    assert one.adjust("/a", "n", 0) == before
+    assert one.adjust("/a", "absent", 0.0) == before
+    assert "absent" not in one.refresh()["/a"]
+
+
+# --- numbers --------------------------------------------------------------------------------------------------
+
+
+NUMBERS: list[tuple[Any, list[Any], Any]] = [
+    (10, [0.5], 10.5),
+    (10, [0.5, 0.5], 11),
+    (10.0, [1], 11.0),
+    (0.1, [0.2, -0.2], 0.1),
+    (0, [0.1] * 10, 1.0),
+    (10**400, [1, -(10**400)], 1),
+    (1e308, [1e308], 2 * int(1e308)),
+    (2**80 + 1, [0.5], float(2**80 + 1)),
+    (Json("1.10"), [], Json("1.10")),
+    (Json("1.10"), [1, -1], Json("1.10")),
+    (Json("1.50"), [1], 2.5),
+    (Json("1e3"), [1], 1001.0),
+    (-0.0, [1, -1], -0.0),
+    (None, [2.0], 2),
+    (None, [2.5], 2.5),
+]
+
+
+@pytest.mark.parametrize(("start", "amounts", "expected"), NUMBERS)
+def test_numbers_keep_their_kind_and_are_rounded_once(
+    two: tuple[Repository, Repository], start: Any, amounts: list[Any], expected: Any
+) -> None:
+    one, other = two
+    other.adjust("/a", "n", 0.25)
+    one.refresh()
+    one.run(lambda tx: tx.set("/a", "n", start))
+    for by in amounts:
+        one.adjust("/a", "n", by)
+    for repository in (one, other):
+        found = value(repository)
+        assert (type(found), repr(found)) == (type(expected), repr(expected))
+
+
+def test_a_sum_does_not_depend_on_the_order(two: tuple[Repository, Repository]) -> None:
+    one, other = two
+    amounts = [0.1, 1e16, -1e16, 0.3, 1e-300]
+    for by in amounts:
+        one.adjust("/a", "x", by)
+    for by in reversed(amounts):
+        other.adjust("/a", "y", by)
+    assert value(one, "x") == value(one, "y") == 0.4
+
+
+# --- bad input ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by", [True, "1", None, [1], 1j])
+def test_an_amount_of_a_wrong_type_is_refused(two: tuple[Repository, Repository], by: Any) -> None:
+    with pytest.raises(TypeError, match="by must be an int or a float"):
+        two[0].adjust("/a", "n", by)
+
+
+@pytest.mark.parametrize("by", [float("nan"), float("inf"), float("-inf")])
+def test_an_amount_that_is_not_finite_is_refused(two: tuple[Repository, Repository], by: float) -> None:
+    with pytest.raises(ValueError, match="by must be an int or a finite float, got"):
+        two[0].adjust("/a", "n", by)
+
+
+def test_a_property_that_is_no_number_is_named_with_its_value(two: tuple[Repository, Repository]) -> None:
+    one, _ = two
+    with pytest.raises(InvalidChangeError, match="property 'text' of /a cannot be adjusted.*got the str 'x'"):
+        one.adjust("/a", "text", 1)
+    for wrong in (True, [1], float("nan"), b"1"):
+        one.run(lambda tx, wrong=wrong: tx.set("/a", "text", wrong))  # type: ignore[misc]
+        with pytest.raises(InvalidChangeError, match=f"got the {type(wrong).__name__}"):
+            one.adjust("/a", "text", 1)
+
+
+def test_a_missing_node_and_a_name_of_a_child_are_refused(two: tuple[Repository, Repository]) -> None:
+    one, _ = two
+    with pytest.raises(NodeNotFoundError):
+        one.adjust("/none", "n", 1)
+    one.run(lambda tx: tx.add("/a/k"))
+    with pytest.raises(InvalidChangeError, match="both a property and a child"):
+        one.adjust("/a", "k", 1)
+    with pytest.raises(InvalidChangeError, match="both a property and a child"):
+        one.run(lambda tx: (tx.adjust("/a", "m", 1), tx.add("/a/m")))
+
+
+def test_numbers_with_too_many_digits_are_refused(two: tuple[Repository, Repository]) -> None:
+    one, _ = two
+    with pytest.raises(LimitError):
+        one.adjust("/a", "n", 10**4300)
+    one.run(lambda tx: tx.set("/a", "n", 10**4300 - 1))
+    with pytest.raises(LimitError):
+        one.adjust("/a", "n", 1)
+
+
+# --- reading --------------------------------------------------------------------------------------------------
+
+
+def test_old_snapshots_logs_diffs_and_copies_show_the_sum(two: tuple[Repository, Repository]) -> None:
+    one, other = two
+    revisions = [one.adjust("/a", "n", 1), other.adjust("/a", "n", 2), one.adjust("/a", "n", 4)]
+    one.refresh()
+    assert [one.at(revision)["/a"]["n"] for revision in revisions] == [11, 13, 17]
+    assert [entry.revision for entry in one.log("/a")][:3] == revisions[::-1]
+    assert [entry.changes[0].adjusted[0][0] for entry in list(one.log("/a"))[:3]] == ["n"] * 3
+    (change,) = one.diff(one.at(revisions[0]), one.head)
+    assert change.before is not None
+    assert change.after is not None
+    assert (change.before["n"], change.after["n"]) == (11, 17)
+    one.run(lambda tx: tx.copy("/a", "/copy"))
+    one.run(lambda tx: tx.move("/a", "/moved"))
+    other.refresh()
+    assert other.head["/copy"]["n"] == other.head["/moved"]["n"] == 17
+    other.adjust("/moved", "n", 1)
+    assert [level["n"] for level in (one.refresh()["/copy"], one.head["/moved"])] == [17, 18]
+    one.run(lambda tx: (tx.remove("/moved"), tx.add("/moved", {"n": 1})))
+    assert other.refresh()["/moved"]["n"] == 1
+
+
+def test_a_watch_delivers_each_adjust(two: tuple[Repository, Repository]) -> None:
+    one, other = two
+    with other.watch("/a", timeout=0.01, since=other.head) as watch:
+        made = [one.adjust("/a", "n", 1), one.adjust("/a", "new", 1)]
+        other.refresh()
+        assert [entry.revision for entry in watch] == made
+
+
+def test_a_version_changes_with_each_adjust_and_is_the_same_everywhere(two: tuple[Repository, Repository]) -> None:
+    one, other = two
+    before = one.head["/a"].version
+    one.adjust("/a", "n", 1)
+    after = one.refresh()["/a"].version
+    assert before != after == other.refresh()["/a"].version
+    with pytest.raises(ConflictError), one.transaction() as tx:
+        tx.adjust("/a", "n", 1, if_version=before)
+
+
+# --- serializable ---------------------------------------------------------------------------------------------
+
+
+SERIALIZABLE: dict[str, tuple[Change, Change]] = {
+    "reading a counter protects it": (
+        lambda tx: tx.set("/b", "x", tx.get("/a", "n")),
+        lambda tx: tx.adjust("/a", "n", 1),
+    ),
+    "a set depends on adjusts": (lambda tx: tx.set("/a", "n", 5), lambda tx: tx.adjust("/a", "n", 1)),
+    "a set of the same value depends on adjusts": (
+        lambda tx: (tx.set("/a", "n", 10), tx.set("/b", "x", 1)),
+        lambda tx: tx.adjust("/a", "n", 1),
+    ),
+    "an unset depends on adjusts": (lambda tx: tx.unset("/a", "n"), lambda tx: tx.adjust("/a", "n", 1)),
+    "an adjust depends on sets": (lambda tx: tx.adjust("/a", "n", 1), lambda tx: tx.set("/a", "n", 5)),
+    "an adjust by nothing depends on sets": (
+        lambda tx: (tx.adjust("/a", "n", 0), tx.set("/b", "x", 1)),
+        lambda tx: tx.set("/a", "n", 5),
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "other_change"), SERIALIZABLE.values(), ids=SERIALIZABLE)
+def test_a_serializable_transaction_conflicts(opened: Instances, change: Change, other_change: Change) -> None:
+    one = opened()
+    one.run(lambda tx: (tx.add("/a", {"n": 10}), tx.add("/b")))
+    other = opened()
+    tx = one.transaction(isolation="serializable")
+    change(tx)
+    other.run(other_change, isolation="serializable")
+    with pytest.raises(ConflictError):
+        tx.commit()
+
+
+def test_serializable_adjusts_do_not_conflict_with_each_other(opened: Instances) -> None:
+    one = opened()
+    one.run(lambda tx: tx.add("/a", {"n": 10}))
+    other = opened()
+    tx = one.transaction(isolation="serializable")
+    tx.adjust("/a", "n", 1)
+    tx.adjust("/a", "new", 1)
+    other.run(lambda made: (made.adjust("/a", "n", 2), made.adjust("/a", "new", 2)), isolation="serializable")
+    tx.commit()
+    assert (value(one), value(one, "new")) == (13, 3)
+
+
+def test_an_increment_conflicts_with_an_adjust(two: tuple[Repository, Repository]) -> None:
+    one, other = two
+    tx = one.transaction()
+    tx.increment("/a", "n", 1)
+    other.adjust("/a", "n", 1)
+    with pytest.raises(ConflictError):
+        tx.commit()
+
+
+# --- cost -----------------------------------------------------------------------------------------------------
+
+
+def calls_of(store: CountingStore, work: Callable[[], object]) -> Any:
+    store.take()
+    work()
+    return store.take()
+
+
+def test_an_adjust_takes_the_calls_of_a_set(real_store: MemoryStore) -> None:
+    store = CountingStore(real_store)
+    with Repository(store, poll_interval=0) as one:
+        one.run(lambda tx: tx.add("/a", {"n": 0, "m": 0}))
+        one.adjust("/a", "n", 1)
+        one.run(lambda tx: tx.set("/a", "m", 1))
+        adjust = calls_of(store, lambda: one.run(lambda tx: tx.adjust("/a", "n", 1)))
+        set_ = calls_of(store, lambda: one.run(lambda tx: tx.set("/a", "m", 2)))
+        assert adjust == set_
+        first = calls_of(store, lambda: one.run(lambda tx: tx.adjust("/a", "new", 1)))
+        assert first == set_
+
+
+def test_a_read_returns_one_cell_for_each_slot_however_often_they_changed(real_store: MemoryStore) -> None:
+    store = CountingStore(real_store)
+    with Repository(store, poll_interval=0) as one:
+        one.run(lambda tx: tx.add("/a", {"n": 0}))
+        for _ in range(200):
+            one.adjust("/a", "n", 1)
+        with Repository(store, poll_interval=0, owns_store=False) as other:
+            store.traffic()
+            assert other.head["/a"]["n"] == 200
+            traffic = store.traffic()
+            # deleted, lastRevision, the base and one slot
+            assert (traffic.calls, traffic.cells_read) == (1, 4)
+
+
+# --- folds ----------------------------------------------------------------------------------------------------
+
+
+def adjust(instance: Instance, by: int) -> int:
+    return instance.commit(lambda _: OperationList([Adjust("/a", "n", by)]), "", retry_timeout=9, max_poll_age=0)
+
+
+def crowd(world: World, store: MemoryStore, machines: int) -> None:
+    """Adjust a property by processes with different machine ids, which end."""
+    for mac in range(machines):
+        one = open_instance(store, world, mac=0x100 + mac)
+        adjust(one, 1)
+        one.close()
+
+
+def test_slots_of_ended_leases_are_folded_after_an_hour(
+    world: World, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slots, "MANY", 6)
+    last = open_instance(store, world, mac=1)
+    last.commit(lambda _: OperationList([]), "", retry_timeout=9, max_poll_age=0)
+    with Repository(store, owns_store=False, poll_interval=0) as made:
+        made.run(lambda tx: tx.add("/a", {"n": 100}))
+    crowd(world, store, 8)
+    last.poll()
+    old = last.head()
+
+    def totals() -> int:
+        last.poll()
+        return len(last.require(last.head(), "/a").property_of("n").totals)
+
+    adjust(last, 1)
+    last.maintain()
+    assert totals() == 9, "they were folded within an hour of their last use"
+    world.advance(3700)
+    last.maintain()
+    adjust(last, 1)
+    last.maintain()
+    assert totals() == 1
+    assert last.require(last.head(), "/a").properties["n"] == 110
+    assert last.require(old, "/a").properties["n"] == 108
+    adjust(last, 1)
+    (row,) = store.read(schema.NODES, [Get(paths.key("/a"), columns=[schema.property_column("n")])])
+    assert row.cells[0].value[:1] == b"\x0b"
+    with Repository(store, owns_store=False, poll_interval=0) as other:
+        assert other.head["/a"]["n"] == 111
+        assert [entry for entry in other.log() if entry.message == folds.MESSAGE] == []
+        assert [entry for entry in other.log("/a") if entry.message == folds.MESSAGE] == []
+        with other.watch(since=other.at(f"{old.revision:016x}"), timeout=0.01) as watch:
+            assert [entry.message for entry in watch] == ["", "", ""]
+        # The value of a set that has seen the folded totals stays, and its kind too.
+        other.run(lambda tx: tx.set("/a", "n", 5.0))
+        assert other.head["/a"]["n"] == 5.0
+        assert problems(other) == []
+    last.close()
+
+
+def test_a_fold_that_loses_is_dropped(world: World, store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "MANY", 2)
+    with Repository(store, owns_store=False, poll_interval=0) as made:
+        made.run(lambda tx: tx.add("/a", {"n": 0}))
+    crowd(world, store, 4)
+    last = open_instance(store, world, mac=1)
+    world.advance(3700)
+    adjust(last, 1)
+    view = last.head()
+    with Repository(store, owns_store=False, poll_interval=0) as made:
+        made.run(lambda tx: tx.set("/a", "n", 7))
+    last._folds._fold(view, ("/a", "n"))
+    last.poll()
+    assert last.require(last.head(), "/a").properties["n"] == 7
+    last.close()

@@ -1,0 +1,120 @@
+"""Adjusts in random schedules and in all interleavings, and mutants that these must find.
+
+``HBASEMK_ADJUST_SEEDS=first:last`` runs other schedules, as many as you like.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+
+from hbasemk.testing.history.simulated import Run
+from hbasemk.testing.history.workloads import WORKLOADS
+from tests.support import proof
+from tests.support.simulation import adjust_mutants
+from tests.support.simulation.adjusts import AdjustSchedule
+from tests.support.simulation.interleavings import ADJUST_KINDS, WAYS, Allowed, Explored, prepare
+from tests.support.simulation.mutants import must_be_found
+
+SEEDS = proof.seeds("HBASEMK_ADJUST_SEEDS", sample=100, proof=2000, chunk=500)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("faults", [False, True], ids=["without faults", "with faults"])
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_every_schedule_counts_each_adjust_exactly_once(seeds: range, faults: bool) -> None:
+    compared = merges = made = 0
+    for seed in seeds:
+        schedule = AdjustSchedule(seed, faults=faults)
+        try:
+            schedule.run()
+        except BaseException:
+            print(f"repeat with HBASEMK_ADJUST_SEEDS={seed}:{seed + 1}, {'with' if faults else 'without'} faults")
+            print("\n".join(schedule.simulator.trace))
+            raise
+        compared += schedule.compared
+        merges += len(schedule.merged)
+        made += schedule.folds
+    print(f"{len(seeds)} schedules, {compared} compared with the model, {merges} merges, {made} folds")
+    assert len(seeds) < 50 or (compared > len(seeds) / 2 and merges > len(seeds) / 10 and made > len(seeds) / 50)
+
+
+def test_writers_that_share_one_slot_lose_no_adjust(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Private slots only save work: every writer of a slot depends on it."""
+    adjust_mutants.one_slot_for_all(monkeypatch)
+    for seed in range(60):
+        AdjustSchedule(seed).run()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutant", proof.mutants(adjust_mutants.MUTANTS, sample=4))
+def test_a_mutant_of_adjust_is_found(
+    mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutant(monkeypatch)
+    must_be_found(mutant.__name__, (AdjustSchedule(seed, faults=seed % 2 == 1) for seed in range(10_000)))
+
+
+FOUND_BY_HISTORIES = [
+    (adjust_mutants.slot_not_read_back, "adjusts"),
+    (adjust_mutants.total_taken_from_the_head, "adjusts"),
+    (adjust_mutants.sets_ignore_adjusts, "ledger"),
+    (adjust_mutants.adjusts_ignore_sets, "ledger"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("mutant", "workload"), FOUND_BY_HISTORIES, ids=[mutant.__name__ for mutant, _ in FOUND_BY_HISTORIES]
+)
+def test_a_mutant_of_adjust_is_found_by_a_history(
+    mutant: Callable[[pytest.MonkeyPatch], None], workload: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutant(monkeypatch)
+    for seed in range(2000):
+        try:
+            found = Run(seed, [WORKLOADS[workload]], faults=seed % 2 == 1).finish()
+        except Exception as error:
+            # The kernel itself raised an error, but here only histories count.
+            print(f"history {seed} was not recorded: {error!r}")
+            continue
+        if found.anomalies:
+            print(f"{mutant.__name__} was found by history {seed}: {found.anomalies[0].explain(found.history)}")
+            return
+    pytest.fail(f"{mutant.__name__} was not found in 2000 histories")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("first", proof.sampled(ADJUST_KINDS, lambda position, _: position in (2, 9)))
+def test_two_writers_in_every_interleaving(first: str, way: str) -> None:
+    skews, as_on_hbase, backwards = WAYS[way]
+    prepared = prepare(as_on_hbase, adjusts=True)
+    others = list(ADJUST_KINDS)[list(ADJUST_KINDS).index(first) :]
+    for second in others:
+        kinds = (first, second)
+        explored = Explored(prepared, kinds, skews, backwards=backwards)
+        explored.check(Allowed(prepared, kinds))
+        print(f"{first} and {second}: {explored}")
+
+
+TRIPLES = [
+    ("adjust", "adjust, on an old base", "set a number"),
+    ("first adjust", "first adjust", "unset a number"),
+    ("first adjust", "first adjust", "add a child of the name"),
+    *list(itertools.combinations_with_replacement(ADJUST_KINDS, 3))[10::40],
+]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("kinds", proof.sampled(TRIPLES, lambda position, _: position < 1, ", ".join))
+def test_three_writers_with_two_preemptions(kinds: tuple[str, ...]) -> None:
+    prepared = prepare(adjusts=True)
+    explored = Explored(prepared, kinds, (0, 1, 0), 2)
+    explored.check(Allowed(prepared, kinds))
+    print(f"{', '.join(kinds)}: {explored}")
