@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,3 +81,22 @@ def test_a_chain_into_an_instance_is_found() -> None:
     assert reaches("reader = instance_of(repository).reader") == ["instance_of(repository).reader"]
     assert reaches("instance.settings.epoch_ms") == ["instance.settings.epoch_ms"]
     assert reaches("instance.commit(make); settings = instance.settings; settings.epoch_ms") == []
+
+
+def test_the_kernels_table_of_contents_names_each_module() -> None:
+    kernel = PACKAGE / "kernel"
+    named = {
+        package: set(re.findall(r"``([a-z_.]+)``", (package / "__init__.py").read_text()))
+        for package in (kernel, *(one.parent for one in kernel.glob("*/__init__.py")))
+    }
+    modules = [module for module in kernel.rglob("*.py") if module.name != "__init__.py"]
+    left_out = [
+        str(module.relative_to(kernel))
+        for module in modules
+        if ".".join(module.relative_to(kernel).with_suffix("").parts) not in named[kernel]
+        and module.stem not in named[module.parent]
+    ]
+    assert left_out == []
+    existing = {".".join(module.relative_to(kernel).with_suffix("").parts) for module in modules}
+    packages = {package.name for package in named} | {"format"}
+    assert {name for name in named[kernel] if not name.startswith("hbasemk.")} <= existing | packages

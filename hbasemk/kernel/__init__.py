@@ -7,6 +7,7 @@ section topic                     module                                        
 ======= ========================= ============================================== =============
 1       tables, columns, values   ``hbasemk.format``
 1       settings, creation        ``settings``, ``upgrade``
+1       application's schema      ``schema_version``, ``schema_change``
 1       blobs, checkpoints        ``blobs``, ``checkpoints``
 2       machine id, lease         ``ids.lease``                                  I1
 2       revision ids              ``ids.clock``                                  I1
@@ -17,7 +18,8 @@ section topic                     module                                        
 3       node cache                ``reading.cache``                              I5
 3       child counts              ``reading.child_count``                        I11
 3       hashes of subtrees        ``reading.subtree_hashes``                     I5
-3       differences, log, feeds   ``diff``, ``log``, ``feed``                    I3
+3       differences, log, feeds   ``diff``, ``log``, ``subtree_revisions``,      I3
+                                  ``feed``
 4       operations, change sets   ``commit.operations``, ``commit.staging``,     I12
                                   ``commit.staged_node``, ``commit.change_set``
 4       sources of changes        ``commit.change_source``
@@ -40,8 +42,8 @@ section topic                     module                                        
 ======= ========================= ============================================== =============
 
 ``instance`` combines these modules into one opened repository. Front ends use its methods, and the functions of
-``checkpoints``, ``diff``, ``feed``, ``log``, ``rollback`` and ``status``, which take an instance. They never use the parts of
-an instance, such as its journal or its reader.
+``checkpoints``, ``diff``, ``feed``, ``log``, ``rollback``, ``schema_change`` and ``status``, which take an instance. They never
+use the parts of an instance, such as its journal or its reader.
 
 ``runtime`` is the interface for time, randomness, waiting and locks; ``hbasemk.system`` implements it for real machines, and
 the simulator implements it for tests.

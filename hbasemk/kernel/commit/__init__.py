@@ -13,6 +13,6 @@ step    what happens                                      module
 11      append the revision to the instance's sequence    ``attempt``
 ======= ================================================= =====================================
 
-A ``Draft`` is one attempt, which ``Attempts`` takes through steps 3 to 11. ``CommitContext`` has the parts of the instance that
-these modules share.
+A ``draft`` is the state of one attempt, which ``attempt`` takes through steps 3 to 11. ``context`` has the parts of the instance
+that these modules share, and ``statistics`` counts commits.
 """
