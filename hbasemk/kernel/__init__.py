@@ -23,6 +23,7 @@ section topic                     module                                        
 4       operations, change sets   ``commit.operations``, ``commit.staging``,     I12
                                   ``commit.staged_node``, ``commit.change_set``
 4       sources of changes        ``commit.change_source``
+4       adjusted numbers          ``commit.slots``, ``commit.folds``             I4
 4       conflicts                 ``commit.read_set``, ``commit.read_back``      I4
 4       one attempt               ``commit.attempt``, ``commit.preparation``,    I4, I7
                                   ``commit.writing``, ``commit.deadline``
