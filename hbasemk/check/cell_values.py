@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from hbasemk.check import problem as kinds
 from hbasemk.errors import FormatError, InvalidPathError
 from hbasemk.format import adjusted, exact, paths, schema, values
@@ -16,6 +18,7 @@ def describe(cell: Cell) -> str:
         return f"column {cell.qualifier[:60]!r}"
 
 
+@lru_cache(maxsize=256)
 def is_name(qualifier: bytes) -> bool:
     """Return whether these bytes are a valid name of a child or property."""
     try:

@@ -250,7 +250,7 @@ class NodesCheck:
         for cell in cells:
             status = self._context.status(cell.timestamp)
             column = (cell.family, cell.qualifier)
-            if status.outcome in {Outcome.ABORTED, Outcome.ABSENT}:
+            if status.outcome is Outcome.ABORTED or status.outcome is Outcome.ABSENT:
                 wrong.setdefault(cell.timestamp, []).append(cell)
                 continue
             if status.outcome is Outcome.PENDING and self._context.is_visible(cell.timestamp):
