@@ -229,9 +229,10 @@ def set_(
 @MESSAGE
 @click.pass_obj
 def adjust(session: Session, path: str, name: str, by: str, message: str) -> None:
-    """Add the number BY to the property NAME of the node at PATH; an absent property counts as 0.
+    """Add a number to a property of a node.
 
-    Does not conflict with other processes that adjust or set the property at the same time.
+    Adds BY to the property NAME of the node at PATH; an absent property counts as 0. This does not conflict with other processes
+    that adjust or set the property at the same time.
     """
     from hbasemk.format import limits
 
