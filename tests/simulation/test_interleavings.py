@@ -86,6 +86,9 @@ TRIPLES = [
     ("move", "add", "remove subtree"),
     ("re-add", "re-add", "re-add"),
     ("set", "set", "increment"),
+    ("expect one, set other", "expect other, set one", "expect none, unset"),
+    ("expect it, add", "expect none, unset", "old base, expecting"),
+    ("expect one, set other", "remove leaf", "expect other, set one"),
     *ALL_TRIPLES[20::40],
 ]
 
