@@ -226,9 +226,10 @@ def set_(
 @click.argument("path")
 @click.argument("name")
 @click.argument("by")
+@IF_VERSION
 @MESSAGE
 @click.pass_obj
-def adjust(session: Session, path: str, name: str, by: str, message: str) -> None:
+def adjust(session: Session, path: str, name: str, by: str, version: str | None, message: str) -> None:
     """Add a number to a property of a node.
 
     Adds BY to the property NAME of the node at PATH; an absent property counts as 0. This does not conflict with other processes
@@ -244,7 +245,7 @@ def adjust(session: Session, path: str, name: str, by: str, message: str) -> Non
         if not _is_number(by) or not math.isfinite(float(by)):
             raise click.UsageError(f"BY must be an integer or a finite number, got {limits.shown(by)}") from None
         amount = float(by)
-    _change(session, lambda tx: tx.adjust(path, name, amount), message)
+    _change(session, lambda tx: tx.adjust(path, name, amount, if_version=_expected(version)), message)
 
 
 @click.command("rm")

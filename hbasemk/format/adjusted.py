@@ -121,16 +121,26 @@ def of_columns(
     ``bases`` are the properties' own columns, ``slots`` the slots. Properties that are plain and have no slot are left out.
     Raises FormatError, with the location, for damaged totals and bases.
     """
-    totals: dict[str, dict[int, Exact]] = {}
+    totals: dict[bytes, dict[int, Exact]] = {}
+    found: dict[str, Adjusted] = {}
     for qualifier, value in slots:
-        name = _located(path, qualifier, _name, qualifier)
-        totals.setdefault(name, {})[slot_of(qualifier)] = _located(path, qualifier, exact.decode, value)
-    found = {name: Adjusted(None, 0, of_name) for name, of_name in totals.items()}
+        encoded = qualifier[schema.SLOT_HEAD :]
+        of_name = totals.get(encoded)
+        if of_name is None:
+            of_name = totals[encoded] = {}
+            found[_located(path, qualifier, _name, qualifier)] = Adjusted(None, 0, of_name)
+        if value[:1] == b"\x02" and len(value) > 1:
+            # Nearly all are integers: a property may have many slots, and a read decodes each.
+            of_name[int.from_bytes(qualifier[1:5], "big")] = int.from_bytes(value[1:], "big", signed=True)
+        else:
+            of_name[slot_of(qualifier)] = _located(path, qualifier, exact.decode, value)
     for qualifier, value in bases:
-        name = _name(qualifier)
-        if name in found or is_relative(value):
+        of_base = totals.get(qualifier[1:])
+        if of_base is not None:
             base = _located(path, qualifier, decode_base, value)
-            found[name] = base._replace(totals=totals.get(name, {}))
+            found[_name(qualifier)] = Adjusted(base.plain, base.seen, of_base, base.created)
+        elif is_relative(value):
+            found[_name(qualifier)] = _located(path, qualifier, decode_base, value)
     return found
 
 

@@ -447,6 +447,13 @@ def test_adjust_refuses_what_is_no_finite_number(run: Run, tree: None, by: str) 
     assert "BY must be an integer or a finite number" in ran.err or "digits" in ran.err
 
 
+def test_adjust_takes_an_expected_version(run: Run, tree: None) -> None:
+    version = run("cat", "/c", "--show-version").out.strip()
+
+    assert run("adjust", "/c", "stock", "-5", "--if-version", version).code == DONE
+    assert run("adjust", "/c", "stock", "-5", "--if-version", version).code == CONFLICT
+
+
 def test_adjust_names_the_value_that_is_no_number(run: Run, tree: None) -> None:
     ran = run("adjust", "/a", "title", "1")
 
