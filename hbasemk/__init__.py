@@ -23,11 +23,12 @@ No server coordinates the processes: each reads the shared journal and decides i
 What to keep in mind:
 
 - A snapshot is as new as the last poll. :meth:`Repository.refresh` polls now; background polling is on by default.
-- Two processes may see unrelated commits in different orders. The isolation level is parallel snapshot isolation, or
-  serializable for transactions that request it.
+- The isolation level is snapshot isolation on SQLite: all processes see all commits in one order. On HBase it is parallel
+  snapshot isolation: two processes may see unrelated commits in different orders. Transactions may request serializable.
 - A commit that conflicts raises :class:`ConflictError`; one whose outcome is unknown raises :class:`CommitUnknownError`, and
   :meth:`Repository.outcome` returns the outcome later.
-- Clocks of machines may differ by the repository's ``max_clock_skew_ms``; a process whose clock is further off cannot write.
+- On HBase, clocks of machines may differ by the repository's ``max_clock_skew_ms``; a process whose clock is further off
+  cannot write. On SQLite clocks only decide how long leases and retention last.
 - Old revisions are kept: a repository grows with each commit.
 
 ``docs/guide.md`` describes the API by task, and ``docs/protocol.md`` how the processes agree.

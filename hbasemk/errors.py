@@ -104,7 +104,10 @@ class RevisionOverflowError(RevisionError):
 
 
 class ClockSkewError(HbasemkError):
-    """This machine's clock and the store's differ by more than the repository allows."""
+    """This machine's clock and the store's differ by more than the repository allows.
+
+    It does not occur on SQLite, where both are the same clock.
+    """
 
     local_ms: int
     server_ms: int

@@ -149,7 +149,10 @@ def upgrade(session: Session, wanted: int | None) -> None:
         what = f"nothing to do: the repository has format {done.after}"
     else:
         what = f"upgraded from format {done.before} to format {done.after}"
-    session.facts({"location": location, "format": done.after, "done": what})
+    facts: dict[str, Any] = {"location": location, "format": done.after, "done": what}
+    if done.numbered or done.aborted:
+        facts.update({"revisions numbered": done.numbered, "pending revisions aborted": done.aborted})
+    session.facts(facts)
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ CHILDREN: Final = b"c"
 
 TABLES: Final = (
     Table(NODES, (DATA, CHILDREN), ALL_VERSIONS),
-    Table(JOURNAL, (DATA,), 1),
+    Table(JOURNAL, (DATA,), 1, arrivals=True),
     Table(CLUSTER, (DATA,), 1),
     Table(BLOBS, (DATA,), 1),
 )
@@ -63,6 +63,8 @@ BRANCH_HEAD: Final[Column] = (DATA, b"branchHead")
 SETTINGS_ROW: Final = b"settings"
 SETTINGS: Final[Column] = (DATA, b"settings")
 WATERMARK: Final[Column] = (DATA, b"watermark")
+ARRIVAL: Final[Column] = (DATA, b"arrival")
+"""Stored with the watermark: an arrival number before the first write of every higher revision."""
 SCHEMA_VERSION: Final[Column] = (DATA, b"schemaVersion")
 LEASE: Final[Column] = (DATA, b"lease")
 CLOCK: Final[Column] = (DATA, b"clock")

@@ -11,14 +11,27 @@ from dataclasses import dataclass
 
 from hbasemk.format import revisions, schema
 from hbasemk.format.limits import shown
+from hbasemk.store.abc import NewCell
 
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """The watermark's revision, and the aborted ids at or below it (``hidden``) that must stay invisible."""
+    """The watermark's revision, and the aborted ids at or below it (``hidden``) that must stay invisible.
+
+    ``arrival`` is stored beside it in a store that orders all writes: an arrival number before the first write of the
+    journal row of every higher revision. A new instance reads the order of revisions from there.
+    """
 
     revision: int
     hidden: frozenset[int]
+    arrival: int = 0
+
+    def cells(self) -> list[NewCell]:
+        """Return the cells that move the watermark."""
+        cells = [NewCell(*schema.WATERMARK, self.encode())]
+        if self.arrival:
+            cells.append(NewCell(*schema.ARRIVAL, self.arrival.to_bytes(8, "big")))
+        return cells
 
     def encode(self) -> bytes:
         """Return the bytes of the watermark cell: the revision, then the hidden ids, 8 bytes each."""

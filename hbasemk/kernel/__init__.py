@@ -6,7 +6,8 @@ This is the table of contents. Sections and invariants (I1 to I12) are those of 
 section topic                     module                                         invariant
 ======= ========================= ============================================== =============
 1       tables, columns, values   ``hbasemk.format``
-1       settings, creation        ``settings``, ``upgrade``
+1       settings, creation        ``settings``, ``upgrade``,
+                                  ``arrival_numbering``
 1       application's schema      ``schema_version``, ``schema_change``
 1       blobs, checkpoints        ``blobs``, ``checkpoints``
 2       machine id, lease         ``ids.lease``                                  I1
@@ -32,7 +33,9 @@ section topic                     module                                        
 4       outcomes                  ``journal.outcomes``                           I6, I7
 4       outages                   ``retrying_store``, ``retry``, ``batches``     I7
 5       journal rows              ``journal.rows``                               I8
-5       polls                     ``journal.journal``                            I2, I3, I8
+5       polls                     ``journal.journal``, ``journal.news``          I2, I3, I8
+5       polls by arrival (SQLite) ``journal.arrival_poller``                     I2, I3, I11
+5       polls by scan (HBase)     ``journal.scan_poller``                        I2, I3
 6       recovery, watermark       ``journal.recovery``                           I8, I9
 6       rollback on demand        ``rollback``                                   I8, I9
 7       branches                  ``branches.branches``, ``branches.heads``,     I6, I9

@@ -357,9 +357,6 @@ class Instance:
             self.journal.clock_was_measured(server.at_most(self.runtime.monotonic()))
 
     def _follow(self) -> None:
-        if self.store.clock_ms() is not None:
-            # In other stores, measuring the clock takes a write.
-            self._check_store_clock()
         seen = len(self.journal)
         if seen - self._advanced_at >= ADVANCE_AFTER:
             self._advanced_at = seen

@@ -16,7 +16,7 @@ from hbasemk.errors import HbasemkError, StoreError, StoreNotAppliedError, Store
 from hbasemk.kernel.batches import delete_batches, put_batches
 from hbasemk.kernel.retry import run_with_retries
 from hbasemk.kernel.runtime import Runtime
-from hbasemk.store.abc import Column, Decision, Delete, Get, Put, Row, Scan, Store, Table
+from hbasemk.store.abc import Arrivals, Column, Decision, Delete, Get, Put, Row, Scan, Store, Table
 from hbasemk.store.delegating import DelegatingStore
 
 T = TypeVar("T")
@@ -165,12 +165,20 @@ class RetryingStore(DelegatingStore):
         decision: Decision,
         also: Sequence[tuple[str, Get]] = (),
         in_doubt: Callable[[], None] | None = None,
-    ) -> bool | None:
+        *,
+        durable: bool = True,
+    ) -> int | None:
         """Read, decide and write in one transaction; see :meth:`Store.write_if`. ``in_doubt`` is called for each lost reply.
 
         Not divided: a caller uses it only for what fits one call.
         """
-        return self._retry(lambda: self.inner.write_if(table, puts, gets, judge, decision, also), in_doubt)
+        return self._retry(
+            lambda: self.inner.write_if(table, puts, gets, judge, decision, also, durable=durable), in_doubt
+        )
+
+    def arrivals(self, table: str, after: int, limit: int, columns: Sequence[Column]) -> Arrivals:
+        """Return the rows written after an arrival number; see :meth:`Store.arrivals`."""
+        return self._retry(lambda: self.inner.arrivals(table, after, limit, columns))
 
     def delete(self, table: str, deletes: Iterable[Delete], *, between: Callable[[], None] | None = None) -> None:
         """Delete cell versions, in as many calls as their size needs; ``between`` as in :meth:`write`."""

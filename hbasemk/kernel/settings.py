@@ -7,7 +7,7 @@ unfinished creation completes it; every step is idempotent.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import Final
 
@@ -17,7 +17,7 @@ from hbasemk.format.watermark import Watermark
 from hbasemk.store.abc import Get, NewCell, Put, Row, Store
 
 FORMAT: Final = 2
-"""The format that this version reads and writes. Format 1 has the same tables, but its processes know nothing of format 2."""
+"""The format that this version reads and writes. Format 1 has no arrival numbers (``schema.ARRIVAL``)."""
 SHORTEST_SKEW_MS: Final = 100
 """A skew shorter than a slow round trip would reject every commit: ids could not be close enough to the store's clock."""
 SHORTEST_LAG_MS: Final = 100
@@ -155,16 +155,19 @@ def read(store: Store, *, any_format: bool = False) -> tuple[Settings | None, Wa
 
     Raises FormatError for a format that this version does not use, unless ``any_format`` accepts older ones.
     """
-    row = store.read(schema.CLUSTER, [Get(schema.SETTINGS_ROW, columns=(schema.SETTINGS, schema.WATERMARK))])[0]
+    columns = (schema.SETTINGS, schema.WATERMARK, schema.ARRIVAL)
+    row = store.read(schema.CLUSTER, [Get(schema.SETTINGS_ROW, columns=columns)])[0]
+    found = {(cell.family, cell.qualifier): cell.value for cell in row.cells}
     settings: Settings | None = None
     watermark: Watermark | None = None
-    for cell in row.cells:
-        if cell.qualifier == schema.SETTINGS[1]:
-            settings = Settings.decode(cell.value, store.location)
-            if settings.format < FORMAT and not any_format:
-                raise _other_format(settings.format, store.location)
-        else:
-            watermark = Watermark.decode(cell.value)
+    if schema.SETTINGS in found:
+        settings = Settings.decode(found[schema.SETTINGS], store.location)
+        if settings.format < FORMAT and not any_format:
+            raise _other_format(settings.format, store.location)
+    if schema.WATERMARK in found:
+        watermark = Watermark.decode(found[schema.WATERMARK])
+        arrival = int.from_bytes(found.get(schema.ARRIVAL, b""), "big")
+        watermark = replace(watermark, arrival=arrival)
     return settings, watermark
 
 
@@ -177,8 +180,9 @@ def create(store: Store, wanted: Settings) -> tuple[Settings, Watermark]:
     revision ids: see :func:`possible_epochs_ms`.
     """
     wanted.check()
+    # An existing repository of another format must be refused before anything is written.
+    settings, watermark = _read_if_any(store)
     store.create_tables(schema.TABLES)
-    settings, watermark = read(store)
     if settings is None:
         new = Settings(
             epoch_ms=wanted.epoch_ms,
@@ -196,6 +200,17 @@ def create(store: Store, wanted: Settings) -> tuple[Settings, Watermark]:
     if watermark is None:
         watermark = _complete(store, settings)
     return settings, watermark
+
+
+def _read_if_any(store: Store) -> tuple[Settings | None, Watermark | None]:
+    """Return what :func:`read` finds; nothing if there are no tables yet."""
+    try:
+        return read(store)
+    except FormatError:
+        raise
+    except StoreUnusableError:
+        # If the store cannot be used for another reason, the creation of the tables fails for it too.
+        return None, None
 
 
 def _root(epoch_ms: int, now_ms: int, location: str) -> int:

@@ -3,13 +3,14 @@
 The upgrade changes no data. It does this:
 
 1. It refuses if the lease of a process has not ended.
-2. It refuses if a lease has changed since step 1.
-3. It replaces the format in the settings, in one compare-and-set.
-4. It reads the leases again. If a process of an older version took one meanwhile, it raises an error that names the
+2. In a store that orders all writes it numbers the revisions above the watermark (:class:`Numbering`).
+3. It refuses if a lease has changed since step 1.
+4. It replaces the format in the settings, in one compare-and-set.
+5. It reads the leases again. If a process of an older version took one meanwhile, it raises an error that names the
    process. Processes of this version read the settings when they claim or renew a lease, so they stop by themselves.
 
-A crash before step 3 leaves the repository as it was; after it, the upgrade is complete. Of several upgrades at once, one
-succeeds, and the others find the new format.
+A crash before step 4 leaves a repository of the old format; after it, the upgrade is complete. Of several upgrades at
+once, one succeeds. The others find the new format, or raise an error if their numbers were overtaken.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ from hbasemk.format import schema
 from hbasemk.format.lease_record import LeaseRecord, record_of
 from hbasemk.format.limits import shown
 from hbasemk.kernel import settings
+from hbasemk.kernel.arrival_numbering import MARK, Numbering, read_settings, replace_settings
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.settings import Settings
-from hbasemk.store.abc import NewCell, Put, Scan, Store, scan_all
+from hbasemk.store.abc import Scan, Store, scan_all
 
 BATCH: Final = 1000
 WATCH_EVERY: Final = 1.0
@@ -43,6 +45,10 @@ class Upgraded:
 
     before: int
     after: int
+    numbered: int = 0
+    """How many rows above the watermark got an arrival number."""
+    aborted: int = 0
+    """How many of them were pending and have been aborted."""
 
 
 def upgrade(store: Store, runtime: Runtime, say: Callable[[str], object], wanted: int | None = None) -> Upgraded:
@@ -59,7 +65,7 @@ def upgrade(store: Store, runtime: Runtime, say: Callable[[str], object], wanted
         )
     retrying = RetryingStore(store, runtime)
     retrying.verify(schema.TABLES)
-    found, _ = settings.read(retrying, any_format=True)
+    found, watermark = settings.read(retrying, any_format=True)
     if found is None:
         raise StoreUnusableError(f"there is no repository at {store.location}, so there is nothing to upgrade")
     after = settings.FORMAT if wanted is None else wanted
@@ -75,7 +81,7 @@ def upgrade(store: Store, runtime: Runtime, say: Callable[[str], object], wanted
             f"the repository at {store.location} has format {found.format}, and this user may only read it; run "
             "`hbasemk upgrade` as a user who may write to it. Nothing was written."
         )
-    return _Upgrade(retrying, runtime, found, say).run(after)
+    return _Upgrade(retrying, runtime, found, say).run(after, 0 if watermark is None else watermark.revision)
 
 
 class _Upgrade:
@@ -88,21 +94,25 @@ class _Upgrade:
         self._say = say
         self._lease = Lease(store, runtime, found)
 
-    def run(self, after: int) -> Upgraded:
-        """Run all steps."""
+    def run(self, after: int, floor: int) -> Upgraded:
+        """Run all steps; revisions at or below ``floor`` need no number."""
         before = self._settings.format
         leases = self._wait_for_leases()
         stored = self._stored()
         if Settings.decode(stored, self._store.location).format == after:
             return Upgraded(after, after)
+        numbering = Numbering(self._store, self._runtime)
+        if self._store.supports_transactions:
+            stored = numbering.run(stored, floor)
         new = [record for machine, record in self._leases().items() if leases.get(machine) != record]
         if new:
             raise self._in_use("began to use it during the upgrade", new)
         fields: dict[str, Any] = json.loads(stored)
-        if not self._replace_settings(stored, json.dumps({**fields, "format": after}).encode()):
-            return self.run(after)
+        fields.pop(MARK, None)
+        if not replace_settings(self._store, stored, json.dumps({**fields, "format": after}).encode()):
+            return self.run(after, floor)
         self._report_older(leases, after)
-        return Upgraded(before, after)
+        return Upgraded(before, after, numbering.numbered, numbering.aborted)
 
     # --- leases ------------------------------------------------------------------------------------------
 
@@ -161,16 +171,8 @@ class _Upgrade:
                 "older version at the same moment; end this process at once, then run `hbasemk check`"
             )
 
-    # --- writes ------------------------------------------------------------------------------------------
-
-    def _replace_settings(self, expected: bytes, new: bytes) -> bool:
-        put = Put(schema.SETTINGS_ROW, [NewCell(*schema.SETTINGS, new)])
-        applied = self._store.check_and_write(schema.CLUSTER, schema.SETTINGS, expected, put)
-        # After a lost reply, the second attempt finds what the first one wrote.
-        return applied or self._stored() == new
-
     def _stored(self) -> bytes:
-        return b"".join(cell.value for cell in self._store.read(schema.CLUSTER, [settings.CURRENT])[0].cells)
+        return read_settings(self._store)
 
 
 def _names(records: Iterable[LeaseRecord]) -> str:

@@ -22,6 +22,9 @@ MAX_TIMESTAMP: Final = 2**63 - 1
 
 ALL_VERSIONS: Final = 2**31 - 1
 
+LAST_ROW: Final = b""
+"""As the row of a get in ``also`` of :meth:`Store.write_if`: the row with the highest key of the table."""
+
 FileIdentity = tuple[int, int]
 """Device and inode of a file; all names of a file, hard links included, share one identity."""
 
@@ -124,20 +127,42 @@ class Delete(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """A compare-and-set: write ``put`` if the value of ``column`` in the put's row is ``expected``."""
+    """A compare-and-set: write ``put`` if the value of ``column`` in the put's row is ``expected`` (None: absent).
+
+    ``unchanged``: a table that keeps arrivals, and an arrival number; the decision applies only if nothing has been written
+    to that table after that number.
+    """
 
     table: str
     column: Column
-    expected: bytes
+    expected: bytes | None
     put: Put
+    unchanged: tuple[str, int] | None = None
 
 
 class Table(NamedTuple):
-    """The definition of a table. Each column family keeps ``versions`` versions of a cell."""
+    """The definition of a table. Each column family keeps ``versions`` versions of a cell.
+
+    ``arrivals``: a store that supports transactions also keeps the order in which the table's rows are written
+    (:meth:`Store.arrivals`).
+    """
 
     name: str
     families: Sequence[bytes]
     versions: int
+    arrivals: bool = False
+
+
+class Arrivals(NamedTuple):
+    """A part of a table's order of writes: the rows written after one arrival number, up to the number ``last``.
+
+    Each row occurs once, at the place of its last write in this part. ``complete`` says that no write after ``last`` had
+    been committed when the store was read.
+    """
+
+    last: int
+    rows: Sequence[Row]
+    complete: bool
 
 
 class Limits(NamedTuple):
@@ -198,7 +223,7 @@ class Store(ABC):
 
     @property
     def supports_transactions(self) -> bool:
-        """Whether the store implements :meth:`write_if`."""
+        """Whether the store implements :meth:`write_if` and :meth:`arrivals`."""
         return False
 
     @property
@@ -264,18 +289,32 @@ class Store(ABC):
         judge: Callable[[list[Row]], bool],
         decision: Decision,
         also: Sequence[tuple[str, Get]] = (),
-    ) -> bool | None:
-        """Read, decide and write in one transaction; durable, one round trip.
+        *,
+        durable: bool = True,
+    ) -> int | None:
+        """Read, decide and write in one transaction. One round trip.
 
         The store reads ``gets`` and passes the rows to ``judge``. If ``judge`` returns True and the compare-and-set
         ``decision`` applies, the store writes ``puts`` and ``decision.put``. ``also`` names rows of other tables;
-        ``judge`` receives them after the rows of ``gets``.
+        ``judge`` receives them after the rows of ``gets``. There, :data:`LAST_ROW` names the row with the highest key; if the
+        table is empty, that row has the key :data:`LAST_ROW` and no cells.
 
-        Returns True if everything was written, None if ``judge`` returned False, and False if the compare-and-set found
-        another value; in the last two cases nothing was written. The store may call ``judge`` several times; ``judge``
-        must not call the store. Available only if :attr:`supports_transactions` is True.
+        Returns the arrival number of ``decision.put`` if everything was written (1 if its table keeps no arrivals), None if
+        ``judge`` returned False, and 0 if the decision does not apply; in the last two cases nothing was written. The store
+        may call ``judge`` several times; ``judge`` must not call the store. Available only if :attr:`supports_transactions`
+        is True.
         """
         raise NotImplementedError(f"the store at {self.location} does not support transactions")
+
+    def arrivals(self, table: str, after: int, limit: int, columns: Sequence[Column]) -> Arrivals:
+        """Return the rows written to a table after an arrival number, at most ``limit`` writes. One round trip.
+
+        A table defined with ``arrivals`` numbers its writes from 1, one for each put, in the order in which the store
+        commits them. So a reader that has seen all writes up to a number misses none, whatever any clock shows. ``columns``
+        selects the cells of each row; all rows come from one state of the store, as they are now. Deletes have no number.
+        Available only if :attr:`supports_transactions` is True.
+        """
+        raise NotImplementedError(f"the store at {self.location} does not keep the order of writes")
 
     @abstractmethod
     def delete(self, table: str, deletes: Sequence[Delete]) -> None:
@@ -325,6 +364,11 @@ class Store(ABC):
                 f"{self.limits.row_key} bytes; nothing was written"
             )
         return LimitError(f"a timestamp must be between 0 and 2**63-2, got {timestamp} (row {row[:60]!r})")
+
+
+def in_order_of_last(keys: Sequence[bytes]) -> list[bytes]:
+    """Return each key once, in the order of the last occurrences."""
+    return list(dict.fromkeys(reversed(keys)))[::-1]
 
 
 def scan_all(store: Store, table: str, scan: Scan) -> Iterator[Row]:

@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from hbasemk.errors import ClosedError, StoreUnusableError
 from hbasemk.store.abc import (
+    LAST_ROW,
+    Arrivals,
     Column,
     Decision,
     Delete,
@@ -24,6 +26,7 @@ from hbasemk.store.abc import (
     Scan,
     Store,
     Table,
+    in_order_of_last,
 )
 from hbasemk.store.memory_tables import MemoryTable
 
@@ -109,7 +112,9 @@ class MemoryStore(Store):
             self._check_open()
             for table in tables:
                 if table.name not in self._tables:
-                    self._tables[table.name] = MemoryTable(table)
+                    made = self._tables[table.name] = MemoryTable(table)
+                    if table.arrivals and self._transactions:
+                        made.written = []
             self._verify(tables)
 
     def verify(self, tables: Sequence[Table]) -> None:
@@ -216,24 +221,47 @@ class MemoryStore(Store):
         judge: Callable[[list[Row]], bool],
         decision: Decision,
         also: Sequence[tuple[str, Get]] = (),
-    ) -> bool | None:
+        *,
+        durable: bool = True,
+    ) -> int | None:
         """Read, decide and write under one lock."""
         if not self._transactions:
-            return super().write_if(table, puts, gets, judge, decision, also)
+            return super().write_if(table, puts, gets, judge, decision, also, durable=durable)
         self.check_puts((*puts, decision.put))
         with self._lock:
             found = self._table(table)
             for put in puts:
                 found.check_families([cell.family for cell in put.cells])
-            others = [row for name, get in also for row in self._read(self._table(name), (get,))]
+            others = [row for name, get in also for row in self._read_also(self._table(name), get)]
             if not judge([*self._read(found, gets), *others]):
                 return None
-            if not self._compare_and_set(self._table(decision.table), decision.column, decision.expected, decision.put):
-                return False
+            deciding = self._table(decision.table)
+            if decision.unchanged is not None:
+                name, number = decision.unchanged
+                if len(self._table(name).written or ()) > number:
+                    return 0
+            if not self._compare_and_set(deciding, decision.column, decision.expected, decision.put):
+                return 0
+            number = len(deciding.written or (decision.put.row,))
             now = self._now(found)
             for put in puts:
                 found.put(put, now)
-            return True
+            return number
+
+    def _read_also(self, found: MemoryTable, get: Get) -> list[Row]:
+        if get.row == LAST_ROW and found.rows:
+            get = get._replace(row=found.rows.peekitem(-1)[0])
+        return self._read(found, (get,))
+
+    def arrivals(self, table: str, after: int, limit: int, columns: Sequence[Column]) -> Arrivals:
+        """Return the rows written after an arrival number, all from one state."""
+        with self._lock:
+            found = self._table(table)
+            if found.written is None:
+                return super().arrivals(table, after, limit, columns)
+            keys = found.written[after : after + limit]
+            rows = self._read(found, [Get(key, columns=columns) for key in in_order_of_last(keys)])
+            return Arrivals(after + len(keys), rows, after + len(keys) >= len(found.written))
 
     def delete(self, table: str, deletes: Sequence[Delete]) -> None:
         """Delete exactly the given cell versions."""

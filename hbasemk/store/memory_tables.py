@@ -116,19 +116,24 @@ class MemoryRow:
 
 
 class MemoryTable:
-    """One table: its rows in key order, and the number of versions that a column keeps."""
+    """One table: its rows in key order, and the number of versions that a column keeps.
 
-    __slots__ = ("families", "name", "rows", "versions")
+    ``written`` lists the keys of the rows in the order of writes; None: the table does not keep the order.
+    """
+
+    __slots__ = ("families", "name", "rows", "versions", "written")
 
     def __init__(self, table: Table) -> None:
         self.name = table.name
         self.families = frozenset(table.families)
         self.versions = table.versions
         self.rows: SortedDict[bytes, MemoryRow] = SortedDict()
+        self.written: list[bytes] | None = None
 
     def clone(self) -> MemoryTable:
         """Return a copy that later changes do not affect."""
         other = MemoryTable(Table(self.name, tuple(self.families), self.versions))
+        other.written = None if self.written is None else self.written.copy()
         other.rows = SortedDict((key, row.clone()) for key, row in self.rows.items())
         return other
 
@@ -155,3 +160,5 @@ class MemoryTable:
         if row is None:
             row = self.rows[put.row] = MemoryRow()
         row.put(put.cells, now, self.versions)
+        if self.written is not None:
+            self.written.append(put.row)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hbasemk.store.abc import Column, Decision, Delete, Get, Put, Row, Scan
+from hbasemk.store.abc import Arrivals, Column, Decision, Delete, Get, Put, Row, Scan
 from hbasemk.testing.trace import Step
 from hbasemk.testing.wrapped import Call, WrappedStore
 
@@ -95,13 +95,20 @@ class SimulatedStore(WrappedStore):
         judge: Callable[[list[Row]], bool],
         decision: Decision,
         also: Sequence[tuple[str, Get]] = (),
-    ) -> bool | None:
+        *,
+        durable: bool = True,
+    ) -> int | None:
         """Execute the whole transaction as one step."""
         return self._actor.simulator.step(
             self._actor,
             Step("write_if", decision.table, decision.put),
-            lambda: self.inner.write_if(table, puts, gets, judge, decision, also),
+            lambda: self.inner.write_if(table, puts, gets, judge, decision, also, durable=durable),
         )
+
+    def arrivals(self, table: str, after: int, limit: int, columns: Sequence[Column]) -> Arrivals:
+        """Read a few writes at a time, so that other processes can run in between."""
+        self._what = after
+        return super().arrivals(table, after, min(limit, self._actor.simulator.scan_rows), columns)
 
     def close(self) -> None:
         """Do nothing: the shared store stays open."""

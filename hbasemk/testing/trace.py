@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from hbasemk.format import paths, schema
-from hbasemk.store.abc import Column, Delete, Get, Put, Row, Scan
+from hbasemk.store.abc import Arrivals, Column, Delete, Get, Put, Row, Scan
 
 
 class Step(NamedTuple):
@@ -24,7 +24,7 @@ class Step(NamedTuple):
     @property
     def writes(self) -> bool:
         """Whether the call may change something."""
-        return self.method not in ("read", "scan")
+        return self.method not in ("read", "scan", "arrivals")
 
 
 class _Names:
@@ -84,6 +84,10 @@ def _result(step: Step, result: object, names: _Names) -> str:
         return f" ({result})"
     if isinstance(result, bool):
         return f" -> {'yes' if result else 'no'}"
+    if isinstance(result, int):
+        return f" -> {'arrival ' + str(result) if result else 'no'}"
+    if isinstance(result, Arrivals):
+        result = result.rows
     if isinstance(result, Sequence):
         return f" -> {'; '.join(_row(step, row, names) for row in result) or 'nothing'}"
     return ""
@@ -91,7 +95,7 @@ def _result(step: Step, result: object, names: _Names) -> str:
 
 def _row(step: Step, row: Row, names: _Names) -> str:
     cells = [f"{_column(cell[:2])}={_value(cell.value)}{_at(step, cell.timestamp, names)}" for cell in row.cells]
-    begins = f"{_key(step.table, row.key, names)}: " if step.method == "scan" else ""
+    begins = "" if step.method == "read" else f"{_key(step.table, row.key, names)}: "
     return begins + (" ".join(cells) or "nothing")
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from hbasemk.errors import StoreUnknownError
 from hbasemk.store.abc import (
+    Arrivals,
     Cell,
     Column,
     Decision,
@@ -82,11 +83,18 @@ class WrappedStore(DelegatingStore):
         judge: Callable[[list[Row]], bool],
         decision: Decision,
         also: Sequence[tuple[str, Get]] = (),
-    ) -> bool | None:
+        *,
+        durable: bool = True,
+    ) -> int | None:
         """Passed on."""
         return self.around(
-            Call("write_if", table, len(puts)), lambda: self.inner.write_if(table, puts, gets, judge, decision, also)
+            Call("write_if", table, len(puts)),
+            lambda: self.inner.write_if(table, puts, gets, judge, decision, also, durable=durable),
         )
+
+    def arrivals(self, table: str, after: int, limit: int, columns: Sequence[Column]) -> Arrivals:
+        """Passed on."""
+        return self.around(Call("arrivals", table, 1), lambda: self.inner.arrivals(table, after, limit, columns))
 
     def delete(self, table: str, deletes: Sequence[Delete]) -> None:
         """Passed on."""
@@ -127,7 +135,9 @@ class CountingStore(WrappedStore):
         traffic = self._of(call.table)
         traffic.calls += 1
         result = do()
-        if isinstance(result, list):
+        if isinstance(result, Arrivals):
+            self._came(call.table, result.rows)
+        elif isinstance(result, list):
             self._came(call.table, result)
         return result
 
@@ -169,7 +179,9 @@ class CountingStore(WrappedStore):
         judge: Callable[[list[Row]], bool],
         decision: Decision,
         also: Sequence[tuple[str, Get]] = (),
-    ) -> bool | None:
+        *,
+        durable: bool = True,
+    ) -> int | None:
         """Count the rows that the judge receives as read, and the puts as sent, even if the judge refuses."""
 
         def shown(rows: list[Row]) -> bool:
@@ -180,7 +192,7 @@ class CountingStore(WrappedStore):
 
         self._goes(table, puts)
         self._goes(decision.table, (decision.put,))
-        return super().write_if(table, puts, gets, shown, decision, also)
+        return super().write_if(table, puts, gets, shown, decision, also, durable=durable)
 
     def take(self) -> Counter[tuple[str, str]]:
         """Return and reset the number of calls of each kind."""

@@ -285,7 +285,7 @@ def test_a_commit_in_one_store_transaction_with_a_lost_reply_is_applied_once_eve
     other = Repository(shared, poll_interval=0, owns_store=False)
 
     def after(call: Call) -> None:
-        if call.method == "write_if":
+        if (call.method, call.table) == ("write_if", schema.NODES):
             store.after = None
             other.run(lambda tx: tx.increment("/a", "count", 1))
             raise lost_reply(call)

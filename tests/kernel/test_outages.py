@@ -182,7 +182,7 @@ def test_losing_commit_raises_conflict_though_roll_back_fails(store: str, how: s
 
     def before(call: Call) -> None:
         # The first compare-and-set creates the row; a second one aborts it.
-        if call.method == "check_and_write" and call.table == schema.JOURNAL:
+        if call.method in ("check_and_write", "write_if") and call.table == schema.JOURNAL:
             aborts.append(call)
         if len(aborts) > 1:
             if how == "hangs":

@@ -150,7 +150,8 @@ def test_a_branch_is_rebased_to_a_larger_view_at_the_same_revision(opened: Insta
     slow.run(lambda tx: tx.set("/c", "n", 1))
     other.refresh()
     assert dict(other.head["/c"]) == {"n": 1, "m": 1}
-    assert other.head.revision == first.head.revision
+    # Where the store orders all writes, the revision that commits last is also the last in every view.
+    assert (other.head.revision == first.head.revision) != store.supports_transactions
     branch = other.resume_branch(branches[0].revision)
     with pytest.raises(ConflictError):
         branch.merge()

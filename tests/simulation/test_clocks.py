@@ -6,16 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from hbasemk.format.extent import Extent
 from hbasemk.format.watermark import Watermark
 from hbasemk.kernel import instance
-from hbasemk.kernel.commit.deadline import DeadlineCheck
 from hbasemk.kernel.ids.clock import IdClock
-from hbasemk.kernel.journal import journal
+from hbasemk.kernel.journal import journal, scan_poller
 from hbasemk.kernel.journal.journal import Journal
 from hbasemk.kernel.journal.view import View
 from tests.support import proof
@@ -57,7 +55,7 @@ def test_invariants_hold_while_clocks_step_and_machines_sleep(seeds: range) -> N
 
 def read_back_down_to_an_estimate(patch: pytest.MonkeyPatch) -> None:
     original = Journal.low_bound_for
-    patch.setattr(Journal, "low_bound_for", lambda self, snapshot: max(original(self, snapshot), self._low_bound))
+    patch.setattr(Journal, "low_bound_for", lambda self, snapshot: max(original(self, snapshot), self.poller.low_bound))
 
 
 def lateness_not_judged(patch: pytest.MonkeyPatch) -> None:
@@ -65,7 +63,7 @@ def lateness_not_judged(patch: pytest.MonkeyPatch) -> None:
 
 
 def bases_not_looked_for(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Journal, "_lowest_unknown_base", lambda *_: None)
+    patch.setattr(scan_poller, "_lowest_unknown_base", lambda *_: None)
 
 
 def watermark_not_verified(patch: pytest.MonkeyPatch) -> None:
@@ -75,21 +73,12 @@ def watermark_not_verified(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Journal, "verify", verify)
 
 
-def watermark_ignored_by_the_commit(patch: pytest.MonkeyPatch) -> None:
-    original = DeadlineCheck.__call__
-
-    def judge(self: Any, rows: Any) -> bool:
-        return original(self, [rows[0], rows[1]._replace(cells=())])
-
-    patch.setattr(DeadlineCheck, "__call__", judge)
-
-
 def held_snapshots_bounded_by_an_estimate(patch: pytest.MonkeyPatch) -> None:
     original = Journal.contents
 
     def contents(self: Journal, view: View) -> Extent:
         floor, above = original(self, view)
-        return Extent(max(floor, self._low_bound - 1), above)
+        return Extent(max(floor, self.poller.low_bound - 1), above)
 
     patch.setattr(Journal, "contents", contents)
 
@@ -99,7 +88,6 @@ MUTANTS: list[Mutant] = [
     lateness_not_judged,
     bases_not_looked_for,
     watermark_not_verified,
-    watermark_ignored_by_the_commit,
     held_snapshots_bounded_by_an_estimate,
 ]
 

@@ -76,10 +76,10 @@ def test_invariants_hold_with_wrong_clocks_pauses_and_late_requests(seeds: range
 def late_cells_not_hidden(patch: pytest.MonkeyPatch) -> None:
     original = Recovery._move
 
-    def move(self: Recovery, current: Watermark, moved: Watermark) -> bool:
+    def move(self: Recovery, current: Watermark, moved: Watermark, *, arrived: int | None = None) -> bool:
         # A scan for late rows lists them without moving it.
         shown = moved if moved.revision == current.revision else Watermark(moved.revision, frozenset())
-        return original(self, current, shown)
+        return original(self, current, shown, arrived=arrived)
 
     patch.setattr(Recovery, "_move", move)
 
@@ -136,13 +136,13 @@ def watermark_that_does_not_wait(patch: pytest.MonkeyPatch) -> None:
     original = Recovery.advance
 
     def advance(self: Recovery) -> Any:
-        low = self._journal._low_bound
+        low = self._journal.poller.low_bound
         skew_ms = self._journal._settings.max_clock_skew_ms
-        self._journal._low_bound = self._journal.highest_seen + (skew_ms + 1 << 24)
+        self._journal.poller.low_bound = self._journal.highest_seen + (skew_ms + 1 << 24)
         try:
             return original(self)
         finally:
-            self._journal._low_bound = low
+            self._journal.poller.low_bound = low
 
     patch.setattr(Recovery, "advance", advance)
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -27,6 +30,14 @@ def set_format(store: Store, number: int) -> None:
     fields = {**settings_fields(store), "format": number, "kept": KEPT}
     put = Put(schema.SETTINGS_ROW, [NewCell(*schema.SETTINGS, json.dumps(fields).encode())])
     store.write(schema.CLUSTER, [put])
+
+
+def remove_arrivals(path: Path) -> None:
+    """Remove all arrival numbers from a SQLite file, which versions with format 1 do not keep."""
+    with closing(sqlite3.connect(path)) as db, db:
+        tables = dict(db.execute("SELECT name, id FROM hbasemk_tables"))
+        db.execute(f"DROP TABLE hbasemk_arrivals_{tables['journal']}")
+        db.execute(f"DELETE FROM cluster_{tables['cluster']}_0 WHERE qualifier = ?", (schema.ARRIVAL[1],))
 
 
 def work_as(monkeypatch: pytest.MonkeyPatch, number: int) -> None:

@@ -309,14 +309,14 @@ def test_a_commit_with_an_unknown_outcome_counts_once_if_it_is_committed(
         def before(call: Call) -> None:
             if failing[0]:
                 raise StoreNotAppliedError("the store is away")
-            if call.method == "write_if":
+            if (call.method, call.table) == ("write_if", "nodes"):
                 decisions.append(1)
                 if len(decisions) == 2 and not applied:
                     failing[0] = True
                     raise StoreUnknownError("no answer")
 
         def after(call: Call) -> None:
-            if call.method == "write_if" and len(decisions) == 2:
+            if (call.method, call.table) == ("write_if", "nodes") and len(decisions) == 2:
                 failing[0] = True
                 raise StoreUnknownError("no answer")
 

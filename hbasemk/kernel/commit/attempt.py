@@ -81,6 +81,11 @@ class Attempts(Committing):
                 if draft.revision and draft.revision not in self._outcomes.deferred:
                     self._outcomes.defer(draft.revision, draft.touched)
                 raise
+        if self._store.supports_transactions:
+            raise StoreNotAppliedError(
+                f"other processes at {self._store.location} issued much higher revision ids while this commit made its own, "
+                f"{TRIES_IN_TIME} times; commit again"
+            )
         raise StoreNotAppliedError(
             f"the store at {self._store.location} took too long to create a journal row, {TRIES_IN_TIME} times; "
             "reduce its load, or use a repository with a larger allowed lag (see its status)"
@@ -134,18 +139,22 @@ class Attempts(Committing):
             if conflict is not None:
                 return conflict
             committed = self._writing.decide(draft)
+        draft.decision_arrival = committed
         return None if committed else Conflict(plan.rows[0].path, schema.LAST_REVISION, revision, pending=False)
 
     def _append(self, draft: Draft, plan: ChangeSet) -> None:
         """Run step 11."""
         # If the commit exceeds the cache, the cache only learns which nodes it touched.
         states = plan.states(draft.revision) if len(plan.after) <= MOST_STATES else {}
-        self._journal.append_local(draft.revision, plan.changes, states, draft.view)
+        arrivals = draft.created.arrival, draft.decision_arrival
+        if not self._journal.append_local(draft.revision, plan.changes, states, draft.view, *arrivals):
+            # The commit has succeeded. If the store fails now, the revision joins at a later poll.
+            self._outcomes.quietly(self._journal.poll)
         self._turns.record_commit(plan.changes)
         self._slots.record(plan)
         self.statistics.committed += 1
 
-    def _commit_in_transaction(self, draft: Draft, plan: ChangeSet) -> bool | None:
+    def _commit_in_transaction(self, draft: Draft, plan: ChangeSet) -> int | None:
         """Run steps 6, 7 and 10 in one transaction; return None if the store cannot, or if there is a conflict."""
         if not self._writing.fits_one_transaction(plan):
             return None

@@ -13,13 +13,14 @@ from hbasemk.kernel.journal.view import View
 
 
 class Created(NamedTuple):
-    """When the creation of a journal row was sent and acknowledged, by the monotonic clock."""
+    """When the creation of a journal row was sent and acknowledged, by the monotonic clock; its arrival number, or 0."""
 
     sent: float
     received: float
+    arrival: int
 
 
-_NOT_CREATED: Final = Created(0, 0)
+_NOT_CREATED: Final = Created(0, 0, 0)
 
 
 @dataclass(slots=True)
@@ -30,7 +31,7 @@ class Draft:
     before the store does. ``plan`` is kept for it. ``touched`` lists the rows that the try may write; ``wrote`` says that it
     has begun to write cells outside of a transaction. ``slots`` holds the slots of the properties, by path and name, that it
     may adjust. ``reply_lost`` says that a reply to a write of the revision was lost, ``decision_in_doubt`` that it was the
-    reply to the decision.
+    reply to the decision. ``decision_arrival`` is the arrival number of the decision; 0 or less: unknown, or no order.
     """
 
     view: View
@@ -45,12 +46,14 @@ class Draft:
     slots: dict[tuple[str, str], int] = field(default_factory=dict)
     reply_lost: bool = False
     decision_in_doubt: bool = False
+    decision_arrival: int = 0
 
     def start_try(self, revision: int) -> None:
         """Begin a try with a new revision id."""
         if self.begun is not None:
             self.begun(revision)
         self.revision, self.touched = revision, ()
+        self.decision_arrival = 0
         self.wrote = self.reply_lost = self.decision_in_doubt = False
 
     def lose_reply(self) -> None:

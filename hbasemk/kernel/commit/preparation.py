@@ -6,14 +6,15 @@ from collections.abc import Sequence
 
 from hbasemk.errors import InvalidRevisionError
 from hbasemk.format import changes, journal_row, revisions, schema
+from hbasemk.format.watermark import Watermark
 from hbasemk.kernel.commit import slots
 from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.change_source import Prediction
 from hbasemk.kernel.commit.context import Committing
-from hbasemk.kernel.commit.deadline import TooSlow
+from hbasemk.kernel.commit.deadline import WATERMARK, TooSlow
 from hbasemk.kernel.commit.draft import Created, Draft
 from hbasemk.kernel.journal.rows import journal_rows, write_changes
-from hbasemk.store.abc import NewCell, Put
+from hbasemk.store.abc import LAST_ROW, Decision, Get, NewCell, Put, Row
 
 
 class Preparation(Committing):
@@ -97,18 +98,17 @@ class Preparation(Committing):
             # Not retried here: the row must be created in time, and no cell is written before it. HBase's client may send
             # the call twice; the second reply is then "exists", and the nonce shows that the row is this commit's.
             sent = self._runtime.monotonic()
-            if not self._store.once.check_and_write(
-                schema.JOURNAL, schema.COMMITTED, None, put, durable=False
-            ) and not self._is_ours(revision, nonce):
+            arrival = self._create_row(revision, put)
+            if not arrival and not self._is_ours(revision, nonce):
                 raise InvalidRevisionError(
                     f"revision {revisions.to_text(revision)} already exists: two processes issued the same id, although leases "
                     "prevent that; check that the cluster table was not changed by hand"
                 )
-            draft.created = Created(sent, self._runtime.monotonic())
-            in_time = self._clock.seems_in_time(revision)
+            draft.created = Created(sent, self._runtime.monotonic(), arrival)
+            in_time = self._store.supports_transactions or self._clock.seems_in_time(revision)
             if in_time and not inline:
                 write_changes(self._store, revision, encoded)
-        except InvalidRevisionError:
+        except (InvalidRevisionError, TooSlow):
             raise
         except BaseException:
             self._outcomes.defer(revision, ())
@@ -120,11 +120,38 @@ class Preparation(Committing):
                 self._abort_empty(revision)
             raise TooSlow
 
+    def _create_row(self, revision: int, put: Put) -> int:
+        """Create a journal row unless it exists; return its arrival number (1 without order), or 0 if it exists.
+
+        A store that orders all writes refuses an id that is too far below the highest one, or that the watermark has passed
+        (protocol, section 2). Then nothing is written, and TooSlow is raised; the next id is greater than both.
+        """
+        if not self._store.supports_transactions:
+            return self._store.once.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put, durable=False)
+        highest = 0
+
+        def in_order(rows: Sequence[Row]) -> bool:
+            nonlocal highest
+            last, settings = rows
+            # The integrity check reports a key that is not a revision id.
+            highest = int.from_bytes(last.key, "big") if journal_row.is_key(last.key) else self._journal.highest_seen
+            watermark = Watermark.revision_of(settings.cells[0].value) if settings.cells else 0
+            highest = max(highest, watermark)
+            return revision >= self._clock.least_id(highest) and revision > watermark
+
+        also = [(schema.JOURNAL, Get(LAST_ROW, columns=(schema.COMMITTED,))), WATERMARK]
+        decision = Decision(schema.JOURNAL, schema.COMMITTED, None, put)
+        arrival = self._store.once.write_if(schema.JOURNAL, (), (), in_order, decision, also, durable=False)
+        if arrival is None:
+            self._clock.observe(highest)
+            raise TooSlow
+        return arrival
+
     def _learn_clock(self, draft: Draft) -> None:
         """Pass the timestamp of a late row to the clock, which raises an error if a new id would be late too."""
         created_ms = self._outcomes.created_ms(draft.revision)
         if created_ms is not None:
-            self._clock.created(draft.revision, created_ms, *draft.created)
+            self._clock.created(draft.revision, created_ms, draft.created.sent, draft.created.received)
 
     def _abort_empty(self, revision: int) -> None:
         """Abort a revision that has not written cells yet; defer the abort if the store fails."""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from hbasemk.format import schema
 from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.context import Committing
-from hbasemk.kernel.commit.deadline import DeadlineCheck, TooSlow
+from hbasemk.kernel.commit.deadline import RepeatCheck, TooSlow
 from hbasemk.kernel.commit.draft import Draft
 from hbasemk.store.abc import Decision, Get, NewCell, Put, Row
+
+UNKNOWN_ARRIVAL: Final = -1
+"""In place of the arrival number of a revision whose decision was applied before, with a lost reply."""
 
 
 class Writing(Committing):
@@ -18,8 +22,8 @@ class Writing(Committing):
     def write(self, draft: Draft, plan: ChangeSet) -> None:
         """Run step 6; raise TooSlow if the journal row was created too late by its server's timestamp.
 
-        If the store supports parallel calls, the timestamp is read while the cells are written. A store with transactions
-        checks it in :meth:`decide`.
+        If the store supports parallel calls, the timestamp is read while the cells are written. In a store that orders all
+        writes no row comes too late.
         """
         if self._store.supports_transactions:
             self._write_cells(draft, plan)
@@ -31,7 +35,8 @@ class Writing(Committing):
         else:
             created_ms = self._outcomes.created_ms(draft.revision)
             self._write_cells(draft, plan)
-        if created_ms is not None and not self._clock.created(draft.revision, created_ms, *draft.created):
+        sent, received, _ = draft.created
+        if created_ms is not None and not self._clock.created(draft.revision, created_ms, sent, received):
             raise TooSlow
 
     def _write_cells(self, draft: Draft, plan: ChangeSet) -> None:
@@ -43,11 +48,14 @@ class Writing(Committing):
             between=self._clock.keep_lease,
         )
 
-    def decide(self, draft: Draft) -> bool:
-        """Run step 10; raise TooSlow if the revision may no longer commit."""
+    def decide(self, draft: Draft) -> int:
+        """Run step 10 and return the arrival number (1 without order), or 0 if another instance has aborted the revision.
+
+        Raises TooSlow if the revision may no longer commit.
+        """
         if not self._store.supports_transactions:
             return self._outcomes.decide(draft.revision, schema.ABORT, schema.COMMITTED, draft.lose_decision)
-        return bool(self.write_if(draft, (), (), lambda _: True))
+        return self.write_if(draft, (), (), lambda _: True) or 0
 
     def fits_one_transaction(self, plan: ChangeSet) -> bool:
         """Return whether the store can write and decide the change set in one transaction."""
@@ -57,20 +65,24 @@ class Writing(Committing):
 
     def write_if(
         self, draft: Draft, puts: Sequence[Put], gets: Sequence[Get], judge: Callable[[Sequence[Row]], bool]
-    ) -> bool | None:
-        """Write and decide in one transaction, if the revision is in time and ``judge`` accepts the rows of ``gets``.
+    ) -> int | None:
+        """Write and decide in one transaction, if ``judge`` accepts the rows of ``gets``.
 
-        Returns True if the revision committed, False if another instance has aborted it, None if ``judge`` refused.
-        Raises TooSlow if the revision may no longer commit.
+        Returns the arrival number (:data:`UNKNOWN_ARRIVAL` if an earlier request has committed the revision), 0 if another
+        instance has aborted it, None if ``judge`` refused.
         """
-        in_time = DeadlineCheck(self._clock, draft)
-        extra_gets = in_time.rows()
+        check = RepeatCheck(draft.revision)
+        also: list[tuple[str, Get]] = []
+
+        def lost() -> None:
+            draft.lose_decision()
+            # The request that follows may be a repetition.
+            also[:] = [check.row()]
 
         def accept(rows: list[Row]) -> bool:
-            return in_time(rows[len(gets) :]) and judge(rows[: len(gets)])
+            return (not also or check(rows[-1])) and judge(rows[: len(gets)])
 
         put = Put(schema.revision_key(draft.revision), [NewCell(*schema.COMMITTED, schema.YES)])
         decision = Decision(schema.JOURNAL, schema.ABORT, schema.NO, put)
-        decided = self._store.write_if(schema.NODES, puts, gets, accept, decision, extra_gets, draft.lose_decision)
-        in_time.require()
-        return decided
+        decided = self._store.write_if(schema.NODES, puts, gets, accept, decision, also, lost)
+        return UNKNOWN_ARRIVAL if check.is_committed else decided

@@ -129,6 +129,10 @@ class IdClock:
             raise self._skew(self._rows.at_least(now), "behind")
         return False
 
+    def least_id(self, highest: int) -> int:
+        """Return the lowest id that may be created beside the highest one, in a store that orders all writes."""
+        return revisions.earlier(highest, self._settings.max_clock_skew_ms)
+
     def is_late(self, revision: int, created_ms: int) -> bool:
         """Return whether an id is further behind the timestamp of its journal row than the allowed lag."""
         return created_ms - (revisions.ms_of(revision) + self._settings.epoch_ms) > self._settings.lag_ms

@@ -1,8 +1,8 @@
 """The in-memory journal: this instance's sequence of visible revisions, and the polls that extend it.
 
 The journal keeps only the end of the sequence. Below the watermark, ids alone determine what is visible (``sequence.py``).
-A poll scans from the highest key down to a bound below which nothing undecided exists or can appear. So what a poll adds
-is causally closed (I2), and no poll misses a revision (I3). See ``docs/protocol.md``, sections 3 and 5.
+What a poll adds is causally closed (I2), and no poll misses a revision (I3). How polls find revisions depends on the
+store: ``arrival_poller.py``, ``scan_poller.py``. See ``docs/protocol.md``, sections 3 and 5.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from hbasemk.errors import UnknownRevisionError
 from hbasemk.format import journal_row, revisions, schema
 from hbasemk.format.changes import RowChange
 from hbasemk.format.extent import Extent
-from hbasemk.format.journal_row import JournalRow
 from hbasemk.format.node import NodeState
 from hbasemk.format.watermark import Watermark
+from hbasemk.kernel.journal.arrival_poller import ArrivalPoller
 from hbasemk.kernel.journal.contention import Contention
+from hbasemk.kernel.journal.news import News, RowContent
 from hbasemk.kernel.journal.rows import journal_rows
+from hbasemk.kernel.journal.scan_poller import ScanPoller
 from hbasemk.kernel.journal.sequence import RevisionSequence, extent_of, view_up_to
 from hbasemk.kernel.journal.view import Pin, View
 from hbasemk.kernel.retry import run_with_retries
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.settings import Settings
-from hbasemk.store.abc import Row, Scan, scan_all
+from hbasemk.store.abc import Scan, scan_all
 
 SCAN_BATCH: Final = 1000
 KEPT: Final = 10_000
 """The number of most recent revisions whose positions an instance always keeps."""
-CLOCK_DRIFT: Final = 0.001
-"""The fraction by which the server's clock may run slower than the local clock between two readings of it."""
 
 
 class Arrival(NamedTuple):
@@ -48,27 +48,6 @@ class Arrival(NamedTuple):
     changes: Sequence[RowChange]
     states: Mapping[str, NodeState | None] | None = None
     built_on: int = -1
-
-
-class _ScanResult(NamedTuple):
-    """The result of one scan; ``server_ms`` is the latest credible timestamp of a cell, or 0."""
-
-    committed: list[int]
-    pending: set[int]
-    highest: int
-    server_ms: int
-
-
-class _RowContent(NamedTuple):
-    """What the journal row of a joining revision contains: its base (0: none) and the changes."""
-
-    base: int
-    changes: Sequence[RowChange]
-
-    @classmethod
-    def of(cls, row: JournalRow) -> _RowContent:
-        """Decode the row of a committed revision; raise FormatError if it is damaged."""
-        return cls(row.base or 0, row.required_changes)
 
 
 class Journal:
@@ -92,13 +71,14 @@ class Journal:
         self._lock = runtime.lock()
         self._pending: frozenset[int] = frozenset()
         self._unswept: dict[int, float] = {}
-        self._low_bound = watermark.revision + 1
         self._verified = watermark.revision
-        self._uncovered: set[int] = set()
-        self._contents: dict[int, _RowContent] = {}  # read by an attempt that has not succeeded yet
-        self._server_offset: float | None = None
-        self._latest_offset: float | None = None
-        self._clock_measured_at = runtime.monotonic()
+        self._contents: dict[int, RowContent] = {}  # read by an attempt that has not succeeded yet
+        self.poller: ArrivalPoller | ScanPoller = (
+            ArrivalPoller(store, settings, watermark)
+            if store.supports_transactions
+            else ScanPoller(store, runtime, settings, watermark)
+        )
+        self._local: dict[int, Arrival] = {}
         self._polls_started = 0
         self._polled_at = float("-inf")
         self._poll_begun = -1
@@ -147,18 +127,16 @@ class Journal:
 
     @property
     def low_bound(self) -> int:
-        """The id down to which polls scan. It is an estimate by the store's clock; conflict detection never uses it."""
-        return self._low_bound
+        """The id below which no poll finds anything new.
+
+        In a store without an order of writes it is an estimate by the store's clock; conflict detection never uses it.
+        """
+        return self.poller.low_bound
 
     @property
     def decided_bound(self) -> int:
-        """The id below which no revision can still commit, if server clocks differ by at most the allowed skew.
-
-        A store with transactions checks the watermark in each commit, so there the low bound of polls suffices.
-        """
-        if self._store.supports_transactions:
-            return self._low_bound
-        return max(revisions.earlier(self._low_bound, self._settings.max_clock_skew_ms), self._verified + 1)
+        """The id below which no revision can still commit; see the pollers for what it assumes."""
+        return self.poller.decided_bound(self._verified)
 
     @property
     def verified(self) -> int:
@@ -166,9 +144,10 @@ class Journal:
         return self._verified
 
     def verify(self, watermark: Watermark) -> None:
-        """Add every committed revision up to the watermark that no poll has seen. One scan if the watermark is new.
+        """Add every committed revision up to the watermark that no poll has seen, if polls can miss any.
 
-        Nothing at or below a watermark can still commit, so afterwards :attr:`verified` is the watermark's revision.
+        Nothing at or below a watermark can still commit, so afterwards :attr:`verified` is the watermark's revision. One
+        scan or one poll if the watermark is new.
         """
         run_with_retries(self._runtime, lambda: self._verify(watermark))
 
@@ -176,12 +155,17 @@ class Journal:
         with self._poll_lock:
             if watermark.revision <= self._verified:
                 return
-            found = self._scan(self._verified + 1, watermark.revision)
-            self._join(found.committed)
+            if isinstance(self.poller, ScanPoller):
+                self._join(self._record(self.poller.scan(self._sequence, self._verified + 1, watermark.revision)))
+            else:
+                self.poll()
             self._verified = watermark.revision
 
     def verified_by_scan(self, watermark: Watermark, committed: Sequence[int]) -> None:
         """Verify as :meth:`verify` does, from the scan of an instance that has just moved the watermark itself."""
+        if not isinstance(self.poller, ScanPoller):
+            self.verify(watermark)
+            return
         run_with_retries(self._runtime, lambda: self._verify_by_scan(watermark, committed))
 
     def _verify_by_scan(self, watermark: Watermark, committed: Sequence[int]) -> None:
@@ -190,11 +174,20 @@ class Journal:
                 self._join([revision for revision in committed if revision <= watermark.revision])
                 self._verified = watermark.revision
 
+    @property
+    def arrived(self) -> int | None:
+        """The arrival number up to which all writes have been read; None if the store does not order all writes."""
+        return self.poller.cursor if isinstance(self.poller, ArrivalPoller) else None
+
+    def arrival_before(self, revision: int) -> int:
+        """Return the arrival number to store with a watermark, from which a new instance begins to read; 0 without order."""
+        with self._poll_lock, self._lock:
+            return self.poller.number_before(revision) if isinstance(self.poller, ArrivalPoller) else 0
+
     def cover(self, version: int) -> None:
-        """Make the next poll scan down to this revision, which a read-back found and no poll has seen."""
-        if self._verified < version < self._low_bound:
-            with self._lock:
-                self._uncovered.add(version)
+        """Make sure that the next poll finds this revision, which a read-back found and no poll has seen."""
+        with self._lock:
+            self.poller.cover(version, self._verified)
 
     @property
     def floor(self) -> int:
@@ -320,7 +313,7 @@ class Journal:
         The id is ``slack`` below the low bound, except where the watermark guarantees it.
         """
         # Read the bound first: no revision that joins the sequence afterwards has a lower id.
-        low = self._low_bound
+        low = self.low_bound
         sequence = self._sequence
         if position < sequence.begin - 1:
             return None
@@ -355,15 +348,35 @@ class Journal:
     # --- growing it --------------------------------------------------------------------------------------
 
     def append_local(
-        self, revision: int, touched: Sequence[RowChange], states: Mapping[str, NodeState | None], built_on: View
-    ) -> None:
-        """Append a revision that this instance has just committed (step 11)."""
+        self,
+        revision: int,
+        touched: Sequence[RowChange],
+        states: Mapping[str, NodeState | None],
+        built_on: View,
+        created: int,
+        committed: int,
+    ) -> bool:
+        """Append a revision that this instance has just committed (step 11); return whether it has joined.
+
+        ``created`` and ``committed`` are the arrival numbers of its row (0 or less: unknown, or no order). If other
+        revisions may have arrived before it, it joins with them at the next poll, which the caller makes.
+        """
         with self._lock:
             self._repair_append()
-            if revision not in self._sequence.positions:
-                valid = states if built_on.extent is None else None
-                self._append(Arrival(revision, len(self._sequence), touched, valid, built_on.position))
             self.contention.committed(revision)
+            if revision in self._sequence.positions:
+                return True
+            valid = states if built_on.extent is None else None
+            arrival = Arrival(revision, len(self._sequence), touched, valid, built_on.position)
+            if isinstance(self.poller, ArrivalPoller):
+                if min(created, committed) <= 0 or not self.poller.follows(created, committed):
+                    self._local[revision] = arrival
+                    return False
+                self._append(arrival)
+                self.poller.joined(revision, created, committed, self._sequence.floor)
+            else:
+                self._append(arrival)
+            return True
 
     def _append(self, arrival: Arrival) -> None:
         self.announced = arrival.position
@@ -411,6 +424,8 @@ class Journal:
             self._sequence = shorter
             for position in dropped:
                 del self._pins[position]
+            if isinstance(self.poller, ArrivalPoller):
+                self.poller.forget(shorter.floor)
 
     def is_recent(self, seconds: float) -> bool:
         """Return whether a poll began and ended within the last ``seconds``."""
@@ -425,7 +440,7 @@ class Journal:
         counter = self._store.change_counter()
         if counter is None:
             return None
-        if counter != self._change_counter or self._uncovered:
+        if counter != self._change_counter or self.poller.must_look_deeper:
             return False
         self._polled_at = began
         return True
@@ -445,31 +460,33 @@ class Journal:
                 return []
             self._polls_started += 1
             begun = self._polls_started
-            # Before the clock and the scan: whatever the scan misses, because it came later, changes the counter.
+            # Before the read: whatever the read misses, because it came later, changes the counter.
             counter = self._store.change_counter()
-            self._read_store_clock()
             began = self._runtime.monotonic()
-            uncovered = set(self._uncovered)
-            low = max(min(self._low_bound, *uncovered) if uncovered else self._low_bound, self._sequence.floor + 1)
-            while True:
-                found = self._scan(low)
-                new = sorted(found.committed)
-                contents = self._read_contents(new)
-                deeper = self._lowest_unknown_base(contents, low)
-                if deeper is None:
-                    break
-                # A revision joins only together with its base. Its writer knew a base that the polls here skipped.
-                low = deeper
+            news = self.poller.read(self._sequence, self._verified, self._read_contents)
+            self._record(news)
             with self._lock:
-                self._append_all(new, contents)
-                self.highest_seen = max(self.highest_seen, found.highest)
-                self._pending = frozenset(one for one in found.pending if one not in self._sequence.positions)
-                self._uncovered -= uncovered
-                self._raise_low_bound(began, found)
+                self._append_all(news.committed, news.contents)
+                self.highest_seen = max(self.highest_seen, news.highest)
+                self._pending = frozenset(one for one in news.pending if one not in self._sequence.positions)
+                self.poller.finish(news, self._pending, self._sequence.floor)
             self._poll_begun = begun
             self._polled_at = began
             self._change_counter = counter
-            return new
+            return news.committed
+
+    def _record(self, news: News) -> list[int]:
+        """Record the aborted and committed revisions that a read found; return the committed ones."""
+        now = self._runtime.monotonic()
+        for revision in news.swept:
+            self._unswept.pop(revision, None)
+            self.contention.aborted(revision)
+        for revision in news.unswept:
+            self._unswept.setdefault(revision, now)
+            self.contention.aborted(revision)
+        for revision in news.committed:
+            self.contention.committed(revision)
+        return news.committed
 
     def _join(self, committed: Sequence[int]) -> None:
         """Append the committed revisions that are unknown here, in the order of ids. The caller holds the poll lock."""
@@ -480,123 +497,32 @@ class Journal:
             with self._lock:
                 self._append_all(new, contents)
 
-    def _append_all(self, new: Sequence[int], contents: Mapping[int, _RowContent]) -> None:
+    def _append_all(self, new: Sequence[int], contents: Mapping[int, RowContent]) -> None:
         self._contents = {}
         self._repair_append()
         for revision in new:
             # Skip a revision that a concurrent compaction has dropped: its id now lies below the floor.
             if revision > self._sequence.floor and revision not in self._sequence.positions:
-                self._append(Arrival(revision, len(self._sequence), contents[revision].changes))
-
-    def _lowest_unknown_base(self, contents: Mapping[int, _RowContent], low: int) -> int | None:
-        """Return the lowest base of the new revisions that is unknown here and lies below the scan."""
-        known = self._sequence.positions
-        unknown = [one.base for one in contents.values() if self._verified < one.base < low and one.base not in known]
-        return min(unknown) if unknown else None
-
-    def _scan(self, low: int, high: int | None = None) -> _ScanResult:
-        """Scan the revisions from ``high`` (None: the newest) down to ``low``."""
-        committed: list[int] = []
-        pending: set[int] = set()
-        unswept: set[int] = set()
-        swept: set[int] = set()
-        highest = server_ms = 0
-        now = self._runtime.monotonic()
-        latest = float("inf") if self._latest_offset is None else self._latest_offset + now * 1000 * (1 + CLOCK_DRIFT)
-        scan = Scan(
-            None if high is None else schema.revision_key(high),
-            schema.revision_key(low - 1),
-            SCAN_BATCH,
-            reverse=True,
-            columns=(schema.COMMITTED, schema.ABORT, schema.SWEPT),
-        )
-        known = self._sequence.positions
-        for key, cells in scan_all(self._store, schema.JOURNAL, scan):
-            # Most rows are known, so only the others are worth checking and decoding.
-            revision = int.from_bytes(key, "big")
-            is_known = revision in known
-            if not is_known and not journal_row.is_key(key):
-                continue
-            if revision > highest:
-                highest = revision
-            for _, _, timestamp, _ in cells:
-                if server_ms < timestamp <= latest:
-                    server_ms = timestamp
-            if is_known or revisions.is_branch(revision):
-                continue
-            row = JournalRow(Row(key, cells))
-            if row.aborted:
-                (unswept if row.swept is None else swept).add(revision)
-                self.contention.aborted(revision)
-            elif row.committed:
-                committed.append(revision)
-                self.contention.committed(revision)
-            else:
-                pending.add(revision)
-        now = self._runtime.monotonic()
-        for revision in swept:
-            self._unswept.pop(revision, None)
-        for revision in unswept:
-            self._unswept.setdefault(revision, now)
-        return _ScanResult(committed, pending, highest, server_ms)
-
-    def _raise_low_bound(self, began: float, found: _ScanResult) -> None:
-        # A row that this poll did not find was created after the poll began. By then the server's clock had reached
-        # every server time seen so far plus the elapsed time (less the drift). An id is at most the lag behind the
-        # creation time of its row.
-        if found.server_ms:
-            scanning = (self._runtime.monotonic() - began) * 1000 * (1 + CLOCK_DRIFT)
-            measured = found.server_ms - scanning - began * 1000 * (1 - CLOCK_DRIFT)
-            self._server_offset = measured if self._server_offset is None else max(self._server_offset, measured)
-        low = self._low_bound
-        if self._server_offset is not None:
-            server = self._server_offset + began * 1000 * (1 - CLOCK_DRIFT)
-            ms = int(server) - self._settings.epoch_ms - self._settings.lag_ms - 1
-            if ms > 0:
-                low = max(low, revisions.pack(min(ms, revisions.MAX_MS), 0, 0))
-        if self._pending:
-            low = min(low, *self._pending)
-        self._low_bound = max(low, self._sequence.floor + 1)
-
-    def _read_store_clock(self) -> None:
-        """Read the store's clock if that takes no round trip, to notice at once if it has gone back."""
-        server_ms = self._store.clock_ms()
-        if server_ms is None:
-            return
-        self.clock_was_measured(server_ms)
-        offset = server_ms - self._runtime.monotonic() * 1000 * (1 - CLOCK_DRIFT)
-        if self._server_offset is None or offset > self._server_offset:
-            self._server_offset = offset
+                local = self._local.get(revision)
+                if local is not None:
+                    self._append(local._replace(position=len(self._sequence)))
+                else:
+                    self._append(Arrival(revision, len(self._sequence), contents[revision].changes))
+            self._local.pop(revision, None)
 
     def clock_was_measured(self, server_ms: float) -> None:
-        """Record an upper bound of the store's clock, in ms since 1970. If the clock went back, lower the poll bound too.
-
-        The next poll then finds rows that were created since the previous measurement and seemed to lie below the bound.
-        From now on the journal ignores timestamps later than the store's clock can show: they are from before the step.
-        """
-        now = self._runtime.monotonic()
+        """Record an upper bound of the store's clock, in ms since 1970."""
         with self._poll_lock, self._lock:
-            previous, self._clock_measured_at = self._clock_measured_at, now
-            self._latest_offset = server_ms - now * 1000 * (1 + CLOCK_DRIFT)
-            if self._server_offset is None:
-                return
-            offset = server_ms - now * 1000 * (1 - CLOCK_DRIFT)
-            if self._server_offset <= offset:
-                return
-            self._server_offset = offset
-            oldest = server_ms - (now - previous) * 1000 * (1 + CLOCK_DRIFT)
-            ms = int(oldest) - self._settings.epoch_ms - self._settings.lag_ms - 1
-            self._low_bound = max(min(self._low_bound, revisions.pack(max(ms, 0), 0, 0)), self._sequence.floor + 1)
-            # The next poll may find rows that were there before, so nothing replaces it.
-            self._change_counter = None
+            self.poller.clock_was_measured(server_ms, self._sequence.floor)
 
-    def _read_contents(self, new: Sequence[int]) -> dict[int, _RowContent]:
+    def _read_contents(self, new: Sequence[int]) -> dict[int, RowContent]:
         if not self.listeners:
             # Only listeners use the contents. An instance that is still opening has none, and reads from the watermark up.
-            return {revision: _RowContent(0, ()) for revision in new}
-        for row in journal_rows(self._store, [revision for revision in new if revision not in self._contents]):
-            self._contents[row.revision] = _RowContent.of(row)
-        return {revision: self._contents[revision] for revision in new}
+            return {revision: RowContent(0, ()) for revision in new}
+        unread = [revision for revision in new if revision not in self._contents and revision not in self._local]
+        for row in journal_rows(self._store, unread):
+            self._contents[row.revision] = RowContent.of(row)
+        return {revision: self._contents[revision] for revision in new if revision in self._contents}
 
     # --- finding one revision ----------------------------------------------------------------------------
 

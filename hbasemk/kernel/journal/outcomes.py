@@ -176,7 +176,7 @@ class Outcomes:
         """Call :meth:`resolve_pending`; if the store is out of reach, leave the rest for the next call."""
         self.quietly(self.resolve_pending)
 
-    def quietly(self, call: Callable[[], None]) -> None:
+    def quietly(self, call: Callable[[], object]) -> None:
         """Make a call that will be repeated later anyway, ignoring a StoreError."""
         try:
             call()

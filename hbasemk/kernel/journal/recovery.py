@@ -7,6 +7,8 @@ repository. Several instances may do so at once: every step is a compare-and-set
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from hbasemk.format import journal_row, schema
@@ -16,7 +18,7 @@ from hbasemk.kernel import settings
 from hbasemk.kernel.journal.journal import Journal
 from hbasemk.kernel.journal.outcomes import Outcomes
 from hbasemk.kernel.retrying_store import RetryingStore
-from hbasemk.store.abc import NewCell, Put, Scan, scan_all
+from hbasemk.store.abc import Decision, Put, Scan, scan_all
 
 ADVANCE_BATCH: Final = 1000
 
@@ -96,7 +98,7 @@ class Recovery:
             if not passed:
                 return
             # If this fails, another instance has moved the watermark, so the system makes progress.
-            self._move(current, Watermark(current.revision, current.hidden.union(passed)))
+            self._move(current, replace(current, hidden=current.hidden.union(passed)))
 
     def hide(self, revision: int) -> bool:
         """List a revision as hidden; return False if the watermark has not passed it or lists it already."""
@@ -104,7 +106,7 @@ class Recovery:
             _, current = settings.read(self._store)
             if current is None or revision in current.hidden or revision > current.revision:
                 return False
-            if self._move(current, Watermark(current.revision, current.hidden | {revision}), durable=True):
+            if self._move(current, replace(current, hidden=current.hidden | {revision}), durable=True):
                 return True
 
     def show(self, revision: int) -> bool:
@@ -113,12 +115,17 @@ class Recovery:
             _, current = settings.read(self._store)
             if current is None or revision not in current.hidden:
                 return False
-            if self._move(current, Watermark(current.revision, current.hidden - {revision}), durable=True):
+            if self._move(current, replace(current, hidden=current.hidden - {revision}), durable=True):
                 return True
 
-    def _move(self, current: Watermark, moved: Watermark, *, durable: bool = False) -> bool:
-        put = Put(schema.SETTINGS_ROW, [NewCell(*schema.WATERMARK, moved.encode())])
-        return self._store.check_and_write(schema.CLUSTER, schema.WATERMARK, current.encode(), put, durable=durable)
+    def _move(self, current: Watermark, moved: Watermark, *, arrived: int | None = None, durable: bool = False) -> bool:
+        """Move the watermark unless another instance has; with ``arrived``, only if no later journal row has arrived."""
+        put = Put(schema.SETTINGS_ROW, moved.cells())
+        if arrived is None:
+            return self._store.check_and_write(schema.CLUSTER, schema.WATERMARK, current.encode(), put, durable=durable)
+        unchanged = schema.JOURNAL, arrived
+        decision = Decision(schema.CLUSTER, schema.WATERMARK, current.encode(), put, unchanged)
+        return bool(self._store.write_if(schema.CLUSTER, (), (), lambda _: True, decision, durable=durable))
 
     def follow(self) -> None:
         """Drop from the journal what other instances have moved the watermark past.
@@ -133,19 +140,25 @@ class Recovery:
     def advance(self) -> Watermark | None:
         """Move the watermark up to the last revision before which all are decided and swept; None if it stays.
 
-        An aborted and unswept revision is swept if its writer's lease has expired; otherwise it stops the watermark. The
-        journal then drops what the watermark covers, whichever instance moved it. The watermark is always a committed
-        revision, because an instance that opens the repository names its first view after it.
+        In a store that orders all writes it moves as far if no journal row arrives meanwhile. Otherwise, and in other stores,
+        it stays below the bound below which no revision can still commit.
+
+        An aborted and unswept revision is swept if its writer's lease has expired; otherwise it stops the watermark. The journal
+        then drops what the watermark covers, whichever instance moved it. The watermark is always a committed revision,
+        because an instance that opens the repository names its first view after it.
         """
         _, current = settings.read(self._store)
         if current is None:
             return None
         self._journal.verify(current)
         committed: list[int] = []
-        target, hidden, in_doubt = current.revision, set(current.hidden), set[int]()
+        in_doubt = set[int]()
+        # Read both before the scan: it sees at least what they cover.
+        arrived, bound = self._journal.arrived, self._journal.decided_bound
+        end = schema.revision_key(max(bound, current.revision + 1)) if arrived is None else None
         scan = Scan(
             schema.revision_key(current.revision + 1),
-            schema.revision_key(max(self._journal.decided_bound, current.revision + 1)),
+            end,
             ADVANCE_BATCH,
             columns=(schema.COMMITTED, schema.ABORT, schema.SWEPT),
         )
@@ -165,15 +178,24 @@ class Recovery:
                     self._outcomes.sweep_again(revision)
                     in_doubt.add(revision)
                 continue
-            target = revision
             committed.append(revision)
-            hidden |= in_doubt
-        if target == current.revision:
-            self._journal.compact(current)
+        moved = None
+        if arrived is not None and committed:
+            moved = self._move_to(current, committed, in_doubt, arrived)
+            committed = [revision for revision in committed if revision < bound]
+        if moved is None and committed:
+            moved = self._move_to(current, committed, in_doubt)
+        self._journal.compact(moved or current)
+        return moved
+
+    def _move_to(
+        self, current: Watermark, committed: Sequence[int], in_doubt: set[int], arrived: int | None = None
+    ) -> Watermark | None:
+        """Move the watermark to the last of the committed revisions that were found above it; None if it stays."""
+        target = committed[-1]
+        hidden = current.hidden.union(one for one in in_doubt if one < target)
+        moved = Watermark(target, hidden, self._journal.arrival_before(target))
+        if not self._move(current, moved, arrived=arrived):
             return None
-        moved = Watermark(target, frozenset(hidden))
-        applied = self._move(current, moved)
-        if applied:
-            self._journal.verified_by_scan(moved, committed)
-        self._journal.compact(moved if applied else current)
-        return moved if applied else None
+        self._journal.verified_by_scan(moved, committed)
+        return moved

@@ -11,12 +11,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from hbasemk.errors import StoreUnusableError
-from hbasemk.store.abc import ALL_VERSIONS, Cell, Column, Get, Put, Row, Scan
+from hbasemk.store.abc import ALL_VERSIONS, LAST_ROW, Cell, Column, Get, Put, Row, Scan
 
 MAX_SKIPPED: Final = 6
 """The number of unwanted versions of one column that a read steps over before it seeks past the rest."""
 _cell = tuple.__new__
 """Creates a Cell from a tuple of its four fields, at a third of the cost of calling the class."""
+
+
+def arrivals_table(number: int) -> str:
+    """Return the name of the SQL table that numbers the writes of the table with this number."""
+    return f"hbasemk_arrivals_{number}"
 
 
 class Family:
@@ -69,11 +74,20 @@ class Family:
 
 
 class Families:
-    """The column families of one table, sorted by name."""
+    """The column families of one table, sorted by name, and the SQL table that numbers its writes.
 
-    def __init__(self, name: str, number: int, families: Iterable[bytes], versions: int) -> None:
+    ``keeps_arrivals``: that SQL table exists. Its rows are only appended, so no number is used twice.
+    """
+
+    def __init__(
+        self, name: str, number: int, families: Iterable[bytes], versions: int, *, keeps_arrivals: bool = False
+    ) -> None:
         self.name = name
         self.versions = versions
+        self.keeps_arrivals = keeps_arrivals
+        self.arrivals = arrivals_table(number)
+        self.append = f"INSERT INTO {self.arrivals} (row) VALUES (?)"
+        self.after = f"SELECT number, row FROM {self.arrivals} WHERE number > ? ORDER BY number LIMIT ?"
         # The number is new for each creation, so a table that is dropped and recreated gets other SQL tables.
         readable = "".join(char if char.isascii() and char.isalnum() else "_" for char in name)
         self.by_name = {
@@ -90,6 +104,10 @@ class Families:
                 f"CREATE TABLE {family.table} (row BLOB NOT NULL, qualifier BLOB NOT NULL, ts INTEGER NOT NULL, "
                 f"value BLOB NOT NULL, PRIMARY KEY ({key})) WITHOUT ROWID"
             )
+
+    def create_arrivals(self) -> str:
+        """Return the statement that creates the SQL table that numbers the writes."""
+        return f"CREATE TABLE {self.arrivals} (number INTEGER PRIMARY KEY, row BLOB NOT NULL)"
 
     def get(self, name: bytes) -> Family:
         """Return one family; raises StoreUnusableError if the table does not have it."""
@@ -124,6 +142,15 @@ def group(
     return [(tables.get(name), cells) for name, cells in groups.items()]
 
 
+def append_arrivals(sql: sqlite3.Connection, tables: Families, rows: Iterable[bytes]) -> int:
+    """Number a write of each row, if the table keeps arrivals; return the last number, or 1."""
+    number = 1
+    if tables.keeps_arrivals:
+        for row in rows:
+            number = sql.execute(tables.append, (row,)).lastrowid or 0
+    return number
+
+
 def insert(sql: sqlite3.Connection, groups: list[tuple[Family, list[tuple[bytes, bytes, int, bytes]]]]) -> None:
     """Write cells; the caller has begun a transaction."""
     for family, cells in groups:
@@ -156,6 +183,14 @@ def read(sql: sqlite3.Connection, tables: Families, get: Get) -> list[Cell]:
     for family in tables.chosen(names):
         cells += _columns(sql, family, row, since, before, versions, None, -1)
     return cells
+
+
+def read_row(sql: sqlite3.Connection, tables: Families, get: Get) -> Row:
+    """Return the row of a get, which may name the last row of the table."""
+    if get.row == LAST_ROW:
+        found = [sql.execute(f"SELECT max(row) FROM {family.table}").fetchone()[0] or b"" for family in tables.all]
+        get = get._replace(row=max(found))
+    return Row(get.row, read(sql, tables, get))
 
 
 def _columns(

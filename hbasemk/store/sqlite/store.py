@@ -18,6 +18,7 @@ from hbasemk import options
 from hbasemk.errors import FormatError, StoreUnusableError
 from hbasemk.store.abc import (
     MAX_TIMESTAMP,
+    Arrivals,
     Column,
     Decision,
     Delete,
@@ -28,6 +29,7 @@ from hbasemk.store.abc import (
     Scan,
     Store,
     Table,
+    in_order_of_last,
 )
 from hbasemk.store.sqlite import cells, errors, files
 from hbasemk.store.sqlite.cells import Families
@@ -97,10 +99,10 @@ class SqliteStore(Store):
 
         def create(connection: Connection) -> None:
             found = self._catalog(connection.sql)
-            if all(table.name in found for table in tables):
+            if all(table.name in found and found[table.name].keeps_arrivals >= table.arrivals for table in tables):
                 return
             connection.begin(self._durable)
-            for name, families, versions in tables:
+            for name, families, versions, _ in tables:
                 made = connection.sql.execute(
                     "INSERT INTO hbasemk_tables (name, families, versions) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
                     (name, ",".join(sorted(family.hex() for family in families)), versions),
@@ -108,6 +110,11 @@ class SqliteStore(Store):
                 if made.rowcount:
                     for statement in Families(name, made.lastrowid or 0, families, versions).create():
                         connection.sql.execute(statement)
+            # Another process may have created any of the tables meanwhile.
+            found = self._catalog(connection.sql)
+            for table in tables:
+                if table.arrivals and not found[table.name].keeps_arrivals:
+                    connection.sql.execute(found[table.name].create_arrivals())
             connection.commit()
 
         if not self.read_only:
@@ -117,7 +124,7 @@ class SqliteStore(Store):
     def verify(self, tables: Sequence[Table]) -> None:
         """Raise StoreUnusableError if a table is missing or has other families or versions."""
         found = self._connections.reading(lambda connection: self._catalog(connection.sql))
-        for name, families, versions in tables:
+        for name, families, versions, _ in tables:
             known = found.get(name)
             if known is None:
                 raise StoreUnusableError(f"table {name!r} does not exist in {self.location}; create the tables first")
@@ -143,6 +150,8 @@ class SqliteStore(Store):
                 if table.name in found:
                     for family in found[table.name].all:
                         connection.sql.execute(f"DROP TABLE {family.table}")
+                    if found[table.name].keeps_arrivals:
+                        connection.sql.execute(f"DROP TABLE {found[table.name].arrivals}")
                     connection.sql.execute("DELETE FROM hbasemk_tables WHERE name = ?", (table.name,))
             connection.commit()
 
@@ -151,8 +160,15 @@ class SqliteStore(Store):
 
     def _catalog(self, sql: sqlite3.Connection) -> dict[str, Families]:
         rows = sql.execute("SELECT id, name, families, versions FROM hbasemk_tables").fetchall()
+        numbered = {name for (name,) in sql.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         return {
-            name: Families(name, number, [bytes.fromhex(family) for family in families.split(",")], versions)
+            name: Families(
+                name,
+                number,
+                [bytes.fromhex(family) for family in families.split(",")],
+                versions,
+                keeps_arrivals=cells.arrivals_table(number) in numbered,
+            )
             for number, name, families, versions in rows
         }
 
@@ -224,6 +240,31 @@ class SqliteStore(Store):
 
         return self._connections.reading(call)
 
+    def arrivals(self, table: str, after: int, limit: int, columns: Sequence[Column]) -> Arrivals:
+        """Return the rows written after an arrival number; readers of the log see a prefix of the commits."""
+
+        def fetch(sql: sqlite3.Connection, tables: Families) -> Arrivals:
+            if not tables.keeps_arrivals:
+                raise FormatError(
+                    f"{self.location} does not keep the order in which table {table!r} is written, because an older version "
+                    "of hbasemk created it; stop all processes that use it and run `hbasemk upgrade`"
+                )
+            # Without a transaction this look-up sees one state: most often there is nothing new.
+            found = sql.execute(tables.after, (after, limit)).fetchall()
+            if not found:
+                return Arrivals(after, [], complete=True)
+            sql.execute("BEGIN")
+            found = sql.execute(tables.after, (after, limit + 1)).fetchall()
+            keys = in_order_of_last([row for _, row in found[:limit]])
+            rows = [Row(key, cells.read(sql, tables, Get(key, columns=columns))) for key in keys]
+            sql.execute("COMMIT")
+            return Arrivals(found[:limit][-1][0], rows, complete=len(found) <= limit)
+
+        def call(connection: Connection) -> Arrivals:
+            return self._with_tables(connection, table, lambda tables: fetch(connection.sql, tables))
+
+        return self._connections.reading(call)
+
     # --- writing -----------------------------------------------------------------------------------------------
 
     def write(self, table: str, puts: Sequence[Put], *, durable: bool = True) -> None:
@@ -237,6 +278,7 @@ class SqliteStore(Store):
             groups = cells.group(tables, puts, 0) if timed else []
             connection.begin(durable and self._durable)
             cells.insert(connection.sql, groups if timed else cells.group(tables, puts, self._clock()))
+            cells.append_arrivals(connection.sql, tables, [put.row for put in puts])
             connection.commit()
 
         self._write(table, put)
@@ -260,6 +302,7 @@ class SqliteStore(Store):
             applied = (value or None) == (expected or None)
             if applied:
                 cells.insert(connection.sql, cells.group(tables, (put,), now))
+                cells.append_arrivals(connection.sql, tables, (put.row,))
             connection.commit()
             return applied
 
@@ -278,30 +321,38 @@ class SqliteStore(Store):
         judge: Callable[[list[Row]], bool],
         decision: Decision,
         also: Sequence[tuple[str, Get]] = (),
-    ) -> bool | None:
+        *,
+        durable: bool = True,
+    ) -> int | None:
         """Use one SQLite transaction and one sync; if nothing is to be written, write and sync nothing."""
         self.check_puts(puts)
         self.check_puts((decision.put,))
         row = decision.put.row
         family, qualifier = decision.column
 
-        def write(connection: Connection, tables: Families, deciding: Families) -> bool | None:
-            connection.begin(self._durable)
+        def write(connection: Connection, tables: Families, deciding: Families) -> int | None:
+            connection.begin(durable and self._durable)
             sql = connection.sql
             rows = [Row(get.row, cells.read(sql, tables, get)) for get in gets]
-            rows += [Row(get.row, cells.read(sql, self._table(name), get)) for name, get in also]
+            rows += [cells.read_row(sql, self._table(name), get) for name, get in also]
             if not judge(rows):
                 sql.execute("ROLLBACK")
                 return None
             now = self._clock()
             found = sql.execute(deciding.get(family).newest, (row, qualifier)).fetchone()
-            if found is None or found[1] != decision.expected:
+            applies = (None if found is None else found[1]) == decision.expected
+            if applies and decision.unchanged is not None:
+                name, number = decision.unchanged
+                applies = not sql.execute(self._table(name).after, (number, 1)).fetchall()
+            if not applies:
                 sql.execute("ROLLBACK")
-                return False
+                return 0
             cells.insert(sql, cells.group(tables, puts, now))
-            cells.insert(sql, cells.group(deciding, (decision.put,), max(now, found[0])))
+            cells.insert(sql, cells.group(deciding, (decision.put,), now if found is None else max(now, found[0])))
+            number = cells.append_arrivals(sql, deciding, (row,))
+            cells.append_arrivals(sql, tables, [put.row for put in puts])
             connection.commit()
-            return True
+            return number
 
         return self._connections.writing(
             lambda connection: self._with_tables(

@@ -123,7 +123,7 @@ class Base:
         """Create the tables that the tests of the class share, and drop them at the end."""
         created = Tables(
             many=Table(prefix + "many", (C, D), ALL_VERSIONS),
-            one=Table(prefix + "one", (D,), 1),
+            one=Table(prefix + "one", (D,), 1, arrivals=True),
             ends=Table(prefix + "ends", (D,), ALL_VERSIONS),
         )
         store.create_tables(created)

@@ -10,9 +10,11 @@ from hbasemk.testing.store.concurrency import Concurrency
 from hbasemk.testing.store.machine import Model
 from hbasemk.testing.store.scans import Scans
 from hbasemk.testing.store.schema import Schema
-from hbasemk.testing.store.transactions import Transactions
+from hbasemk.testing.store.transactions import OrderOfWrites, Transactions
 from hbasemk.testing.store.wide import Wide
 
 
-class StoreConformance(Cells, CompareAndSet, Transactions, Changes, Scans, Wide, Bounds, Schema, Concurrency, Model):
+class StoreConformance(
+    Cells, CompareAndSet, Transactions, OrderOfWrites, Changes, Scans, Wide, Bounds, Schema, Concurrency, Model
+):
     """Tests that every store must pass. A subclass provides the fixture ``open_store``; see the package's docstring."""

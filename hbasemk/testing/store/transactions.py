@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from hbasemk.errors import LimitError, StoreUnusableError
-from hbasemk.store.abc import Decision, Get, Row, Store
+from hbasemk.store.abc import Arrivals, Decision, Get, Row, Store
 from hbasemk.testing.store.base import Base, D, Tables, put, together, values
 
 FLAG = (D, b"flag")
@@ -38,7 +38,7 @@ class Transactions(Base):
     def test_a_transaction_writes_all_puts(self, store: Store, tables: Tables, row: bytes) -> None:
         store.write(tables.one.name, [put(row, {b"flag": b"no"})])
         puts = [put(row, {b"a": b"1"}, 5), put(row + b"2", {b"b": b"2"}, 5)]
-        assert store.write_if(tables.many.name, puts, [], accept, self.decision(tables, row)) is True
+        assert store.write_if(tables.many.name, puts, [], accept, self.decision(tables, row))
         assert values(store, tables.one, row) == {b"flag": b"yes"}
         assert values(store, tables.many, row) == {b"a": b"1"}
         assert values(store, tables.many, row + b"2") == {b"b": b"2"}
@@ -47,7 +47,7 @@ class Transactions(Base):
         store.write(tables.one.name, [put(row, {b"flag": b"no", b"other": b"no"})])
         decision = Decision(tables.one.name, (D, b"other"), b"no", put(row, {b"flag": b"yes"}))
         for _ in range(2):
-            assert store.write_if(tables.many.name, [put(row, {b"a": b"1"}, 5)], [], accept, decision) is True
+            assert store.write_if(tables.many.name, [put(row, {b"a": b"1"}, 5)], [], accept, decision)
         assert values(store, tables.one, row) == {b"flag": b"yes", b"other": b"no"}
         assert values(store, tables.many, row) == {b"a": b"1"}
 
@@ -56,8 +56,8 @@ class Transactions(Base):
     ) -> None:
         store.write(tables.one.name, [put(row, {b"flag": b"gone"})])
         puts = [put(row, {b"a": b"1"}, 5)]
-        assert store.write_if(tables.many.name, puts, [], accept, self.decision(tables, row)) is False
-        assert store.write_if(tables.many.name, puts, [], accept, self.decision(tables, row + b"absent")) is False
+        assert store.write_if(tables.many.name, puts, [], accept, self.decision(tables, row)) == 0
+        assert store.write_if(tables.many.name, puts, [], accept, self.decision(tables, row + b"absent")) == 0
         assert values(store, tables.one, row) == {b"flag": b"gone"}
         assert values(store, tables.many, row) == {}
 
@@ -110,11 +110,127 @@ class Transactions(Base):
             key = row + bytes([turn])
             store.write(tables.one.name, [put(key, {b"flag": b"no"})])
 
-            def race(number: int, key: bytes = key) -> bool | None:
+            def race(number: int, key: bytes = key) -> int | None:
                 puts = [put(key, {b"winner": bytes([number])}, 5)]
                 handle = handles[number % len(handles)]
                 return handle.write_if(tables.many.name, puts, [], accept, self.decision(tables, key))
 
             results = together([partial(race, number) for number in range(6)])
-            assert sorted(result is True for result in results) == [False] * 5 + [True]
-            assert values(store, tables.many, key) == {b"winner": bytes([results.index(True)])}
+            assert sorted(bool(result) for result in results) == [False] * 5 + [True]
+            assert values(store, tables.many, key) == {
+                b"winner": bytes([results.index(max(result or 0 for result in results))])
+            }
+
+    def test_a_transaction_may_create_the_row_that_it_decides_on(
+        self, store: Store, tables: Tables, row: bytes
+    ) -> None:
+        decision = Decision(tables.one.name, FLAG, None, put(row, {b"flag": b"yes"}))
+        assert store.write_if(tables.many.name, [put(row, {b"a": b"1"}, 5)], [], accept, decision)
+        assert store.write_if(tables.many.name, [put(row, {b"a": b"2"}, 6)], [], accept, decision) == 0
+        assert values(store, tables.one, row) == {b"flag": b"yes"}
+        assert values(store, tables.many, row) == {b"a": b"1"}
+
+
+def news(store: Store, tables: Tables, after: int = 0, limit: int = 1000) -> Arrivals:
+    """Return what was written to the table ``one`` after an arrival number, with the column ``flag``."""
+    return store.arrivals(tables.one.name, after, limit, (FLAG,))
+
+
+def last_number(store: Store, tables: Tables) -> int:
+    """Return the number of the last write to the table ``one``."""
+    number, complete = 0, False
+    while not complete:
+        number, _, complete = news(store, tables, number)
+    return number
+
+
+class OrderOfWrites(Base):
+    """Tests of ``arrivals``; a store without transactions runs only the test of the error that it raises."""
+
+    @pytest.fixture(autouse=True)
+    def _keeps_order(self, request: pytest.FixtureRequest, store: Store) -> None:
+        if "arrival" in request.node.name and not store.supports_transactions:
+            pytest.skip("this store does not keep the order of writes")
+
+    def test_order_of_writes_raises_where_it_is_not_kept(self, store: Store, tables: Tables) -> None:
+        if not store.supports_transactions:
+            with pytest.raises(NotImplementedError):
+                news(store, tables)
+
+    def test_arrivals_list_rows_in_the_order_of_their_writes(self, store: Store, tables: Tables, row: bytes) -> None:
+        begin = last_number(store, tables)
+        store.write(tables.one.name, [put(row + b"2", {b"flag": b"a"}), put(row + b"1", {b"flag": b"b"})])
+        assert store.check_and_write(tables.one.name, FLAG, b"b", put(row + b"1", {b"flag": b"c"}))
+        store.write(tables.one.name, [put(row + b"0", {b"flag": b"d", b"other": b"x"})])
+        found = news(store, tables, begin)
+        assert [(one.key, [cell.value for cell in one.cells]) for one in found.rows] == [
+            (row + b"2", [b"a"]),
+            (row + b"1", [b"c"]),
+            (row + b"0", [b"d"]),
+        ]
+        assert found.complete
+        assert found.last == begin + 4
+        assert news(store, tables, found.last) == Arrivals(found.last, [], complete=True)
+
+    def test_arrivals_of_many_writes_come_in_parts(self, store: Store, tables: Tables, row: bytes) -> None:
+        begin = last_number(store, tables)
+        for number in range(5):
+            store.write(tables.one.name, [put(row + bytes([number % 3]), {b"flag": bytes([65 + number])})])
+        first = news(store, tables, begin, 3)
+        assert [one.key[-1] for one in first.rows] == [0, 1, 2]
+        assert not first.complete
+        rest = news(store, tables, first.last, 3)
+        assert [one.key[-1] for one in rest.rows] == [0, 1]
+        assert rest.complete
+        assert [one.key[-1] for one in news(store, tables, begin, 5).rows] == [2, 0, 1]
+
+    def test_arrivals_number_only_what_was_written(self, store: Store, tables: Tables, row: bytes) -> None:
+        store.write(tables.one.name, [put(row, {b"flag": b"no"})])
+        begin = last_number(store, tables)
+        assert not store.check_and_write(tables.one.name, FLAG, b"yes", put(row, {b"flag": b"maybe"}))
+        decision = Decision(tables.one.name, FLAG, b"no", put(row, {b"flag": b"yes"}))
+        assert store.write_if(tables.many.name, [], [], lambda _: False, decision) is None
+        store.delete_rows(tables.one.name, [row + b"absent"])
+        assert last_number(store, tables) == begin
+        assert store.write_if(tables.many.name, [], [], accept, decision) == begin + 1
+        assert last_number(store, tables) == begin + 1
+
+    def test_arrivals_show_deleted_rows_without_cells(self, store: Store, tables: Tables, row: bytes) -> None:
+        begin = last_number(store, tables)
+        store.write(tables.one.name, [put(row, {b"flag": b"no"})])
+        store.delete_rows(tables.one.name, [row])
+        assert news(store, tables, begin).rows == [Row(row, [])]
+        assert last_number(store, tables) == begin + 1
+
+    def test_arrivals_reach_every_handle_once_and_in_one_order(
+        self, handles: list[Store], store: Store, tables: Tables, row: bytes
+    ) -> None:
+        begin = last_number(store, tables)
+        each = 20
+
+        def write(number: int) -> list[bytes]:
+            for turn in range(each):
+                key = row + bytes([number, turn])
+                decision = Decision(tables.one.name, FLAG, None, put(key, {b"flag": b"yes"}))
+                handle = handles[number % len(handles)]
+                if turn % 2:
+                    assert handle.write_if(tables.many.name, [put(key, {b"a": b"1"}, 5)], [], accept, decision)
+                else:
+                    handle.write(tables.one.name, [put(key, {b"flag": b"yes"})])
+            return []
+
+        def follow(number: int) -> list[bytes]:
+            seen: list[bytes] = []
+            cursor = begin
+            while len(seen) < 3 * each:
+                found = news(handles[number % len(handles)], tables, cursor, 7)
+                cursor = found.last
+                assert all(one.cells for one in found.rows)
+                seen += [one.key for one in found.rows]
+            return seen
+
+        calls = [partial(write, number) for number in range(3)]
+        calls += [partial(follow, number) for number in range(3)]
+        orders = together(calls)[3:]
+        assert orders[0] == orders[1] == orders[2]
+        assert len(set(orders[0])) == 3 * each

@@ -191,7 +191,7 @@ class Walk:
 
         def before(call: Call) -> None:
             nonlocal left
-            left -= call.method in {"write", "check_and_write"}
+            left -= call.method in {"write", "check_and_write", "write_if"}
             if left < 0:
                 raise Died
 

@@ -46,7 +46,7 @@ def test_a_store_transaction_is_one_call_that_reads_and_writes(tmp_path: Path) -
     store.take()
     puts = [Put(b"row", [NewCell(b"d", b"q", b"v", 1)])]
     decision = Decision("two", (b"d", b"q"), b"0", Put(b"r", [NewCell(b"d", b"q", b"1", 2)]))
-    assert store.write_if("one", puts, [Get(b"row")], lambda rows: True, decision) is True
+    assert store.write_if("one", puts, [Get(b"row")], lambda rows: True, decision)
     first = store.traffic()
     assert (first.calls, first.rows_written, first.cells_written, first.bytes_written) == (1, 2, 2, 13 + 11)
     assert store.write_if("one", puts, [Get(b"row")], lambda rows: not rows[0].cells, decision) is None

@@ -14,7 +14,7 @@ from hbasemk.format.changes import CHANGED
 from hbasemk.format.journal_row import JournalRow, Outcome
 from hbasemk.kernel.branches import branches
 from hbasemk.kernel.branches.heads import BranchHeads
-from hbasemk.kernel.commit import change_set
+from hbasemk.kernel.commit import change_set, deadline
 from hbasemk.kernel.commit.attempt import Attempts
 from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.committer import Committer
@@ -29,13 +29,16 @@ from hbasemk.kernel.commit.writing import Writing
 from hbasemk.kernel.ids.clock import IdClock
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.journal import recovery
+from hbasemk.kernel.journal.arrival_poller import ArrivalPoller
 from hbasemk.kernel.journal.journal import Journal
 from hbasemk.kernel.journal.outcomes import Outcomes
+from hbasemk.kernel.journal.scan_poller import ScanPoller
 from hbasemk.kernel.reading import reader, walk
 from hbasemk.kernel.reading.cache import NodeCache
 from hbasemk.kernel.reading.visible_cells import VisibleCells
 from hbasemk.store import abc
-from hbasemk.store.abc import Cell, Column, NewCell, Put
+from hbasemk.store.abc import Arrivals, Cell, Column, NewCell, Put
+from hbasemk.store.memory import MemoryStore
 from tests.support.simulation.schedules import Broken, Schedule
 
 MUTANTS: list[Callable[[pytest.MonkeyPatch], None]] = []
@@ -156,13 +159,63 @@ def roll_back_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 @mutant
 def poll_bound_too_high(patch: pytest.MonkeyPatch) -> None:
-    original = Journal._raise_low_bound
+    original = ScanPoller.finish
 
-    def raise_it(self: Journal, began: float, found: Any) -> None:
-        original(self, began, found)
-        self._low_bound = max(self._low_bound, found.highest)
+    def finish(self: ScanPoller, news: Any, pending: Any, floor: int) -> None:
+        original(self, news, pending, floor)
+        self.low_bound = max(self.low_bound, news.highest)
 
-    patch.setattr(Journal, "_raise_low_bound", raise_it)
+    patch.setattr(ScanPoller, "finish", finish)
+
+
+@mutant
+def own_commit_joins_at_once(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ArrivalPoller, "follows", lambda *_: True)
+
+
+@mutant
+def arrivals_joined_by_id(patch: pytest.MonkeyPatch) -> None:
+    original = ArrivalPoller.read
+
+    def read(self: ArrivalPoller, *arguments: Any) -> Any:
+        news = original(self, *arguments)
+        news.committed.sort()
+        return news
+
+    patch.setattr(ArrivalPoller, "read", read)
+
+
+@mutant
+def cursor_past_what_was_read(patch: pytest.MonkeyPatch) -> None:
+    original = ArrivalPoller.finish
+
+    def finish(self: ArrivalPoller, news: Any, pending: Any, floor: int) -> None:
+        news.last += 1
+        original(self, news, pending, floor)
+
+    patch.setattr(ArrivalPoller, "finish", finish)
+
+
+@mutant
+def first_write_taken_for_the_arrival(patch: pytest.MonkeyPatch) -> None:
+    original = MemoryStore.arrivals
+
+    def arrivals(self: MemoryStore, table: str, after: int, limit: int, columns: Any) -> Arrivals:
+        found = original(self, table, after, limit, columns)
+        return found._replace(rows=sorted(found.rows, key=lambda row: row.key))
+
+    patch.setattr(MemoryStore, "arrivals", arrivals)
+
+
+@mutant
+def decided_twice(patch: pytest.MonkeyPatch) -> None:
+    original = deadline.RepeatCheck.__call__
+    patch.setattr(deadline.RepeatCheck, "__call__", lambda self, row: original(self, row._replace(cells=())))
+
+
+@mutant
+def new_instances_read_from_the_end(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ArrivalPoller, "number_before", lambda self, _: self.cursor)
 
 
 @mutant
@@ -201,7 +254,7 @@ def lower_ignored(patch: pytest.MonkeyPatch) -> None:
 
 @mutant
 def bound_without_later_arrivals(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Journal, "low_bound_for", lambda self, _: self._low_bound)
+    patch.setattr(Journal, "low_bound_for", lambda self, _: self.poller.low_bound)
 
 
 @mutant

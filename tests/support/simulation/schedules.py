@@ -375,7 +375,21 @@ class Schedule:
                 base = committed[revision][0]
                 if base in committed and not instance.journal.sees(snapshot, base):
                     raise Broken(f"I2: {revision:016x} is visible without its base {base:016x}")
+        if self.simulator.store.supports_transactions:
+            self.one_order([*self.live, fresh_instance])
         self.lost_updates(committed)
+
+    def one_order(self, instances: Sequence[Instance]) -> None:
+        """Where the store orders all writes, all instances have the revisions that they keep in that order."""
+        last: dict[int, int] = {}
+        number, complete = 0, False
+        while not complete:
+            number, rows, complete = self.simulator.store.arrivals(schema.JOURNAL, number, 1, ())
+            last.update((int.from_bytes(row.key, "big"), number) for row in rows)
+        for instance in instances:
+            order = list(instance.journal)
+            if order != sorted(order, key=last.__getitem__):
+                raise Broken(f"I11: an instance has another order than the store: {[f'{one:016x}' for one in order]}")
 
     def increments(self, fresh_instance: Instance) -> int | None:
         """Return what the committed revisions add to the count; None if that is not known."""

@@ -1,0 +1,111 @@
+"""Polls of a store that orders all writes (SQLite, memory): read what arrived after a cursor.
+
+The store numbers the writes of journal rows in the order in which it commits them. So a poll reads exactly what is new,
+whatever any id or clock shows, and what joins is a prefix of one order that all instances share. See
+``docs/protocol.md``, section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final
+
+from hbasemk.format import journal_row, revisions, schema
+from hbasemk.format.watermark import Watermark
+from hbasemk.kernel.journal.news import FLAGS, News, RowContent
+from hbasemk.kernel.journal.sequence import RevisionSequence
+from hbasemk.kernel.settings import Settings
+from hbasemk.store.abc import Store
+
+BATCH: Final = 1000
+
+
+class ArrivalPoller:
+    """Finds new revisions by their arrival numbers. ``cursor`` is the number up to which all writes have been read."""
+
+    misses_nothing: Final = True
+    must_look_deeper: Final = False
+
+    def __init__(self, store: Store, settings: Settings, watermark: Watermark) -> None:
+        self._store = store
+        self._settings = settings
+        self.cursor = watermark.arrival
+        self.low_bound = watermark.revision + 1
+        self._highest = watermark.revision
+        self._pending: frozenset[int] = frozenset()
+        self._before: dict[int, int] = {}
+        """For each id above the watermark, an arrival number before its first write."""
+
+    def read(
+        self,
+        sequence: RevisionSequence,
+        verified: int,  # noqa: ARG002 - for stores without an order
+        read_contents: Callable[[Sequence[int]], Mapping[int, RowContent]],
+    ) -> News:
+        """Return what is new, in the order of arrival. One round trip, or two if anything is new."""
+        news = News()
+        news.last = self.cursor
+        committed: dict[int, None] = {}
+        pending = set(self._pending)
+        complete = False
+        while not complete:
+            before = news.last
+            news.last, rows, complete = self._store.arrivals(schema.JOURNAL, before, BATCH, FLAGS)
+            part = News()
+            for row in journal_row.decode(rows):
+                if row.revision not in sequence.positions:
+                    part.add(row)
+                if row.revision > sequence.floor:
+                    self._before.setdefault(row.revision, before)
+            for revision in part.committed:
+                # The row shows its state of now. It arrived with its last write, the decision; nothing writes it afterwards.
+                committed.pop(revision, None)
+                committed[revision] = None
+            news.highest = max(news.highest, part.highest)
+            news.unswept |= part.unswept
+            news.swept |= part.swept
+            pending |= part.pending
+            pending -= {*part.committed, *part.unswept, *part.swept}
+        news.committed = [revision for revision in committed if revision > sequence.floor]
+        news.pending = pending
+        news.contents = read_contents(news.committed)
+        return news
+
+    def finish(self, news: News, pending: Collection[int], floor: int) -> None:
+        """Move the cursor after what a read found has joined."""
+        self._pending = frozenset(pending)
+        self.cursor = max(self.cursor, news.last)
+        self._rise(news.highest, floor)
+
+    def _rise(self, highest: int, floor: int) -> None:
+        self._highest = max(self._highest, highest)
+        low = revisions.earlier(self._highest, self._settings.max_clock_skew_ms)
+        self.low_bound = max(min([low, *self._pending]), floor + 1)
+
+    def follows(self, created: int, committed: int) -> bool:
+        """Return whether a revision with these arrival numbers comes directly after what has been read."""
+        return self.cursor >= committed - 1 or (self.cursor == created - 1 and committed == created + 1)
+
+    def joined(self, revision: int, created: int, committed: int, floor: int) -> None:
+        """Record that a revision that :meth:`follows` has joined."""
+        self._before.setdefault(revision, created - 1)
+        self.cursor = max(self.cursor, committed)
+        self._rise(revision, floor)
+
+    def number_before(self, revision: int) -> int:
+        """Return an arrival number before the first write of every id greater than ``revision``, known or not."""
+        return min([self.cursor, *(number for one, number in self._before.items() if one > revision)])
+
+    def forget(self, floor: int) -> None:
+        """Drop what only a lower watermark needs."""
+        self._before = {one: number for one, number in self._before.items() if one > floor}
+
+    def decided_bound(self, verified: int) -> int:  # noqa: ARG002 - for stores without an order
+        """Return the id below which no revision can still commit."""
+        return self.low_bound
+
+    def cover(self, version: int, verified: int) -> None:
+        """Do nothing: the next poll finds every revision."""
+
+    def clock_was_measured(self, server_ms: float, floor: int) -> None:
+        """Do nothing: no clock plays a part."""

@@ -1,0 +1,72 @@
+"""What one read of journal rows found, before any of it joins the sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from hbasemk.format import schema
+from hbasemk.format.changes import RowChange
+from hbasemk.format.journal_row import JournalRow
+from hbasemk.store.abc import Column
+
+FLAGS: Final[Sequence[Column]] = (schema.COMMITTED, schema.ABORT, schema.SWEPT)
+"""The columns that show the state of a revision."""
+
+
+class RowContent(NamedTuple):
+    """What the journal row of a joining revision contains: its base (0: none) and the changes."""
+
+    base: int
+    changes: Sequence[RowChange]
+
+    @classmethod
+    def of(cls, row: JournalRow) -> RowContent:
+        """Decode the row of a committed revision; raise FormatError if it is damaged."""
+        return cls(row.base or 0, row.required_changes)
+
+
+class News:
+    """The trunk revisions that a read found and that are not known yet, by state, and the highest id of any row.
+
+    ``committed`` is in the order in which they join. ``server_ms`` is the latest credible timestamp of a cell, or 0;
+    ``began`` is when the read began, by the monotonic clock. ``last`` is the last arrival number read.
+    """
+
+    __slots__ = (
+        "began",
+        "committed",
+        "contents",
+        "covered",
+        "highest",
+        "last",
+        "pending",
+        "server_ms",
+        "swept",
+        "unswept",
+    )
+
+    def __init__(self) -> None:
+        self.committed: list[int] = []
+        self.contents: Mapping[int, RowContent] = {}
+        self.pending: set[int] = set()
+        self.unswept: set[int] = set()
+        self.swept: set[int] = set()
+        self.covered: frozenset[int] = frozenset()
+        self.highest = 0
+        self.server_ms = 0
+        self.began = 0.0
+        self.last = 0
+
+    def add(self, row: JournalRow) -> None:
+        """Add one row, of a revision that is not known yet, with the columns :data:`FLAGS`."""
+        revision = row.revision
+        self.highest = max(self.highest, revision)
+        if row.is_branch:
+            return
+        if row.aborted:
+            (self.unswept if row.swept is None else self.swept).add(revision)
+        elif row.committed:
+            self.committed.append(revision)
+        elif row.cells:
+            self.pending.add(revision)

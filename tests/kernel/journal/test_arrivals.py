@@ -1,0 +1,211 @@
+"""In a store that orders all writes, all instances see all revisions in the order in which the store decided them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hbasemk.errors import StoreUnknownError
+from hbasemk.format import revisions, schema
+from hbasemk.kernel.commit.change_source import OperationList
+from hbasemk.kernel.commit.operations import AddNode, SetProperty
+from hbasemk.kernel.instance import Instance
+from hbasemk.store.abc import NewCell, Put, Scan, Store, scan_all
+from hbasemk.store.memory import MemoryStore
+from hbasemk.store.sqlite.store import SqliteStore
+from hbasemk.testing.wrapped import Call, CountingStore, FaultyStore
+from tests.support.runtime import World, open_instance
+
+MINUTES = 600_000
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path, world: World) -> Store:
+    opened: Store = (
+        MemoryStore(world.clock, transactions=True)
+        if request.param == "memory"
+        else SqliteStore(str(tmp_path / "content.db"), clock=world.clock)
+    )
+    return opened
+
+
+def add(instance: Instance, path: str) -> int:
+    return instance.commit(lambda _: OperationList([AddNode(path, {"n": 0})]), "", retry_timeout=5, max_poll_age=0)
+
+
+def order(instance: Instance) -> list[int]:
+    instance.poll()
+    return list(instance.journal)
+
+
+def test_a_lower_id_that_commits_later_comes_later_everywhere(store: Store, world: World) -> None:
+    faulty = FaultyStore(store)
+    slow, quick, third = (open_instance(one, world, mac=mac) for mac, one in enumerate((faulty, store, store), 1))
+    add(slow, "/a")
+    between: list[int] = []
+
+    def before(call: Call) -> None:
+        if (call.method, call.table) == ("write_if", schema.NODES) and not between:
+            # The slow commit has its id and its journal row.
+            third.poll()
+            between.append(add(quick, "/b"))
+
+    faulty.before = before
+    late = slow.commit(lambda _: OperationList([SetProperty("/a", "p", 1)]), "", retry_timeout=5, max_poll_age=0)
+    assert late < between[0]
+    orders = [order(one)[-2:] for one in (slow, quick, third, open_instance(store, world, mac=4))]
+    assert orders == [[between[0], late]] * 4
+    assert [one.at(between[0]).revision for one in (slow, quick, third)] == [between[0]] * 3
+    for one in (slow, quick, third):
+        node = one.reader.require(one.at(between[0]), "/a")
+        assert "p" not in node.properties
+
+
+@pytest.mark.parametrize("skew_ms", [-MINUTES, MINUTES])
+def test_no_clock_keeps_a_commit_from_others(tmp_path: Path, world: World, skew_ms: int) -> None:
+    shift = [skew_ms]
+    path = str(tmp_path / "content.db")
+
+    def opened(mac: int, shift: list[int]) -> Instance:
+        return open_instance(SqliteStore(path, clock=lambda: world.clock() + shift[0]), world, mac=mac)
+
+    one, two = opened(1, [0]), opened(2, shift)
+    expected: list[int] = []
+    for number in range(8):
+        # The clock steps while the instance holds its lease, too.
+        shift[0] = two.runtime.skew_ms = skew_ms if number < 4 else -skew_ms  # type: ignore[attr-defined]
+        expected.append(add((one, two)[number % 2], f"/{number}"))
+        assert order((two, one)[number % 2])[-1] == expected[-1]
+    assert order(one)[-8:] == order(two)[-8:] == expected
+    assert order(opened(3, [0]))[-8:] == expected
+
+
+def test_an_id_far_below_the_highest_is_replaced_before_its_row_exists(store: Store, world: World) -> None:
+    one = open_instance(store, world, mac=1)
+    add(one, "/a")
+    base = one.head()
+    ahead = revisions.pack(revisions.ms_of(base.revision) + MINUTES, 7, 0)
+    row = [NewCell(*schema.COMMITTED, schema.NO), NewCell(*schema.ABORT, schema.YES), NewCell(*schema.SWEPT, b"clean")]
+    store.write(schema.JOURNAL, [Put(schema.revision_key(ahead), row)])
+    revision = one.commit_on(base, OperationList([AddNode("/b", {})]), "")
+    assert revision > ahead
+    assert one.statistics.too_slow == 1
+    store.delete_rows(schema.JOURNAL, [schema.revision_key(ahead)])
+
+
+def test_an_id_that_the_watermark_has_passed_is_replaced_before_its_row_exists(store: Store, world: World) -> None:
+    one, two = open_instance(store, world, mac=1), open_instance(store, world, mac=2)
+    add(one, "/a")
+    two.poll()
+    base = two.head()
+    # The ids of the first instance are 2 s ahead.
+    one.clock.observe(revisions.pack(revisions.ms_of(base.revision) + 2000, 7, 0))
+    ahead = add(one, "/b")
+    watermark = one.recovery.advance()
+    assert watermark is not None
+    assert watermark.revision == ahead
+    rows = len(list(scan_all(store, schema.JOURNAL, Scan(None, None, 100))))
+    assert two.commit_on(base, OperationList([AddNode("/c", {})]), "") > ahead
+    assert two.statistics.too_slow == 1
+    assert len(list(scan_all(store, schema.JOURNAL, Scan(None, None, 100)))) == rows + 1
+
+
+def test_the_watermark_reaches_the_last_revision_while_nobody_commits(store: Store, world: World) -> None:
+    one = open_instance(store, world, mac=1)
+    last = [add(one, f"/{number}") for number in range(3)][-1]
+    watermark = one.recovery.advance()
+    assert watermark is not None
+    assert watermark.revision == last
+    counting = CountingStore(store)
+    two = open_instance(counting, world, mac=2)
+    two.poll()
+    assert list(two.journal) == []
+    assert two.head().revision == last
+
+
+def test_the_watermark_does_not_pass_a_row_that_arrives_meanwhile(store: Store, world: World) -> None:
+    faulty = FaultyStore(store)
+    one = open_instance(faulty, world)
+    first = add(one, "/a")
+    add(one, "/b")
+    row = [NewCell(*schema.COMMITTED, schema.NO), NewCell(*schema.ABORT, schema.NO)]
+
+    def before(call: Call) -> None:
+        if (call.method, call.table) == ("write_if", schema.CLUSTER):
+            store.write(schema.JOURNAL, [Put(schema.revision_key(first - 1), row)])
+
+    faulty.before = before
+    assert one.recovery.advance() is None
+    store.delete_rows(schema.JOURNAL, [schema.revision_key(first - 1)])
+
+
+def test_a_damaged_key_stops_no_commit(store: Store, world: World) -> None:
+    one = open_instance(store, world)
+    add(one, "/a")
+    damaged = b"\xffdamaged"
+    store.write(schema.JOURNAL, [Put(damaged, [NewCell(*schema.COMMITTED, schema.YES)])])
+    add(one, "/b")
+    store.delete_rows(schema.JOURNAL, [damaged])
+
+
+def test_a_decision_whose_reply_was_lost_arrives_once(store: Store, world: World) -> None:
+    faulty = FaultyStore(store)
+    one, two = open_instance(faulty, world, mac=1), open_instance(store, world, mac=2)
+    add(one, "/a")
+    lost: list[Call] = []
+
+    def after(call: Call) -> None:
+        if (call.method, call.table) == ("write_if", schema.NODES) and not lost:
+            lost.append(call)
+            two.poll()
+            add(two, "/other")
+            raise StoreUnknownError("the reply was lost")
+
+    faulty.after = after
+    revision = one.commit(lambda _: OperationList([SetProperty("/a", "p", 1)]), "", retry_timeout=5, max_poll_age=0)
+    assert lost
+    last = order(two)[-2:]
+    assert last[0] == revision
+    assert order(one)[-2:] == order(open_instance(store, world, mac=3))[-2:] == last
+
+
+def test_a_commit_whose_replies_are_all_lost_joins_at_the_next_poll(store: Store, world: World) -> None:
+    faulty = FaultyStore(store)
+    one, two = open_instance(faulty, world, mac=1), open_instance(store, world, mac=2)
+    add(one, "/a")
+
+    def after(call: Call) -> None:
+        if (call.method, call.table) == ("write_if", schema.NODES):
+            raise StoreUnknownError("the reply was lost")
+
+    faulty.after = after
+    revision = one.commit_on(one.head(), OperationList([SetProperty("/a", "p", 1)]), "")
+    assert order(two)[-1] == order(one)[-1] == revision
+
+
+def test_a_commit_reads_nothing_back_while_it_is_alone(store: Store, world: World) -> None:
+    counting = CountingStore(store)
+    one = open_instance(counting, world)
+    add(one, "/a")
+    counting.take()
+    one.commit_on(one.head(), OperationList([SetProperty("/a", "p", 1)]), "")
+    assert counting.take() == {("write_if", schema.JOURNAL): 1, ("write_if", schema.NODES): 1}
+
+
+def test_a_poll_reads_only_what_is_new(store: Store, world: World) -> None:
+    counting = CountingStore(store)
+    writer, reader = open_instance(store, world, mac=1), open_instance(counting, world, mac=2)
+    for number in range(50):
+        add(writer, f"/{number}")
+    reader.poll()
+    counting.take()
+    counting.traffic()
+    reader.poll()
+    assert counting.take() == {("arrivals", schema.JOURNAL): 1}
+    assert counting.traffic().rows_read == 0
+    add(writer, "/new")
+    counting.traffic()
+    reader.poll()
+    assert counting.take() == {("arrivals", schema.JOURNAL): 1, ("read", schema.JOURNAL): 1}
+    assert counting.traffic().rows_read == 2
