@@ -34,7 +34,7 @@ LONGEST_REST: Final = 1.0
 SHORTEST_LOOK: Final = 0.002
 LONGEST_LOOK: Final = 0.015
 """The shortest and longest time in seconds between two comparisons of a store's change counter."""
-SHARE_OF_PROCESSOR: Final = 10
+SHARE_OF_PROCESSOR: Final = 25
 """After a poll for a changed store, the thread pauses this many times as long as the poll used a processor."""
 LOOK_SHARE: Final = 0.02
 """The pause between two comparisons, as a fraction of the time since the last change."""
