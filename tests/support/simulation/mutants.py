@@ -387,7 +387,7 @@ def poll_upwards(patch: pytest.MonkeyPatch) -> None:
     def upwards(store: Any, table: str, scan: Any) -> Any:
         return abc.scan_all(store, table, scan._replace(start=scan.stop + b"\0", stop=None, reverse=False))
 
-    patch.setattr("hbasemk.kernel.journal.journal.scan_all", upwards)
+    patch.setattr("hbasemk.kernel.journal.scan_poller.scan_all", upwards)
 
 
 @mutant
