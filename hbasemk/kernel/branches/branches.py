@@ -322,7 +322,7 @@ class Branches(Committing):
             self._committer.on_base(state.trunk, ReadyChangeSet(noop.without_noop(plan)), message, REBASE)
             return self._journal.head.revision
         try:
-            merged = self._committer.on_base(state.trunk, ReadyChangeSet(plan), message, REBASE)
+            merged = self._committer.on_base(state.trunk, ReadyChangeSet(plan), message, REBASE, merges=state.root)
         except CommitUnknownError as error:
             self._heads.record_doubt(state.root, revision, revisions.from_text(error.revision))
             raise

@@ -117,10 +117,13 @@ class Committer(Committing):
         message: str,
         advice: str = REPEAT,
         begun: Callable[[int], None] | None = None,
+        merges: int = 0,
     ) -> int:
         """Commit the changes of a source on ``view``; do not retry after a conflict.
 
         ``advice`` ends the message of a ConflictError. Calls ``begun`` with each revision id before the store receives it.
+        ``merges`` is the first revision of the branch that the commit merges, if any.
+
         Returns the new revision, or the view's if nothing changes. Raises:
 
         - ConflictError if a revision that became visible after the view, or is being committed now, touched what the
@@ -141,7 +144,7 @@ class Committer(Committing):
         with nothing_committed():
             while True:
                 try:
-                    draft = Draft(view, source, message, begun)
+                    draft = Draft(view, source, message, begun, merges=merges)
                     result = self.attempts.run(draft)
                     break
                 except (StoreNotAppliedError, StoreUnknownError, LeaseLostError):

@@ -47,6 +47,8 @@ class Draft:
     reply_lost: bool = False
     decision_in_doubt: bool = False
     decision_arrival: int = 0
+    merges: int = 0
+    """The first revision of the branch that the commit merges; 0: it merges none."""
 
     def start_try(self, revision: int) -> None:
         """Begin a try with a new revision id."""
