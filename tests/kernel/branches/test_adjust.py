@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from hbasemk import ConflictError, Repository, Transaction
+from hbasemk.format import schema
+from hbasemk.kernel.commit.change_source import OperationList
+from hbasemk.kernel.commit.operations import AddNode, Adjust
+from hbasemk.store.memory import MemoryStore
+from hbasemk.testing.wrapped import Call, FaultyStore
+from tests.support.branches import commit_on_branch
 from tests.support.repositories import Instances
+from tests.support.runtime import World, open_instance
 
 Change = Callable[[Transaction], object]
 
@@ -134,3 +141,23 @@ def test_a_node_that_a_branch_adds_is_plain_in_trunk(repo: Repository) -> None:
     branch.run(lambda tx: tx.adjust("/b", "new", 0.5))
     branch.merge()
     assert dict(repo.refresh()["/b"]) == {"n": 3, "new": 0.5}
+
+
+def test_a_branch_counts_once_if_two_processes_merge_it(world: World) -> None:
+    store = MemoryStore(world.clock)
+    faulty = FaultyStore(store)
+    one, two = open_instance(faulty, world, mac=1), open_instance(store, world, mac=2)
+    one.commit(lambda _: OperationList([AddNode("/a", {"n": 1})]), "", retry_timeout=5, max_poll_age=0)
+    branch = commit_on_branch(one, one.branches.begin(one.head()), [Adjust("/a", "n", 100)])
+    merged: list[int] = []
+
+    def before(call: Call) -> None:
+        if (call.method, call.table) == ("write", schema.NODES) and not merged:
+            merged.append(two.branches.merge(branch, ""))
+
+    faulty.before = before
+    with pytest.raises(ConflictError):
+        one.branches.merge(branch, "")
+    assert merged
+    one.poll()
+    assert one.reader.require(one.head(), "/a").properties["n"] == 101
