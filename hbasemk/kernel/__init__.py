@@ -10,7 +10,7 @@ section topic                     module                                        
                                   ``arrival_numbering``
 1       application's schema      ``schema_version``, ``schema_change``
 1       blobs, checkpoints        ``blobs``, ``checkpoints``
-2       machine id, lease         ``ids.lease``                                  I1
+2       machine id, lease         ``ids.lease``, ``ids.leases``                  I1
 2       revision ids              ``ids.clock``                                  I1
 3       views, sequence           ``journal.view``, ``journal.sequence``         I5
 3       extents, resume tokens    ``hbasemk.format``, ``journal.resume_token``   I5

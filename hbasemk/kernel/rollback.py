@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 from hbasemk.errors import FormatError
 from hbasemk.format import revisions, schema
 from hbasemk.format.journal_row import Outcome
-from hbasemk.format.lease_record import record_of
+from hbasemk.kernel.ids.leases import lease_of
 from hbasemk.kernel.instance import Instance
-from hbasemk.store.abc import Delete, Get
+from hbasemk.store.abc import Delete
 
 ENDED: Final = "aborted"
 COMMITTED: Final = "committed"
@@ -96,10 +96,8 @@ def _recover(instance: Instance, revision: int) -> bool | None:
 
 
 def _holder(instance: Instance, revision: int) -> str:
-    get = Get(schema.machine_key(revisions.machine_of(revision)), columns=(schema.LEASE,))
-    row = instance.store.read(schema.CLUSTER, [get])[0]
     try:
-        record = record_of(row)
+        record = lease_of(instance.store, revisions.machine_of(revision))
     except FormatError:
         return ""
     return "" if record is None else record.holder

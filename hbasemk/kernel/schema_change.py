@@ -12,15 +12,14 @@ from typing import Final
 
 from hbasemk.errors import ClosedError, SchemaVersionError
 from hbasemk.format import schema
-from hbasemk.format.lease_record import LeaseRecord, record_of
 from hbasemk.kernel import schema_version
+from hbasemk.kernel.ids.leases import all_leases, lease_of
 from hbasemk.kernel.instance import Instance
-from hbasemk.store.abc import Get, NewCell, Put, Scan, scan_all
+from hbasemk.store.abc import NewCell, Put
 
 LOOK_EVERY: Final = 0.1
 """Seconds between two reads of the leases."""
 RENEWALS: Final = 2
-_ROWS: Final = 1000
 
 
 def current(instance: Instance) -> int:
@@ -64,17 +63,12 @@ def _replace(instance: Instance, new: int, expected: int) -> None:
 
 def _wait_for_others(instance: Instance) -> None:
     lease = instance.lease
-    scan = Scan(None, None, _ROWS, columns=(schema.LEASE,))
-    waiting: dict[int, tuple[LeaseRecord, int]] = {}
-    for row in scan_all(instance.store, schema.CLUSTER, scan):
-        record = record_of(row)
-        machine = int.from_bytes(row.key, "big")
-        if record is not None and not (lease.held and machine == lease.machine):
-            waiting[machine] = record, 0
+    waiting = {machine: (record, 0) for machine, record in all_leases(instance.store).items()}
+    if lease.held:
+        waiting.pop(lease.machine, None)
     while True:
         for machine, (before, renewals) in list(waiting.items()):
-            get = Get(schema.machine_key(machine), columns=(schema.LEASE,))
-            record = record_of(instance.store.read(schema.CLUSTER, [get])[0])
+            record = lease_of(instance.store, machine)
             renewals += record != before
             # A new holder has claimed the machine id, and read the new number after that.
             is_other = record is None or record.nonce != before.nonce

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from hbasemk.format import schema
-from hbasemk.format.lease_record import LeaseRecord
 from hbasemk.format.watermark import Watermark
 from hbasemk.kernel import settings
+from hbasemk.kernel.ids.leases import all_leases
 from hbasemk.kernel.instance import Instance
-from hbasemk.store.abc import Scan, scan_all
-
-BATCH: Final = 1000
 
 
 class LeaseStatus(NamedTuple):
@@ -48,8 +44,7 @@ def read_watermark(instance: Instance) -> Watermark | None:
 def _leases(instance: Instance) -> list[LeaseStatus]:
     now, epoch = instance.runtime.now_ms(), instance.settings.epoch_ms
     found = []
-    for row in scan_all(instance.store, schema.CLUSTER, Scan(None, None, BATCH, columns=(schema.LEASE,))):
-        record = LeaseRecord.decode(row.cells[0].value)
+    for machine, record in all_leases(instance.store).items():
         end = record.end + epoch
-        found.append(LeaseStatus(int.from_bytes(row.key, "big"), record.holder, end, end > now))
+        found.append(LeaseStatus(machine, record.holder, end, end > now))
     return found

@@ -23,17 +23,17 @@ from typing import Any, Final
 
 from hbasemk.errors import InvalidValueError, StoreUnusableError
 from hbasemk.format import schema
-from hbasemk.format.lease_record import LeaseRecord, record_of
+from hbasemk.format.lease_record import LeaseRecord
 from hbasemk.format.limits import shown
 from hbasemk.kernel import settings
 from hbasemk.kernel.arrival_numbering import MARK, Numbering, read_settings, replace_settings
 from hbasemk.kernel.ids.lease import Lease
+from hbasemk.kernel.ids.leases import all_leases
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.settings import Settings
-from hbasemk.store.abc import Scan, Store, scan_all
+from hbasemk.store.abc import Store
 
-BATCH: Final = 1000
 WATCH_EVERY: Final = 1.0
 """Seconds between looks at a lease that ends far ahead."""
 _BEGIN: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -98,13 +98,13 @@ class _Upgrade:
         """Run all steps; revisions at or below ``floor`` need no number."""
         before = self._settings.format
         leases = self._wait_for_leases()
-        stored = self._stored()
+        stored = read_settings(self._store)
         if Settings.decode(stored, self._store.location).format == after:
             return Upgraded(after, after)
         numbering = Numbering(self._store, self._runtime)
         if self._store.supports_transactions:
             stored = numbering.run(stored, floor)
-        new = [record for machine, record in self._leases().items() if leases.get(machine) != record]
+        new = [record for machine, record in all_leases(self._store).items() if leases.get(machine) != record]
         if new:
             raise self._in_use("began to use it during the upgrade", new)
         fields: dict[str, Any] = json.loads(stored)
@@ -116,11 +116,6 @@ class _Upgrade:
 
     # --- leases ------------------------------------------------------------------------------------------
 
-    def _leases(self) -> Mapping[int, LeaseRecord]:
-        scan = Scan(None, None, BATCH, columns=(schema.LEASE,))
-        found = {int.from_bytes(row.key, "big"): record_of(row) for row in scan_all(self._store, schema.CLUSTER, scan)}
-        return {machine: record for machine, record in found.items() if record is not None}
-
     def _wait_for_leases(self) -> Mapping[int, LeaseRecord]:
         """Return all leases after all have ended; raise StoreUnusableError if a process may still use one.
 
@@ -129,7 +124,7 @@ class _Upgrade:
         longest = self._settings.lease_ms + self._settings.max_clock_skew_ms
         first: Mapping[int, LeaseRecord] | None = None
         while True:
-            leases = self._leases()
+            leases = all_leases(self._store)
             live = {one: leases[one] for one in leases if not self._lease.has_ended(one, leases[one])}
             soon = [record for record in live.values() if record.end - self._lease.time() <= longest]
             if soon:
@@ -163,16 +158,13 @@ class _Upgrade:
 
     def _report_older(self, before: Mapping[int, LeaseRecord], after: int) -> None:
         """Raise StoreUnusableError if a process of an older version took a lease at the moment of the upgrade."""
-        leases = self._leases().items()
+        leases = all_leases(self._store).items()
         older = [record for machine, record in leases if before.get(machine) != record and record.format < after]
         if older:
             raise StoreUnusableError(
                 f"the repository at {self._store.location} has format {after} now, but {_names(older)} began to use it with an "
                 "older version at the same moment; end this process at once, then run `hbasemk check`"
             )
-
-    def _stored(self) -> bytes:
-        return read_settings(self._store)
 
 
 def _names(records: Iterable[LeaseRecord]) -> str:

@@ -15,6 +15,7 @@ from hbasemk.format import revisions, schema
 from hbasemk.format.lease_record import LeaseRecord, record_of
 from hbasemk.kernel import schema_version
 from hbasemk.kernel import settings as kernel_settings
+from hbasemk.kernel.ids.leases import lease_of
 from hbasemk.kernel.retry import run_with_retries
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
@@ -196,7 +197,7 @@ class Lease:
             renewed = LeaseRecord(record.start, end, record.nonce, record.holder)
             if not self._write(self.machine, record, renewed):
                 # An earlier renewal may have arrived although its reply was lost.
-                found = self._read(self.machine)
+                found = lease_of(self.store, self.machine)
                 if found is None or found.nonce != record.nonce or not self._write(self.machine, found, renewed):
                     raise self._lost()
 
@@ -261,7 +262,7 @@ class Lease:
         One round trip, and two more if the store's clock was not measured recently. Only the store's clock may decide
         that another process's lease has expired.
         """
-        record = self._read(revisions.machine_of(revision))
+        record = lease_of(self.store, revisions.machine_of(revision))
         if record is None or record.start > revisions.ms_of(revision):
             return True
         return self.has_ended(revisions.machine_of(revision), record)
@@ -332,11 +333,7 @@ class Lease:
         if self.store.check_and_write(schema.CLUSTER, schema.LEASE, expected, put):
             return True
         # After a lost reply, the second attempt finds the value that the first one wrote.
-        return self._read(machine) == record
-
-    def _read(self, machine: int) -> LeaseRecord | None:
-        get = Get(schema.machine_key(machine), columns=(schema.LEASE,))
-        return record_of(self.store.read(schema.CLUSTER, [get])[0])
+        return lease_of(self.store, machine) == record
 
     def _lost(self) -> LeaseLostError:
         self._record = None

@@ -1,0 +1,24 @@
+"""Reads of the lease records of all processes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hbasemk.format import schema
+from hbasemk.format.lease_record import LeaseRecord, record_of
+from hbasemk.kernel.retrying_store import RetryingStore
+from hbasemk.store.abc import Get, Scan, scan_all
+
+BATCH: Final = 1000
+
+
+def lease_of(store: RetryingStore, machine: int) -> LeaseRecord | None:
+    """Return the lease of a machine id, None if there is none; raise FormatError if it is damaged. One round trip."""
+    return record_of(store.read(schema.CLUSTER, [Get(schema.machine_key(machine), columns=(schema.LEASE,))])[0])
+
+
+def all_leases(store: RetryingStore) -> dict[int, LeaseRecord]:
+    """Return all leases by machine id; raise FormatError if one is damaged. One round trip for each 1000."""
+    scan = Scan(None, None, BATCH, columns=(schema.LEASE,))
+    found = {int.from_bytes(row.key, "big"): record_of(row) for row in scan_all(store, schema.CLUSTER, scan)}
+    return {machine: record for machine, record in found.items() if record is not None}
