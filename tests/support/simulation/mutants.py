@@ -492,8 +492,10 @@ def a_state_of_one_view_cached_for_all_old_views(patch: pytest.MonkeyPatch) -> N
 def merge_without_validation_against_later_commits(patch: pytest.MonkeyPatch) -> None:
     original = Committer.on_base
 
-    def on_base(self: Committer, snapshot: Any, source: Any, message: str, advice: str = "") -> int:
-        return original(self, self._journal.head if advice == branches.REBASE else snapshot, source, message, advice)
+    def on_base(self: Committer, view: Any, *details: Any, **named: Any) -> int:
+        if branches.REBASE in (*details, named.get("advice")):
+            view = self._journal.head
+        return original(self, view, *details, **named)
 
     patch.setattr(Committer, "on_base", on_base)
 
