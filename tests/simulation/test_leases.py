@@ -76,10 +76,10 @@ def test_invariants_hold_with_wrong_clocks_pauses_and_late_requests(seeds: range
 def late_cells_not_hidden(patch: pytest.MonkeyPatch) -> None:
     original = Recovery._move
 
-    def move(self: Recovery, current: Watermark, moved: Watermark, *, arrived: int | None = None) -> bool:
+    def move(self: Recovery, current: Watermark, moved: Watermark, **named: Any) -> bool:
         # A scan for late rows lists them without moving it.
         shown = moved if moved.revision == current.revision else Watermark(moved.revision, frozenset())
-        return original(self, current, shown, arrived=arrived)
+        return original(self, current, shown, **named)
 
     patch.setattr(Recovery, "_move", move)
 

@@ -94,7 +94,7 @@ def bound_too_high(patch: pytest.MonkeyPatch) -> None:
 
 @mutant
 def put_for_compare_and_set(patch: pytest.MonkeyPatch) -> None:
-    def decide(self: Outcomes, revision: int, _: object, then: Column, *__: object) -> bool:
+    def decide(self: Outcomes, revision: int, _: object, then: Column, *__: object, **___: object) -> bool:
         self._store.write(schema.JOURNAL, [Put(schema.revision_key(revision), [NewCell(*then, schema.YES)])])
         return True
 
@@ -503,7 +503,7 @@ def merge_without_validation_against_later_commits(patch: pytest.MonkeyPatch) ->
 def branch_heads_without_compare_and_set(patch: pytest.MonkeyPatch) -> None:
     """For two processes on one branch, which the schedules do not have."""
 
-    def move(self: BranchHeads, root: int, _: bytes, then: bytes, *__: object) -> bool:
+    def move(self: BranchHeads, root: int, _: bytes, then: bytes, *__: object, **___: object) -> bool:
         self._store.write(schema.JOURNAL, [Put(schema.revision_key(root), [NewCell(*schema.BRANCH_HEAD, then)])])
         return True
 

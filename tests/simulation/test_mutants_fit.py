@@ -1,0 +1,34 @@
+"""Every mutant fits the kernel: it takes the arguments of what it replaces, so that schedules can find it at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from hbasemk.kernel.journal.outcomes import Outcomes
+from tests.simulation import test_clocks, test_histories, test_leases
+from tests.support.simulation import adjust_mutants, mutants
+from tests.support.simulation.fitting import misfits
+
+MUTANTS = [
+    *mutants.MUTANTS,
+    mutants.branch_heads_without_compare_and_set,
+    *adjust_mutants.MUTANTS,
+    *test_clocks.MUTANTS,
+    *test_histories.MUTANTS,
+    test_histories.reads_not_read_back,
+    *test_leases.MUTANTS,
+]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
+def test_a_mutant_takes_the_arguments_of_what_it_replaces(mutant: Callable[[pytest.MonkeyPatch], None]) -> None:
+    assert misfits(mutant) == []
+
+
+def test_a_missing_argument_is_named() -> None:
+    def outdated(patch: pytest.MonkeyPatch) -> None:
+        patch.setattr(Outcomes, "decide", lambda self, revision, unless, then: True)
+
+    assert misfits(outdated) == ["Outcomes.decide: in_doubt"]
