@@ -230,11 +230,11 @@ def is_key(key: bytes) -> bool:
     return len(key) == 8 and key[0] < 0x80
 
 
-def begin(nonce: bytes, base: int, message: str) -> list[NewCell]:
+def begin(nonce: bytes, base: int, message: str, outcome: Outcome = Outcome.PENDING) -> list[NewCell]:
     """Return the cells of the row of every new revision, on trunk and on branches."""
     return [
-        NewCell(*schema.COMMITTED, schema.NO),
-        NewCell(*schema.ABORT, schema.NO),
+        NewCell(*schema.COMMITTED, schema.YES if outcome is Outcome.COMMITTED else schema.NO),
+        NewCell(*schema.ABORT, schema.YES if outcome is Outcome.ABORTED else schema.NO),
         NewCell(*schema.NONCE, nonce),
         NewCell(*schema.BASE, schema.revision_key(base)),
         NewCell(*schema.MESSAGE, encode_message(message)),

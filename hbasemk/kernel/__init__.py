@@ -27,7 +27,9 @@ section topic                     module                                        
 4       adjusted numbers          ``commit.slots``, ``commit.folds``             I4
 4       conflicts                 ``commit.read_set``, ``commit.read_back``      I4
 4       one attempt               ``commit.attempt``, ``commit.preparation``,    I4, I7
-                                  ``commit.writing``, ``commit.deadline``
+                                  ``commit.new_row``, ``commit.writing``,
+                                  ``commit.deadline``
+4       one transaction (SQLite)  ``commit.one_transaction``                     I4, I7
 4       retries after conflicts   ``commit.committer``                           I10
 4       turns under contention    ``commit.turns``, ``journal.contention``       I10
 4       outcomes                  ``journal.outcomes``                           I6, I7

@@ -49,7 +49,8 @@ class MemoryStore(Store):
     """A store in memory; its contents disappear with the object.
 
     ``clock`` returns the server's time in ms since 1970. ``clocks`` overrides it for the tables that it names.
-    ``transactions`` enables :meth:`write_if`. ``parallel`` sets :attr:`supports_parallel_calls`, for tests.
+    ``transactions`` enables :meth:`write_if`. ``parallel`` sets :attr:`supports_parallel_calls`, and ``batch_rows`` the
+    property of that name, for tests.
 
     The store behaves like HBase, also where the contract is silent. A compare-and-set that takes the server's time uses
     the checked cell's timestamp if that is later. An empty value of the checked column counts as absent. There is one
@@ -63,12 +64,14 @@ class MemoryStore(Store):
         *,
         transactions: bool = False,
         parallel: bool = False,
+        batch_rows: int = 1000,
         clocks: Mapping[str, Callable[[], int]] | None = None,
     ) -> None:
         self._clock = clock
         self._clocks = clocks or {}
         self._transactions = transactions
         self._parallel = parallel
+        self._batch_rows = batch_rows
         self._lock = threading.Lock()
         self._tables: dict[str, MemoryTable] = {}
         self._changes = _Changes()
@@ -78,6 +81,11 @@ class MemoryStore(Store):
     def location(self) -> str:
         """The place where the cells are stored, for messages."""
         return "memory"
+
+    @property
+    def batch_rows(self) -> int:
+        """The largest number of rows that the kernel should put into one batch."""
+        return self._batch_rows
 
     def clock_ms(self) -> int | None:
         """Return the clock if the store has transactions, as SQLite does; else None, as a remote store does."""
@@ -95,7 +103,9 @@ class MemoryStore(Store):
     def clone(self, clock: Callable[[], int] | None = None) -> MemoryStore:
         """Return an independent copy of the store; ``clock=None`` keeps the clock."""
         clock = self._clock if clock is None else clock
-        other = MemoryStore(clock, transactions=self._transactions, parallel=self._parallel)
+        other = MemoryStore(
+            clock, transactions=self._transactions, parallel=self._parallel, batch_rows=self._batch_rows
+        )
         with self._lock:
             self._check_open()
             other._tables = {name: table.clone() for name, table in self._tables.items()}
@@ -104,6 +114,7 @@ class MemoryStore(Store):
     def _share(self, other: MemoryStore) -> None:
         """Share the cells of another store from now on; each store is closed separately."""
         self._clock, self._transactions, self._parallel = other._clock, other._transactions, other._parallel
+        self._batch_rows = other._batch_rows
         self._lock, self._tables, self._changes = other._lock, other._tables, other._changes
 
     def create_tables(self, tables: Sequence[Table]) -> None:

@@ -172,7 +172,8 @@ class Simulator:
     made ``twice``, and ``jumps`` of the calling process's clock by ``jump_ms`` in either direction (:meth:`fails`).
 
     ``choices`` replays a run, complete or shrunk, instead of drawing from the seed. With ``transactions`` the store
-    supports transactions, as SQLite; with ``parallel`` it supports parallel calls, as HBase.
+    supports transactions, as SQLite; with ``parallel`` it supports parallel calls, as HBase. A commit of more than
+    ``batch_rows`` rows does not fit one transaction.
     """
 
     scan_rows = 3
@@ -185,11 +186,14 @@ class Simulator:
         choices: Sequence[int] | None = None,
         transactions: bool = False,
         parallel: bool = False,
+        batch_rows: int = 1000,
         **chances: float,
     ) -> None:
         self.chance = Choices(seed, choices)
         self.ms = float(START_MS)
-        self.store = MemoryStore(lambda: int(self.ms), transactions=transactions, parallel=parallel)
+        self.store = MemoryStore(
+            lambda: int(self.ms), transactions=transactions, parallel=parallel, batch_rows=batch_rows
+        )
         self.main = getcurrent()
         self.actors: list[Actor] = []
         self.threads: list[Thread] = []

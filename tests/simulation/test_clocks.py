@@ -19,6 +19,7 @@ from hbasemk.kernel.journal.view import View
 from tests.support import proof
 from tests.support.simulation import mutants
 from tests.support.simulation.clocks import ClockSchedule
+from tests.support.simulation.fitting import misfits
 
 SEEDS = proof.seeds("HBASEMK_CLOCK_SEEDS", sample=50, proof=300, chunk=125)
 ENOUGH = 6000
@@ -90,6 +91,11 @@ MUTANTS: list[Mutant] = [
     watermark_not_verified,
     held_snapshots_bounded_by_an_estimate,
 ]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
+def test_a_mutant_takes_the_arguments_of_what_it_replaces(mutant: Callable[[pytest.MonkeyPatch], None]) -> None:
+    assert misfits(mutant) == []
 
 
 @pytest.mark.slow

@@ -22,6 +22,7 @@ from hbasemk.testing.history.workload import Workload
 from hbasemk.testing.history.workloads import SERIAL, WORKLOADS
 from tests.support import proof
 from tests.support.simulation import mutants
+from tests.support.simulation.fitting import misfits
 from tests.support.simulation.schedules import store_like
 
 SEEDS = proof.seeds("HBASEMK_HISTORY_SEEDS", sample=20, proof=120, chunk=100)
@@ -180,6 +181,11 @@ MUTANTS = [
 
 def reads_not_read_back(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ReadSet, "gets", lambda *_: [])
+
+
+@pytest.mark.parametrize("mutant", [reads_not_read_back, *MUTANTS], ids=lambda mutant: mutant.__name__)
+def test_a_mutant_takes_the_arguments_of_what_it_replaces(mutant: Callable[[pytest.MonkeyPatch], None]) -> None:
+    assert misfits(mutant) == []
 
 
 @pytest.mark.slow

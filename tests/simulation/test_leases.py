@@ -20,6 +20,7 @@ from hbasemk.kernel.journal.sequence import RevisionSequence
 from hbasemk.testing.choices import shrink
 from tests.support import proof
 from tests.support.simulation import mutants
+from tests.support.simulation.fitting import misfits
 from tests.support.simulation.leases import LeaseSchedule
 from tests.support.simulation.schedules import Broken, breaks
 
@@ -162,6 +163,11 @@ MUTANTS = [
     watermark_that_does_not_wait,
     ids_of_any_time,
 ]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
+def test_a_mutant_takes_the_arguments_of_what_it_replaces(mutant: Callable[[pytest.MonkeyPatch], None]) -> None:
+    assert misfits(mutant) == []
 
 
 @pytest.mark.slow

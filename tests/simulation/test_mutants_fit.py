@@ -7,19 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from hbasemk.kernel.journal.outcomes import Outcomes
-from tests.simulation import test_clocks, test_histories, test_leases
 from tests.support.simulation import adjust_mutants, mutants
 from tests.support.simulation.fitting import misfits
 
-MUTANTS = [
-    *mutants.MUTANTS,
-    mutants.branch_heads_without_compare_and_set,
-    *adjust_mutants.MUTANTS,
-    *test_clocks.MUTANTS,
-    *test_histories.MUTANTS,
-    test_histories.reads_not_read_back,
-    *test_leases.MUTANTS,
-]
+MUTANTS = [*mutants.MUTANTS, mutants.branch_heads_without_compare_and_set, *adjust_mutants.MUTANTS]
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)

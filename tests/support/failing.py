@@ -27,10 +27,10 @@ class Died(BaseException):
 class FailingRepository:
     """``first`` made the tree; ``instance`` uses ``store``, which can fail, over ``inner``, which cannot."""
 
-    def __init__(self, *, transactions: bool = False, parallel: bool = False) -> None:
+    def __init__(self, *, transactions: bool = False, parallel: bool = False, batch_rows: int = 1000) -> None:
         self.world = World()
         self._seeds = itertools.count(100)
-        self.inner = MemoryStore(self.world.clock, transactions=transactions, parallel=parallel)
+        self.inner = MemoryStore(self.world.clock, transactions=transactions, parallel=parallel, batch_rows=batch_rows)
         self.first = self.open(1)
         self.first.commit(lambda _: OperationList(TREE), "", retry_timeout=1, max_poll_age=0)
         self.store = FaultyStore(self.inner)

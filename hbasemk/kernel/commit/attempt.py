@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
-from hbasemk.errors import ClockSkewError, ClosedError, CommitUnknownError, StoreError, StoreNotAppliedError
+from hbasemk.errors import (
+    ClockSkewError,
+    ClosedError,
+    CommitUnknownError,
+    InvalidRevisionError,
+    StoreError,
+    StoreNotAppliedError,
+)
 from hbasemk.format import revisions, schema
 from hbasemk.format.changes import RowChange
 from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.context import CommitContext, Committing
 from hbasemk.kernel.commit.deadline import TooSlow
-from hbasemk.kernel.commit.draft import Draft
+from hbasemk.kernel.commit.draft import UNKNOWN_ARRIVAL, Draft
+from hbasemk.kernel.commit.one_transaction import OneTransaction
 from hbasemk.kernel.commit.preparation import Preparation
 from hbasemk.kernel.commit.read_back import Conflict, ReadBack
 from hbasemk.kernel.commit.staging import name_conflict
@@ -42,6 +51,7 @@ class Attempts(Committing):
         self._turns = turns
         self._preparation = Preparation(context)
         self._read_back = ReadBack(context)
+        self._one_transaction = OneTransaction(context, self._read_back)
         self._writing = Writing(context)
         self.statistics = CommitStatistics()
 
@@ -65,6 +75,14 @@ class Attempts(Committing):
         if not isinstance(result, int):
             self.statistics.conflicts += 1
         return result
+
+    def show_waiting(self, draft: Draft) -> None:
+        """Show other processes that this one waits after a lost attempt, unless the attempt's journal row shows it."""
+        shown = draft.created is not None or not draft.revision
+        if shown or not self._store.supports_transactions or not self._turns.must_show():
+            return
+        with suppress(TooSlow):
+            self._outcomes.quietly(lambda: self._preparation.record_loss(draft))
 
     def _run_in_time(self, draft: Draft) -> int | LostAttempt:
         for _ in range(TRIES_IN_TIME):
@@ -97,73 +115,95 @@ class Attempts(Committing):
             conflict = self._read_back.validate(0, draft.view, plan)
             return draft.view.revision if conflict is None else LostAttempt(0, conflict)
         draft.touched = plan.changes
+        conflict = None
+        if self._one_transaction.fits(draft, plan):
+            conflict = self._resolve(draft, plan, self._in_one_transaction)
+        if conflict is None and not draft.decision_arrival:
+            if draft.created is None:
+                self._preparation.create(draft)
+            conflict = self._resolve(draft, plan, self._step_by_step)
+        if conflict is None:
+            self._append(draft, plan)
+            return draft.revision
+        if not conflict.other:
+            raise name_conflict(conflict.path, schema.name_of(conflict.column))
+        return LostAttempt(draft.revision, conflict)
+
+    def _resolve(
+        self, draft: Draft, plan: ChangeSet, steps: Callable[[Draft, ChangeSet], Conflict | None]
+    ) -> Conflict | None:
+        """Carry out steps of a commit, and abort the revision if they fail or return a conflict.
+
+        Returns the conflict, or None if the revision turns out committed or ``steps`` left it undecided.
+        """
         try:
-            conflict = self._write_and_decide(draft, plan)
+            conflict = steps(draft, plan)
+        except InvalidRevisionError:
+            # The journal row belongs to another process.
+            raise
         except (TooSlow, ClockSkewError):
-            if self._abort_and_clean_up(draft, plan.changes, clean=not draft.reply_lost) is not Outcome.COMMITTED:
+            if not self._abort_if_it_exists(draft, plan):
                 raise
             # It committed: the reply was lost, and the watermark has passed the revision since.
-            conflict = None
         except (StoreError, ClosedError):
             # The revision may have committed despite the error; then the commit succeeds.
-            if not self._turned_out_committed(draft):
+            if not self._turned_out_committed(draft, plan.changes, clean=False):
                 raise
-            conflict = None
         except BaseException:
             # Interrupted (Ctrl-C, a bug): this process must not leave the revision pending.
             self._outcomes.defer(draft.revision, plan.changes)
             raise
-        if conflict is not None:
-            touched = plan.changes if draft.wrote or draft.reply_lost else ()
-            if self._abort_and_clean_up(draft, touched, clean=not draft.reply_lost) is not Outcome.COMMITTED:
-                if not conflict.other:
-                    raise name_conflict(conflict.path, schema.name_of(conflict.column))
-                return LostAttempt(draft.revision, conflict)
-            # The transaction committed, its reply was lost, and a later revision built on it.
-        self._append(draft, plan)
-        return draft.revision
+        else:
+            # If it turns out committed, its reply was lost, and a later revision built on it.
+            if conflict is None or not self._abort_if_it_exists(draft, plan):
+                return conflict
+        return None
 
-    def _write_and_decide(self, draft: Draft, plan: ChangeSet) -> Conflict | None:
-        """Run steps 6 to 10, in one transaction if the store can; return the conflict over which the revision must abort."""
-        revision = draft.revision
-        committed = self._commit_in_transaction(draft, plan)
-        if committed is None and self._writing.fits_one_transaction(plan):
-            # There is a conflict. A revision that has already lost writes nothing, so it need not roll back or hold the file.
-            conflict = self._read_back.validate(revision, draft.view, plan)
-            if conflict is not None:
-                return conflict
+    def _in_one_transaction(self, draft: Draft, plan: ChangeSet) -> Conflict | None:
+        """Commit in one transaction. Return None also if the attempt must go step by step; then it is not decided."""
+        committed = self._one_transaction.commit(draft, plan)
         if committed is None:
-            draft.wrote = True
-            self._writing.write(draft, plan)
-            conflict = self._read_back.validate(revision, draft.view, plan)
-            if conflict is not None:
-                return conflict
-            committed = self._writing.decide(draft)
+            return self._one_transaction.conflict(draft, plan)
         draft.decision_arrival = committed
-        return None if committed else Conflict(plan.rows[0].path, schema.LAST_REVISION, revision, pending=False)
+        return None if committed else _aborted(draft, plan)
+
+    def _step_by_step(self, draft: Draft, plan: ChangeSet) -> Conflict | None:
+        """Run steps 6 to 10; return the conflict over which the revision must abort."""
+        draft.wrote = True
+        self._writing.write(draft, plan)
+        conflict = self._read_back.validate(draft.revision, draft.view, plan)
+        if conflict is not None:
+            return conflict
+        draft.decision_arrival = self._writing.decide(draft)
+        return None if draft.decision_arrival else _aborted(draft, plan)
 
     def _append(self, draft: Draft, plan: ChangeSet) -> None:
         """Run step 11."""
         # If the commit exceeds the cache, the cache only learns which nodes it touched.
         states = plan.states(draft.revision) if len(plan.after) <= MOST_STATES else {}
-        arrivals = draft.created.arrival, draft.decision_arrival
-        if not self._journal.append_local(draft.revision, plan.changes, states, draft.view, *arrivals):
+        made = draft.created.arrival if draft.created is not None else draft.decision_arrival
+        if not self._journal.append_local(
+            draft.revision, plan.changes, states, draft.view, made, draft.decision_arrival
+        ):
             # The commit has succeeded. If the store fails now, the revision joins at a later poll.
             self._outcomes.quietly(self._journal.poll)
         self._turns.record_commit(plan.changes)
         self._slots.record(plan)
         self.statistics.committed += 1
 
-    def _commit_in_transaction(self, draft: Draft, plan: ChangeSet) -> int | None:
-        """Run steps 6, 7 and 10 in one transaction; return None if the store cannot, or if there is a conflict."""
-        if not self._writing.fits_one_transaction(plan):
-            return None
-        gets, no_conflict = self._read_back.precondition(draft.revision, draft.view, plan)
-        return self._writing.write_if(draft, plan.puts(draft.revision), gets, no_conflict)
+    def _abort_if_it_exists(self, draft: Draft, plan: ChangeSet) -> bool:
+        """Abort the revision if the store may know it, unless it has committed; return whether it has."""
+        if draft.created is None and not draft.reply_lost:
+            return False
+        touched = plan.changes if draft.wrote or draft.reply_lost else ()
+        return self._turned_out_committed(draft, touched, clean=not draft.reply_lost)
 
-    def _turned_out_committed(self, draft: Draft) -> bool:
-        """Abort after a store error, unless the revision has committed; return whether it has."""
-        return self._abort_and_clean_up(draft, draft.touched, clean=False) is Outcome.COMMITTED
+    def _turned_out_committed(self, draft: Draft, touched: Sequence[RowChange], *, clean: bool) -> bool:
+        """Abort and clean up, unless the revision has committed; return whether it has."""
+        if self._abort_and_clean_up(draft, touched, clean=clean) is not Outcome.COMMITTED:
+            return False
+        draft.decision_arrival = UNKNOWN_ARRIVAL
+        return True
 
     def _abort_and_clean_up(self, draft: Draft, touched: Sequence[RowChange], *, clean: bool) -> Outcome:
         """Abort the revision, delete its cells and return its outcome; defer what the store cannot do now.
@@ -190,3 +230,8 @@ class Attempts(Committing):
             self._outcomes.defer(revision, touched)
             raise
         return outcome
+
+
+def _aborted(draft: Draft, plan: ChangeSet) -> Conflict:
+    """Return the conflict of a revision that another instance has aborted."""
+    return Conflict(plan.rows[0].path, schema.LAST_REVISION, draft.revision, pending=False)

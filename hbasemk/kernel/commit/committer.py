@@ -104,6 +104,7 @@ class Committer(Committing):
             if self._runtime.monotonic() >= deadline:
                 raise self._error_of(draft, result, REPEAT, deadline)
             since = since or result.revision
+            self.attempts.show_waiting(draft)
             self._turns.wait_for_turn(since)
             self._wait_for(result.conflict, deadline)
             self._journal.poll()

@@ -2,18 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
-from hbasemk.format import schema
+from hbasemk.format import journal_row, schema
 from hbasemk.format.journal_row import JournalRow
-from hbasemk.store.abc import Get, Row
-
-WATERMARK: Final = (schema.CLUSTER, Get(schema.SETTINGS_ROW, columns=(schema.WATERMARK,)))
-"""The table and the get of the watermark, for a transaction that checks it."""
+from hbasemk.format.watermark import Watermark
+from hbasemk.kernel.ids.clock import IdClock
+from hbasemk.store.abc import LAST_ROW, Get, Row
 
 
 class TooSlow(Exception):
     """The id is too old: its journal row came too late, or the watermark has passed it. A retry uses a new id."""
+
+
+class OrderCheck:
+    """Finds in a transaction whether a store that orders all writes may still receive a revision (protocol, section 2).
+
+    The id must not be too far below the highest one, and must be above the watermark. ``highest`` is then the higher of
+    the two. The store may call this several times; the last call counts.
+    """
+
+    rows: Final = (
+        (schema.JOURNAL, Get(LAST_ROW, columns=(schema.COMMITTED,))),
+        (schema.CLUSTER, Get(schema.SETTINGS_ROW, columns=(schema.WATERMARK,))),
+    )
+    """The additional rows that the transaction must read."""
+
+    def __init__(self, revision: int, clock: IdClock, known: int) -> None:
+        """Check ``revision``; ``known`` is the highest id that this instance has seen."""
+        self._revision = revision
+        self._clock = clock
+        self._known = known
+        self.highest = 0
+
+    def __call__(self, rows: Sequence[Row]) -> bool:
+        """Return whether the revision may be created, by the rows that :attr:`rows` names."""
+        last, settings = rows
+        watermark = Watermark.revision_of(settings.cells[0].value) if settings.cells else 0
+        # The integrity check reports a key that is not a revision id.
+        highest = int.from_bytes(last.key, "big") if journal_row.is_key(last.key) else self._known
+        self.highest = max(highest, watermark)
+        return watermark < self._revision >= self._clock.least_id(self.highest)
 
 
 class RepeatCheck:
@@ -22,15 +52,15 @@ class RepeatCheck:
     A second decision would change the order of arrival. The store may call this several times; the last call counts.
     """
 
-    def __init__(self, revision: int) -> None:
-        self._revision = revision
+    def __init__(self, revision: int, nonce: bytes) -> None:
+        """Check the journal row of ``revision`` that this process creates, or has created, with ``nonce``."""
+        self._nonce = nonce
+        self.row = schema.JOURNAL, Get(schema.revision_key(revision), columns=(schema.COMMITTED, schema.NONCE))
+        """The additional row that the transaction must read."""
         self.is_committed = False
 
-    def row(self) -> tuple[str, Get]:
-        """Return the additional row that the transaction must read."""
-        return schema.JOURNAL, Get(schema.revision_key(self._revision), columns=(schema.COMMITTED,))
-
     def __call__(self, row: Row) -> bool:
-        """Return whether the revision may be decided, by the row that :meth:`row` names."""
-        self.is_committed = JournalRow(row).committed
+        """Return whether the revision may be decided, by the row that :attr:`row` names."""
+        found = JournalRow(row)
+        self.is_committed = found.committed and found.nonce == self._nonce
         return not self.is_committed

@@ -10,17 +10,18 @@ from hbasemk.format.changes import RowChange
 from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.change_source import ChangeSource
 from hbasemk.kernel.journal.view import View
+from hbasemk.store.abc import NewCell
+
+UNKNOWN_ARRIVAL: Final = -1
+"""In place of the arrival number of a revision whose decision was applied before, with a lost reply."""
 
 
 class Created(NamedTuple):
-    """When the creation of a journal row was sent and acknowledged, by the monotonic clock; its arrival number, or 0."""
+    """When the creation of a journal row was sent and acknowledged, by the monotonic clock; its arrival number."""
 
     sent: float
     received: float
     arrival: int
-
-
-_NOT_CREATED: Final = Created(0, 0, 0)
 
 
 @dataclass(slots=True)
@@ -28,10 +29,12 @@ class Draft:
     """An attempt to commit the changes of ``source`` on ``view``, and how far its newest try has come.
 
     A try that creates its journal row too late is followed by another one with a new ``revision``, which ``begun`` receives
-    before the store does. ``plan`` is kept for it. ``touched`` lists the rows that the try may write; ``wrote`` says that it
-    has begun to write cells outside of a transaction. ``slots`` holds the slots of the properties, by path and name, that it
-    may adjust. ``reply_lost`` says that a reply to a write of the revision was lost, ``decision_in_doubt`` that it was the
-    reply to the decision. ``decision_arrival`` is the arrival number of the decision; 0 or less: unknown, or no order.
+    before the store does. ``plan`` is kept for it, and ``encoded``: its changes as cells of the journal row. ``created`` is
+    None until the row exists; a commit in one transaction creates no row before it. ``touched`` lists the rows that the try
+    may write; ``wrote`` says that it has begun to write cells outside of a transaction. ``slots`` holds the slots of the
+    properties, by path and name, that it may adjust. ``reply_lost`` says that a reply to a write of the revision was lost,
+    ``decision_in_doubt`` that it was the reply to the decision. ``decision_arrival`` is the arrival number of the decision;
+    0: not decided; :data:`UNKNOWN_ARRIVAL`: decided, but the number is not known. It is 1 without order.
     """
 
     view: View
@@ -40,7 +43,9 @@ class Draft:
     begun: Callable[[int], None] | None = None
     plan: ChangeSet | None = None
     revision: int = 0
-    created: Created = _NOT_CREATED
+    nonce: bytes = b""
+    encoded: Sequence[NewCell] = ()
+    created: Created | None = None
     touched: Sequence[RowChange] = ()
     wrote: bool = False
     slots: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -50,11 +55,12 @@ class Draft:
     merges: int = 0
     """The first revision of the branch that the commit merges; 0: it merges none."""
 
-    def start_try(self, revision: int) -> None:
-        """Begin a try with a new revision id."""
+    def start_try(self, revision: int, nonce: bytes) -> None:
+        """Begin a try with a new revision id, and with random bytes that tell its journal row from any other."""
         if self.begun is not None:
             self.begun(revision)
-        self.revision, self.touched = revision, ()
+        self.revision, self.nonce = revision, nonce
+        self.created, self.touched = None, ()
         self.decision_arrival = 0
         self.wrote = self.reply_lost = self.decision_in_doubt = False
 

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from hbasemk.errors import InvalidRevisionError
-from hbasemk.format import changes, journal_row, revisions, schema
-from hbasemk.format.watermark import Watermark
-from hbasemk.kernel.commit import slots
+from hbasemk.format import changes, schema
+from hbasemk.format.journal_row import Outcome
+from hbasemk.kernel.commit import new_row, slots
 from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.change_source import Prediction
 from hbasemk.kernel.commit.context import Committing
-from hbasemk.kernel.commit.deadline import WATERMARK, TooSlow
+from hbasemk.kernel.commit.deadline import OrderCheck, TooSlow
 from hbasemk.kernel.commit.draft import Created, Draft
 from hbasemk.kernel.journal.rows import journal_rows, write_changes
-from hbasemk.store.abc import LAST_ROW, Decision, Get, NewCell, Put, Row
+from hbasemk.store.abc import Decision, Put
 
 
 class Preparation(Committing):
     """The steps of a commit before its first cell."""
 
     def prepare(self, draft: Draft) -> ChangeSet:
-        """Stage the draft and create its journal row, at the same time if that saves a round trip.
+        """Stage the draft and make its id; in a store without transactions, also create its journal row.
 
-        Without changes there is no journal row: it is not created, or aborted. Raises TooSlow if the row was created too
-        late, and the errors of the changes.
+        Both happen at the same time if that saves a round trip. Without changes there is no journal row: it is not created,
+        or aborted. Raises TooSlow if the row was created too late, and the errors of the changes.
         """
         prediction = self._predict(draft) if draft.plan is None else None
         if prediction is not None:
@@ -34,12 +32,13 @@ class Preparation(Committing):
             # The machine id of the revision chooses the slots.
             self._make_id(draft)
             plan = self._with_slots(draft, plan)
-            self.create(draft, changes.encode(plan.changes))
+            draft.encoded = changes.encode(plan.changes)
         elif plan.changes:
             # Encoded before the id is made, because an id grows old.
-            encoded = changes.encode(plan.changes)
+            draft.encoded = changes.encode(plan.changes)
             self._make_id(draft)
-            self.create(draft, encoded)
+        if plan.changes and not self._store.supports_transactions:
+            self.create(draft)
         return plan
 
     def _with_slots(self, draft: Draft, plan: ChangeSet) -> ChangeSet:
@@ -59,12 +58,12 @@ class Preparation(Committing):
         if prediction.adjusts:
             self._make_id(draft)
             self._slots.choose(draft, prediction.adjusts)
-            encoded = changes.encode(prediction.with_slots(draft.slots))
+            draft.encoded = changes.encode(prediction.with_slots(draft.slots))
         else:
-            encoded = changes.encode(prediction.changes)
+            draft.encoded = changes.encode(prediction.changes)
             self._make_id(draft)
         try:
-            _, plan = self._runtime.run_parallel(lambda: self.create(draft, encoded), lambda: self._stage(draft))
+            _, plan = self._runtime.run_parallel(lambda: self.create(draft), lambda: self._stage(draft))
         except TooSlow:
             raise
         except BaseException:
@@ -85,29 +84,23 @@ class Preparation(Committing):
         return plan
 
     def _make_id(self, draft: Draft) -> None:
-        draft.start_try(self._clock.next(max(draft.view.upper, self._journal.highest_seen)))
+        revision = self._clock.next(max(draft.view.upper, self._journal.highest_seen))
+        draft.start_try(revision, self._runtime.random.getrandbits(128).to_bytes(16, "big"))
 
-    def create(self, draft: Draft, encoded: Sequence[NewCell]) -> None:
-        """Create the journal row with the encoded changes; raise TooSlow if that took too long."""
+    def create(self, draft: Draft) -> None:
+        """Create the journal row, pending, with the changes; raise TooSlow if that took too long."""
         revision = draft.revision
-        nonce = self._runtime.random.getrandbits(128).to_bytes(16, "big")
-        begun = journal_row.begin(nonce, draft.view.revision, draft.message)
-        inline = changes.size_of(encoded) <= changes.INLINE
-        put = Put(schema.revision_key(revision), [*begun, *encoded] if inline else begun)
         try:
             # Not retried here: the row must be created in time, and no cell is written before it. HBase's client may send
             # the call twice; the second reply is then "exists", and the nonce shows that the row is this commit's.
             sent = self._runtime.monotonic()
-            arrival = self._create_row(revision, put)
-            if not arrival and not self._is_ours(revision, nonce):
-                raise InvalidRevisionError(
-                    f"revision {revisions.to_text(revision)} already exists: two processes issued the same id, although leases "
-                    "prevent that; check that the cluster table was not changed by hand"
-                )
+            arrival = self._create_row(revision, new_row.put(draft, Outcome.PENDING))
+            if not arrival and not self._is_ours(revision, draft.nonce):
+                raise new_row.issued_twice(revision)
             draft.created = Created(sent, self._runtime.monotonic(), arrival)
             in_time = self._store.supports_transactions or self._clock.seems_in_time(revision)
-            if in_time and not inline:
-                write_changes(self._store, revision, encoded)
+            if in_time and not new_row.is_complete(draft):
+                write_changes(self._store, revision, draft.encoded)
         except (InvalidRevisionError, TooSlow):
             raise
         except BaseException:
@@ -115,10 +108,18 @@ class Preparation(Committing):
             raise
         if not in_time:
             try:
-                self._learn_clock(draft)
+                self._learn_clock(revision, draft.created)
             finally:
                 self._abort_empty(revision)
             raise TooSlow
+
+    def record_loss(self, draft: Draft) -> None:
+        """Create the journal row of an attempt that lost in one transaction, as aborted.
+
+        Polls of other processes then know that this one waits (:mod:`hbasemk.kernel.commit.turns`).
+        """
+        if new_row.is_complete(draft):
+            self._create_row(draft.revision, new_row.put(draft, Outcome.ABORTED))
 
     def _create_row(self, revision: int, put: Put) -> int:
         """Create a journal row unless it exists; return its arrival number (1 without order), or 0 if it exists.
@@ -128,30 +129,19 @@ class Preparation(Committing):
         """
         if not self._store.supports_transactions:
             return self._store.once.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put, durable=False)
-        highest = 0
-
-        def in_order(rows: Sequence[Row]) -> bool:
-            nonlocal highest
-            last, settings = rows
-            # The integrity check reports a key that is not a revision id.
-            highest = int.from_bytes(last.key, "big") if journal_row.is_key(last.key) else self._journal.highest_seen
-            watermark = Watermark.revision_of(settings.cells[0].value) if settings.cells else 0
-            highest = max(highest, watermark)
-            return revision >= self._clock.least_id(highest) and revision > watermark
-
-        also = [(schema.JOURNAL, Get(LAST_ROW, columns=(schema.COMMITTED,))), WATERMARK]
+        check = OrderCheck(revision, self._clock, self._journal.highest_seen)
         decision = Decision(schema.JOURNAL, schema.COMMITTED, None, put)
-        arrival = self._store.once.write_if(schema.JOURNAL, (), (), in_order, decision, also, durable=False)
+        arrival = self._store.once.write_if(schema.JOURNAL, (), (), check, decision, check.rows, durable=False)
         if arrival is None:
-            self._clock.observe(highest)
+            self._clock.observe(check.highest)
             raise TooSlow
         return arrival
 
-    def _learn_clock(self, draft: Draft) -> None:
+    def _learn_clock(self, revision: int, created: Created) -> None:
         """Pass the timestamp of a late row to the clock, which raises an error if a new id would be late too."""
-        created_ms = self._outcomes.created_ms(draft.revision)
+        created_ms = self._outcomes.created_ms(revision)
         if created_ms is not None:
-            self._clock.created(draft.revision, created_ms, draft.created.sent, draft.created.received)
+            self._clock.created(revision, created_ms, created.sent, created.received)
 
     def _abort_empty(self, revision: int) -> None:
         """Abort a revision that has not written cells yet; defer the abort if the store fails."""

@@ -24,6 +24,8 @@ TURN: Final = 0.1
 SHORTEST: Final = 0.002
 LONGEST: Final = 1.0
 """The bounds of one wait in seconds, before jitter."""
+SHOWN_FOR: Final = 1.0
+"""Seconds after which a process that still waits shows so again; less than others remember it (contention.EXPIRES_MS)."""
 MOST_READ: Final = 20
 """The maximum number of waiting revisions whose journal rows are read."""
 MOST_TOUCHED: Final = 1000
@@ -57,6 +59,7 @@ class Turns:
         # When the series of commits began that is this process's present turn; None: there is none.
         self._turn_began: float | None = None
         self._last_commit = 0.0
+        self._shown: float | None = None
         self._touched: Sequence[RowChange] = ()
 
     def record_attempt(self, seconds: float) -> None:
@@ -69,7 +72,16 @@ class Turns:
         if self._turn_began is None or now - self._last_commit > TURN:
             self._turn_began = now
         self._last_commit = now
+        self._shown = None
         self._touched = touched if len(touched) <= MOST_TOUCHED else ()
+
+    def must_show(self) -> bool:
+        """Return whether other processes do not know that this one waits; count it as shown from now on."""
+        now = self._runtime.monotonic()
+        if self._shown is not None and now - self._shown < SHOWN_FOR:
+            return False
+        self._shown = now
+        return True
 
     def make_room(self) -> bool:
         """Wait once before a commit if this process has had its turn and others wait for the same; return whether it did.

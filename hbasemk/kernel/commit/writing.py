@@ -1,19 +1,13 @@
-"""Steps 6 and 10 of a commit: write the cells and decide; or steps 6, 7 and 10 in one transaction of the store."""
+"""Steps 6 and 10 of a commit: write the cells and decide."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Sequence
-from typing import Final
 
 from hbasemk.format import schema
 from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.context import Committing
 from hbasemk.kernel.commit.deadline import RepeatCheck, TooSlow
-from hbasemk.kernel.commit.draft import Draft
-from hbasemk.store.abc import Decision, Get, NewCell, Put, Row
-
-UNKNOWN_ARRIVAL: Final = -1
-"""In place of the arrival number of a revision whose decision was applied before, with a lost reply."""
+from hbasemk.kernel.commit.draft import UNKNOWN_ARRIVAL, Draft
+from hbasemk.store.abc import Decision, Get, NewCell, Put
 
 
 class Writing(Committing):
@@ -35,8 +29,10 @@ class Writing(Committing):
         else:
             created_ms = self._outcomes.created_ms(draft.revision)
             self._write_cells(draft, plan)
-        sent, received, _ = draft.created
-        if created_ms is not None and not self._clock.created(draft.revision, created_ms, sent, received):
+        made = draft.created
+        if created_ms is None or made is None:
+            return
+        if not self._clock.created(draft.revision, created_ms, made.sent, made.received):
             raise TooSlow
 
     def _write_cells(self, draft: Draft, plan: ChangeSet) -> None:
@@ -49,40 +45,24 @@ class Writing(Committing):
         )
 
     def decide(self, draft: Draft) -> int:
-        """Run step 10 and return the arrival number (1 without order), or 0 if another instance has aborted the revision.
+        """Run step 10 and return the arrival number, or 0 if another instance has aborted the revision.
 
-        Raises TooSlow if the revision may no longer commit.
+        Without order the number is 1; it is :data:`UNKNOWN_ARRIVAL` if an earlier request has committed the revision.
         """
+        revision = draft.revision
         if not self._store.supports_transactions:
-            return self._outcomes.decide(draft.revision, schema.ABORT, schema.COMMITTED, draft.lose_decision)
-        return self.write_if(draft, (), (), lambda _: True) or 0
-
-    def fits_one_transaction(self, plan: ChangeSet) -> bool:
-        """Return whether the store can write and decide the change set in one transaction."""
-        store = self._store
-        fits = len(plan.rows) <= store.batch_rows and plan.size <= store.batch_bytes
-        return store.supports_transactions and fits
-
-    def write_if(
-        self, draft: Draft, puts: Sequence[Put], gets: Sequence[Get], judge: Callable[[Sequence[Row]], bool]
-    ) -> int | None:
-        """Write and decide in one transaction, if ``judge`` accepts the rows of ``gets``.
-
-        Returns the arrival number (:data:`UNKNOWN_ARRIVAL` if an earlier request has committed the revision), 0 if another
-        instance has aborted it, None if ``judge`` refused.
-        """
-        check = RepeatCheck(draft.revision)
+            return self._outcomes.decide(revision, schema.ABORT, schema.COMMITTED, draft.lose_decision)
+        repeat = RepeatCheck(revision, draft.nonce)
         also: list[tuple[str, Get]] = []
 
         def lost() -> None:
             draft.lose_decision()
             # The request that follows may be a repetition.
-            also[:] = [check.row()]
+            also[:] = [repeat.row]
 
-        def accept(rows: list[Row]) -> bool:
-            return (not also or check(rows[-1])) and judge(rows[: len(gets)])
-
-        put = Put(schema.revision_key(draft.revision), [NewCell(*schema.COMMITTED, schema.YES)])
+        put = Put(schema.revision_key(revision), [NewCell(*schema.COMMITTED, schema.YES)])
         decision = Decision(schema.JOURNAL, schema.ABORT, schema.NO, put)
-        decided = self._store.write_if(schema.NODES, puts, gets, accept, decision, also, lost)
-        return UNKNOWN_ARRIVAL if check.is_committed else decided
+        decided = self._store.write_if(
+            schema.JOURNAL, (), (), lambda rows: not also or repeat(rows[-1]), decision, also, lost
+        )
+        return UNKNOWN_ARRIVAL if repeat.is_committed else decided or 0

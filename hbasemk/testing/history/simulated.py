@@ -74,8 +74,8 @@ def _node(key: str) -> str:
 class Run:
     """One run of workloads: ``writers`` processes with ``turns`` transactions each, and one that starts later.
 
-    ``choices`` replays a run, complete or shrunk (:func:`hbasemk.testing.choices.shrink`). ``transactions`` and ``parallel``
-    are those of :class:`~hbasemk.testing.simulation.Simulator`.
+    ``choices`` replays a run, complete or shrunk (:func:`hbasemk.testing.choices.shrink`). ``transactions``, ``parallel`` and
+    ``batch_rows`` are those of :class:`~hbasemk.testing.simulation.Simulator`.
     """
 
     def __init__(
@@ -90,9 +90,12 @@ class Run:
         choices: Sequence[int] | None = None,
         transactions: bool = False,
         parallel: bool = False,
+        batch_rows: int = 1000,
     ) -> None:
         chances = FAULTS if faults else {}
-        self.simulator = Simulator(seed, choices=choices, transactions=transactions, parallel=parallel, **chances)
+        self.simulator = Simulator(
+            seed, choices=choices, transactions=transactions, parallel=parallel, batch_rows=batch_rows, **chances
+        )
         self.workloads = workloads
         self.turns = turns
         self.weakened = weakened

@@ -72,8 +72,8 @@ def test_revision_of_a_dead_writer_is_recovered(opened: Instances) -> None:
     dead = opened()
     kernel = instance_of(dead)
     revision = kernel.clock.next(kernel.head().upper)
-    draft = Draft(kernel.head(), OperationList(()), "never ended", revision=revision)
-    kernel._committer.attempts._preparation.create(draft, [])
+    draft = Draft(kernel.head(), OperationList(()), "never ended", revision=revision, nonce=b"a" * 16)
+    kernel._committer.attempts._preparation.create(draft)
     deadline = time.monotonic() + 60
     while repo.outcome(hbasemk.format.revisions.to_text(revision)) is Outcome.PENDING and time.monotonic() < deadline:
         commits(repo, EVERY)

@@ -218,7 +218,7 @@ def test_a_revision_that_the_watermark_has_passed_cannot_commit(machine: Machine
     passed: list[int] = []
 
     def before(call: Call) -> None:
-        if (call.method, call.table) == ("write_if", schema.JOURNAL) and not passed:
+        if (call.method, call.table) == ("write_if", schema.NODES) and not passed:
             # The revision has an id, but no row yet.
             machine.world.advance(0.1)
             passed.append(add(first, "/c"))

@@ -219,6 +219,11 @@ def new_instances_read_from_the_end(patch: pytest.MonkeyPatch) -> None:
 
 
 @mutant
+def one_transaction_without_read_back(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ReadBack, "precondition", lambda *_: ([], lambda _: True))
+
+
+@mutant
 def read_back_before_writing(patch: pytest.MonkeyPatch) -> None:
     look = ReadBack.validate
     patch.setattr(Writing, "_write_cells", lambda *_: None)
@@ -347,8 +352,10 @@ def roll_back_of_committed_revisions(patch: pytest.MonkeyPatch) -> None:
 def cells_before_the_journal_row(patch: pytest.MonkeyPatch) -> None:
     create = Preparation.create
 
-    def late(self: Preparation, draft: Draft, encoded: Any) -> None:
-        declared = changes.decode(Cell(cell.family, cell.qualifier, draft.revision, cell.value) for cell in encoded)
+    def late(self: Preparation, draft: Draft) -> None:
+        declared = changes.decode(
+            Cell(cell.family, cell.qualifier, draft.revision, cell.value) for cell in draft.encoded
+        )
         self._store.write(
             schema.NODES,
             [
@@ -359,14 +366,18 @@ def cells_before_the_journal_row(patch: pytest.MonkeyPatch) -> None:
                 for delete in changes.deletes(declared, draft.revision)
             ],
         )
-        create(self, draft, encoded)
+        create(self, draft)
 
     patch.setattr(Preparation, "create", late)
 
 
 @mutant
 def lost_reply_to_the_decision_read_as_a_refusal(patch: pytest.MonkeyPatch) -> None:
-    def turned_out(self: Attempts, draft: Draft) -> bool:
+    original = Attempts._turned_out_committed
+
+    def turned_out(self: Attempts, draft: Draft, touched: Any, *, clean: bool) -> bool:
+        if clean:
+            return original(self, draft, touched, clean=clean)
         self._outcomes._sweep(draft.revision, draft.touched, schema.SWEPT_IN_DOUBT)
         return False
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from hbasemk.check import IntegrityCheck
 from hbasemk.check.problem import BELOW_WATERMARK, NOT_HIDDEN
@@ -66,9 +66,20 @@ def check_tables(instance: Instance, when: str = "tables", but: Sequence[str] = 
         raise Broken(f"{when}: {problems}")
 
 
-def store_like(seed: int) -> dict[str, bool]:
-    """Return the features of a seed's store: a third have transactions, like SQLite; a third parallel calls, like HBase."""
-    return {"transactions": seed % 3 == 2, "parallel": seed % 3 == 1}
+class StoreFeatures(TypedDict):
+    """The features of a simulated store."""
+
+    transactions: bool
+    parallel: bool
+    batch_rows: int
+
+
+def store_like(seed: int) -> StoreFeatures:
+    """Return the features of a seed's store: a third have transactions, like SQLite; a third parallel calls, like HBase.
+
+    Half of those with transactions make a commit of several rows go step by step.
+    """
+    return {"transactions": seed % 3 == 2, "parallel": seed % 3 == 1, "batch_rows": 1 if seed % 6 == 5 else 1000}
 
 
 def tree(instance: Instance, snapshot: Any) -> dict[str, tuple[tuple[str, bytes], ...]]:

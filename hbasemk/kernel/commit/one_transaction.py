@@ -1,0 +1,75 @@
+"""Steps 4, 6, 7 and 10 of a commit in one transaction of the store: journal row, cells, read-back and decision."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hbasemk.format import schema
+from hbasemk.format.journal_row import Outcome
+from hbasemk.kernel.commit import new_row
+from hbasemk.kernel.commit.change_set import ChangeSet
+from hbasemk.kernel.commit.context import CommitContext, Committing
+from hbasemk.kernel.commit.deadline import OrderCheck, RepeatCheck, TooSlow
+from hbasemk.kernel.commit.draft import UNKNOWN_ARRIVAL, Draft
+from hbasemk.kernel.commit.read_back import Conflict, ReadBack
+from hbasemk.store.abc import Decision, Get, Row
+
+
+class OneTransaction(Committing):
+    """Commits that the store carries out as a whole, or not at all. No other instance ever sees one of them pending."""
+
+    def __init__(self, context: CommitContext, read_back: ReadBack) -> None:
+        super().__init__(context)
+        self._read_back = read_back
+
+    def fits(self, draft: Draft, plan: ChangeSet) -> bool:
+        """Return whether the store can carry out the commit in one transaction."""
+        store = self._store
+        small = len(plan.rows) <= store.batch_rows and plan.size <= store.batch_bytes
+        return store.supports_transactions and small and new_row.is_complete(draft)
+
+    def commit(self, draft: Draft, plan: ChangeSet) -> int | None:
+        """Commit and return the arrival number (:data:`UNKNOWN_ARRIVAL` if an earlier request has committed already).
+
+        Returns None, with nothing written, if another revision may be in the way, and 0 if another instance has aborted the
+        revision. Raises TooSlow, with nothing written, if the id is too old.
+        """
+        revision = draft.revision
+        gets, no_conflict = self._read_back.precondition(revision, draft.view, plan)
+        order = OrderCheck(revision, self._clock, self._journal.highest_seen)
+        repeat = RepeatCheck(revision, draft.nonce)
+        also: list[tuple[str, Get]] = [*order.rows]
+        in_order = True
+
+        def lost() -> None:
+            draft.lose_decision()
+            # The request that follows may be a repetition.
+            also[len(order.rows) :] = [repeat.row]
+
+        def accept(rows: Sequence[Row]) -> bool:
+            nonlocal in_order
+            more = rows[len(gets) :]
+            if len(more) > len(order.rows) and not repeat(more[-1]):
+                return False
+            in_order = order(more[: len(order.rows)])
+            return in_order and no_conflict(rows[: len(gets)])
+
+        decision = Decision(schema.JOURNAL, schema.COMMITTED, None, new_row.put(draft, Outcome.COMMITTED))
+        arrival = self._store.write_if(schema.NODES, plan.puts(revision), gets, accept, decision, also, lost)
+        if repeat.is_committed:
+            return UNKNOWN_ARRIVAL
+        if not in_order:
+            self._clock.observe(order.highest)
+            raise TooSlow
+        if arrival == 0 and self._outcomes.of(revision) is not Outcome.ABORTED:
+            raise new_row.issued_twice(revision)
+        return arrival
+
+    def conflict(self, draft: Draft, plan: ChangeSet) -> Conflict | None:
+        """Return the conflict for which :meth:`commit` returned None.
+
+        None if the attempt must go step by step: the other revision is still pending, and the lower id wins; or what was in
+        the way are cells that will be deleted.
+        """
+        found = self._read_back.validate(0, draft.view, plan)
+        return None if found is None or found.pending else found
