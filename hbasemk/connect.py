@@ -174,7 +174,7 @@ def _open_memory(url: str, parts: SplitResult, given: dict[str, str]) -> Store:
 
     _no_more(url, given)
     name = parts.netloc + parts.path
-    return _named.open(name) if name else MemoryStore()
+    return _named.open(name) if name else MemoryStore(transactions=True)
 
 
 def _open_sqlite(url: str, parts: SplitResult, given: dict[str, str]) -> Store:

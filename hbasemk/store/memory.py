@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from hbasemk.errors import ClosedError, StoreUnusableError
+from hbasemk.interrupts import Deferred
 from hbasemk.store.abc import (
     LAST_ROW,
     Arrivals,
@@ -251,12 +252,14 @@ class MemoryStore(Store):
                 name, number = decision.unchanged
                 if len(self._table(name).written or ()) > number:
                     return 0
-            if not self._compare_and_set(deciding, decision.column, decision.expected, decision.put):
-                return 0
-            number = len(deciding.written or (decision.put.row,))
-            now = self._now(found)
-            for put in puts:
-                found.put(put, now)
+            # An interrupt must not leave a part of it.
+            with Deferred():
+                if not self._compare_and_set(deciding, decision.column, decision.expected, decision.put):
+                    return 0
+                number = len(deciding.written or (decision.put.row,))
+                now = self._now(found)
+                for put in puts:
+                    found.put(put, now)
             return number
 
     def _read_also(self, found: MemoryTable, get: Get) -> list[Row]:
@@ -358,7 +361,7 @@ class NamedStores:
         with self._lock:
             cells, handles = self._open.get(name, (None, 0))
             if cells is None:
-                cells = MemoryStore()
+                cells = MemoryStore(transactions=True)
             self._open[name] = cells, handles + 1
         return NamedStore(cells, name, self)
 
