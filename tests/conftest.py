@@ -18,7 +18,7 @@ from tests.support.repositories import Checked, Instances, instances, judge
 from tests.support.runtime import World
 
 _NONE = pytest.StashKey[str]()
-_LEFT_OUT = pytest.StashKey[int]()
+_LEFT_OUT = pytest.StashKey[dict[str, int]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -56,7 +56,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_deselected(items: list[pytest.Item]) -> None:
     """Remember how much of the proofs is left out, in the process that reports it."""
     config = items[0].config
-    left_out = sum(one.get_closest_marker("proof") is not None for one in items)
+    long = sum(one.get_closest_marker("long") is not None for one in items)
+    proof = sum(one.get_closest_marker("proof") is not None for one in items) - long
+    left_out = {"scripts/proof": proof, "scripts/proof --all": long}
     config.stash[_LEFT_OUT] = left_out
     if hasattr(config, "workeroutput"):
         config.workeroutput["left_out"] = left_out
@@ -65,14 +67,14 @@ def pytest_deselected(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Take the number from a process of pytest-xdist."""
-    node.config.stash[_LEFT_OUT] = getattr(node, "workeroutput", {}).get("left_out", 0)
+    node.config.stash[_LEFT_OUT] = getattr(node, "workeroutput", {}).get("left_out", {})
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Show how much of the proofs was left out."""
-    left_out = config.stash.get(_LEFT_OUT, 0)
-    if left_out:
-        terminalreporter.write_line(f"{left_out} cases of proofs were left out; scripts/proof runs them")
+    for command, count in config.stash.get(_LEFT_OUT, {}).items():
+        if count:
+            terminalreporter.write_line(f"{count} cases of proofs were left out; {command} runs them")
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

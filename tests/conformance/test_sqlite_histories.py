@@ -17,10 +17,11 @@ from tests.support.histories import SECONDS, SEED, verify
 
 @pytest.mark.slow
 @pytest.mark.timeout(0)
-def test_killed_and_paused_processes_leave_a_history_without_anomalies(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seconds", SECONDS)
+def test_killed_and_paused_processes_leave_a_history_without_anomalies(tmp_path: Path, seconds: float) -> None:
     directory = tmp_path / "history"
     directory.mkdir()
-    report = Conductor(f"sqlite:///{tmp_path / 'content.db'}", directory, SEED).run(SECONDS)
+    report = Conductor(f"sqlite:///{tmp_path / 'content.db'}", directory, SEED).run(seconds)
     verify(report)
     again = CliRunner().invoke(main, [str(file) for file in directory.glob("*.history")])
     assert again.output == f"{len(report.history)} transactions, no anomalies\n"

@@ -11,9 +11,9 @@ from tests.support.hbase import HBase
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("divisor", proof.scales(10))
-def test_on_one_sqlite_file(tmp_path: Path, divisor: int) -> None:
-    commits, slots = adjusting.run(f"sqlite:///{tmp_path / 'content.db'}", 8, 60 / divisor, 4)
+@pytest.mark.parametrize("seconds", proof.sizes("HBASEMK_ADJUST_SECONDS", 3, 12, 60))
+def test_on_one_sqlite_file(tmp_path: Path, seconds: float) -> None:
+    commits, slots = adjusting.run(f"sqlite:///{tmp_path / 'content.db'}", 8, seconds, 4)
     print(f"{commits} adjusts, {slots} slots, no conflict")
     assert commits >= 8 * adjusting.LEAST
     assert slots <= 12

@@ -18,7 +18,10 @@ from tests.support.proxy import Proxy, proxy
 @pytest.mark.integration
 @pytest.mark.slow
 @pytest.mark.timeout(0)
-def test_killed_paused_and_cut_off_processes_leave_a_history_without_anomalies(tmp_path: Path, hbase: HBase) -> None:
+@pytest.mark.parametrize("seconds", SECONDS)
+def test_killed_paused_and_cut_off_processes_leave_a_history_without_anomalies(
+    tmp_path: Path, hbase: HBase, seconds: float
+) -> None:
     prefix = hbase.new_prefix()
     with proxy(hbase.host, hbase.thrift2) as line:
 
@@ -38,7 +41,7 @@ def test_killed_paused_and_cut_off_processes_leave_a_history_without_anomalies(t
                 "a call lost": lambda: cut("before"),
                 "an answer lost": lambda: cut("after"),
             },
-        ).run(SECONDS)
+        ).run(seconds)
     verify(history)
     assert history.harm.get("all cut off")
     assert line.cuts["before"]

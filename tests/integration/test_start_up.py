@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 
@@ -17,20 +16,22 @@ from hbasemk.connect import open_store
 from hbasemk.kernel.instance import ADVANCE_AFTER
 from hbasemk.repository import instance_of
 from hbasemk.testing.wrapped import CountingStore, Traffic
+from tests.support import proof
 from tests.support.hbase import HBase
 from tests.support.repositories import Checked
 
-SECONDS = float(os.environ.get("HBASEMK_TEST_WRITE_SECONDS", "5"))
+SECONDS = proof.sizes("HBASEMK_TEST_WRITE_SECONDS", 2, 5)
+FEW = 20
 RETRY_TIMEOUT = 60.0
 
 
-def write(url: str, seconds: float, most: int) -> tuple[int, str]:
-    """Commit for a while, or so many times; return the number of commits and the last revision, which is the watermark."""
+def write(url: str, seconds: float, least: int) -> tuple[int, str]:
+    """Commit for so long, and so many times at least; return the number of commits and the last revision, the watermark."""
     with hbasemk.connect(url, poll_interval=0.2) as repository:
         repository.run(lambda tx: tx.add("/a", {"n": 0}))
         count = 0
         deadline = time.monotonic() + seconds
-        while count < most and time.monotonic() < deadline:
+        while count < least or time.monotonic() < deadline:
             repository.run(lambda tx: tx.increment("/a", "n", 1))
             count += 1
         last = repository.head.revision
@@ -55,12 +56,13 @@ def opening(url: str, last: str) -> Traffic:
     return found
 
 
-def compare(young: str, old: str) -> None:
-    few, first = write(young, RETRY_TIMEOUT, 20)
-    many, last = write(old, SECONDS, 10**9)
+def compare(young: str, old: str, seconds: float) -> None:
+    few, first = write(young, 0, FEW)
+    many, last = write(old, seconds, 6 * FEW)
     one, other = opening(young, first), opening(old, last)
     print(f"opened with {few} revisions: {one}; with {many}: {other}")
-    assert many > 5 * few
+    assert few == FEW
+    assert many >= 6 * FEW
     assert other.calls == one.calls
     assert other.rows_read <= one.rows_read + ADVANCE_AFTER
     # The watermark covers all revisions, so opening reads only the settings and the journal's end.
@@ -68,13 +70,15 @@ def compare(young: str, old: str) -> None:
 
 
 @pytest.mark.slow
-def test_on_one_sqlite_file(tmp_path: Path, checked: Checked) -> None:
+@pytest.mark.parametrize("seconds", SECONDS)
+def test_on_one_sqlite_file(tmp_path: Path, checked: Checked, seconds: float) -> None:
     young, old = (checked(f"sqlite:///{tmp_path / name}.db?durable=no") for name in ("young", "old"))
-    compare(young, old)
+    compare(young, old, seconds)
 
 
 @pytest.mark.integration
 @pytest.mark.slow
-def test_on_hbase(hbase: HBase, checked: Checked) -> None:
+@pytest.mark.parametrize("seconds", SECONDS)
+def test_on_hbase(hbase: HBase, checked: Checked, seconds: float) -> None:
     young, old = (checked(hbase.url(hbase.new_prefix())) for _ in range(2))
-    compare(young, old)
+    compare(young, old, seconds)

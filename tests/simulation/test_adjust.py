@@ -15,7 +15,7 @@ from hbasemk.testing.history.workloads import WORKLOADS
 from tests.support import proof
 from tests.support.simulation import adjust_mutants
 from tests.support.simulation.adjusts import AdjustSchedule
-from tests.support.simulation.interleavings import ADJUST_KINDS, WAYS, Allowed, Explored, prepare
+from tests.support.simulation.interleavings import ADJUST_KINDS, WAYS, Allowed, Explored, explore, prepare
 from tests.support.simulation.mutants import must_be_found
 
 SEEDS = proof.seeds("HBASEMK_ADJUST_SEEDS", sample=100, proof=2000, chunk=500)
@@ -55,7 +55,7 @@ def test_a_mutant_of_adjust_is_found(
     mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mutant(monkeypatch)
-    must_be_found(mutant.__name__, (AdjustSchedule(seed, faults=seed % 2 == 1) for seed in range(10_000)))
+    must_be_found(mutant.__name__, lambda seed: AdjustSchedule(seed, faults=seed % 2 == 1), range(10_000))
 
 
 FOUND_BY_HISTORIES = [
@@ -89,17 +89,9 @@ def test_a_mutant_of_adjust_is_found_by_a_history(
 
 @pytest.mark.slow
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("first", proof.sampled(ADJUST_KINDS, lambda position, _: position in (2, 9)))
-def test_two_writers_in_every_interleaving(first: str, way: str) -> None:
-    skews, as_on_hbase, backwards = WAYS[way]
-    prepared = prepare(as_on_hbase, adjusts=True)
-    others = list(ADJUST_KINDS)[list(ADJUST_KINDS).index(first) :]
-    for second in others:
-        kinds = (first, second)
-        explored = Explored(prepared, kinds, skews, backwards=backwards)
-        explored.check(Allowed(prepared, kinds))
-        print(f"{first} and {second}: {explored}")
+@pytest.mark.parametrize(("kinds", "way"), proof.pairs(ADJUST_KINDS, WAYS, sample=6))
+def test_two_writers_in_every_interleaving(kinds: tuple[str, str], way: str) -> None:
+    print(explore(kinds, way, adjusts=True))
 
 
 TRIPLES = [
@@ -112,7 +104,15 @@ TRIPLES = [
 
 @pytest.mark.slow
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize("kinds", proof.sampled(TRIPLES, lambda position, _: position < 1, ", ".join))
+@pytest.mark.parametrize(
+    "kinds",
+    proof.sampled(
+        TRIPLES,
+        lambda position, _: position < 1,
+        ", ".join,
+        is_long=lambda position, _: position >= 3 and position % 3 > 0,
+    ),
+)
 def test_three_writers_with_two_preemptions(kinds: tuple[str, ...]) -> None:
     prepared = prepare(adjusts=True)
     explored = Explored(prepared, kinds, (0, 1, 0), 2)

@@ -102,4 +102,4 @@ def test_a_mutant_takes_the_arguments_of_what_it_replaces(mutant: Callable[[pyte
 @pytest.mark.parametrize("mutant", proof.mutants(MUTANTS, sample=1))
 def test_a_mutant_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     mutant(monkeypatch)
-    mutants.must_be_found(mutant.__name__, map(ClockSchedule, range(ENOUGH)))
+    mutants.must_be_found(mutant.__name__, ClockSchedule, range(ENOUGH))

@@ -218,8 +218,8 @@ def kind_may_be(kind: Kind) -> bool:
     "action",
     proof.sampled(
         itertools.product(KINDS, STORES),
-        # Every sixth kind on each store, and not the same kinds on two stores.
-        lambda position, _: sum(divmod(position, len(STORES))) % 6 == 0,
+        # Every twelfth kind on each store, and not the same kinds on two stores.
+        lambda position, _: sum(divmod(position, len(STORES))) % 12 == 0,
         lambda action: f"{action[0].name}-{action[1]}",
     ),
 )

@@ -23,6 +23,7 @@ from hbasemk.testing.history.workloads import SERIAL, WORKLOADS
 from tests.support import proof
 from tests.support.simulation import mutants
 from tests.support.simulation.fitting import misfits
+from tests.support.simulation.known_seeds import search
 from tests.support.simulation.schedules import store_like
 
 SEEDS = proof.seeds("HBASEMK_HISTORY_SEEDS", sample=20, proof=120, chunk=100)
@@ -195,7 +196,7 @@ def test_a_mutant_of_the_kernel_is_found_by_a_history(
 ) -> None:
     mutant(monkeypatch)
     kinds = list(WORKLOADS.values())
-    for seed in range(2000):
+    for seed in search("histories", mutant.__name__, 2000):
         try:
             found = Run(seed, [kinds[seed % len(kinds)]], faults=seed // len(kinds) % 2 == 1).finish()
         except Exception as error:

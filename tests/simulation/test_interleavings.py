@@ -14,7 +14,7 @@ import pytest
 
 from tests.support import proof
 from tests.support.simulation import mutants
-from tests.support.simulation.interleavings import ENOUGH, KINDS, WAYS, Allowed, Explored, prepare
+from tests.support.simulation.interleavings import ENOUGH, KINDS, WAYS, Allowed, Explored, explore, prepare
 from tests.support.simulation.schedules import Broken
 
 WHICH = os.environ.get("HBASEMK_INTERLEAVINGS", "")
@@ -23,18 +23,9 @@ PREEMPTIONS = int(os.environ.get("HBASEMK_PREEMPTIONS", "2" if WHICH == "triples
 
 @pytest.mark.slow
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("first", proof.sampled(KINDS, lambda position, _: position % 5 == 4))
-def test_two_writers_in_every_interleaving(first: str, way: str) -> None:
-    skews, as_on_hbase, backwards = WAYS[way]
-    prepared = prepare(as_on_hbase)
-    others = list(KINDS)[list(KINDS).index(first) :]
-    for second in others:
-        kinds = (first, second)
-        allowed = Allowed(prepared, kinds)
-        explored = Explored(prepared, kinds, skews, backwards=backwards)
-        explored.check(allowed)
-        print(f"{first} and {second}: {explored}")
+@pytest.mark.parametrize(("kinds", "way"), proof.pairs(KINDS, WAYS, sample=7))
+def test_two_writers_in_every_interleaving(kinds: tuple[str, str], way: str) -> None:
+    print(explore(kinds, way))
 
 
 FOUND_BY_ORDER_ALONE = [
@@ -91,13 +82,19 @@ TRIPLES = [
     ("expect one, set other", "remove leaf", "expect other, set one"),
     *ALL_TRIPLES[20::40],
 ]
+"""The proof runs the first ones and every fourth of the others; the long proof runs all."""
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize(
     "kinds",
-    proof.sampled(ALL_TRIPLES if WHICH == "triples" else TRIPLES, lambda position, _: position < 3, ", ".join),
+    proof.sampled(
+        ALL_TRIPLES if WHICH == "triples" else TRIPLES,
+        lambda position, _: position < 3,
+        ", ".join,
+        is_long=lambda position, _: position >= 8 and position % 4 > 0,
+    ),
 )
 def test_three_writers_with_few_preemptions(kinds: tuple[str, ...]) -> None:
     prepared = prepare()

@@ -174,10 +174,10 @@ def test_a_mutant_takes_the_arguments_of_what_it_replaces(mutant: Callable[[pyte
 @pytest.mark.parametrize("mutant", proof.mutants(MUTANTS, sample=1))
 def test_a_mutant_is_found(mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     mutant(monkeypatch)
-    mutants.must_be_found(mutant.__name__, map(LeaseSchedule, range(ENOUGH)))
+    mutants.must_be_found(mutant.__name__, LeaseSchedule, range(ENOUGH))
 
 
 def test_a_mutant_that_no_longer_fits_the_kernel_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Recovery, "advance", lambda _, another_argument: None)
     with pytest.raises(pytest.fail.Exception, match="outdated was not found in 30 schedules.*TypeError"):
-        mutants.must_be_found("outdated", map(LeaseSchedule, range(30)))
+        mutants.must_be_found("outdated", LeaseSchedule, range(30))

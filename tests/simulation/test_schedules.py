@@ -12,6 +12,7 @@ import pytest
 
 from hbasemk.testing.choices import Choices, shrink
 from tests.support import proof
+from tests.support.simulation.known_seeds import search
 from tests.support.simulation.mutants import MUTANTS, must_be_found, no_read_back
 from tests.support.simulation.schedules import Schedule, breaks, shortest
 
@@ -87,4 +88,5 @@ def test_a_mutant_of_the_kernel_is_found(
     mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mutant(monkeypatch)
-    must_be_found(mutant.__name__, (Schedule(seed, faults=seed % 2 == 1) for seed in range(10_000)))
+    seeds = search("schedules", mutant.__name__, 10_000)
+    must_be_found(mutant.__name__, lambda seed: Schedule(seed, faults=seed % 2 == 1), seeds)

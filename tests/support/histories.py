@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 
 from hbasemk.testing.history.processes import RunReport
+from tests.support import proof
 
-SECONDS = float(os.environ.get("HBASEMK_HISTORY_SECONDS", "20"))
+SECONDS = proof.sizes("HBASEMK_HISTORY_SECONDS", 12, 20)
 """How long workers run; more for a soak."""
 SEED = int(os.environ.get("HBASEMK_HISTORY_SEED", "1"))
 """Of what is done to them and of their choices; how they interleave is the machine's."""

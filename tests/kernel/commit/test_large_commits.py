@@ -26,6 +26,7 @@ from hbasemk.repository import instance_of
 from hbasemk.store.abc import CellVersion, Delete, Get, NewCell, Put, Row, Store
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, CountingStore, FaultyStore, WrappedStore
+from tests.support import proof
 from tests.support.repositories import Checked, Instances, problems
 from tests.support.runtime import World, open_instance
 
@@ -342,7 +343,8 @@ def test_a_commit_too_large_for_the_journal_is_refused_at_once(
 
 @pytest.mark.slow
 @pytest.mark.no_cover
-@pytest.mark.parametrize("count", [10_000, pytest.param(100_000, marks=[pytest.mark.proof, pytest.mark.timeout(0)])])
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("count", proof.sizes(None, 2_500, 10_000, 100_000))
 def test_a_large_tree_is_added_moved_and_removed_in_one_commit_each(opened: Instances, count: int) -> None:
     one, two = opened(), opened()
     instance_of(one).commit(lambda _: OperationList(tree_of(count)), "")

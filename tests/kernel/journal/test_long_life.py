@@ -23,9 +23,8 @@ from hbasemk.microkernel.journal import journal as get_journal
 from hbasemk.store.abc import Get, Store
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, WrappedStore
+from tests.support import proof
 from tests.support.runtime import World, open_instance
-
-REVISIONS = int(os.environ.get("HBASEMK_TEST_REVISIONS", "100000"))
 
 
 class Metered(WrappedStore):
@@ -242,13 +241,14 @@ class Cost:
 
 
 @pytest.mark.slow
-@pytest.mark.proof
-def test_opening_cost_does_not_depend_on_repository_age() -> None:
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("revisions", proof.sizes("HBASEMK_TEST_REVISIONS", None, 10_000, 100_000))
+def test_opening_cost_does_not_depend_on_repository_age(revisions: int) -> None:
     young, old = Site(), Site()
     young.commits(100, seconds=0.05)
-    old.commits(REVISIONS, seconds=0.05)
+    old.commits(int(revisions), seconds=0.05)
     one, other = Cost(young), Cost(old)
-    print(f"opened with 100 revisions: {one}; with {REVISIONS}: {other}")
+    print(f"opened with 100 revisions: {one}; with {revisions}: {other}")
     # The last 500 revisions or so, and those of the last 5 s, are above the watermark.
     assert other.calls <= one.calls + 1
     assert other.rows <= one.rows + instance.ADVANCE_AFTER + 200

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -347,3 +348,18 @@ class Explored:
     def __str__(self) -> str:
         explored = self._exploration
         return f"{explored.steps} steps to {explored.states} states, {self.ends} of them ends, found by {explored.runs} runs"
+
+
+@functools.cache
+def prepared_for(parallel: bool, adjusts: bool) -> Prepared:
+    """Return the initial state; runs clone it."""
+    return prepare(parallel, adjusts)
+
+
+def explore(kinds: tuple[str, str], way: str, *, adjusts: bool = False) -> Explored:
+    """Check all interleavings of two writers."""
+    skews, as_on_hbase, backwards = WAYS[way]
+    prepared = prepared_for(as_on_hbase, adjusts)
+    explored = Explored(prepared, kinds, skews, backwards=backwards)
+    explored.check(Allowed(prepared, kinds))
+    return explored

@@ -50,26 +50,26 @@ def mutant(function: Callable[[pytest.MonkeyPatch], None]) -> Callable[[pytest.M
     return function
 
 
-def must_be_found(name: str, schedules: Iterable[Schedule]) -> None:
-    """Run schedules until an invariant is broken, and fail if none is.
+def must_be_found(name: str, make: Callable[[int], Schedule], seeds: Iterable[int]) -> None:
+    """Run the schedules of the seeds until an invariant is broken, and fail if none is.
 
     A process that ends with a built-in Python error breaks none: a mutant that no longer fits the kernel does the same.
     """
-    number = -1
+    tried = 0
     other: Exception | None = None
-    for number, schedule in enumerate(schedules):
+    for seed in seeds:
+        tried += 1
+        schedule = make(seed)
         try:
             schedule.run()
         except Broken as error:
             if not _merely_ended(schedule, error):
-                print(f"{name} was found by schedule {number}: {str(error)[:100]}")
+                print(f"{name} was found by schedule {seed}, number {tried} of the search: {str(error)[:100]}")
                 return
             other = error
         except Exception as error:
             other = error
-    pytest.fail(
-        f"{name} was not found in {number + 1} schedules" + (f"; the last error was {other!r}" if other else "")
-    )
+    pytest.fail(f"{name} was not found in {tried} schedules" + (f"; the last error was {other!r}" if other else ""))
 
 
 def _merely_ended(schedule: Schedule, error: Broken) -> bool:

@@ -1,0 +1,33 @@
+"""Where a search for a mutant begins: near a seed that found it before.
+
+This only saves time: a search tries all seeds of its range, in any case. A change of the kernel changes the seeds that find a
+mutant. ``pytest -rP`` prints them; those of more than 100 are worth an entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+KNOWN = {
+    "schedules": {
+        "aborting_without_compare_and_set": 153,
+        "decided_twice": 527,
+        "late_creation_accepted_as_timely": 225,
+        "leases_that_overlap": 523,
+        "lost_reply_to_the_decision_read_as_a_refusal": 205,
+        "poll_upwards": 451,
+        "recovery_without_compare_and_set": 163,
+        "watermark_past_unswept_revisions": 1107,
+    },
+    "histories": {
+        "aborting_without_compare_and_set": 179,
+        "put_for_compare_and_set": 132,
+    },
+}
+
+
+def search(kind: str, mutant: str, count: int) -> Iterator[int]:
+    """Yield all seeds below ``count``: those from the known one on, then those before it."""
+    first = KNOWN.get(kind, {}).get(mutant, 0)
+    yield from range(first, count)
+    yield from range(first)
