@@ -23,6 +23,7 @@ from hbasemk import (
     UnknownRevisionError,
     Watch,
     connect,
+    maintenance,
 )
 from hbasemk.errors import ClosedError
 from hbasemk.kernel import instance
@@ -184,7 +185,9 @@ class Outage:
 
 
 @pytest.mark.parametrize("poll_interval", [0, 0.01])
-def test_a_watch_survives_outages(checked: Checked, poll_interval: float) -> None:
+def test_a_watch_survives_outages(checked: Checked, poll_interval: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Without this, background polls pause for five seconds after each failed one.
+    monkeypatch.setattr(maintenance, "LONGEST_PAUSE", 0.1)
     store = checked(MemoryStore())
     watched = FaultyStore(copy.copy(store))
     with Repository(store, poll_interval=0) as writer, Repository(watched, poll_interval=poll_interval) as repo:

@@ -1,6 +1,6 @@
 """After an interruption at any point a repository polls, commits, forks and closes as before, without lost commits.
 
-``HBASEMK_INTERRUPT_SECONDS`` bounds each test of all points (default 2.5; 0: every point, some minutes).
+``HBASEMK_INTERRUPT_SECONDS`` bounds each test of all points (default 1 to 2.5; 0: every point, some minutes).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from hbasemk.repository import instance_of
 from hbasemk.transfer.files.entries import TOTALS, walk
 from hbasemk.transfer.files.reader import FileReader, ReaderJob
 from hbasemk.transfer.files.worker import Batch, Job, Worker
+from tests.support import proof
 from tests.support.interrupting import SECONDS, WHEN_ARMED, Point, each_point, interrupted_at, points_of, signals
 from tests.support.repositories import Checked
 
@@ -133,10 +134,11 @@ def subject_url(request: pytest.FixtureRequest, checked: Checked, tmp_path: Path
 
 @pytest.mark.slow
 @pytest.mark.timeout(0 if not SECONDS else 300)
+@pytest.mark.parametrize("seconds", proof.sizes("HBASEMK_INTERRUPT_SECONDS", 1, 2.5))
 @pytest.mark.parametrize("name", ["commit", "transaction", "poll", "branch", "serializable", "watch", "opening"])
 # A repository ends with this warning if an interrupt falls between its opening and the with block.
 @pytest.mark.filterwarnings("ignore:a repository at:ResourceWarning")
-def test_an_interruption_at_any_point_leaks_no_lock_or_connection(subject_url: str, name: str) -> None:
+def test_an_interruption_at_any_point_leaks_no_lock_or_connection(subject_url: str, name: str, seconds: float) -> None:
     subject = Subject(subject_url)
     work: Callable[[], None] = getattr(subject, name)
     alone = name in ("commit", "transaction", "serializable")
@@ -161,7 +163,7 @@ def test_an_interruption_at_any_point_leaks_no_lock_or_connection(subject_url: s
             tests[0] += 1
             subject.is_whole(fork=tests[0] % FORK_EVERY == 0)
 
-        each_point(points, test)
+        each_point(points, test, seconds=seconds)
         subject.is_whole(fork=True)
     finally:
         subject.close()

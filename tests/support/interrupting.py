@@ -179,17 +179,21 @@ def in_files(*names: str) -> Callable[[Point], bool]:
 
 
 def each_point(
-    points: list[Point], test: Callable[[Point], None], critical: Callable[[Point], bool] = keeps_something
+    points: list[Point],
+    test: Callable[[Point], None],
+    critical: Callable[[Point], bool] = keeps_something,
+    *,
+    seconds: float = SECONDS,
 ) -> None:
-    """Test points in a random order, as many as there is time for; every other one is critical."""
+    """Test points in a random order, as many as there is time for (0: all); every other one is critical."""
     seed = random.randrange(10**6)
     random.Random(seed).shuffle(points)
     first, rest = ([point for point in points if critical(point) is wanted] for wanted in (True, False))
     points = [point for pair in zip_longest(first, rest) for point in pair if point is not None]
-    end = time.monotonic() + SECONDS
+    end = time.monotonic() + seconds
     done: list[Point] = []
     for point in points:
-        if SECONDS and time.monotonic() > end:
+        if seconds and time.monotonic() > end:
             break
         done.append(point)
         try:
