@@ -60,6 +60,7 @@ def tree_of(count: int, below: str = "/top") -> list[Operation]:
 # --- time ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("parallel", [False, True])
 def test_an_id_is_issued_after_the_changes_are_encoded(
     world: World, monkeypatch: pytest.MonkeyPatch, parallel: bool
