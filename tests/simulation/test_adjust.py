@@ -16,6 +16,7 @@ from tests.support import proof
 from tests.support.simulation import adjust_mutants
 from tests.support.simulation.adjusts import AdjustSchedule
 from tests.support.simulation.interleavings import ADJUST_KINDS, WAYS, Allowed, Explored, explore, prepare
+from tests.support.simulation.known_seeds import search
 from tests.support.simulation.mutants import must_be_found
 
 SEEDS = proof.seeds("HBASEMK_ADJUST_SEEDS", sample=100, proof=2000, chunk=500)
@@ -55,7 +56,8 @@ def test_a_mutant_of_adjust_is_found(
     mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mutant(monkeypatch)
-    must_be_found(mutant.__name__, lambda seed: AdjustSchedule(seed, faults=seed % 2 == 1), range(10_000))
+    seeds = search("adjusts", mutant.__name__, 10_000)
+    must_be_found(mutant.__name__, lambda seed: AdjustSchedule(seed, faults=seed % 2 == 1), seeds)
 
 
 FOUND_BY_HISTORIES = [

@@ -21,6 +21,7 @@ from hbasemk.testing.choices import shrink
 from tests.support import proof
 from tests.support.simulation import mutants
 from tests.support.simulation.fitting import misfits
+from tests.support.simulation.known_seeds import search
 from tests.support.simulation.leases import LeaseSchedule
 from tests.support.simulation.schedules import Broken, breaks
 
@@ -174,7 +175,7 @@ def test_a_mutant_takes_the_arguments_of_what_it_replaces(mutant: Callable[[pyte
 @pytest.mark.parametrize("mutant", proof.mutants(MUTANTS, sample=1))
 def test_a_mutant_is_found(mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     mutant(monkeypatch)
-    mutants.must_be_found(mutant.__name__, LeaseSchedule, range(ENOUGH))
+    mutants.must_be_found(mutant.__name__, LeaseSchedule, search("leases", mutant.__name__, ENOUGH))
 
 
 def test_a_mutant_that_no_longer_fits_the_kernel_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,20 @@ KNOWN = {
     },
     "histories": {
         "aborting_without_compare_and_set": 179,
+        "expected_absence_not_depended_on": 523,
         "put_for_compare_and_set": 132,
+    },
+    "adjusts": {
+        "fold_depends_on_nothing": 1584,
+    },
+    "clocks": {
+        "bases_not_looked_for": 2916,
+        "held_snapshots_bounded_by_an_estimate": 528,
+    },
+    "leases": {
+        "hidden_revisions_lost_when_shortened": 147,
+        "late_rows_not_hidden": 1005,
+        "watermark_that_does_not_wait": 798,
     },
 }
 
