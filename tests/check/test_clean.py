@@ -21,7 +21,7 @@ from hbasemk.store.memory import MemoryStore
 from hbasemk.store.sqlite import SqliteStore
 from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support.features import use_everything
-from tests.support.proof import scales
+from tests.support.proof import sizes
 from tests.support.runtime import World, open_instance
 from tests.support.tables import Tables
 
@@ -46,7 +46,7 @@ def test_a_repository_that_used_every_feature_has_no_problems(tables: Tables) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scale", scales(10))
+@pytest.mark.parametrize("scale", sizes(None, 10, 1))
 def test_the_changes_of_large_revisions_are_decoded_a_few_times_only(
     tables: Tables, monkeypatch: pytest.MonkeyPatch, scale: int
 ) -> None:
@@ -229,7 +229,7 @@ def peak_of(check: IntegrityCheck) -> float:
 
 @pytest.mark.slow
 @pytest.mark.no_cover
-@pytest.mark.parametrize("scale", scales(5))
+@pytest.mark.parametrize("scale", sizes(None, 5, 1))
 def test_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scale: int) -> None:
     monkeypatch.setattr(nodes, "CHILDREN", nodes.CHILDREN // scale)
     peaks = {}
@@ -263,7 +263,7 @@ def tables_with_revisions(count: int) -> Tables:
 
 @pytest.mark.slow
 @pytest.mark.no_cover
-@pytest.mark.parametrize("scale", scales(20))
+@pytest.mark.parametrize("scale", sizes(None, 20, 4, 1))
 def test_memory_is_bounded_however_many_revisions_there_are(monkeypatch: pytest.MonkeyPatch, scale: int) -> None:
     monkeypatch.setattr(context, "REMEMBERED", context.REMEMBERED // scale)
     peaks = {}

@@ -36,15 +36,10 @@ SHARES = [pytest.param(0.4, id="two fifths"), pytest.param(1.0, marks=PROOF, id=
 """How much of a long random walk runs: two fifths, and in the proof all of it."""
 
 
-def scales(sample: int) -> list[Any]:
-    """Divisors, as parameters, of a test's sizes and of the limits that it tests: ``sample``, and in the proof 1."""
-    return [sample, pytest.param(1, marks=PROOF)]
-
-
 def sizes(variable: str | None, sample: float | None, proof: float | None, long: float | None = None) -> list[Any]:
-    """Sizes or seconds, as parameters: of the sample, of the proof and of the long proof. None leaves one of them out.
+    """Sizes, divisors of sizes, or seconds, as parameters: of the sample, of the proof and of the long proof.
 
-    The environment variable replaces all of them.
+    None leaves one of them out. The environment variable replaces all of them.
     """
     given = None if variable is None else os.environ.get(variable)
     if given is not None:
