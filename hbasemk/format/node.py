@@ -23,7 +23,7 @@ class NodeState:
 
     ``encoded`` maps property names to encoded values, sums included; values are decoded on first access. ``later`` maps the
     qualifiers of the property columns that were written after the node's life began to their newest visible version.
-    ``adjusted`` holds the properties that consist of more than a plain value; None if there are none.
+    ``adjusted`` maps the names of properties that were adjusted to their parts. It is None if the node has no such property.
     """
 
     __slots__ = ("_decoded", "adjusted", "created", "encoded", "later", "path", "revision")

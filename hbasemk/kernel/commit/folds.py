@@ -38,7 +38,10 @@ class Folds(Committing):
         self._looked: dict[Place, float] = {}
 
     def run(self) -> None:
-        """Fold the properties with many slots. No round trip if there are none; a fold that loses is dropped."""
+        """Fold the properties with many slots. Without such properties, make no round trip.
+
+        A fold that conflicts with another commit is not repeated.
+        """
         now = self._runtime.monotonic()
         self._looked = {place: at for place, at in self._looked.items() if now - at < TRY_EVERY}
         for place in self._slots.take_crowded():
@@ -75,7 +78,7 @@ class Folds(Committing):
 
 
 def plan_of(path: str, name: str, found: Adjusted, slots: list[int]) -> ChangeSet | None:
-    """Return the change set that folds some slots of a property; None if there are none."""
+    """Return the change set that folds these slots of a property; None if ``slots`` is empty."""
     if not slots:
         return None
     folded = sum(found.totals[slot] for slot in slots)

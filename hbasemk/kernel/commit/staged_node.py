@@ -95,7 +95,7 @@ class StagedNode:
         return before.adjust(slot, by) if by else before
 
     def all_adjusted(self) -> dict[str, Adjusted] | None:
-        """Return the properties that consist of more than a plain value; None if there are none."""
+        """Return the parts of each property that was adjusted; None if the node has no such property."""
         before = self.base.adjusted if self.base and not self.is_new else None
         if not before and not self.adjusted:
             return None

@@ -23,7 +23,6 @@ BATCH: Final = 1000
 class ArrivalPoller:
     """Finds new revisions by their arrival numbers. ``cursor`` is the number up to which all writes have been read."""
 
-    misses_nothing: Final = True
     must_look_deeper: Final = False
 
     def __init__(self, store: Store, settings: Settings, watermark: Watermark) -> None:

@@ -23,10 +23,10 @@ CLOCK_DRIFT: Final = 0.001
 
 
 class ScanPoller:
-    """Finds new revisions by scanning down to :attr:`low_bound`."""
+    """Finds new revisions by scanning down to :attr:`low_bound`.
 
-    misses_nothing: Final = False
-    """A revision whose row comes below the bound is found only later, when the watermark moves past it."""
+    It finds a revision whose row comes below the bound only later, when the watermark moves past it.
+    """
 
     def __init__(self, store: Store, runtime: Runtime, settings: Settings, watermark: Watermark) -> None:
         self._store = store

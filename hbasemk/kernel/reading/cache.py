@@ -7,8 +7,9 @@ is read in an older view, or in one with an extent, is kept for that view alone:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from hbasemk.format.changes import CHANGED
@@ -54,6 +55,8 @@ class Entry(NamedTuple):
         return self.names if self.names_position <= view.position else None
 
 
+_state_since: Final = attrgetter("position")
+_names_since: Final = attrgetter("names_position")
 _NOTHING: Final = Entry(_NEVER, None, _NEVER, (), 0)
 
 
@@ -99,25 +102,23 @@ class NodeCache:
 
     def get(self, path: str, view: View) -> Entry | None:
         """Return an entry whose state is valid in the view, or None. Its names may be unknown."""
+        return self._find(path, view, _state_since)
+
+    def children(self, path: str, view: View) -> Sequence[str] | None:
+        """Return the names of all children of a node in the view, in order; None if they are not known."""
+        entry = self._find(path, view, _names_since)
+        return None if entry is None else entry.names
+
+    def _find(self, path: str, view: View, since: Callable[[Entry], int]) -> Entry | None:
+        """Return an entry that is valid from the position ``since`` on, if the view reaches it; else None."""
         entry = self._young.get(path) or self._promoted(path)
-        if entry is None or entry.position > view.position or view.extent is not None:
+        if entry is None or since(entry) > view.position or view.extent is not None:
             entry = self._in_view(path, view)
-            if entry is None or entry.position > view.position:
+            if entry is None or since(entry) > view.position:
                 self._misses += 1
                 return None
         self._hits += 1
         return entry
-
-    def children(self, path: str, view: View) -> Sequence[str] | None:
-        """Return the names of all children of a node in the view, in order; None if they are not known."""
-        entry = self._young.get(path) or self._promoted(path)
-        if entry is None or entry.names_position > view.position or view.extent is not None:
-            entry = self._in_view(path, view)
-            if entry is None or entry.names_position > view.position:
-                self._misses += 1
-                return None
-        self._hits += 1
-        return entry.names
 
     def _in_view(self, path: str, view: View) -> Entry | None:
         """Return the entry for this view alone, or None."""
@@ -157,8 +158,7 @@ class NodeCache:
             horizon = self._horizon if view.extent is None else _NEVER
             touched = self._touched
             for path, state, names in found:
-                since = touched.get(path, horizon)
-                since = max(since, horizon)
+                since = max(touched.get(path, horizon), horizon)
                 key: object = path
                 if since > position:
                     since, key = position, _key_in_view(path, view)
