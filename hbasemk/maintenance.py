@@ -34,8 +34,10 @@ LONGEST_REST: Final = 1.0
 SHORTEST_LOOK: Final = 0.002
 LONGEST_LOOK: Final = 0.015
 """The shortest and longest time in seconds between two comparisons of a store's change counter."""
-SHARE_OF_PROCESSOR: Final = 25
-"""After a poll for a changed store, the thread pauses this many times as long as the poll used a processor."""
+SHARE_OF_PROCESSOR: Final = 100
+SHARE_IF_AWAITED: Final = 25
+"""After a poll for a changed store, the thread pauses this many times as long as the poll used a processor: less if a thread
+waits for news."""
 LOOK_SHARE: Final = 0.02
 """The pause between two comparisons, as a fraction of the time since the last change."""
 
@@ -132,13 +134,14 @@ class Background:
     """Keeps one instance up to date until it is stopped. The thread does not keep the instance alive.
 
     Every ``interval`` seconds it runs maintenance. Where the store has a change counter, it compares the counter every few
-    milliseconds, and polls when it has changed. On other stores it polls every ``interval`` seconds.
+    milliseconds, and polls when it has changed. On other stores it polls every ``interval`` seconds. ``arrivals`` are the
+    bells of the threads that wait for news.
     """
 
-    def __init__(self, instance: Instance, interval: float) -> None:
+    def __init__(self, instance: Instance, interval: float, arrivals: Bells) -> None:
         # Waiting on a bell takes less than on a flag, and this thread wakes up a hundred times a second.
         self._bell = Bell()
-        arguments = (weakref.ref(instance), interval, self._bell, _OutageLog(instance.location))
+        arguments = (weakref.ref(instance), interval, arrivals, self._bell, _OutageLog(instance.location))
         self._thread = threading.Thread(target=_work, args=arguments, name="hbasemk-poll", daemon=True)
         start_thread(self._thread)
 
@@ -149,7 +152,9 @@ class Background:
             self._thread.join(timeout=1.0)
 
 
-def _work(reference: weakref.ref[Instance], interval: float, bell: Bell, outage_log: _OutageLog) -> None:
+def _work(
+    reference: weakref.ref[Instance], interval: float, arrivals: Bells, bell: Bell, outage_log: _OutageLog
+) -> None:
     changed_at = time.monotonic()
     due_at = changed_at + interval
     pause = after_poll = SHORTEST_LOOK
@@ -162,6 +167,8 @@ def _work(reference: weakref.ref[Instance], interval: float, bell: Bell, outage_
             due = began >= due_at
             unchanged = instance.revalidate()
             changed = due if unchanged is None else not unchanged
+            # Before the poll: what it finds ends their waits.
+            awaited = arrivals.are_awaited()
             if changed or due:
                 with time_limit(instance.runtime, BRIEFLY):
                     found = changed and instance.poll()
@@ -178,7 +185,8 @@ def _work(reference: weakref.ref[Instance], interval: float, bell: Bell, outage_
                 changed_at = began
                 # This instance's own commits change the store too. While polls find nothing else, they become rarer.
                 after_poll = SHORTEST_LOOK if found else min(after_poll * 2, interval, LONGEST_REST)
-                least = max(after_poll, SHARE_OF_PROCESSOR * (time.thread_time() - busy))
+                share = SHARE_IF_AWAITED if awaited else SHARE_OF_PROCESSOR
+                least = max(after_poll, share * (time.thread_time() - busy))
                 pause = rest(least, time.monotonic() - began, interval)
         except ClosedError:
             return
@@ -216,7 +224,7 @@ class LiveInstance(Instance):
         self.max_poll_age = interval * 2
         self.journal.watchers.append(arrivals.ring)
         if interval > 0:
-            self._background = Background(self, interval)
+            self._background = Background(self, interval, arrivals)
         else:
             self.on_backlog = InlineMaintenance(self)
         _live.add(self)

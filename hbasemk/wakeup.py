@@ -54,6 +54,10 @@ class Bells:
         self._hung[id(bell)] = weakref.ref(bell)
         return bell
 
+    def are_awaited(self) -> bool:
+        """Return whether a bell is hung up."""
+        return any(reference() is not None for reference in list(self._hung.values()))
+
     def ring(self) -> None:
         """Ring all of them."""
         for key, reference in list(self._hung.items()):

@@ -1,0 +1,28 @@
+"""Bells: they ring while a thread may wait for them, and are gone with it."""
+
+from __future__ import annotations
+
+from hbasemk.wakeup import Bells
+
+
+def test_bells_are_awaited_while_a_thread_holds_one() -> None:
+    bells = Bells()
+    assert not bells.are_awaited()
+    one, other = bells.hang(), bells.hang()
+    assert bells.are_awaited()
+    del one
+    assert bells.are_awaited()
+    del other
+    assert not bells.are_awaited()
+    bells.ring()
+    assert not bells.are_awaited()
+
+
+def test_a_ring_ends_the_waits_of_all() -> None:
+    bells = Bells()
+    one, other = bells.hang(), bells.hang()
+    bells.ring()
+    bells.ring()
+    assert one.wait(0)
+    assert other.wait(0)
+    assert not one.wait(0)
