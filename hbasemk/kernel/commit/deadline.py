@@ -24,7 +24,7 @@ class OrderCheck:
     """
 
     rows: Final = (
-        (schema.JOURNAL, Get(LAST_ROW, columns=(schema.COMMITTED,))),
+        (schema.JOURNAL, Get(LAST_ROW, columns=())),
         (schema.CLUSTER, Get(schema.SETTINGS_ROW, columns=(schema.WATERMARK,))),
     )
     """The additional rows that the transaction must read."""
