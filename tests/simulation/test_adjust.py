@@ -18,6 +18,7 @@ from tests.support.simulation.adjusts import AdjustSchedule
 from tests.support.simulation.interleavings import ADJUST_KINDS, WAYS, Allowed, Explored, explore, prepare
 from tests.support.simulation.known_seeds import search
 from tests.support.simulation.mutants import must_be_found
+from tests.support.simulation.running import each_run
 
 SEEDS = proof.seeds("HBASEMK_ADJUST_SEEDS", sample=100, proof=2000, chunk=500)
 
@@ -28,14 +29,10 @@ SEEDS = proof.seeds("HBASEMK_ADJUST_SEEDS", sample=100, proof=2000, chunk=500)
 @pytest.mark.parametrize("seeds", SEEDS)
 def test_every_schedule_counts_each_adjust_exactly_once(seeds: range, faults: bool) -> None:
     compared = merges = made = 0
-    for seed in seeds:
-        schedule = AdjustSchedule(seed, faults=faults)
-        try:
-            schedule.run()
-        except BaseException:
-            print(f"repeat with HBASEMK_ADJUST_SEEDS={seed}:{seed + 1}, {'with' if faults else 'without'} faults")
-            print("\n".join(schedule.simulator.trace))
-            raise
+    note = ", with faults" if faults else ", without faults"
+    for schedule in each_run(
+        "HBASEMK_ADJUST_SEEDS", seeds, lambda seed: AdjustSchedule(seed, faults=faults), note=note
+    ):
         compared += schedule.compared
         merges += len(schedule.merged)
         made += schedule.folds

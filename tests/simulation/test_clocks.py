@@ -21,6 +21,7 @@ from tests.support.simulation import mutants
 from tests.support.simulation.clocks import ClockSchedule
 from tests.support.simulation.fitting import misfits
 from tests.support.simulation.known_seeds import search
+from tests.support.simulation.running import each_run
 
 SEEDS = proof.seeds("HBASEMK_CLOCK_SEEDS", sample=50, proof=300, chunk=125)
 ENOUGH = 6000
@@ -40,14 +41,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("seeds", SEEDS)
 def test_invariants_hold_while_clocks_step_and_machines_sleep(seeds: range) -> None:
     commits = stepped = slept = 0
-    for seed in seeds:
-        schedule = ClockSchedule(seed)
-        try:
-            schedule.run()
-        except BaseException:
-            print(f"repeat with HBASEMK_CLOCK_SEEDS={seed}:{seed + 1}")
-            print("\n".join(schedule.simulator.trace))
-            raise
+    for schedule in each_run("HBASEMK_CLOCK_SEEDS", seeds, ClockSchedule):
         commits += len(schedule.acknowledged)
         stepped += schedule.simulator.stepped
         slept += schedule.simulator.slept

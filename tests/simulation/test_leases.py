@@ -23,6 +23,7 @@ from tests.support.simulation import mutants
 from tests.support.simulation.fitting import misfits
 from tests.support.simulation.known_seeds import search
 from tests.support.simulation.leases import LeaseSchedule
+from tests.support.simulation.running import each_run
 from tests.support.simulation.schedules import Broken, breaks
 
 SEEDS = proof.seeds("HBASEMK_LEASE_SEEDS", sample=50, proof=300, chunk=125)
@@ -61,14 +62,7 @@ def shortest(seed: int) -> list[str]:
 @pytest.mark.parametrize("seeds", SEEDS)
 def test_invariants_hold_with_wrong_clocks_pauses_and_late_requests(seeds: range) -> None:
     commits = late = 0
-    for seed in seeds:
-        schedule = LeaseSchedule(seed)
-        try:
-            schedule.run()
-        except BaseException:
-            print(f"repeat with HBASEMK_LEASE_SEEDS={seed}:{seed + 1}")
-            print("\n".join(shortest(seed)))
-            raise
+    for schedule in each_run("HBASEMK_LEASE_SEEDS", seeds, LeaseSchedule, shortest=shortest):
         commits += len(schedule.acknowledged)
         late += schedule.simulator.let_through  # type: ignore[attr-defined]
     print(f"{len(seeds)} schedules, {commits} commits, {late} requests let through late")

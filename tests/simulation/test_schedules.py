@@ -14,6 +14,7 @@ from hbasemk.testing.choices import Choices, shrink
 from tests.support import proof
 from tests.support.simulation.known_seeds import search
 from tests.support.simulation.mutants import MUTANTS, must_be_found, no_read_back
+from tests.support.simulation.running import each_run
 from tests.support.simulation.schedules import Schedule, breaks, shortest
 
 SEEDS = proof.seeds("HBASEMK_SIM_SEEDS", sample=100, proof=500, chunk=150)
@@ -26,14 +27,13 @@ SEEDS = proof.seeds("HBASEMK_SIM_SEEDS", sample=100, proof=500, chunk=150)
 def test_every_schedule_keeps_the_invariants(seeds: range, faults: bool) -> None:
     commits = merges = 0
     began = time.process_time()
-    for seed in seeds:
-        schedule = Schedule(seed, faults=faults)
-        try:
-            schedule.run()
-        except BaseException:
-            print(f"repeat with HBASEMK_SIM_SEEDS={seed}:{seed + 1}, {'with' if faults else 'without'} faults")
-            print("\n".join(shortest(seed, faults=faults).simulator.trace))
-            raise
+    for schedule in each_run(
+        "HBASEMK_SIM_SEEDS",
+        seeds,
+        lambda seed: Schedule(seed, faults=faults),
+        note=", with faults" if faults else ", without faults",
+        shortest=lambda seed: shortest(seed, faults=faults).simulator.trace,
+    ):
         commits += len(schedule.acknowledged)
         merges += len(schedule.merged)
     speed = len(seeds) / (time.process_time() - began)

@@ -10,7 +10,7 @@ import pytest
 
 from hbasemk.errors import HbasemkError
 from hbasemk.format import changes, node, schema
-from hbasemk.format.changes import CHANGED
+from hbasemk.format.changes import CHANGED, RowChange
 from hbasemk.format.journal_row import JournalRow, Outcome
 from hbasemk.kernel.branches import branches
 from hbasemk.kernel.branches.heads import BranchHeads
@@ -439,42 +439,30 @@ def own_states_cached_despite_arrivals_between(patch: pytest.MonkeyPatch) -> Non
     patch.setattr(NodeCache, "arrived", keep)
 
 
-@mutant
-def a_child_list_kept_although_a_child_was_added(patch: pytest.MonkeyPatch) -> None:
+def cache_sees(patch: pytest.MonkeyPatch, altered: Callable[[RowChange], RowChange]) -> None:
+    """Let the cache see other changes than those that arrive."""
     arrived = NodeCache.arrived
 
-    def keep(self: NodeCache, arrival: Any) -> None:
-        changes = [
-            change._replace(children_added=()) if change.kind == CHANGED else change for change in arrival.changes
-        ]
-        arrived(self, arrival._replace(changes=changes))
+    def see(self: NodeCache, arrival: Any) -> None:
+        arrived(self, arrival._replace(changes=[altered(change) for change in arrival.changes]))
 
-    patch.setattr(NodeCache, "arrived", keep)
+    patch.setattr(NodeCache, "arrived", see)
+
+
+@mutant
+def a_child_list_kept_although_a_child_was_added(patch: pytest.MonkeyPatch) -> None:
+    cache_sees(patch, lambda one: one._replace(children_added=()) if one.kind == CHANGED else one)
 
 
 @mutant
 def a_child_list_kept_although_a_child_was_removed(patch: pytest.MonkeyPatch) -> None:
-    arrived = NodeCache.arrived
-
-    def keep(self: NodeCache, arrival: Any) -> None:
-        changes = [
-            change._replace(children_removed=()) if change.kind == CHANGED else change for change in arrival.changes
-        ]
-        arrived(self, arrival._replace(changes=changes))
-
-    patch.setattr(NodeCache, "arrived", keep)
+    cache_sees(patch, lambda one: one._replace(children_removed=()) if one.kind == CHANGED else one)
 
 
 @mutant
 def a_child_list_kept_although_its_node_was_replaced(patch: pytest.MonkeyPatch) -> None:
-    arrived = NodeCache.arrived
-
-    def keep(self: NodeCache, arrival: Any) -> None:
-        # The arrival of a new node lists its children as added, too.
-        changes = [change._replace(kind=CHANGED, children_added=(), children_removed=()) for change in arrival.changes]
-        arrived(self, arrival._replace(changes=changes))
-
-    patch.setattr(NodeCache, "arrived", keep)
+    # The arrival of a new node lists its children as added, too.
+    cache_sees(patch, lambda one: one._replace(kind=CHANGED, children_added=(), children_removed=()))
 
 
 @mutant
