@@ -14,7 +14,7 @@ import pytest
 
 from hbasemk.errors import StoreNotAppliedError
 from hbasemk.store.abc import ALL_VERSIONS, Get, NewCell, Put, Scan, Table
-from hbasemk.store.sqlite import SqliteStore, guard
+from hbasemk.store.sqlite import SqliteStore, wal_index
 
 MANY = Table("many", (b"c", b"d"), ALL_VERSIONS)
 ONE = Table("one", (b"d",), 1)
@@ -292,7 +292,7 @@ class TestChangeCounter:
         assert process.returncode == 0
 
     def test_an_index_of_an_unknown_version_has_none(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(guard, "INDEX_VERSION", 1)
+        monkeypatch.setattr(wal_index, "INDEX_VERSION", 1)
         store = SqliteStore(str(path))
         store.write("one", [Put(b"row", [NewCell(*FLAG, b"1")])])
         assert store.change_counter() is None

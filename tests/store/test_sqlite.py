@@ -13,7 +13,7 @@ import pytest
 
 from hbasemk.errors import FormatError, StoreNotAppliedError, StoreUnusableError
 from hbasemk.store.abc import Get, NewCell, Put, Scan
-from hbasemk.store.sqlite import SqliteStore, connections
+from hbasemk.store.sqlite import SqliteStore, database_file, log_size
 from tests.support.sqlite import FLAG, TABLES, flag
 
 
@@ -102,10 +102,10 @@ class TestFiles:
     def test_a_newer_format_is_rejected_by_name_and_number(self, store: SqliteStore, path: Path) -> None:
         store.close()
         newer = sqlite3.connect(path)
-        newer.execute(f"PRAGMA user_version={connections.FORMAT + 1}")
+        newer.execute(f"PRAGMA user_version={database_file.FORMAT + 1}")
         newer.close()
         for call in every_first_call(path):
-            with pytest.raises(FormatError, match=rf"content\.db has file format {connections.FORMAT + 1}"):
+            with pytest.raises(FormatError, match=rf"content\.db has file format {database_file.FORMAT + 1}"):
                 call()
 
     def test_a_damaged_file_is_rejected_by_name(self, store: SqliteStore, path: Path) -> None:
@@ -340,8 +340,8 @@ class TestCalls:
         self, store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         bound = 400_000
-        monkeypatch.setattr(store._connections, "_log_limit", bound)
-        monkeypatch.setattr(connections, "LOG_BOUND", bound)
+        monkeypatch.setattr(store._connections._log, "_limit", bound)
+        monkeypatch.setattr(log_size, "LOG_BOUND", bound)
         store._connections.reading(lambda found: found.sql.execute("PRAGMA wal_autocheckpoint=50"))
         readers = [sqlite3.connect(path, isolation_level=None, check_same_thread=False) for _ in range(2)]
         finished = threading.Event()
@@ -372,8 +372,8 @@ class TestCalls:
     def test_a_stuck_reader_does_not_stop_the_writers(
         self, store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(connections, "LOG_TIMEOUT_MS", 1)
-        monkeypatch.setattr(store._connections, "_log_limit", 50_000)
+        monkeypatch.setattr(log_size, "LOG_TIMEOUT_MS", 1)
+        monkeypatch.setattr(store._connections._log, "_limit", 50_000)
         stuck = sqlite3.connect(path, isolation_level=None)
         stuck.execute("BEGIN")
         stuck.execute("SELECT count(*) FROM hbasemk_tables").fetchone()

@@ -16,7 +16,7 @@ import pytest
 from hbasemk.errors import StoreUnknownError, StoreUnusableError
 from hbasemk.store.abc import Cell, Get
 from hbasemk.store.memory import MemoryStore
-from hbasemk.store.sqlite import SqliteStore, cells, guard
+from hbasemk.store.sqlite import SqliteStore, cells, ofd_locks, used_files
 from hbasemk.testing.wrapped import CountingStore
 from tests.support.sqlite import TABLES, flag
 
@@ -90,7 +90,7 @@ class TestIdentities:
         store.close()
 
 
-needs_locks = pytest.mark.skipif(guard._set_lock is None, reason="needs locks of open file descriptions")
+needs_locks = pytest.mark.skipif(ofd_locks._set_lock is None, reason="needs locks of open file descriptions")
 
 
 class TestLocks:
@@ -179,9 +179,9 @@ class TestLocks:
         script = """
 import os, sys
 from hbasemk.store.abc import Get, Table
-from hbasemk.store.sqlite import SqliteStore, guard
+from hbasemk.store.sqlite import SqliteStore, descriptors, guard
 path = sys.argv[1]
-for held in (lambda one: one._lock, lambda one: guard._guards_lock):
+for held in (lambda one: one._lock, lambda one: guard._guards_lock, lambda one: descriptors._lock):
     store = SqliteStore(path)
     store.create_tables([Table("one", (b"d",), 1)])
     one = store._connections._idle[0].guard
@@ -297,7 +297,7 @@ class TestReplacedFiles:
         change: Callable[[Path], None],
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        monkeypatch.setattr(guard, "CHECK_EVERY", 0.0)
+        monkeypatch.setattr(used_files, "CHECK_EVERY", 0.0)
         assert has(store, b"r") == [False]
         change(path.with_name(name))
         with pytest.raises(StoreUnusableError, match=rf"{name} was deleted or replaced"):
@@ -311,7 +311,7 @@ class TestReplacedFiles:
         change: Callable[[Path], None],
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        monkeypatch.setattr(guard, "CHECK_EVERY", 0.0)
+        monkeypatch.setattr(used_files, "CHECK_EVERY", 0.0)
         assert store.change_counter() == store.change_counter()
         change(path.with_name(name))
         with pytest.raises(StoreUnusableError, match=rf"{name} was deleted or replaced"):
@@ -348,7 +348,7 @@ def test_the_loss_is_detected_without_locks_of_open_file_descriptions(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.close()
-    monkeypatch.setattr(guard, "_set_lock", None)
+    monkeypatch.setattr(ofd_locks, "_set_lock", None)
     store = SqliteStore(str(path))
     store.write("one", [flag(b"before")])
     path.open("rb").close()

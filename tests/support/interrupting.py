@@ -168,9 +168,19 @@ def place(point: Point) -> str:
     return f"{os.path.relpath(code.co_filename, os.path.dirname(PACKAGE))}:{line} ({code.co_name}, {offset})"
 
 
+KEEPING = (
+    "connections.py",
+    *(
+        f"sqlite/{name}.py"
+        for name in ("connection", "database_file", "descriptors", "file_locks", "guard", "log_size")
+    ),
+    *("client.py", "system.py", "wakeup.py", "threading.py"),
+)
+"""The ends of the paths of files whose code keeps locks, connections or threads."""
+
+
 def keeps_something(point: Point) -> bool:
-    name = point[0].co_filename
-    return name.endswith(("connections.py", "guard.py", "client.py", "system.py", "wakeup.py", "threading.py"))
+    return point[0].co_filename.endswith(KEEPING)
 
 
 def in_files(*names: str) -> Callable[[Point], bool]:

@@ -33,7 +33,8 @@ from hbasemk.store.abc import (
 )
 from hbasemk.store.sqlite import cells, errors, files
 from hbasemk.store.sqlite.cells import Families
-from hbasemk.store.sqlite.connections import Connection, Connections
+from hbasemk.store.sqlite.connection import Connection
+from hbasemk.store.sqlite.connections import Connections
 
 T = TypeVar("T")
 

@@ -1,0 +1,144 @@
+"""The locks that one process holds on a database's files a second time, while it has connections (decision 18).
+
+- A shared lock on the bytes of the database that SQLite locks exclusively before it deletes the log;
+- a shared lock on the byte of the index that a process locks exclusively before it truncates the index;
+- an exclusive lock on a byte that SQLite does not use, for each write: it excludes a second writer.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+import threading
+from typing import Final
+
+from hbasemk.store.abc import FileIdentity
+from hbasemk.store.sqlite import descriptors, errors, files, ofd_locks
+
+if sys.platform != "win32":
+    import fcntl
+
+PENDING_BYTE: Final = 0x40000000
+"""The offset of SQLite's locks on the database; the page there holds no data."""
+SHARED_FIRST: Final = PENDING_BYTE + 2
+SHARED_SIZE: Final = 510
+WRITER_BYTE: Final = SHARED_FIRST + SHARED_SIZE
+"""Our writer lock, on the same page."""
+INDEX_IN_USE: Final = 128
+"""SQLite's "dead man's switch" in the index: a process that finds it unlocked restarts the index."""
+WAL_MODE: Final = b"\2\2"
+"""The header's bytes 18 and 19 in a database with a write-ahead log."""
+
+
+class NotReadyError(Exception):
+    """The file has no write-ahead log (yet), or a crash interrupted a change that used no log."""
+
+
+class FileLocks:
+    """The locks on the database at ``path`` with this identity, and the descriptors that hold them."""
+
+    def __init__(self, path: str, identity: FileIdentity) -> None:
+        self._path = path
+        self._identity = identity
+        self._writing = threading.Lock()
+        self._main: int | None = None
+        self.index: int | None = None
+        """The descriptor of the log's index; None if no connection uses a log."""
+        self.held = False
+        """Whether the database is locked; False also where such locks are unsupported."""
+        self.read_only: str | None = None
+        """Why this user cannot write; None if it can."""
+
+    def hold(self, recovered: bool) -> None:
+        """Lock the database so that nobody deletes its log; raises SQLite's busy error and NotReadyError.
+
+        ``recovered``: SQLite has just checked for a journal to roll back.
+        """
+        try:
+            self.read_only = files.read_only_because(self._path)
+            flags = os.O_RDWR if self.read_only is None else os.O_RDONLY
+            self._main = descriptors.open_file(self._path, flags, self._identity)
+            if os.pread(self._main, 2, 18) != WAL_MODE:
+                raise NotReadyError
+            if not recovered and os.path.exists(self._path + files.JOURNAL):
+                raise NotReadyError
+            if self.read_only is None and files.foreign(self._path):
+                self._replace_foreign(self._main)
+            self.held = ofd_locks.lock_if_supported(self._path, self._main, fcntl.F_RDLCK, SHARED_FIRST, SHARED_SIZE)
+        except BaseException:
+            self.release()
+            raise
+
+    def hold_index(self, identity: FileIdentity) -> None:
+        """Open the log's index, and lock it so that nobody truncates it; raises SQLite's busy error."""
+        self.index = descriptors.open_file(self._path + files.INDEX, os.O_RDONLY, identity)
+        # A reader takes no lock: it may be the last that has the index open, and the next writer must restart the index.
+        if self.held and self.read_only is None and not ofd_locks.lock(self.index, fcntl.F_RDLCK, INDEX_IN_USE, 1):
+            raise errors.locked()
+
+    def _replace_foreign(self, main: int) -> None:
+        """Replace a log and an index that this user may not write if no process uses the database; else raise."""
+        names = files.foreign(self._path)
+        try:
+            # The range covers everything that SQLite's connections and guards lock.
+            alone = ofd_locks.lock_if_supported(
+                self._path, main, fcntl.F_WRLCK, PENDING_BYTE, WRITER_BYTE - PENDING_BYTE
+            )
+        except sqlite3.OperationalError:
+            alone = False
+        if not alone:
+            raise errors.foreign(self._path, names, None)
+        try:
+            files.replace_foreign(self._path)
+        except OSError as error:
+            raise errors.foreign(self._path, names, error) from error
+        finally:
+            ofd_locks.unlock(main)
+
+    def begin_write(self) -> bool:
+        """Exclude other writers of all processes; return False if there is one."""
+        if not self._writing.acquire(blocking=False):
+            return False
+        begun = False
+        try:
+            begun = (
+                not self.held or self.read_only is not None or ofd_locks.lock(self._main, fcntl.F_WRLCK, WRITER_BYTE, 1)
+            )
+        finally:
+            if not begun:
+                self._writing.release()
+        return begun
+
+    def end_write(self) -> None:
+        """Allow other writers again."""
+        try:
+            if self.held and self.read_only is None:
+                ofd_locks.lock(self._main, fcntl.F_UNLCK, WRITER_BYTE, 1)
+        finally:
+            self._writing.release()
+
+    def unlock(self) -> None:
+        """Release all locks and keep the descriptors."""
+        # Unlock explicitly: a forked child that has not yet started its own program shares the open file descriptions.
+        if self.held:
+            for descriptor in self._descriptors():
+                ofd_locks.unlock(descriptor)
+            self.held = False
+
+    def release(self) -> None:
+        """Unlock and close all descriptors; only while this process has no connection."""
+        self.unlock()
+        done = self._descriptors()
+        self._main = self.index = None
+        descriptors.close(done)
+
+    def forget(self) -> None:
+        """Close descriptors that came through a fork; the parent's locks stay."""
+        for descriptor in self._descriptors():
+            os.close(descriptor)
+        self._main = self.index = None
+        self.held = False
+
+    def _descriptors(self) -> list[int]:
+        return [descriptor for descriptor in (self._main, self.index) if descriptor is not None]

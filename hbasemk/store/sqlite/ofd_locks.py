@@ -1,0 +1,60 @@
+"""Locks of an *open file description*: they end when that description is closed, not when the process closes any other.
+
+So they survive what the rest of the process does with the file, unlike the POSIX locks of SQLite (decision 18).
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import struct
+import sys
+from typing import Final
+
+from hbasemk.store.sqlite import errors
+
+if sys.platform != "win32":
+    import fcntl
+
+_log = logging.getLogger("hbasemk")
+
+_set_lock: Final[int | None] = getattr(fcntl, "F_OFD_SETLK", None) if sys.platform != "win32" else None
+_BUSY: Final = (errno.EAGAIN, errno.EACCES)
+_UNSUPPORTED: Final = (errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+def lock(descriptor: int | None, kind: int, start: int, length: int) -> bool:
+    """Set or release a lock; return False if another lock blocks it."""
+    assert _set_lock is not None
+    assert descriptor is not None
+    try:
+        fcntl.fcntl(descriptor, _set_lock, struct.pack("hhqqi4x", kind, os.SEEK_SET, start, length, 0))
+    except OSError as error:
+        if error.errno in _BUSY:
+            return False
+        raise
+    return True
+
+
+def unlock(descriptor: int) -> None:
+    """Release all locks of a description."""
+    lock(descriptor, fcntl.F_UNLCK, 0, 0)
+
+
+def lock_if_supported(path: str, descriptor: int, kind: int, start: int, length: int) -> bool:
+    """Lock the file at ``path``; return False if such locks are unsupported.
+
+    Raises SQLite's busy error if another lock blocks it.
+    """
+    if _set_lock is None:
+        return False
+    try:
+        if not lock(descriptor, kind, start, length):
+            raise errors.locked()
+    except OSError as error:
+        if error.errno not in _UNSUPPORTED:
+            raise
+        _log.debug("%s: the file system does not support locks of open file descriptions (%s)", path, error)
+        return False
+    return True
