@@ -15,9 +15,9 @@ from hbasemk.testing.history.workloads import WORKLOADS
 from tests.support import proof
 from tests.support.simulation import adjust_mutants
 from tests.support.simulation.adjusts import AdjustSchedule
+from tests.support.simulation.finding import must_be_found
 from tests.support.simulation.interleavings import ADJUST_KINDS, WAYS, Allowed, Explored, explore, prepare
 from tests.support.simulation.known_seeds import search
-from tests.support.simulation.mutants import must_be_found
 from tests.support.simulation.running import each_run
 
 SEEDS = proof.seeds("HBASEMK_ADJUST_SEEDS", sample=100, proof=2000, chunk=500)

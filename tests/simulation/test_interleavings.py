@@ -13,8 +13,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.support import proof
-from tests.support.simulation import mutants
 from tests.support.simulation.interleavings import ENOUGH, KINDS, WAYS, Allowed, Explored, explore, prepare
+from tests.support.simulation.mutants import outcomes, read_back
 from tests.support.simulation.schedules import Broken
 
 WHICH = os.environ.get("HBASEMK_INTERLEAVINGS", "")
@@ -29,17 +29,17 @@ def test_two_writers_in_every_interleaving(kinds: tuple[str, str], way: str) -> 
 
 
 FOUND_BY_ORDER_ALONE = [
-    mutants.no_read_back,
-    mutants.read_back_before_writing,
-    mutants.higher_pending_ignored,
-    mutants.lower_ignored,
-    mutants.aborting_without_compare_and_set,
-    mutants.deleted_not_read_back,
-    mutants.last_revision_not_read_back,
-    mutants.child_not_read_back,
-    mutants.names_not_kept_apart,
-    mutants.changes_without_effect_rely_on_nothing,
-    mutants.pending_taken_for_aborted,
+    read_back.no_read_back,
+    read_back.read_back_before_writing,
+    read_back.higher_pending_ignored,
+    read_back.lower_ignored,
+    outcomes.aborting_without_compare_and_set,
+    read_back.deleted_not_read_back,
+    read_back.last_revision_not_read_back,
+    read_back.child_not_read_back,
+    read_back.names_not_kept_apart,
+    read_back.changes_without_effect_rely_on_nothing,
+    outcomes.pending_taken_for_aborted,
 ]
 
 

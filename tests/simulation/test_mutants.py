@@ -14,8 +14,8 @@ from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, SetProperty
 from hbasemk.testing.simulation import Actor, Simulator
 from tests.support.branches import commit_on_branch
-from tests.support.simulation import mutants
 from tests.support.simulation.interleavings import ENOUGH, Allowed, Explored, prepare
+from tests.support.simulation.mutants import branches, read_back
 from tests.support.simulation.schedules import Broken
 
 SEEDS = 200
@@ -66,7 +66,7 @@ def test_one_of_two_commits_on_the_same_branch_revision_succeeds() -> None:
 
 
 def test_heads_moved_without_a_compare_and_set_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    mutants.branch_heads_without_compare_and_set(monkeypatch)
+    branches.branch_heads_without_compare_and_set(monkeypatch)
     for seed in range(SEEDS):
         race = Race(seed)
         race.run()
@@ -80,10 +80,10 @@ def test_heads_moved_without_a_compare_and_set_are_found(monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("mutant", "kinds"),
     [
-        (mutants.child_lists_not_read_back, ("serializable list", "serializable add")),
-        (mutants.expectations_not_depended_on, ("expect one, set other", "expect other, set one")),
-        (mutants.expectations_not_depended_on, ("expect other, set one", "old base, expecting")),
-        (mutants.expected_absence_not_depended_on, ("expect none, unset", "expect it, add")),
+        (read_back.child_lists_not_read_back, ("serializable list", "serializable add")),
+        (read_back.expectations_not_depended_on, ("expect one, set other", "expect other, set one")),
+        (read_back.expectations_not_depended_on, ("expect other, set one", "old base, expecting")),
+        (read_back.expected_absence_not_depended_on, ("expect none, unset", "expect it, add")),
     ],
 )
 def test_reads_not_read_back_are_found(

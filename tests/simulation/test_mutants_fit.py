@@ -7,13 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from hbasemk.kernel.journal.outcomes import Outcomes
-from tests.support.simulation import adjust_mutants, mutants
-from tests.support.simulation.fitting import misfits
-
-MUTANTS = [*mutants.MUTANTS, mutants.branch_heads_without_compare_and_set, *adjust_mutants.MUTANTS]
+from tests.support.simulation.fitting import all_mutants, misfits
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
+@pytest.mark.parametrize("mutant", all_mutants(), ids=lambda mutant: mutant.__name__)
 def test_a_mutant_takes_the_arguments_of_what_it_replaces(mutant: Callable[[pytest.MonkeyPatch], None]) -> None:
     assert misfits(mutant) == []
 

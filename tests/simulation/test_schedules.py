@@ -12,8 +12,9 @@ import pytest
 
 from hbasemk.testing.choices import Choices, shrink
 from tests.support import proof
+from tests.support.simulation.finding import must_be_found
 from tests.support.simulation.known_seeds import search
-from tests.support.simulation.mutants import MUTANTS, must_be_found, no_read_back
+from tests.support.simulation.mutants import arrivals, branches, ids, journal, outcomes, read_back, reading, watermark
 from tests.support.simulation.running import each_run
 from tests.support.simulation.schedules import Schedule, breaks, shortest
 
@@ -72,7 +73,7 @@ def test_a_list_is_shrunk_to_a_minimal_failing_one() -> None:
 
 
 def test_a_failing_run_is_shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
-    no_read_back(monkeypatch)
+    read_back.no_read_back(monkeypatch)
     seed = next(seed for seed in range(100) if breaks(Schedule(seed, faults=False)))
     short = shortest(seed, faults=False)
     trace = short.simulator.trace
@@ -80,6 +81,56 @@ def test_a_failing_run_is_shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
     assert breaks(Schedule(seed, faults=False, choices=short.simulator.chance.drawn))
     assert sum(": write nodes" in line for line in trace) <= 4
     assert len(trace) < 60
+
+
+MUTANTS = [
+    read_back.no_read_back,
+    journal.bound_too_high,
+    outcomes.put_for_compare_and_set,
+    outcomes.aborting_without_compare_and_set,
+    ids.ids_below_seen_revisions,
+    reading.cache_not_invalidated,
+    read_back.deleted_not_read_back,
+    read_back.last_revision_not_read_back,
+    outcomes.pending_taken_for_aborted,
+    outcomes.roll_back_forgotten,
+    journal.poll_bound_too_high,
+    arrivals.own_commit_joins_at_once,
+    arrivals.arrivals_joined_by_id,
+    arrivals.cursor_past_what_was_read,
+    arrivals.first_write_taken_for_the_arrival,
+    arrivals.decided_twice,
+    arrivals.new_instances_read_from_the_end,
+    read_back.one_transaction_without_read_back,
+    read_back.read_back_before_writing,
+    read_back.higher_pending_ignored,
+    read_back.lower_ignored,
+    journal.bound_without_later_arrivals,
+    read_back.child_not_read_back,
+    read_back.only_the_newest_version_read_back,
+    outcomes.recovery_without_compare_and_set,
+    ids.recovery_disabled,
+    outcomes.roll_back_of_committed_revisions,
+    outcomes.cells_before_the_journal_row,
+    outcomes.lost_reply_to_the_decision_read_as_a_refusal,
+    outcomes.own_creation_read_as_a_foreign_one,
+    journal.poll_upwards,
+    journal.arrivals_out_of_order,
+    journal.everything_below_the_head_is_visible,
+    reading.invisible_versions_hide_older_ones,
+    reading.an_earlier_life_shows,
+    reading.own_states_cached_despite_arrivals_between,
+    reading.a_child_list_kept_although_a_child_was_added,
+    reading.a_child_list_kept_although_a_child_was_removed,
+    reading.a_child_list_kept_although_its_node_was_replaced,
+    reading.reads_at_an_old_position_cached_as_current,
+    reading.a_state_of_one_view_cached_for_all_old_views,
+    branches.merge_without_validation_against_later_commits,
+    watermark.watermark_past_possible_late_revisions,
+    watermark.watermark_past_unswept_revisions,
+    ids.late_creation_accepted_as_timely,
+    ids.leases_that_overlap,
+]
 
 
 @pytest.mark.slow

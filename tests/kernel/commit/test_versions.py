@@ -21,7 +21,7 @@ from hbasemk import (
 )
 from hbasemk.repository import instance_of
 from tests.support.repositories import Instances
-from tests.support.simulation import mutants
+from tests.support.simulation.mutants import read_back
 
 UNKNOWN = "0" * 24
 Change = Callable[[Transaction], object]
@@ -394,7 +394,7 @@ def test_a_merge_is_a_change_like_any_other(two: tuple[Repository, Repository]) 
 def test_a_version_of_trunks_head_in_place_of_the_branchs_is_found(
     two: tuple[Repository, Repository], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mutants.versions_of_the_head_expected(monkeypatch)
+    read_back.versions_of_the_head_expected(monkeypatch)
     with pytest.raises((VersionMismatchError, AssertionError)):
         test_on_a_branch_the_branch_decides(two)
 

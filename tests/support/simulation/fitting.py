@@ -9,8 +9,23 @@ from typing import Any, cast
 
 import pytest
 
+from tests.support.simulation import adjust_mutants, mutants
+
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _BY_NAME = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def all_mutants() -> list[Callable[[pytest.MonkeyPatch], None]]:
+    """Return every mutant: the functions of the modules of mutants that take only ``patch``."""
+    modules = [
+        pkgutil.resolve_name(f"{mutants.__name__}.{found.name}") for found in pkgutil.iter_modules(mutants.__path__)
+    ]
+    return [
+        function
+        for module in (*modules, adjust_mutants)
+        for function in vars(module).values()
+        if inspect.isfunction(function) and list(inspect.signature(function).parameters) == ["patch"]
+    ]
 
 
 def misfits(mutant: Callable[[pytest.MonkeyPatch], None]) -> list[str]:

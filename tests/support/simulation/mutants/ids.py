@@ -1,0 +1,38 @@
+"""Leases and revision ids (section 2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hbasemk.kernel.ids.clock import IdClock
+from hbasemk.kernel.ids.lease import Lease
+
+
+def ids_below_seen_revisions(patch: pytest.MonkeyPatch) -> None:
+    original = IdClock._candidate
+    patch.setattr(IdClock, "_candidate", lambda self, _, branch: original(self, 0, branch))
+
+
+def late_creation_accepted_as_timely(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(IdClock, "is_late", lambda *_: False)
+
+
+def ids_of_any_time(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(IdClock, "_check_not_ahead", lambda *_: None)
+    patch.setattr(IdClock, "is_late", lambda *_: False)
+
+
+def leases_that_overlap(patch: pytest.MonkeyPatch) -> None:
+    take = Lease._take
+
+    def greedy(self: Lease, machine: int, found: Any, holder: str) -> bool:
+        return self._write(machine, found, take.__globals__["LeaseRecord"](0, 2**38, bytes(16), holder))
+
+    patch.setattr(Lease, "_take", greedy)
+    patch.setattr(Lease, "_is_over", lambda *_: True)
+
+
+def recovery_disabled(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Lease, "is_over", lambda *_: False)
