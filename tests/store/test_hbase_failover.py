@@ -348,6 +348,8 @@ def test_one_probe_at_a_time_and_no_caller_waits_for_it(two: FakeGateway, open_s
     with speaker(hang) as port:
         # The first connection is closed at once, and its diagnosis opens another one.
         store = open_store(port, two, connect_timeout=0.2)
+        # On a busy machine a connection to the other gateway may take longer.
+        gateways_of(store)[1]._connect_timeout = 30
         read(store)
         stop.set()
         until_probed(gateways_of(store)[0])
