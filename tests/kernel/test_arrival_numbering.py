@@ -8,32 +8,20 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from hbasemk import FormatError, Settings
+from hbasemk import FormatError
 from hbasemk.format import journal_row, schema
 from hbasemk.kernel import settings as kernel_settings
-from hbasemk.kernel.commit.change_source import OperationList
-from hbasemk.kernel.commit.operations import AddNode, SetProperty
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.upgrade import Upgraded, upgrade
-from hbasemk.store.abc import Get, Put, Store
+from hbasemk.store.abc import Get, Store
 from hbasemk.store.sqlite import SqliteStore
 from hbasemk.testing.wrapped import Call, CountingStore, FaultyStore, lost_reply
 from tests.support.failing import Died
-from tests.support.older import KEPT, remove_arrivals, set_format
+from tests.support.older import COMMITTED, KEPT, OVER, SETTINGS, remove_arrivals, set_format, write
 from tests.support.runtime import TestRuntime, World, open_instance
-
-SETTINGS = Settings(lease_ms=2_000, max_clock_skew_ms=1_000, max_lag_ms=500)
-OVER = 4.0
-"""Seconds after which a lease without renewals is over."""
-COMMITTED = 5
-
-
-def commit(instance: Instance, *operations: Any) -> int:
-    return instance.commit(lambda _: OperationList(operations), "", retry_timeout=5, max_poll_age=0)
 
 
 class OldFile:
@@ -44,13 +32,7 @@ class OldFile:
         self.path = path
         self.stores: list[SqliteStore] = []
         writer = Instance.open(self.store(), TestRuntime(world), wanted=SETTINGS)
-        self.committed = [commit(writer, AddNode(f"/n{number}", {"v": number})) for number in range(COMMITTED)]
-        branch = writer.begin_branch(writer.head())
-        change = [SetProperty("/n0", "v", "branch")]
-        self.branch = writer.commit_on_branch(branch, OperationList(change), "")
-        self.pending = writer.clock.next(self.committed[-1])
-        row = journal_row.begin(b"n" * 16, self.committed[-1], "never decided")
-        writer.store.write(schema.JOURNAL, [Put(schema.revision_key(self.pending), row)])
+        self.written = write(writer)
         self.close()
         store = self.store()
         set_format(store, 1)
@@ -77,13 +59,9 @@ class OldFile:
         # The world checks this repository at the end, and closes the store.
         instance = open_instance(SqliteStore(str(self.path), clock=self.world.clock), self.world, mac=0x99)
         assert instance.settings.format == kernel_settings.FORMAT
-        assert [one for one in instance.journal if one in self.committed] == self.committed
         assert not instance.journal.pending
-        assert instance.outcomes.of(self.pending) is journal_row.Outcome.ABORTED
-        for number in range(COMMITTED):
-            assert instance.reader.require(instance.head(), f"/n{number}").properties == {"v": number}
-        assert instance.reader.require(instance.at(self.branch), "/n0").properties == {"v": "branch"}
-        commit(instance, SetProperty("/n1", "v", "new"))
+        assert instance.outcomes.of(self.written.pending) is journal_row.Outcome.ABORTED
+        self.written.check(instance)
         other = Instance.open(self.store(), TestRuntime(self.world, mac=0x98))
         assert other.reader.require(other.head(), "/n1").properties == {"v": "new"}
         assert list(other.journal) == list(instance.journal)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from hbasemk import FormatError, InvalidValueError, Repository, Settings, StoreUnusableError
+from hbasemk import FormatError, InvalidValueError, Repository, StoreUnusableError
 from hbasemk.format import journal_row, revisions, schema
 from hbasemk.format.lease_record import LeaseRecord
 from hbasemk.kernel import settings as kernel_settings
-from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, SetProperty
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.upgrade import Upgraded, upgrade
@@ -22,17 +20,19 @@ from hbasemk.store.memory import MemoryStore
 from hbasemk.store.sqlite import SqliteStore
 from hbasemk.testing.wrapped import Call, CountingStore, FaultyStore, lost_reply
 from tests.support.failing import Died
-from tests.support.older import KEPT, dump, set_format, settings_fields, work_as
+from tests.support.older import (
+    COMMITTED,
+    KEPT,
+    OVER,
+    SETTINGS,
+    commit,
+    dump,
+    set_format,
+    settings_fields,
+    work_as,
+    write,
+)
 from tests.support.runtime import TestRuntime, World, open_instance
-
-SETTINGS = Settings(lease_ms=2_000, max_clock_skew_ms=1_000, max_lag_ms=500)
-OVER = 4.0
-"""Seconds after which a lease without renewals is over."""
-COMMITTED = 5
-
-
-def commit(instance: Instance, *operations: Any) -> int:
-    return instance.commit(lambda _: OperationList(operations), "", retry_timeout=5, max_poll_age=0)
 
 
 class Old:
@@ -45,12 +45,7 @@ class Old:
         with pytest.MonkeyPatch.context() as patch:
             work_as(patch, 1)
             writer = Instance.open(self.store(), TestRuntime(world), wanted=SETTINGS)
-            self.committed = [commit(writer, AddNode(f"/n{number}", {"v": number})) for number in range(COMMITTED)]
-            branch = writer.begin_branch(writer.head())
-            self.branch = writer.commit_on_branch(branch, OperationList([SetProperty("/n0", "v", "branch")]), "")
-            self.pending = writer.clock.next(self.committed[-1])
-            row = journal_row.begin(b"n" * 16, self.committed[-1], "never decided")
-            writer.store.write(schema.JOURNAL, [Put(schema.revision_key(self.pending), row)])
+            self.written = write(writer)
         set_format(self.store(), 1)
         # The first revision is the watermark; the branch has two rows.
         numbers = isinstance(self.store(), SqliteStore)
@@ -69,13 +64,9 @@ class Old:
         """Raise AssertionError unless a new instance reads everything and may commit."""
         instance = open_instance(self.store(), self.world, mac=0x99)
         assert instance.settings.format == 2
-        assert [one for one in instance.journal if one in self.committed] == self.committed
-        for number in range(COMMITTED):
-            assert instance.reader.require(instance.head(), f"/n{number}").properties == {"v": number}
-        assert instance.reader.require(instance.at(self.branch), "/n0").properties == {"v": "branch"}
-        commit(instance, SetProperty("/n1", "v", "new"))
+        self.written.check(instance)
         instance.maintain()
-        assert instance.outcomes.of(self.pending) is journal_row.Outcome.ABORTED
+        assert instance.outcomes.of(self.written.pending) is journal_row.Outcome.ABORTED
 
 
 @pytest.fixture(params=["memory", "sqlite"])

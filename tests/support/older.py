@@ -6,15 +6,55 @@ import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pytest
 
-from hbasemk.format import schema
+from hbasemk import Settings
+from hbasemk.format import journal_row, schema
 from hbasemk.kernel import settings
+from hbasemk.kernel.commit.change_source import OperationList
+from hbasemk.kernel.commit.operations import AddNode, Operation, SetProperty
+from hbasemk.kernel.instance import Instance
 from hbasemk.store.abc import NewCell, Put, Scan, Store, scan_all
 
 KEPT: Final = "field of another version"
+SETTINGS: Final = Settings(lease_ms=2_000, max_clock_skew_ms=1_000, max_lag_ms=500)
+OVER: Final = 4.0
+"""Seconds after which a lease without renewals is over."""
+COMMITTED: Final = 5
+
+
+def commit(instance: Instance, *operations: Operation) -> int:
+    """Commit on the head; return the revision."""
+    return instance.commit(lambda _: OperationList(operations), "", retry_timeout=5, max_poll_age=0)
+
+
+class Written(NamedTuple):
+    """The revisions that a writer left: committed ones, one on a branch, and a pending one."""
+
+    committed: list[int]
+    branch: int
+    pending: int
+
+    def check(self, instance: Instance) -> None:
+        """Raise AssertionError unless an instance reads all revisions and may commit."""
+        assert [one for one in instance.journal if one in self.committed] == self.committed
+        for number in range(COMMITTED):
+            assert instance.reader.require(instance.head(), f"/n{number}").properties == {"v": number}
+        assert instance.reader.require(instance.at(self.branch), "/n0").properties == {"v": "branch"}
+        commit(instance, SetProperty("/n1", "v", "new"))
+
+
+def write(writer: Instance) -> Written:
+    """Commit, also on a branch, and begin a revision that is never decided."""
+    committed = [commit(writer, AddNode(f"/n{number}", {"v": number})) for number in range(COMMITTED)]
+    begun = writer.begin_branch(writer.head())
+    branch = writer.commit_on_branch(begun, OperationList([SetProperty("/n0", "v", "branch")]), "")
+    pending = writer.clock.next(committed[-1])
+    row = journal_row.begin(b"n" * 16, committed[-1], "never decided")
+    writer.store.write(schema.JOURNAL, [Put(schema.revision_key(pending), row)])
+    return Written(committed, branch, pending)
 
 
 def settings_fields(store: Store) -> dict[str, Any]:
