@@ -165,65 +165,63 @@ class Counters(Workload):
     name = "counters"
     count: Final = 2
 
+    def see(self, attempt: Attempt, name: str) -> None:
+        """Read a number."""
+        attempt.counted(self.folder, name)
+
+    def add(self, attempt: Attempt, name: str, bit: int) -> None:
+        """Add a bit to a number."""
+        attempt.count(self.folder, name, bit)
+
+    def reads_before(self, worker: Worker) -> bool:  # noqa: ARG002 - for adjusts
+        """Return whether the worker reads the numbers in the transaction that adds to them."""
+        return False
+
     def turn(self, worker: Worker) -> None:
-        """Increment one number or both, or read them."""
+        """Add to one number or both, perhaps read them before; or read them."""
         generation = worker.generation()
         names = [f"g{generation}.{number}" for number in range(self.count)]
 
         def read(attempt: Attempt) -> None:
             for name in names:
-                attempt.counted(self.folder, name)
+                self.see(attempt, name)
 
         if worker.chance.random() < 0.25:
             worker.read(read, read)
             return
         chosen = worker.chance.choice((names[:1], names[1:], names))
-
-        def change(attempt: Attempt) -> None:
-            for name in chosen:
-                attempt.count(self.folder, name, worker.bit(generation))
-
-        worker.transact(change)
-
-    def read_all(self, attempt: Attempt) -> None:
-        """Read all numbers."""
-        for name in attempt.changes.properties(self.folder):
-            attempt.counted(self.folder, name)
-
-
-class Adjusts(Workload):
-    """Numbers that transactions adjust: no adjust conflicts, and each snapshot shows exactly which ones it includes."""
-
-    name = "adjusts"
-    count: Final = 2
-
-    def turn(self, worker: Worker) -> None:
-        """Adjust one number or both, perhaps read them before; or read them."""
-        generation = worker.generation()
-        names = [f"g{generation}.{number}" for number in range(self.count)]
-
-        def read(attempt: Attempt) -> None:
-            for name in names:
-                attempt.adjusted(self.folder, name)
-
-        if worker.chance.random() < 0.25:
-            worker.read(read, read)
-            return
-        chosen = worker.chance.choice((names[:1], names[1:], names))
-        reads = worker.chance.random() < 0.3
+        reads = self.reads_before(worker)
 
         def change(attempt: Attempt) -> None:
             for name in chosen:
                 if reads:
-                    attempt.adjusted(self.folder, name)
-                attempt.adjust(self.folder, name, worker.bit(generation))
+                    self.see(attempt, name)
+                self.add(attempt, name, worker.bit(generation))
 
         worker.transact(change)
 
     def read_all(self, attempt: Attempt) -> None:
         """Read all numbers."""
         for name in attempt.changes.properties(self.folder):
-            attempt.adjusted(self.folder, name)
+            self.see(attempt, name)
+
+
+class Adjusts(Counters):
+    """Numbers that transactions adjust: no adjust conflicts, and each snapshot shows exactly which ones it includes."""
+
+    name = "adjusts"
+
+    def see(self, attempt: Attempt, name: str) -> None:
+        """Read a number."""
+        attempt.adjusted(self.folder, name)
+
+    def add(self, attempt: Attempt, name: str, bit: int) -> None:
+        """Adjust a number by a bit."""
+        attempt.adjust(self.folder, name, bit)
+
+    def reads_before(self, worker: Worker) -> bool:
+        """Return whether the worker reads the numbers in the transaction that adjusts them."""
+        return worker.chance.random() < 0.3
 
 
 class Ledger(Workload):
