@@ -26,7 +26,7 @@ class BranchesCheck:
         known = {row.revision: row for row in rows}
         lists = {row.revision: _branch_of(row) for row in rows if row.branch_root is not None}
         others = sorted({own[0] for own in lists.values() if own} - known.keys())
-        columns = (schema.BRANCH, schema.BRANCH_VIEW, schema.BRANCH_HEAD, schema.ABORT)
+        columns = (schema.BRANCH, schema.BRANCH_VIEW, schema.BRANCH_HEAD, schema.BRANCH_CLAIM, schema.ABORT)
         known.update((row.revision, row) for row in self._context.journal_rows(others, columns))
         # Other rows are aborted without a writer, or incomplete, which the check of the journal reports.
         for revision, own in lists.items():
@@ -54,6 +54,9 @@ class BranchesCheck:
         elif head.how != ABANDONED:
             target = head.newest if head.into is None else head.into
             yield from self._check_head(root, head.how, target or 0)
+        if not _has_readable_claim(root):
+            data = root.value(schema.BRANCH_CLAIM) or b""
+            yield Problem(kinds.BRANCH_HEAD, "", at, f"the claim on it {data[:20].hex()!r} cannot be read")
 
     def _check_head(self, root: JournalRow, how: bytes, target: int) -> Iterator[Problem]:
         at, name = text(root.revision), text(target)
@@ -98,6 +101,14 @@ def _has_view(root: JournalRow) -> bool:
         return root.branch_view is not None
     except FormatError:
         return False
+
+
+def _has_readable_claim(root: JournalRow) -> bool:
+    try:
+        _ = root.branch_claim
+    except FormatError:
+        return False
+    return True
 
 
 def _head_of(root: JournalRow) -> BranchHead | None:

@@ -1,4 +1,4 @@
-"""The head of a branch, in the first row of the branch."""
+"""The head of a branch and the claim on its adjusts, both in the first row of the branch."""
 
 from __future__ import annotations
 
@@ -9,6 +9,26 @@ from hbasemk.format import revisions
 MERGED: Final = b"m"
 REBASED: Final = b"r"
 ABANDONED: Final = b"a"
+
+
+class BranchClaim(NamedTuple):
+    """The merge, or the first revision of the rebased branch, that may apply the adjusts of a branch up to ``revision``."""
+
+    claimant: int
+    revision: int
+
+    def encode(self) -> bytes:
+        """Return the value of the cell."""
+        return revisions.to_bytes(self)
+
+    @classmethod
+    def decode(cls, data: bytes) -> BranchClaim | None:
+        """Decode the value of the cell; return None if it is damaged."""
+        try:
+            claimant, revision = revisions.from_bytes(data)
+        except ValueError:
+            return None
+        return cls(claimant, revision)
 
 
 class BranchHead(NamedTuple):

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from hbasemk.errors import FormatError
 from hbasemk.format import changes, limits, paths, revisions, schema
-from hbasemk.format.branch_head import BranchHead
+from hbasemk.format.branch_head import BranchClaim, BranchHead
 from hbasemk.format.changes import RowChange
 from hbasemk.format.extent import Extent
 from hbasemk.store.abc import Cell, Column, NewCell, Row
@@ -215,6 +215,15 @@ class JournalRow:
         if data is not None and head is None:
             raise self.damaged("the head of a branch must be revision ids after at most one letter", schema.BRANCH_HEAD)
         return head
+
+    @property
+    def branch_claim(self) -> BranchClaim | None:
+        """The claim on the adjusts of the branch; only the first row of a branch has it."""
+        data = self.value(schema.BRANCH_CLAIM)
+        claim = None if data is None else BranchClaim.decode(data)
+        if data is not None and claim is None:
+            raise self.damaged("the claim on a branch must be two revision ids", schema.BRANCH_CLAIM)
+        return claim
 
 
 def decode(rows: Iterable[Row]) -> Iterator[JournalRow]:

@@ -58,6 +58,7 @@ SWEPT_IN_DOUBT: Final = b"\x02"
 BRANCH: Final[Column] = (DATA, b"branch")
 BRANCH_VIEW: Final[Column] = (DATA, b"branchView")
 BRANCH_HEAD: Final[Column] = (DATA, b"branchHead")
+BRANCH_CLAIM: Final[Column] = (DATA, b"branchClaim")
 
 # cluster
 SETTINGS_ROW: Final = b"settings"

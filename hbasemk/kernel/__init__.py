@@ -42,7 +42,8 @@ section topic                     module                                        
 6       rollback on demand        ``rollback``                                   I8, I9
 7       branches                  ``branches.branches``, ``branches.heads``,     I6, I9
                                   ``branches.cache``
-7       merge, rebase             ``branches.net_effects``, ``branches.rebase``  I12
+7       merge, rebase             ``branches.net_effects``, ``branches.claims``, I12, I16
+                                  ``branches.rebase``
 8       the invariants            ``hbasemk.check`` checks stored data for them,
                                   through ``inspection``
 ======= ========================= ============================================== =============

@@ -106,6 +106,9 @@ def test_changes_without_their_first_chunk_are_not_there_yet() -> None:
         (schema.BRANCH_VIEW, zlib.compress(b"\xff" * 16), lambda row: row.branch_view),
         (schema.BRANCH_HEAD, b"x", lambda row: row.branch_head),
         (schema.BRANCH_HEAD, b"m" + bytes(9), lambda row: row.branch_head),
+        (schema.BRANCH_CLAIM, bytes(8), lambda row: row.branch_claim),
+        (schema.BRANCH_CLAIM, b"\xff" * 16, lambda row: row.branch_claim),
+        (schema.BRANCH_CLAIM, b"claim", lambda row: row.branch_claim),
     ],
 )
 def test_damaged_bytes_are_named_with_their_row_and_column(

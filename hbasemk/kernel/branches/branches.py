@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Final
 
 from hbasemk.errors import BranchError, ClosedError, CommitUnknownError, StoreError, UnknownRevisionError
@@ -18,6 +19,7 @@ from hbasemk.format.branch_head import ABANDONED, MERGED, REBASED, BranchHead
 from hbasemk.format.journal_row import BranchView, JournalRow, Outcome
 from hbasemk.kernel.branches import net_effects
 from hbasemk.kernel.branches.cache import BranchCache, BranchState
+from hbasemk.kernel.branches.claims import BranchClaims
 from hbasemk.kernel.branches.heads import BranchHeads
 from hbasemk.kernel.commit import change_set, noop, slots
 from hbasemk.kernel.commit.change_source import ChangeSource, ReadyChangeSet
@@ -41,6 +43,7 @@ class Branches(Committing):
         self._committer = committer
         self._cache = BranchCache(context.runtime)
         self._heads = BranchHeads(context.store, context.runtime, context.outcomes, lease)
+        self._claims = BranchClaims(context.store, context.outcomes, self._heads)
 
     def retry_timeout(self) -> AbstractContextManager[None]:
         """Limit the total time of several calls, see :func:`hbasemk.kernel.retry.time_limit`."""
@@ -322,7 +325,8 @@ class Branches(Committing):
             self._committer.on_base(state.trunk, ReadyChangeSet(noop.without_noop(plan)), message, REBASE)
             return self._journal.head.revision
         try:
-            merged = self._committer.on_base(state.trunk, ReadyChangeSet(plan), message, REBASE, merges=state.root)
+            claim = partial(self._claims.for_merge, state.root, revision)
+            merged = self._committer.on_base(state.trunk, ReadyChangeSet(plan), message, REBASE, claim=claim)
         except CommitUnknownError as error:
             self._heads.record_doubt(state.root, revision, revisions.from_text(error.revision))
             raise
@@ -341,6 +345,24 @@ class Branches(Committing):
                     revision=text,
                 )
         return merged
+
+    def claim_for_rebase(self, state: BranchState, revision: int, target: View) -> list[StagedNode]:
+        """Claim the adjusts of a branch for a rebase to the branch ``target``; return what is merged of it already.
+
+        Raises BranchError if the whole branch is merged, or if the target does not contain that merge.
+        """
+        found = self._claims.take(state.root, target.revision, revision)
+        if found is None:
+            return []
+        if found.revision != revision and self._journal.sees(target, found.claimant):
+            return self.net_effect(self.find(found.revision))
+        self._claims.end_merged(state.root, found)
+        self.require_head(revision)
+        merged, text = revisions.to_text(found.claimant), revisions.to_text(revision)
+        reason = (
+            f"a part of the branch is merged into trunk as {merged}; rebase it to a revision that contains this one"
+        )
+        raise BranchError(reason, revision=text)
 
     def resolve_pending(self) -> None:
         """Retry closing merged branches whose head could not be updated."""

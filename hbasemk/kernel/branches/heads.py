@@ -83,6 +83,12 @@ class BranchHeads:
         """End a branch as abandoned; return whether it has ended."""
         return self.move(root, schema.revision_key(newest), BranchHead(ABANDONED, newest).encode())
 
+    def abandon_always(self, root: int) -> None:
+        """End a branch as abandoned at its newest revision, unless it has ended."""
+        while (head := self.read(root)) is not None and not head.how and head.newest is not None:
+            if self.abandon(root, head.newest):
+                return
+
     def close_rebased(self, root: int, newest: int, into: int) -> bool:
         """End a branch as rebased to another branch; return whether it has ended."""
         return self.move(root, schema.revision_key(newest), BranchHead(REBASED, newest, into).encode())

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from hbasemk.errors import BranchError
 from hbasemk.format import exact, paths
 from hbasemk.format.adjusted import Adjusted
 from hbasemk.format.node import decode_properties, decode_property
@@ -51,8 +52,11 @@ def _rebase(branches: Branches, revision: int, base: View, message: str) -> int:
     root = branches.begin(base, message)
     try:
         rebased = branches.commit(root, _RebasedEffect(branches, state, revision), message)
-    except Exception:
+    except BaseException as error:
         branches.give_up(root, root)
+        if isinstance(error, BranchError):
+            # Another process may have ended the old branch; then its state is the reason.
+            branches.require_head(revision)
         raise
     branches.close_rebased(state, revision, rebased)
     return rebased
@@ -72,7 +76,7 @@ class _RebasedEffect:
 
     def stage(self, reader: Reader, view: View, /) -> ChangeSet:
         """Apply the effect to the view, with markers."""
-        plan = _Rebase(reader, self._state, self._branches, view).run()
+        plan = _Rebase(reader, self._state, self._revision, self._branches, view).run()
         # A sweep moves the head before it deletes anything: if the head is unchanged, the effect was read completely.
         self._branches.require_head(self._revision)
         return plan
@@ -81,12 +85,16 @@ class _RebasedEffect:
 class _Rebase:
     """One rebase. ``target`` is the first view of the new branch, to which the effect is applied."""
 
-    def __init__(self, reader: Reader, state: BranchState, branches: Branches, target: View) -> None:
+    def __init__(self, reader: Reader, state: BranchState, revision: int, branches: Branches, target: View) -> None:
         self._reader = reader
         self._state = state
         self._target = target
         self._staging = Staging(reader, target)
-        self._effect = {node.path: node for node in branches.net_effect(state)}
+        effect = branches.net_effect(state)
+        if any(node.adjusted for node in effect):
+            for merged in branches.claim_for_rebase(state, revision, target):
+                _leave_out(merged, effect)
+        self._effect = {node.path: node for node in effect}
         # The roots of subtrees that are handled as a whole.
         self._handled: set[str] = set()
         # Properties with the name of a child that a later step may remove.
@@ -303,6 +311,18 @@ class _Rebase:
             if self._staging.find(one) is None:
                 self._staging.apply([operations.AddNode(one, {})])
         return holder
+
+
+def _leave_out(merged: StagedNode, effect: list[StagedNode]) -> None:
+    """Leave the adjusts of a node that are merged already out of the effect of its branch."""
+    node = next((one for one in effect if one.path == merged.path), None)
+    if node is None:
+        node = StagedNode(merged.path, merged.base)
+        effect.append(node)
+    for name, by in (merged.adjusted or {}).items():
+        is_there = node.exists and name not in node.written and node.property_of(name).plain is not None
+        if is_there or name in node.slot_adjusts:
+            node.adjust(name, -by)
 
 
 def _above(path: str) -> Iterable[str]:

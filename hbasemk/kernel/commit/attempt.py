@@ -17,6 +17,7 @@ from hbasemk.errors import (
 from hbasemk.format import revisions, schema
 from hbasemk.format.changes import RowChange
 from hbasemk.format.journal_row import Outcome
+from hbasemk.kernel.commit import slots
 from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.context import CommitContext, Committing
 from hbasemk.kernel.commit.deadline import TooSlow
@@ -116,7 +117,12 @@ class Attempts(Committing):
             return draft.view.revision if conflict is None else LostAttempt(0, conflict)
         draft.touched = plan.changes
         conflict = None
-        if self._one_transaction.fits(draft, plan):
+        if draft.claim is not None and plan.adjusting:
+            # Others abort a claimant by its journal row, so it must exist; the commit then goes step by step.
+            if draft.created is None:
+                self._preparation.create(draft)
+            conflict = self._resolve(draft, plan, self._claim)
+        elif self._one_transaction.fits(draft, plan):
             conflict = self._resolve(draft, plan, self._in_one_transaction)
         if conflict is None and not draft.decision_arrival:
             if draft.created is None:
@@ -158,6 +164,14 @@ class Attempts(Committing):
             if conflict is None or not self._abort_if_it_exists(draft, plan):
                 return conflict
         return None
+
+    def _claim(self, draft: Draft, plan: ChangeSet) -> Conflict | None:
+        """Claim the adjusts of the branch that the commit merges; return a conflict if they are merged or rebased already."""
+        other = None if draft.claim is None else draft.claim(draft.revision)
+        if other is None:
+            return None
+        path, name = slots.places(plan)[0]
+        return Conflict(path, schema.property_column(name), other, pending=False)
 
     def _in_one_transaction(self, draft: Draft, plan: ChangeSet) -> Conflict | None:
         """Commit in one transaction. Return None also if the attempt must go step by step; then it is not decided."""

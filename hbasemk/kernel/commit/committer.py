@@ -118,12 +118,12 @@ class Committer(Committing):
         message: str,
         advice: str = REPEAT,
         begun: Callable[[int], None] | None = None,
-        merges: int = 0,
+        claim: Callable[[int], int | None] | None = None,
     ) -> int:
         """Commit the changes of a source on ``view``; do not retry after a conflict.
 
         ``advice`` ends the message of a ConflictError. Calls ``begun`` with each revision id before the store receives it.
-        ``merges`` is the first revision of the branch that the commit merges, if any.
+        ``claim`` is given by merges, see :class:`Draft`.
 
         Returns the new revision, or the view's if nothing changes. Raises:
 
@@ -145,7 +145,7 @@ class Committer(Committing):
         with nothing_committed():
             while True:
                 try:
-                    draft = Draft(view, source, message, begun, merges=merges)
+                    draft = Draft(view, source, message, begun, claim=claim)
                     result = self.attempts.run(draft)
                     break
                 except (StoreNotAppliedError, StoreUnknownError, LeaseLostError):

@@ -52,8 +52,8 @@ class Draft:
     reply_lost: bool = False
     decision_in_doubt: bool = False
     decision_arrival: int = 0
-    merges: int = 0
-    """The first revision of the branch that the commit merges; 0: it merges none."""
+    claim: Callable[[int], int | None] | None = None
+    """Given by a merge: claims the adjusts of its branch for a revision, or returns the merge that has them already."""
 
     def start_try(self, revision: int, nonce: bytes) -> None:
         """Begin a try with a new revision id, and with random bytes that tell its journal row from any other."""

@@ -25,8 +25,6 @@ from hbasemk.store.abc import Column
 REMEMBERED: Final = 10_000
 """The number of adjusted properties whose slots an instance remembers. A forgotten slot may have to be tried again."""
 MOST: Final = 0xFFFF
-MERGED: Final = 0x8000
-"""From this number on, slots belong to merged branches: see :func:`of_branch`."""
 MANY: Final = 64
 """A property with more slots than this is reported, so that those of dead writers can be folded."""
 
@@ -62,15 +60,14 @@ class Slots:
         machine = revisions.machine_of(draft.revision)
         for place in places:
             if place not in draft.slots:
-                own = not draft.merges
-                draft.slots[place] = machine << 16 | self._take(place, draft.view) if own else of_branch(draft.merges)
+                draft.slots[place] = machine << 16 | self._take(place, draft.view)
 
     def _take(self, place: Place, view: View) -> int:
         with self._lock:
             known = self._known.setdefault(place, _Known())
             self._known.move_to_end(place)
             number = 0
-            while number < MERGED and (number in known.in_use or not self._is_in(view, known.newest.get(number))):
+            while number < MOST and (number in known.in_use or not self._is_in(view, known.newest.get(number))):
                 number += 1
             known.in_use.add(number)
             while len(self._known) > REMEMBERED:
@@ -82,7 +79,7 @@ class Slots:
 
     def release(self, draft: Draft, committed: bool) -> None:
         """End the use of a draft's slots, and remember the versions that it committed."""
-        for place, slot in () if draft.merges else draft.slots.items():
+        for place, slot in draft.slots.items():
             self._release(place, slot & MOST, draft.revision if committed else None)
 
     def _release(self, place: Place, number: int, newest: int | None) -> None:
@@ -108,7 +105,7 @@ class Slots:
 
     def is_collision(self, draft: Draft, path: str, column: Column, other: int) -> bool:
         """Return whether a draft has lost to ``other`` only over one of its slots; the next try then uses another slot."""
-        if not schema.is_slot(column) or draft.merges:
+        if not schema.is_slot(column):
             return False
         place = path, schema.name_of(column)
         slot = draft.slots.get(place)
@@ -117,15 +114,6 @@ class Slots:
         del draft.slots[place]
         self._release(place, slot & MOST, other)
         return True
-
-
-def of_branch(root: int) -> int:
-    """Return the slot in which every merge of a branch puts its adjusts; ``root`` is the branch's first revision.
-
-    Adjusts of two merges would not conflict otherwise, and the branch would count twice. Another branch rarely has the same
-    slot; its merge then conflicts, as if both had changed one property.
-    """
-    return revisions.machine_of(root) << 16 | MERGED | (root >> 24 & 0xFF) << 7 | root & 0x7F
 
 
 def places(plan: ChangeSet) -> list[Place]:

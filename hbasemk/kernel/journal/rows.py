@@ -23,6 +23,7 @@ WHOLE: Final[Sequence[Column]] = (
     schema.BRANCH,
     schema.BRANCH_VIEW,
     schema.BRANCH_HEAD,
+    schema.BRANCH_CLAIM,
     (schema.DATA, schema.CHANGES),
 )
 """The columns of a journal row, except the further chunks of ``changes``."""

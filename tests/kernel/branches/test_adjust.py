@@ -7,10 +7,17 @@ from typing import Any
 
 import pytest
 
-from hbasemk import ConflictError, Repository, Transaction
-from hbasemk.format import schema
+from hbasemk import BranchError, CommitUnknownError, ConflictError, Repository, StoreError, Transaction
+from hbasemk.errors import StoreUnknownError
+from hbasemk.format import paths, schema
+from hbasemk.kernel.branches.heads import BranchHeads
+from hbasemk.kernel.branches.rebase import rebase
 from hbasemk.kernel.commit.change_source import OperationList
-from hbasemk.kernel.commit.operations import AddNode, Adjust
+from hbasemk.kernel.commit.operations import AddNode, Adjust, Operation, SetProperty
+from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.journal.view import View
+from hbasemk.repository import instance_of
+from hbasemk.store.abc import Get
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support.branches import commit_on_branch
@@ -141,6 +148,192 @@ def test_a_node_that_a_branch_adds_is_plain_in_trunk(repo: Repository) -> None:
     branch.run(lambda tx: tx.adjust("/b", "new", 0.5))
     branch.merge()
     assert dict(repo.refresh()["/b"]) == {"n": 3, "new": 0.5}
+
+
+def slots_of(repository: Repository) -> int:
+    """Return the number of cells that a read of the property returns for its totals."""
+    instance = instance_of(repository)
+    row = instance.store.read(schema.NODES, [Get(paths.key("/a"), families=(schema.DATA,))])[0]
+    return sum(schema.is_slot((cell.family, cell.qualifier)) for cell in row.cells)
+
+
+def test_merges_of_many_branches_use_one_slot_of_each_process(repo: Repository, opened: Instances) -> None:
+    other = opened()
+    for number in range(30):
+        process = (repo, other)[number % 2]
+        process.refresh()
+        branch = process.branch()
+        branch.run(lambda tx: tx.adjust("/a", "n", 1))
+        branch.merge()
+    assert value(repo) == 15 + 30
+    assert slots_of(repo) <= 2
+
+
+def test_merges_of_branches_that_overlap_use_a_slot_for_each_of_them(repo: Repository) -> None:
+    for _ in range(5):
+        branches = [repo.branch() for _ in range(4)]
+        for branch in branches:
+            branch.run(lambda tx: tx.adjust("/a", "n", 1))
+        for branch in branches:
+            branch.merge()
+    assert value(repo) == 15 + 20
+    assert slots_of(repo) <= 5
+
+
+def commit(instance: Instance, *operations: Operation) -> int:
+    return instance.commit(lambda _: OperationList(operations), "", retry_timeout=5, max_poll_age=0)
+
+
+def shown(instance: Instance, view: View | None = None) -> Any:
+    instance.poll()
+    return instance.reader.require(view or instance.head(), "/a").properties["n"]
+
+
+class Two:
+    """Two processes and a branch of the first one that adjusts a property, which is 1 on trunk, by 100."""
+
+    def __init__(self, world: World, transactions: bool) -> None:
+        store = MemoryStore(world.clock, transactions=transactions)
+        self.faulty = FaultyStore(store)
+        self.one, self.two = open_instance(self.faulty, world, mac=1), open_instance(store, world, mac=2)
+        commit(self.one, AddNode("/a", {"n": 1}))
+        self.root = self.one.branches.begin(self.one.head())
+        self.branch = commit_on_branch(self.one, self.root, [Adjust("/a", "n", 100)])
+
+
+@pytest.fixture(params=[False, True], ids=["steps", "transactions"])
+def two(request: pytest.FixtureRequest, world: World) -> Two:
+    return Two(world, request.param)
+
+
+def during_the_commit(two: Two, act: Callable[[], None]) -> list[bool]:
+    """Act once, when the first process writes or decides a commit to trunk."""
+    acted: list[bool] = []
+
+    def before(call: Call) -> None:
+        if call.method in ("write", "write_if") and call.table == schema.NODES and not acted:
+            acted.append(True)
+            act()
+
+    two.faulty.before = before
+    return acted
+
+
+def test_a_branch_counts_once_if_two_processes_merge_it_at_the_same_time(two: Two) -> None:
+    acted = during_the_commit(two, lambda: void(two.two.branches.merge(two.branch, "")))
+    with pytest.raises(ConflictError):
+        two.one.branches.merge(two.branch, "")
+    assert acted
+    assert shown(two.one) == shown(two.two) == 101
+
+
+def void(_: object) -> None:
+    """Ignore a result."""
+
+
+def test_a_branch_counts_once_if_it_is_rebased_while_another_process_merges_it(two: Two) -> None:
+    rebased: list[int] = []
+
+    def act() -> None:
+        commit(two.two, SetProperty("/a", "other", 1))
+        rebased.append(rebase(two.two.branches, two.branch, two.two.head(), ""))
+
+    during_the_commit(two, act)
+    with pytest.raises(ConflictError):
+        two.one.branches.merge(two.branch, "")
+    assert shown(two.one) == 1
+    two.two.branches.merge(rebased[0], "")
+    assert shown(two.one) == 101
+
+
+def test_a_branch_counts_once_if_it_is_merged_while_another_process_rebases_it(two: Two) -> None:
+    commit(two.one, SetProperty("/a", "other", 1))
+    merged: list[int] = []
+
+    def before(call: Call) -> None:
+        if (call.method, call.table) == ("write", schema.NODES) and not merged:
+            merged.append(two.two.branches.merge(two.branch, ""))
+
+    two.faulty.before = before
+    with pytest.raises(BranchError, match="merged into trunk"):
+        rebase(two.one.branches, two.branch, two.one.head(), "")
+    assert merged
+    assert shown(two.one) == 101
+
+
+def without_closing(two: Two, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Merge the branch in a process that dies before it ends the branch."""
+    with monkeypatch.context() as patch:
+        patch.setattr(BranchHeads, "close_merged", lambda *_: True)
+        merged = two.one.branches.merge(two.branch, "")
+    two.two.poll()
+    return merged
+
+
+@pytest.mark.parametrize("again", ["merge", "rebase"])
+def test_a_merge_whose_process_died_before_it_ended_the_branch_counts_once(
+    two: Two, again: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_closing(two, monkeypatch)
+    with pytest.raises((BranchError, ConflictError)):
+        if again == "merge":
+            two.two.branches.merge(two.branch, "")
+        else:
+            rebase(two.two.branches, two.branch, two.two.head(), "")
+    # The second process has ended the branch for the first one.
+    with pytest.raises(BranchError, match="merged into trunk"):
+        two.two.branches.merge(two.branch, "")
+    assert shown(two.one) == 101
+
+
+def test_a_rebase_of_a_branch_that_went_on_after_its_merge_leaves_out_what_is_merged(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_closing(two, monkeypatch)
+    later = commit_on_branch(two.two, two.branch, [Adjust("/a", "n", 1000), Adjust("/a", "new", 7)])
+    rebased = rebase(two.two.branches, later, two.two.head(), "")
+    assert shown(two.two, two.two.branches.find(rebased).view) == 1101
+    two.two.branches.merge(rebased, "")
+    assert shown(two.one) == 1101
+
+
+def test_a_rebase_to_a_revision_before_a_merge_of_the_branch_is_refused(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(two.one, SetProperty("/a", "other", 1))
+    before = two.one.head()
+    without_closing(two, monkeypatch)
+    later = commit_on_branch(two.one, two.branch, [Adjust("/a", "n", 1000)])
+    with pytest.raises(BranchError, match="rebase it to a revision that contains"):
+        rebase(two.one.branches, later, before, "")
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_a_merge_with_an_unknown_outcome_counts_once(world: World, applied: bool) -> None:
+    two = Two(world, transactions=False)
+    failed: list[bool] = []
+
+    def fail(call: Call) -> None:
+        # All calls from the decision on fail, and the first one is applied or not.
+        if call == ("check_and_write", schema.JOURNAL, 1):
+            failed.append(True)
+            if len(failed) >= 3:
+                raise StoreUnknownError("no reply")
+
+    setattr(two.faulty, "after" if applied else "before", fail)
+    with pytest.raises((CommitUnknownError, StoreError)):
+        two.one.branches.merge(two.branch, "")
+    two.faulty.before = two.faulty.after = None
+    two.two.poll()
+    if applied:
+        with pytest.raises((BranchError, ConflictError)):
+            two.two.branches.merge(two.branch, "")
+    else:
+        two.two.branches.merge(two.branch, "")
+    two.one.branches.resolve_pending()
+    assert shown(two.one) == shown(two.two) == 101
+    with pytest.raises(BranchError, match="merged into trunk"):
+        two.one.branches.merge(two.branch, "")
 
 
 def test_a_branch_counts_once_if_two_processes_merge_it(world: World) -> None:

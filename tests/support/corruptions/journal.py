@@ -237,6 +237,14 @@ def a_branch_whose_head_is_unknown(tables: Tables, path: str) -> Where:
 
 
 @case(kinds.BRANCH_HEAD)
+def a_branch_claim_that_cannot_be_read(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {}))
+    root = tables.branch()
+    tables.journal(root, schema.BRANCH_CLAIM, b"claim")
+    return "", text(root)
+
+
+@case(kinds.BRANCH_HEAD)
 def a_branch_head_that_cannot_be_read(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {}))
     root = tables.branch()

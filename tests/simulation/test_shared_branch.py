@@ -1,0 +1,77 @@
+"""A branch that several processes merge and rebase at the same time counts once; mutants that break this are found.
+
+``HBASEMK_BRANCH_SEEDS=first:last`` runs other schedules, as many as you like.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hbasemk.kernel.branches import rebase
+from hbasemk.kernel.branches.claims import BranchClaims
+from tests.support import proof
+from tests.support.simulation.mutants import must_be_found
+from tests.support.simulation.shared_branch import SharedBranch
+
+SEEDS = proof.seeds("HBASEMK_BRANCH_SEEDS", sample=150, proof=3000, chunk=1000)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("faults", [False, True], ids=["without faults", "with faults"])
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_each_adjust_of_a_shared_branch_counts_at_most_once(seeds: range, faults: bool) -> None:
+    for seed in seeds:
+        schedule = SharedBranch(seed, faults=faults)
+        try:
+            schedule.run()
+        except BaseException:
+            print(f"repeat with HBASEMK_BRANCH_SEEDS={seed}:{seed + 1}, {'with' if faults else 'without'} faults")
+            print("\n".join(schedule.simulator.trace))
+            raise
+
+
+def merges_claim_nothing(patch: pytest.MonkeyPatch) -> None:
+    original = BranchClaims.take
+
+    def take(self: Any, root: int, claimant: int, revision: int) -> Any:
+        return original(self, root, claimant, revision) if claimant & 0x80 else None
+
+    patch.setattr(BranchClaims, "take", take)
+
+
+def rebases_claim_nothing(patch: pytest.MonkeyPatch) -> None:
+    original = BranchClaims.take
+
+    def take(self: Any, root: int, claimant: int, revision: int) -> Any:
+        return None if claimant & 0x80 else original(self, root, claimant, revision)
+
+    patch.setattr(BranchClaims, "take", take)
+
+
+def earlier_claims_stay_in_effect(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(BranchClaims, "_revoke", lambda *_: True)
+
+
+def merged_adjusts_are_applied_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(rebase, "_leave_out", lambda *_: None)
+
+
+MUTANTS = [
+    merges_claim_nothing,
+    rebases_claim_nothing,
+    earlier_claims_stay_in_effect,
+    merged_adjusts_are_applied_again,
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_a_mutant_of_claims_is_found(
+    mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutant(monkeypatch)
+    must_be_found(mutant.__name__, (SharedBranch(seed, faults=seed % 2 == 1) for seed in range(3000)))

@@ -1,0 +1,109 @@
+"""Random schedules of processes that commit to, merge and rebase one branch that adjusts a property."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from hbasemk.errors import HbasemkError
+from hbasemk.format import values
+from hbasemk.kernel.branches.rebase import rebase
+from hbasemk.kernel.commit.change_source import OperationList
+from hbasemk.kernel.commit.operations import AddNode, Adjust
+from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.settings import Settings
+from hbasemk.testing.simulation import Actor, Died, Simulator
+from tests.support.branches import commit_on_branch
+from tests.support.simulation.schedules import AN_HOUR_LATER, Broken, check_tables, store_like
+
+FAULTS: Final[Mapping[str, float]] = {"lost": 0.02, "refused": 0.01, "deaths": 0.01}
+TURNS: Final = 3
+
+
+class SharedBranch:
+    """One run of a seed. Each adjust has its own digit in base 4, so the sum shows how often each of them counts."""
+
+    def __init__(self, seed: int, *, faults: bool = False) -> None:
+        self.simulator = simulator = Simulator(seed, choices=None, **store_like(seed))
+        settings = Settings(max_clock_skew_ms=500, lease_ms=2000, max_lag_ms=100)
+        first = simulator.add("first", lambda _: None).open(wanted=settings)
+        self._commit(first, AddNode("/a", {"n": 0}))
+        self.digits = 0
+        self.committed: dict[int, set[int]] = {}
+        """The digits of the branch's adjusts up to each of its revisions."""
+        self.must_count: set[int] = set()
+        root = first.branches.begin(first.head())
+        self.committed[root] = set()
+        self.newest = root
+        self._commits(first)
+        if faults:
+            simulator.fails(**FAULTS)
+        kinds = [self._commits, self._merges, self._merges, self._rebases, self._adjusts]
+        for number in range(3):
+            simulator.add(f"w{number}", self._work([simulator.chance.choice(kinds) for _ in range(TURNS)]))
+
+    def _work(self, kinds: list[Callable[[Instance], None]]) -> Callable[[Actor], None]:
+        def work(actor: Actor) -> None:
+            with contextlib.suppress(HbasemkError):
+                instance = actor.open()
+                for kind in kinds:
+                    actor.runtime.sleep(self.simulator.chance.choice((0, 0, 0.01, 1)))
+                    with contextlib.suppress(HbasemkError):
+                        kind(instance)
+
+        return work
+
+    def _digit(self) -> int:
+        self.digits += 1
+        return self.digits - 1
+
+    def _commit(self, instance: Instance, *operations: AddNode | Adjust) -> int:
+        return instance.commit(lambda _: OperationList(operations), "", retry_timeout=9, max_poll_age=0)
+
+    def _adjusts(self, instance: Instance) -> None:
+        digit = self._digit()
+        self._commit(instance, Adjust("/a", "n", 4**digit))
+        self.must_count.add(digit)
+
+    def _commits(self, instance: Instance) -> None:
+        digit, at = self._digit(), self.newest
+        revision = commit_on_branch(instance, at, [Adjust("/a", "n", 4**digit)])
+        self.committed[revision] = {*self.committed[at], digit}
+        self.newest = revision
+
+    def _merges(self, instance: Instance) -> None:
+        at = self.newest
+        if instance.branches.merge(at, "") != at:
+            self.must_count |= self.committed[at]
+
+    def _rebases(self, instance: Instance) -> None:
+        at = self.newest
+        instance.poll()
+        revision = rebase(instance.branches, at, instance.head(), "")
+        self.committed[revision] = self.committed[at]
+        self.newest = revision
+
+    def run(self) -> None:
+        """Run the schedule; raise Broken unless each adjust counts at most once, and each acknowledged one does."""
+        simulator = self.simulator
+        simulator.run()
+        for actor in simulator.actors:
+            if actor.error is not None and not isinstance(actor.error, Died):
+                raise Broken(f"{actor.name} ended with {actor.error!r}") from actor.error
+        simulator.calm()
+        simulator.ms += 60_000
+        fresh = simulator.add("fresh", lambda _: None).open()
+        fresh.clock.next(0)
+        fresh.maintain()
+        # Other instances sweep an aborted revision only after its writer's whole lease time.
+        simulator.ms += 2_600
+        fresh.poll()
+        fresh.maintain()
+        fresh.poll()
+        check_tables(fresh, but=AN_HOUR_LATER)
+        total = values.decode(fresh.require(fresh.head(), "/a").encoded["n"])
+        assert isinstance(total, int)
+        counts = [total >> 2 * digit & 3 for digit in range(self.digits)]
+        if max(counts) > 1 or any(not counts[digit] for digit in self.must_count):
+            raise Broken(f"I16: the adjusts count {counts} times, at least {sorted(self.must_count)} must count once")
