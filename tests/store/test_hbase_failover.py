@@ -17,9 +17,10 @@ import pytest
 from hbasemk.errors import ClosedError, StoreNotAppliedError, StoreUnknownError, StoreUnusableError
 from hbasemk.format import schema
 from hbasemk.store.abc import Get, NewCell, Put
-from hbasemk.store.hbase import Address, HBaseStore
+from hbasemk.store.hbase import Address, HBaseStore, failover
 from hbasemk.store.hbase.failover import FIRST_PAUSE, LONGEST_PAUSE, Gateway
 from hbasemk.store.hbase.gateway import THRIFT1
+from hbasemk.store.hbase.handshake import open_connection
 from hbasemk.testing.store.base import together
 from tests.support.gateway import Clock, Close, FakeGateway, ReceivedCall, fake_gateway, speaker
 
@@ -335,16 +336,25 @@ def test_a_failed_gateway_is_used_again_when_it_answers(
     assert two.received[-1].request.what.row == b"starts"
 
 
-def test_one_probe_at_a_time_and_no_caller_waits_for_it(two: FakeGateway, open_store: Open, clock: Clock) -> None:
+def test_one_probe_at_a_time_and_no_caller_waits_for_it(
+    two: FakeGateway, open_store: Open, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tried: list[int] = []
-    held, stop = threading.Event(), threading.Event()
+    answered: list[int] = []
+    began, stop = threading.Event(), threading.Event()
+
+    def counted(address: Address, *rest: Any) -> Any:
+        if address.port == port:
+            tried.append(1)
+            began.set()
+        return open_connection(address, *rest)
 
     def hang(sock: socket.socket) -> None:
-        tried.append(1)
-        if len(tried) > 1:
-            held.set()
+        answered.append(1)
+        if len(answered) > 1:
             stop.wait(30)
 
+    monkeypatch.setattr(failover, "open_connection", counted)
     with speaker(hang) as port:
         # The first connection is closed at once, and its diagnosis opens another one.
         store = open_store(port, two, connect_timeout=0.2)
@@ -354,12 +364,12 @@ def test_one_probe_at_a_time_and_no_caller_waits_for_it(two: FakeGateway, open_s
         stop.set()
         until_probed(gateways_of(store)[0])
         stop.clear()
-        held.clear()
+        began.clear()
         before = len(tried)
         gateways_of(store)[0]._connect_timeout = 30
         clock.ahead += 2 * LONGEST_PAUSE
         together([lambda: read(store)] * 8)
-        assert held.wait(30)
+        assert began.wait(30)
         together([lambda: read(store)] * 8)
         assert len(tried) == before + 1
         stop.set()
