@@ -17,6 +17,7 @@ from hbasemk.format.exact import Exact
 
 _SET, _CREATED = b"\x0b", b"\x0c"
 """The first byte of a base with the sum that it had seen: of a set value, and of the 0 with which an adjust began."""
+_INTEGER: Final = 0x02
 _LENGTH: Final = struct.Struct(">I")
 
 
@@ -114,33 +115,40 @@ def slot_of(qualifier: bytes) -> int:
 
 
 def of_columns(
-    path: str, bases: Iterable[tuple[bytes, bytes]], slots: Iterable[tuple[bytes, bytes]]
+    path: str, bases: Iterable[tuple[bytes, bytes]], slots: Iterable[tuple[bytes, int, bytes]], life: int
 ) -> dict[str, Adjusted]:
-    """Return the adjusted properties of a node by name, from qualifiers and values of visible cells of its life.
+    """Return the adjusted properties of a node by name, from visible cells.
 
-    ``bases`` are the properties' own columns, ``slots`` the slots. Properties that are plain and have no slot are left out.
-    Raises FormatError, with the location, for damaged totals and bases.
+    ``bases`` are qualifiers and values of the properties' own columns in the node's life, which began at ``life``; ``slots``
+    are qualifiers, versions and values of slots in any life. Properties that are plain and have no slot are left out. Raises
+    FormatError, with the location, for damaged totals and bases.
     """
     totals: dict[bytes, dict[int, Exact]] = {}
-    found: dict[str, Adjusted] = {}
-    for qualifier, value in slots:
+    number = int.from_bytes
+    # A property may have many slots, and a read decodes each: nearly all are integers.
+    for qualifier, at, value in slots:
+        if at < life or value == values.TOMBSTONE:
+            continue
         encoded = qualifier[schema.SLOT_HEAD :]
         of_name = totals.get(encoded)
         if of_name is None:
             of_name = totals[encoded] = {}
-            found[_located(path, qualifier, _name, qualifier)] = Adjusted(None, 0, of_name)
-        if value[:1] == b"\x02" and len(value) > 1:
-            # Nearly all are integers: a property may have many slots, and a read decodes each.
-            of_name[int.from_bytes(qualifier[1:5], "big")] = int.from_bytes(value[1:], "big", signed=True)
+        if value[0] == _INTEGER and len(value) > 1:
+            of_name[number(qualifier[1:5], "big")] = number(value[1:], "big", signed=True)
         else:
             of_name[slot_of(qualifier)] = _located(path, qualifier, exact.decode, value)
+    found: dict[str, Adjusted] = {}
     for qualifier, value in bases:
-        of_base = totals.get(qualifier[1:])
-        if of_base is not None:
-            base = _located(path, qualifier, decode_base, value)
-            found[_name(qualifier)] = Adjusted(base.plain, base.seen, of_base, base.created)
-        elif is_relative(value):
-            found[_name(qualifier)] = _located(path, qualifier, decode_base, value)
+        of_base = totals.pop(qualifier[1:], None) if totals else None
+        if is_relative(value):
+            found[schema.property_name(qualifier)] = _located(path, qualifier, decode_base, value)._replace(
+                totals=of_base or {}
+            )
+        elif of_base is not None:
+            found[schema.property_name(qualifier)] = Adjusted(value, 0, of_base)
+    for encoded, of_name in totals.items():
+        qualifier = b"\x02" + next(iter(of_name)).to_bytes(4, "big") + encoded
+        found[_located(path, qualifier, _name, qualifier)] = Adjusted(None, 0, of_name)
     return found
 
 

@@ -105,16 +105,17 @@ def from_cells(path: str, cells: Iterable[Cell]) -> tuple[NodeState | None, int]
     found: list[tuple[bytes, int, bytes]] = []
     slots: list[tuple[bytes, int, bytes]] = []
     for _, qualifier, timestamp, value in cells:
-        if qualifier and qualifier[0] == schema.PROPERTY:
+        kind = qualifier[0] if qualifier else None
+        if kind == schema.PROPERTY:
             found.append((qualifier, timestamp, value))
+        elif kind == schema.SLOT:
+            slots.append((qualifier, timestamp, value))
         elif qualifier == _DELETED:
             life = timestamp
             if value != schema.ALIVE:
                 return None, life
         elif qualifier == _LAST_REVISION:
             last = timestamp
-        elif qualifier and qualifier[0] == schema.SLOT:
-            slots.append((qualifier, timestamp, value))
     if not life:
         return None, 0
     kept = [(qualifier, value) for qualifier, at, value in found if at >= life and value != values.TOMBSTONE]
@@ -124,12 +125,10 @@ def from_cells(path: str, cells: Iterable[Cell]) -> tuple[NodeState | None, int]
         for qualifier, _ in kept:
             name_of(path, (schema.DATA, qualifier))
         raise
-    later = {qualifier: at for qualifier, at, _ in found if at > life}
+    later = {qualifier: at for qualifier, at, _ in found + slots if at > life}
     if not slots and not any(map(adjusted.is_relative, encoded.values())):
         return NodeState(path, life, last, encoded, later), 0
-    later.update((qualifier, at) for qualifier, at, _ in slots if at > life)
-    totals = [(qualifier, value) for qualifier, at, value in slots if at >= life and value != values.TOMBSTONE]
-    sums = adjusted.of_columns(path, kept, totals)
+    sums = adjusted.of_columns(path, kept, slots, life)
     for name, one in sums.items():
         plain = one.value()
         if plain is not None:

@@ -7,7 +7,7 @@ store: ``arrival_poller.py``, ``scan_poller.py``. See ``docs/protocol.md``, sect
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
@@ -200,6 +200,10 @@ class Journal:
     def sees(self, view: View, version: int) -> bool:
         """Return whether a cell with this version is visible in the view."""
         return self._sequence.sees(view, version)
+
+    def unseen(self, view: View, versions: Collection[int]) -> list[int]:
+        """Return which of these versions are not visible in the view."""
+        return self._sequence.unseen(view, versions)
 
     def knows(self, version: int) -> bool:
         """Return whether the kept part of this instance's sequence contains the revision."""

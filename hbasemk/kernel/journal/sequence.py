@@ -8,8 +8,9 @@ use stays the same: when the sequence drops its position, the view's pin receive
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import accumulate
+from sys import maxsize
 
 from hbasemk.format.extent import Extent
 from hbasemk.format.revisions import BRANCH_BIT
@@ -98,6 +99,12 @@ class RevisionSequence:
         if version <= extent.floor:
             return position is not None or (version <= self.floor and version not in self.hidden)
         return version in extent.above
+
+    def unseen(self, view: View, versions: Collection[int]) -> list[int]:
+        """Return which of these versions are not visible in the view."""
+        # Most are found here, at a fraction of the cost of a call.
+        find, at = self.positions.get, view.position
+        return [one for one in versions if find(one, maxsize) > at and not self.sees(view, one)]
 
     def shortened(self, watermark: Watermark, limit: int, keep: int) -> RevisionSequence | None:
         """Return a sequence without the revisions up to ``limit``, but with at least the last ``keep`` positions.

@@ -42,24 +42,13 @@ class VisibleCells:
 
         No round trip if all of these are visible.
         """
-        sees = self._journal.sees
-        known: dict[int, bool] = {}  # many cells have the same version
-        result: list[list[Cell]] = []
-        deeper: list[tuple[int, Cell]] = []
-        for number, row in enumerate(rows):
-            visible = []
-            for cell in row.cells:
-                version = cell.timestamp
-                is_visible = known.get(version)
-                if is_visible is None:
-                    is_visible = known[version] = sees(view, version)
-                if is_visible:
-                    visible.append(cell)
-                else:
-                    deeper.append((number, cell))
-            result.append(visible)
-        if deeper:
-            self._read_deeper(view, rows, result, deeper)
+        # Many cells have the same version, and nearly always all are visible.
+        unseen = self._journal.unseen(view, {cell[2] for row in rows for cell in row[1]})
+        if not unseen:
+            return [list(row[1]) for row in rows]
+        result: list[list[Cell]] = [[cell for cell in row.cells if cell.timestamp not in unseen] for row in rows]
+        deeper = [(number, cell) for number, row in enumerate(rows) for cell in row.cells if cell.timestamp in unseen]
+        self._read_deeper(view, rows, result, deeper)
         return result
 
     def _read_deeper(

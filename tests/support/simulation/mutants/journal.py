@@ -55,6 +55,7 @@ def arrivals_out_of_order(patch: pytest.MonkeyPatch) -> None:
 
 def everything_below_the_head_is_visible(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Journal, "sees", lambda _, snapshot, version: version <= snapshot.upper)
+    patch.setattr(Journal, "unseen", lambda _, snapshot, versions: [one for one in versions if one > snapshot.upper])
 
 
 def held_snapshots_bounded_by_an_estimate(patch: pytest.MonkeyPatch) -> None:
