@@ -52,6 +52,24 @@ class System(ABC):
     def increment(self, path: str, name: str) -> None:
         """Add one to a number. Concurrent increments are not lost."""
 
+    has_slots: ClassVar[bool] = False
+    """Whether :meth:`adjust_in_slots` is possible."""
+
+    def adjust(self, path: str, name: str, by: int) -> None:
+        """Add to a number in the way that lets most processes do so at once. Concurrent adjusts are not lost.
+
+        The number is a property, or a counter beside the properties. The first call creates it.
+        """
+        raise NotImplementedError
+
+    def counter(self, path: str, name: str) -> int:
+        """Return the number that :meth:`adjust` changes."""
+        raise NotImplementedError
+
+    def adjust_in_slots(self, path: str, name: str, count: int) -> None:
+        """Add ``count`` to a number, such that it has as many parts as that many concurrent writers leave."""
+        raise NotImplementedError
+
     @abstractmethod
     def read(self, path: str) -> Properties | None:
         """Return all properties of a node at the connection's head, or None if the node does not exist."""

@@ -13,6 +13,7 @@ from itertools import islice
 
 import transaction
 import ZODB
+from BTrees.Length import Length
 from BTrees.OOBTree import OOBTree
 from persistent import Persistent
 from transaction.interfaces import TransientError
@@ -34,6 +35,7 @@ class Node(Persistent):
     def __init__(self, properties: Properties) -> None:
         self.properties = dict(properties)
         self.children: OOBTree | None = None
+        self.counters: dict[str, Length] = {}
 
 
 class ObjectSystem(System):
@@ -83,6 +85,21 @@ class ObjectSystem(System):
             node._p_changed = True
 
         self._commit(change)
+
+    def adjust(self, path: str, name: str, by: int) -> None:
+        def change() -> None:
+            node = self._existing(path)
+            counter = node.counters.get(name)
+            if counter is None:
+                node.counters = {**node.counters, name: Length(by)}
+            else:
+                # ZODB merges the changes of two connections.
+                counter.change(by)
+
+        self._commit(change)
+
+    def counter(self, path: str, name: str) -> int:
+        return int(self._existing(path).counters[name]())
 
     def _commit(self, change: Callable[[], None]) -> None:
         """Make a change and commit it. After a conflict, retry on the newest state, without a limit."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from benchmarks.results import Result, Run
+from benchmarks.scenarios.adjust import KINDS, SLOTS, reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ def _on_hbase(run: Run) -> Iterator[TargetResult]:
         yield _times(run, f"a subtree, {shape}", "subtree", pattern, 1.3, "the raw multi-gets", is_baseline)
     yield _scaling(run)
     yield _siblings(run)
+    yield from _adjusts(run, 5)
 
 
 def _embedded(run: Run) -> Iterator[TargetResult]:
@@ -59,6 +61,26 @@ def _embedded(run: Run) -> Iterator[TargetResult]:
         ("bulk load, nodes per second", "load", "bulk load of .*", 2.0),
     ):
         yield _faster(run, what, scenario, pattern, least)
+    yield from _adjusts(run, 3)
+
+
+def _adjusts(run: Run, increments: float) -> Iterator[TargetResult]:
+    """``increments``: how many times faster than increments the adjusts of one number must be."""
+    rates = {kind: _median(run, "adjust_processes", f"8 processes {words}", "hbasemk") for kind, words in KINDS.items()}
+    retries = _median(run, "adjust_processes", f"8 processes {KINDS['adjust one']}: retries", "hbasemk")
+    found = "" if retries is None else f"{retries:g} retries"
+    yield _result(run, "8 processes adjusting one number: no retries", found, retries == 0 if found else None)
+    for other, least in (("disjoint", 0.9), ("increment one", increments)):
+        target = f"8 processes adjusting one number: at least {least:g} times the rate of {KINDS[other]}"
+        yield _compared(run, target, rates[other], rates["adjust one"], least=least)
+    set_one, adjust_one = (_median(run, "adjust", f"{what} one number", "hbasemk") for what in ("set", "adjust"))
+    yield _compared(
+        run, "one process adjusting: at least 0.95 times the rate of setting", adjust_one, set_one, least=0.95
+    )
+    plain = _median(run, "adjust", reading(0), "hbasemk")
+    for count, most in zip(SLOTS, (1.05, 1.2, 2), strict=True):
+        target = f"{reading(count)}: at most {most:g} times a number after as many commits"
+        yield _compared(run, target, plain, _median(run, "adjust", reading(count), "hbasemk"), most=most)
 
 
 _HBASE: Callable[[Run], Iterator[TargetResult]] = _on_hbase
@@ -109,6 +131,15 @@ def _median(run: Run, scenario: str, pattern: str, system: str) -> float | None:
 
 def _result(run: Run, target: str, measured: str, met: bool | None) -> TargetResult:
     return TargetResult(run.store, target, measured or "not measured", met)
+
+
+def _compared(
+    run: Run, target: str, first: float | None, second: float | None, *, least: float = 0, most: float = float("inf")
+) -> TargetResult:
+    if not first or second is None:
+        return _result(run, target, "", None)
+    times = second / first
+    return _result(run, target, f"{times:.2f} times", least <= times <= most)
 
 
 def _times(

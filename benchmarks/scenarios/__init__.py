@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from benchmarks.harness import Harness
-from benchmarks.scenarios import footprint, history, multiprocess, reading, writing
+from benchmarks.scenarios import adjust, footprint, history, multiprocess, reading, writing
 
 SCENARIOS: Final[dict[str, Callable[[Harness], None]]] = {
     "set": writing.set_property,
@@ -19,6 +19,8 @@ SCENARIOS: Final[dict[str, Callable[[Harness], None]]] = {
     "history": history.read_history,
     "startup": history.start_up,
     "processes": multiprocess.processes,
+    "adjust": adjust.adjust,
+    "adjust_processes": adjust.adjust_from_processes,
     "visibility_latency": multiprocess.visibility_latency,
     "bytes": footprint.bytes_transferred,
     "idle": footprint.idle,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from benchmarks.harness import Contender, Harness
@@ -30,41 +31,50 @@ VISIBLE_WITHIN: Final = 10.0
 
 def processes(harness: Harness) -> None:
     """Commit from 1, 2, 4 … processes at once; the figures are commits per second of all together, and retries."""
+    compare_kinds(harness, "multiprocess", KINDS, list(powers(harness.sizes.processes)))
+
+
+def compare_kinds(harness: Harness, tree: str, kinds: Mapping[str, str], counts: Sequence[int]) -> None:
+    """Commit from each number of processes at once, with each kind of commits; ``kinds`` has their words."""
     sizes = harness.sizes
-    contenders = harness.tree("multiprocess", lambda entry: entry.multiprocess)
-    for kind, words in KINDS.items():
+    contenders = harness.tree(tree, lambda entry: entry.multiprocess)
+    for kind, words in kinds.items():
         rates: dict[tuple[int, int], list[float]] = {}
         retries: dict[tuple[int, int], list[float]] = {}
         active = list(range(len(contenders)))
         spent = dict.fromkeys(active, 0.0)
         for turn in range(sizes.rounds):
-            for count in powers(sizes.processes):
+            for count in counts:
                 for number in active[turn % max(1, len(active)) :] + active[: turn % max(1, len(active))]:
                     contender = contenders[number]
                     start_time = time.monotonic()
                     try:
                         rate, retry_count = _round(harness, contender, kind, count, turn)
+                    except NotImplementedError:
+                        active.remove(number)
+                        harness.record_missing(contender.entry, operation(words, count), "not possible")
+                        continue
                     except Exception as error:
                         active.remove(number)
-                        harness.record_failure(contender.entry, f"{count} processes {words}", error)
+                        harness.record_failure(contender.entry, operation(words, count), error)
                         continue
                     rates.setdefault((count, number), []).append(rate)
                     retries.setdefault((count, number), []).append(retry_count)
                     spent[number] += time.monotonic() - start_time
             active = [number for number in active if spent[number] < sizes.time_limit]
-        for count in powers(sizes.processes):
+        for count in counts:
             for number, contender in enumerate(contenders):
                 if (count, number) in rates:
-                    label = operation(kind, count)
+                    label = operation(words, count)
                     short = "" if len(rates[count, number]) == sizes.rounds else "cut short"
                     harness.record(contender, label, "1/s", rates[count, number], short)
                     harness.record(contender, f"{label}: retries", "retries", retries[count, number])
-    harness.drop("multiprocess")
+    harness.drop(tree)
 
 
-def operation(kind: str, count: int) -> str:
+def operation(words: str, count: int) -> str:
     """Return the operation name of a measurement with ``count`` processes."""
-    return f"{count} process{'es' if count > 1 else ''} {KINDS[kind]}"
+    return f"{count} process{'es' if count > 1 else ''} {words}"
 
 
 def _round(harness: Harness, contender: Contender, kind: str, count: int, turn: int) -> tuple[float, int]:
@@ -105,6 +115,10 @@ def commit(
         own = f"{base}/{number}"
         # The first commit also acquires a lease and connects; the measurement excludes that.
         system.set(own, "ready", 1)
+        if kind.startswith("adjust"):
+            # The first adjust may create a counter.
+            system.adjust(own, "ready", 1)
+            system.adjust(base, "number", 1)
         system.refresh()
         before = system.retries
         gate()
@@ -116,7 +130,11 @@ def commit(
             done += 1
             if kind == "siblings":
                 system.add([(f"{base}/{number}-{turn}", properties(turn))])
-            elif kind == "shared" and turn % 10 == number % 10:
+            elif kind == "adjust own":
+                system.adjust(own, "ready", 1)
+            elif kind == "adjust one":
+                system.adjust(base, "number", 1)
+            elif kind == "increment one" or (kind == "shared" and turn % 10 == number % 10):
                 system.increment(base, "number")
             else:
                 # A new value each time: setting the current value would not be a change.

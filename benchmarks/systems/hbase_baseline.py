@@ -6,10 +6,13 @@ and the deciding compare-and-set. A read is one get. The client ignores the answ
 
 from __future__ import annotations
 
+import io
 import os
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
+
+import thriftpy2
 
 from benchmarks.system import Properties, System
 from benchmarks.systems.hbasemk import cells_size, host_and_port
@@ -25,6 +28,14 @@ TIMEOUT_MS: Final = 120_000
 IDLE: Final = 45.0
 """Seconds after which the client reconnects. A gateway closes connections after 60 idle seconds."""
 TABLES: Final = tuple(table for table in schema.TABLES if table.name in {schema.NODES, schema.JOURNAL})
+INCREMENTS: Final = """
+struct ColumnIncrement { 1: required binary family, 2: required binary qualifier, 3: optional i64 amount = 1 }
+struct Increment { 1: required binary row, 2: required list<ColumnIncrement> columns }
+struct Ignored {}
+service Gateway { Ignored increment(1: required binary table, 2: required Increment increment) }
+"""
+"""The part of the gateway's interface that hbasemk does not use. The reply is not decoded."""
+increments: Final[Any] = thriftpy2.load_fp(io.StringIO(INCREMENTS), "hbase_increments_thrift")
 _value = idl.ColumnValue
 _column = idl.Column
 
@@ -56,6 +67,7 @@ class RawThrift2(System):
         self._socket.open()
         protocol = TCyBinaryProtocol(TCyBufferedTransport(self._socket, 64 * 1024), decode_response=False)
         self._client: Any = TClient(idl.Gateway, protocol)
+        self._increments: Any = TClient(increments.Gateway, protocol)
 
     @property
     def client(self) -> Any:
@@ -173,6 +185,18 @@ class RawThrift2(System):
             self.retries += 1
         self.client.get(self._nodes, idl.Get(key, [_column(*column)], idl.TimeRange(revision, MAX_TIMESTAMP), 4))
         self._decide(row)
+
+    def adjust(self, path: str, name: str, by: int) -> None:
+        """HBase's own increment of one cell, in the table that keeps one version."""
+        column = increments.ColumnIncrement(*schema.property_column(name), by)
+        _ = self.client
+        self._increments.increment(self._journal, increments.Increment(b"\xff" + paths.key(path), [column]))
+
+    def counter(self, path: str, name: str) -> int:
+        """Read the cell by one get."""
+        get = idl.Get(b"\xff" + paths.key(path), [_column(*schema.property_column(name))])
+        found = self.client.get(self._journal, get).cells
+        return int.from_bytes(found[0].value, "big", signed=True) if found else 0
 
     # --- the raw calls of reads ----------------------------------------------------------------------------
 

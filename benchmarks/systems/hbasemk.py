@@ -25,6 +25,7 @@ class _Hbasemk(System):
 
     name = "hbasemk"
     background_refresh = True
+    has_slots = True
 
     def __init__(self, url: str, owner: bool, poll_interval: float = DEFAULT_POLL_INTERVAL) -> None:
         self.url = url
@@ -80,6 +81,22 @@ class _Hbasemk(System):
         """One commit, retried after a conflict."""
         self.repository.run(lambda tx: tx.increment(path, name))
         self._count()
+
+    def adjust(self, path: str, name: str, by: int) -> None:
+        """One commit."""
+        self.repository.adjust(path, name, by)
+        self._count()
+
+    def counter(self, path: str, name: str) -> int:
+        """Read the property."""
+        return cast("int", self.repository.head[path][name])
+
+    def adjust_in_slots(self, path: str, name: str, count: int) -> None:
+        """Commit on one old snapshot, on which each commit needs its own slot."""
+        base = self.repository.head
+        for _ in range(count):
+            with self.repository.transaction(base=base) as tx:
+                tx.adjust(path, name, 1)
 
     def branch_and_merge(self, nodes: Sequence[tuple[str, Properties]], commits: int) -> None:
         """Commit on a new branch and merge it."""

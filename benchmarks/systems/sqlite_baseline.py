@@ -22,6 +22,10 @@ INCREMENT = (
     "UPDATE nodes SET properties = json_set(properties, ?1, coalesce(json_extract(properties, ?1), 0) + 1) "
     "WHERE parent = ?2 AND name = ?3"
 )
+COUNTERS = "CREATE TABLE counters (node TEXT, name TEXT, n INTEGER, PRIMARY KEY (node, name)) WITHOUT ROWID"
+ADJUST = "UPDATE counters SET n = n + ? WHERE node = ? AND name = ?"
+BEGIN_COUNTER = "INSERT INTO counters VALUES (?, ?, ?)"
+COUNTER = "SELECT n FROM counters WHERE node = ? AND name = ?"
 CACHE_KIB = 32768
 
 
@@ -50,6 +54,7 @@ class PlainSqlite(System):
         Path(place).mkdir(parents=True, exist_ok=True)
         system = cls(str(Path(place).absolute() / "plain.db"), owner=True)
         system._sql.execute(TABLE)
+        system._sql.execute(COUNTERS)
         return system
 
     def address(self) -> str:
@@ -86,6 +91,18 @@ class PlainSqlite(System):
         self._sql.execute("COMMIT")
         if not touched:
             raise KeyError(path)
+
+    def adjust(self, path: str, name: str, by: int) -> None:
+        """One transaction on a table of counters."""
+        self._sql.execute("BEGIN IMMEDIATE")
+        if not self._sql.execute(ADJUST, (by, path, name)).rowcount:
+            self._sql.execute(BEGIN_COUNTER, (path, name, by))
+        self._sql.execute("COMMIT")
+
+    def counter(self, path: str, name: str) -> int:
+        """Read one row of the counters."""
+        found = self._sql.execute(COUNTER, (path, name)).fetchone()
+        return 0 if found is None else int(found[0])
 
     def read(self, path: str) -> Properties | None:
         """Read one row."""

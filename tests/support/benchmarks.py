@@ -61,6 +61,16 @@ def increment(target: str, address: str, times: int) -> int:
         system.close()
 
 
+def adjust(target: str, address: str, times: int) -> None:
+    """Adjust in a worker process."""
+    system = load(target).join(address)
+    try:
+        for _ in range(times):
+            system.adjust("/shared", "count", 1)
+    finally:
+        system.close()
+
+
 def add_siblings(target: str, address: str, names: list[str]) -> None:
     """Add siblings in a worker process."""
     system = load(target).join(address)
@@ -78,6 +88,7 @@ class SystemContract:
     multiprocess: ClassVar[bool] = True
     supports_history: ClassVar[bool] = True
     supports_diff: ClassVar[bool] = True
+    adjusts: ClassVar[bool] = True
 
     @pytest.fixture
     def place(self) -> str:
@@ -110,6 +121,18 @@ class SystemContract:
         system.increment("/a", "new")
         system.clear_caches()
         assert dict(system.read("/a") or {}) == {"value": "changed", "other": "kept", "new": 8}
+
+    def test_adjusts_add_up(self, system: System) -> None:
+        system.add([("/a", {})])
+        if not self.adjusts:
+            with pytest.raises(NotImplementedError):
+                system.adjust("/a", "count", 1)
+            return
+        system.adjust("/a", "count", 5)
+        system.adjust("/a", "count", -2)
+        system.adjust("/a", "other", 7)
+        system.clear_caches()
+        assert (system.counter("/a", "count"), system.counter("/a", "other")) == (3, 7)
 
     def test_invalid_changes_are_rejected_and_change_nothing(self, system: System) -> None:
         system.add([("/a", {"value": 1})])
@@ -194,6 +217,18 @@ class SystemContract:
                 job.result(timeout=120)
         system.refresh()
         assert dict(system.read("/shared") or {}) == {"count": INCREMENTS * (PROCESSES + 1)}
+
+    def test_concurrent_adjusts_are_not_lost(self, system: System) -> None:
+        if not self.multiprocess or not self.adjusts:
+            pytest.skip("one process at a time, or no adjusts")
+        system.add([("/shared", {})])
+        system.adjust("/shared", "count", 1)
+        with ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("spawn")) as pool:
+            jobs = [pool.submit(adjust, self.target, system.address(), INCREMENTS) for _ in range(PROCESSES)]
+            for job in jobs:
+                job.result(timeout=120)
+        system.refresh()
+        assert system.counter("/shared", "count") == 1 + INCREMENTS * PROCESSES
 
     def test_siblings_of_several_processes_all_exist(self, system: System) -> None:
         if not self.multiprocess:

@@ -14,7 +14,7 @@ from benchmarks.scenarios import SCENARIOS
 from benchmarks.sizes import TINY
 from tests.support.counted import CountingHarness
 
-COUNTED: Final = ("set", "add", "read", "children", "subtree", "branch", "load", "history")
+COUNTED: Final = ("set", "adjust", "add", "read", "children", "subtree", "branch", "load", "history")
 """The scenarios whose operations are single turns of one connection."""
 
 
@@ -44,6 +44,11 @@ READING: Final[dict[str, Budget]] = {
     "read at a revision 12 commits old": Budget(0),
     "read at a revision 100 commits old": Budget(0),
     "read the same node at head, cold": Budget(1, 1, 5, 180),
+    "read a number set 64 times": Budget(1, 1, 5, 180),
+    # One cell more for each slot, however many adjusts went through it.
+    "read a number with 1 slot": Budget(1, 1, 6, 200),
+    "read a number with 8 slots": Budget(1, 1, 13, 350),
+    "read a number with 64 slots": Budget(1, 1, 69, 1_530),
 }
 BUDGETS: Final[dict[str, dict[str, Budget]]] = {
     "sqlite": {
@@ -52,6 +57,11 @@ BUDGETS: Final[dict[str, dict[str, Budget]]] = {
         "read a subtree of 12 nodes, pyramid, again": Budget(0),
         # A commit is one transaction; additions of nodes read first whether the nodes exist.
         "set one property": Budget(1, 1, 5, 100, 2, 8, 200),
+        "set one number": Budget(1, 1, 5, 100, 2, 8, 200),
+        "adjust one number": Budget(1, 1, 5, 120, 2, 8, 220),
+        "adjust an absent number": Budget(1, 1, 2, 50, 2, 9, 240),
+        # It reads back all properties that changed since the bound.
+        "increment one number": Budget(1, 2, 23, 520, 2, 8, 200),
         "add one node": Budget(2, 1, 1, 30, 3, 13, 410),
         "add 100 nodes, flat": Budget(2, 3, 5, 120, 102, 607, 21_500),
         "add 100 nodes, pyramid": Budget(2, 1, 1, 30, 102, 604, 20_000),
@@ -67,6 +77,10 @@ BUDGETS: Final[dict[str, dict[str, Budget]]] = {
         "read a subtree of 12 nodes, pyramid, again": Budget(0),
         # A commit reads the timestamp of its journal row while it writes cells: it judges lateness by the store's clock.
         "set one property": Budget(5, 2, 6, 140, 3, 9, 240),
+        "set one number": Budget(5, 2, 6, 140, 3, 9, 240),
+        "adjust one number": Budget(5, 2, 6, 150, 3, 9, 250),
+        "adjust an absent number": Budget(5, 2, 4, 110, 3, 10, 270),
+        "increment one number": Budget(5, 3, 26, 580, 3, 9, 240),
         "add one node": Budget(6, 2, 3, 80, 4, 14, 450),
         "add 100 nodes, flat": Budget(6, 4, 107, 2_440, 103, 608, 22_000),
         "add 100 nodes, pyramid": Budget(6, 2, 3, 90, 103, 605, 20_500),

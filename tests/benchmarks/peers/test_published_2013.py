@@ -12,6 +12,7 @@ pytestmark = pytest.mark.integration
 
 class Published2013(SystemContract):
     supports_diff = False
+    adjusts = False
 
     def test_changes_of_different_properties_of_one_node_conflict(self, place: str) -> None:
         # hbasemk does not have these conflicts; their cost is part of the measurement.

@@ -159,6 +159,35 @@ def test_the_targets_on_hbase() -> None:
     assert one(evaluated, "siblings").met is True
 
 
+@pytest.mark.parametrize(("store", "met"), [("sqlite", True), ("hbase", False)])
+def test_the_targets_of_adjusts(store: str, met: bool) -> None:
+    def rate(words: str, value: float) -> Result:
+        return result("adjust_processes", f"8 processes {words}", "hbasemk", value, "1/s")
+
+    found = [
+        rate("setting numbers of their own", 1000),
+        rate("adjusting one number", 950),
+        rate("incrementing one number", 250),
+        result("adjust_processes", "8 processes adjusting one number: retries", "hbasemk", 0, "retries"),
+        result("adjust", "set one number", "hbasemk", 0.0010),
+        result("adjust", "adjust one number", "hbasemk", 0.0011),
+        result("adjust", "read a number set 64 times", "hbasemk", 100e-6),
+        result("adjust", "read a number with 1 slot", "hbasemk", 101e-6),
+        result("adjust", "read a number with 8 slots", "hbasemk", 130e-6),
+    ]
+    evaluated = targets.evaluate([run(*found, store=store)])
+    assert one(evaluated, "8 processes adjusting one number: no retries").met is True
+    assert one(evaluated, "8 processes adjusting one number: at least 0.9 times").measured == "0.95 times"
+    # 3.8 times are enough on SQLite, but not on HBase.
+    increments = [each for each in evaluated if each.target.endswith("the rate of incrementing one number")]
+    assert [(each.measured, each.met) for each in increments] == [("3.80 times", met)]
+    assert one(evaluated, "one process adjusting").measured == "0.91 times"
+    assert one(evaluated, "one process adjusting").met is False
+    assert one(evaluated, "read a number with 1 slot").met is True
+    assert one(evaluated, "read a number with 8 slots").met is False
+    assert one(evaluated, "read a number with 64 slots").met is None
+
+
 def test_markdown_replaces_the_figures_and_keeps_the_other_text(tmp_path: Path) -> None:
     file = tmp_path / "RESULTS.md"
     file.write_text(f"# Results\n\nBefore.\n\n{markdown.BEGIN}\nfrom yesterday\n{markdown.END}\n\nAfter.\n")
