@@ -12,23 +12,27 @@ ABANDONED: Final = b"a"
 
 
 class BranchClaim(NamedTuple):
-    """The merge, or the first revision of the rebased branch, that may apply the adjusts of a branch up to ``revision``."""
+    """The merge, or the first revision of the rebased branch, that may apply the adjusts of a branch up to ``revision``.
+
+    ``is_final``: a rebase is about to end the branch, and its claim can no longer be replaced.
+    """
 
     claimant: int
     revision: int
+    is_final: bool = False
 
     def encode(self) -> bytes:
         """Return the value of the cell."""
-        return revisions.to_bytes(self)
+        return revisions.to_bytes((self.claimant, self.revision)) + b"\x01" * self.is_final
 
     @classmethod
     def decode(cls, data: bytes) -> BranchClaim | None:
         """Decode the value of the cell; return None if it is damaged."""
         try:
-            claimant, revision = revisions.from_bytes(data)
+            claimant, revision = revisions.from_bytes(data.removesuffix(b"\x01") if len(data) == 17 else data)
         except ValueError:
             return None
-        return cls(claimant, revision)
+        return cls(claimant, revision, len(data) == 17)
 
 
 class BranchHead(NamedTuple):

@@ -13,7 +13,7 @@ import pytest
 from hbasemk.kernel.branches import rebase
 from hbasemk.kernel.branches.claims import BranchClaims
 from tests.support import proof
-from tests.support.simulation.mutants import must_be_found
+from tests.support.simulation.finding import must_be_found
 from tests.support.simulation.shared_branch import SharedBranch
 
 SEEDS = proof.seeds("HBASEMK_BRANCH_SEEDS", sample=150, proof=3000, chunk=1000)
@@ -50,10 +50,15 @@ def rebases_claim_nothing(patch: pytest.MonkeyPatch) -> None:
         return None if claimant & 0x80 else original(self, root, claimant, revision)
 
     patch.setattr(BranchClaims, "take", take)
+    patch.setattr(BranchClaims, "finalize", lambda *_: True)
+
+
+def claims_of_rebases_never_final(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(BranchClaims, "finalize", lambda *_: True)
 
 
 def earlier_claims_stay_in_effect(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(BranchClaims, "_revoke", lambda *_: True)
+    patch.setattr(BranchClaims, "_is_in_effect", lambda *_: False)
 
 
 def merged_adjusts_are_applied_again(patch: pytest.MonkeyPatch) -> None:
@@ -63,6 +68,7 @@ def merged_adjusts_are_applied_again(patch: pytest.MonkeyPatch) -> None:
 MUTANTS = [
     merges_claim_nothing,
     rebases_claim_nothing,
+    claims_of_rebases_never_final,
     earlier_claims_stay_in_effect,
     merged_adjusts_are_applied_again,
 ]
@@ -74,4 +80,4 @@ def test_a_mutant_of_claims_is_found(
     mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mutant(monkeypatch)
-    must_be_found(mutant.__name__, (SharedBranch(seed, faults=seed % 2 == 1) for seed in range(3000)))
+    must_be_found(mutant.__name__, lambda seed: SharedBranch(seed, faults=seed % 2 == 1), range(3000))

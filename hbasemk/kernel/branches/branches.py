@@ -313,13 +313,7 @@ class Branches(Committing):
             nodes = self.net_effect(state)
             # A sweep moves the head before it deletes anything: where the head still stands, the effect was read whole.
             self.require_head(revision)
-        marker = next((node.path for node in nodes if net_effects.is_marker(node)), None)
-        if marker is not None:
-            raise BranchError(
-                f"the branch cannot be merged while it carries conflict markers: resolve and remove {marker}",
-                revision=revisions.to_text(revision),
-                path=marker,
-            )
+        net_effects.require_no_marker(nodes, revision)
         plan = change_set.of_nodes(nodes)
         if noop.is_noop(nodes):
             self._committer.on_base(state.trunk, ReadyChangeSet(noop.without_noop(plan)), message, REBASE)
@@ -346,38 +340,43 @@ class Branches(Committing):
                 )
         return merged
 
-    def claim_for_rebase(self, state: BranchState, revision: int, target: View) -> list[StagedNode]:
-        """Claim the adjusts of a branch for a rebase to the branch ``target``; return what is merged of it already.
+    def claim_for_rebase(self, state: BranchState, revision: int, target: View) -> list[StagedNode] | None:
+        """Claim the adjusts of a branch for a rebase to the branch ``target``, and return None.
 
-        Raises BranchError if the whole branch is merged, or if the target does not contain that merge.
+        If a part of the branch is merged, there is no claim; returns the net effect of that part. Raises BranchError if the
+        whole branch is merged, or if the target does not contain that merge.
         """
         found = self._claims.take(state.root, target.revision, revision)
         if found is None:
-            return []
+            return None
         if found.revision != revision and self._journal.sees(target, found.claimant):
             return self.net_effect(self.find(found.revision))
         self._claims.end_merged(state.root, found)
         self.require_head(revision)
-        merged, text = revisions.to_text(found.claimant), revisions.to_text(revision)
-        reason = (
-            f"a part of the branch is merged into trunk as {merged}; rebase it to a revision that contains this one"
+        raise BranchError(
+            f"a part of the branch is merged into trunk as {revisions.to_text(found.claimant)}; rebase it to a revision "
+            "that contains this one",
+            revision=revisions.to_text(revision),
         )
-        raise BranchError(reason, revision=text)
 
     def resolve_pending(self) -> None:
         """Retry closing merged branches whose head could not be updated."""
         self._heads.resolve_pending()
 
-    def close_rebased(self, state: BranchState, revision: int, into: int) -> None:
-        """End a branch that was rebased to another one; otherwise abandon the new one and raise BranchError."""
-        if not self._heads.close_rebased(state.root, revision, into):
-            self.give_up(self.find(into).root, into)
+    def close_rebased(self, state: BranchState, revision: int, root: int, into: int, has_claim: bool) -> None:
+        """End a branch that was rebased to another one; otherwise abandon the new one and raise BranchError.
+
+        ``root`` is the first revision of the new branch. ``has_claim``: it has claimed the adjusts of the old one.
+        """
+        is_final = not has_claim or self._claims.finalize(state.root, root, revision)
+        if not is_final or not self._heads.close_rebased(state.root, revision, into):
+            self.give_up(root)
             raise self._moved_on(revision)
 
-    def give_up(self, root: int, revision: int) -> None:
+    def give_up(self, root: int) -> None:
         """Abandon a branch that no caller has received; after a store error, a later sweep does it."""
         try:
-            self._heads.abandon(root, revision)
+            self._heads.abandon_always(root)
         except StoreError:
             return
 

@@ -33,16 +33,31 @@ class BranchClaims:
         one has taken effect. Two round trips without an earlier claim.
         """
         wanted = BranchClaim(claimant, revision)
-        put = Put(schema.revision_key(root), [NewCell(*schema.BRANCH_CLAIM, wanted.encode())])
         while True:
             (row,) = journal_rows(self._store, [root], (schema.BRANCH_CLAIM, schema.BRANCH_HEAD))
             found = row.branch_claim
             if found == wanted:
                 return None
-            if found is not None and not self._revoke(found, row):
+            if found is not None and self._is_in_effect(found, row):
                 return found
-            if self._store.check_and_write(schema.JOURNAL, schema.BRANCH_CLAIM, row.value(schema.BRANCH_CLAIM), put):
+            if self._replace(root, row.value(schema.BRANCH_CLAIM), wanted):
+                if found is not None and revisions.is_branch(found.claimant):
+                    # Its rebase can no longer end the old branch, but its process may have died.
+                    self._heads.abandon_always(found.claimant)
                 return None
+
+    def finalize(self, root: int, claimant: int, revision: int) -> bool:
+        """Make the claim of a rebase final, before the rebase ends the branch; return False if it was replaced."""
+        before, after = BranchClaim(claimant, revision), BranchClaim(claimant, revision, is_final=True)
+        if self._replace(root, before.encode(), after):
+            return True
+        (row,) = journal_rows(self._store, [root], (schema.BRANCH_CLAIM,))
+        # After a lost reply, the retry finds the value that the first attempt wrote.
+        return row.branch_claim == after
+
+    def _replace(self, root: int, before: bytes | None, after: BranchClaim) -> bool:
+        put = Put(schema.revision_key(root), [NewCell(*schema.BRANCH_CLAIM, after.encode())])
+        return self._store.check_and_write(schema.JOURNAL, schema.BRANCH_CLAIM, before, put)
 
     def for_merge(self, root: int, revision: int, merge: int) -> int | None:
         """Claim the adjusts of a branch for a merge; return the claimant that has them already, if any."""
@@ -57,17 +72,22 @@ class BranchClaims:
         if not revisions.is_branch(claim.claimant):
             self._heads.close_merged(root, claim.revision, claim.claimant)
 
-    def _revoke(self, claim: BranchClaim, row: JournalRow) -> bool:
-        """Make sure that a claimant never takes effect; return False if it has."""
-        if revisions.is_branch(claim.claimant):
-            head = row.branch_head
-            if head is not None and head.how:
-                return False
-            self._heads.abandon_always(claim.claimant)
+    def _is_in_effect(self, claim: BranchClaim, row: JournalRow) -> bool:
+        """Return whether a claimant has taken effect; if not, it never does once its claim is replaced."""
+        if not revisions.is_branch(claim.claimant):
+            outcome = self._outcomes.of(claim.claimant)
+            if outcome is Outcome.ABSENT:
+                outcome = self._outcomes.abort_missing(claim.claimant)
+            if outcome is Outcome.PENDING:
+                outcome = self._outcomes.abort_other(claim.claimant)
+            return outcome is not Outcome.ABORTED
+        head = row.branch_head
+        if head is not None and head.how:
             return True
-        outcome = self._outcomes.of(claim.claimant)
-        if outcome is Outcome.ABSENT:
-            outcome = self._outcomes.abort_missing(claim.claimant)
-        if outcome is Outcome.PENDING:
-            outcome = self._outcomes.abort_other(claim.claimant)
-        return outcome is Outcome.ABORTED
+        if not claim.is_final:
+            return False
+        rebased = self._heads.read(claim.claimant)
+        if rebased is None or rebased.how or rebased.newest is None:
+            return False
+        # Its process may have died before it ended the old branch. That fails if the branch has received commits.
+        return self._heads.close_rebased(row.revision, claim.revision, rebased.newest)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from hbasemk.format import exact, paths
+from hbasemk.errors import BranchError
+from hbasemk.format import exact, paths, revisions
 from hbasemk.format.adjusted import Adjusted
 from hbasemk.format.changes import RowChange
 from hbasemk.format.node import NodeState
@@ -84,6 +85,17 @@ def is_marker(node: StagedNode) -> bool:
     """Return whether the branch added a conflict marker, or a conflict kind below a trunk node of the marker's name."""
     added = node.exists and (node.base is None or node.is_new)
     return added and MARKER in node.path.split("/")[-2:]
+
+
+def require_no_marker(nodes: Iterable[StagedNode], revision: int) -> None:
+    """Raise BranchError if a net effect contains a conflict marker; ``revision`` is the branch's."""
+    marker = next((node.path for node in nodes if is_marker(node)), None)
+    if marker is not None:
+        raise BranchError(
+            f"the branch cannot be merged while it carries conflict markers: resolve and remove {marker}",
+            revision=revisions.to_text(revision),
+            path=marker,
+        )
 
 
 def markers(nodes: Sequence[StagedNode]) -> list[str]:

@@ -50,15 +50,16 @@ def _rebase(branches: Branches, revision: int, base: View, message: str) -> int:
     if state.base == base.revision and not branches.lacks(state, base):
         return revision
     root = branches.begin(base, message)
+    effect = _RebasedEffect(branches, state, revision)
     try:
-        rebased = branches.commit(root, _RebasedEffect(branches, state, revision), message)
+        rebased = branches.commit(root, effect, message)
     except BaseException as error:
-        branches.give_up(root, root)
+        branches.give_up(root)
         if isinstance(error, BranchError):
             # Another process may have ended the old branch; then its state is the reason.
             branches.require_head(revision)
         raise
-    branches.close_rebased(state, revision, rebased)
+    branches.close_rebased(state, revision, root, rebased, effect.has_claim)
     return rebased
 
 
@@ -69,6 +70,7 @@ class _RebasedEffect:
         self._branches = branches
         self._state = state
         self._revision = revision
+        self.has_claim = False
 
     def predict(self, _: int, /) -> Prediction | None:
         """Return None: what a rebase touches depends on both sides."""
@@ -76,7 +78,13 @@ class _RebasedEffect:
 
     def stage(self, reader: Reader, view: View, /) -> ChangeSet:
         """Apply the effect to the view, with markers."""
-        plan = _Rebase(reader, self._state, self._revision, self._branches, view).run()
+        effect = self._branches.net_effect(self._state)
+        if any(node.adjusted for node in effect):
+            merged = self._branches.claim_for_rebase(self._state, self._revision, view)
+            self.has_claim = merged is None
+            for node in merged or ():
+                _leave_out(node, effect)
+        plan = _Rebase(reader, self._state, effect, view).run()
         # A sweep moves the head before it deletes anything: if the head is unchanged, the effect was read completely.
         self._branches.require_head(self._revision)
         return plan
@@ -85,15 +93,11 @@ class _RebasedEffect:
 class _Rebase:
     """One rebase. ``target`` is the first view of the new branch, to which the effect is applied."""
 
-    def __init__(self, reader: Reader, state: BranchState, revision: int, branches: Branches, target: View) -> None:
+    def __init__(self, reader: Reader, state: BranchState, effect: Iterable[StagedNode], target: View) -> None:
         self._reader = reader
         self._state = state
         self._target = target
         self._staging = Staging(reader, target)
-        effect = branches.net_effect(state)
-        if any(node.adjusted for node in effect):
-            for merged in branches.claim_for_rebase(state, revision, target):
-                _leave_out(merged, effect)
         self._effect = {node.path: node for node in effect}
         # The roots of subtrees that are handled as a whole.
         self._handled: set[str] = set()

@@ -11,6 +11,7 @@ import pytest
 
 from hbasemk.errors import HbasemkError
 from hbasemk.format import revisions, values
+from hbasemk.kernel.branches.rebase import rebase
 from hbasemk.kernel.commit import folds
 from hbasemk.kernel.commit.change_source import ChangeSource, OperationList, ReadyChangeSet
 from hbasemk.kernel.commit.operations import (
@@ -73,10 +74,10 @@ def prepare(parallel: bool = False, adjusts: bool = False) -> Prepared:
     adjusting = instance.branches.begin(instance.at(base))
     adjusting = commit_on_branch(instance, adjusting, [Adjust("/a", "count", 256), Adjust("/a", "fresh", 256)])
     commit(RemoveNode("/gone"), SetProperty("/a/b", "q", 1))
-    nodes = instance.nodes(instance.head(), ["/a", "/a/leaf"])
-    versions = {path: node.version for path, node in nodes.items() if node is not None}
     if adjusts:
         commit(Adjust("/a", "count", 128))
+    nodes = instance.nodes(instance.head(), ["/a", "/a/leaf"])
+    versions = {path: node.version for path, node in nodes.items() if node is not None}
     return Prepared(simulator.store, base, branch, versions, adjusting)
 
 
@@ -163,11 +164,19 @@ ADJUST_KINDS: dict[str, Callable[[Instance, Prepared], int]] = {
     "move the node": on_head(MoveNode("/a", "/moved")),
     "copy the node": on_head(CopyNode("/a", "/copy")),
     "merge adjusts": lambda instance, prepared: instance.branches.merge(prepared.adjusting, ""),
+    "rebase and merge adjusts": lambda instance, prepared: instance.branches.merge(_rebase(instance, prepared), ""),
     "fold": lambda instance, _: _fold(instance),
+    "expect the node, set another": expecting("/a", SetProperty("/a/b", "seen", 1)),
+    "expect the node, adjust it": expecting("/a", Adjust("/a", "count", 4096)),
     "adjust, serializable": serializable(lambda tx: tx.adjust("/a", "count", 32)),
     "read it, serializable": serializable(lambda tx: tx.set("/a/b", "seen", tx.get("/a", "count"))),
 }
 """What meets adjusts of /a: ``count`` has an adjust already, ``fresh`` does not exist."""
+
+
+def _rebase(instance: Instance, prepared: Prepared) -> int:
+    instance.poll()
+    return rebase(instance.branches, prepared.adjusting, instance.head(), "")
 
 
 def _fold(instance: Instance) -> int:

@@ -8,6 +8,7 @@ from typing import Final
 
 from hbasemk.errors import HbasemkError
 from hbasemk.format import values
+from hbasemk.format.branch_head import ABANDONED
 from hbasemk.kernel.branches.rebase import rebase
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, Adjust
@@ -33,6 +34,7 @@ class SharedBranch:
         self.committed: dict[int, set[int]] = {}
         """The digits of the branch's adjusts up to each of its revisions."""
         self.must_count: set[int] = set()
+        self.rebased: list[int] = []
         root = first.branches.begin(first.head())
         self.committed[root] = set()
         self.newest = root
@@ -83,6 +85,7 @@ class SharedBranch:
         revision = rebase(instance.branches, at, instance.head(), "")
         self.committed[revision] = self.committed[at]
         self.newest = revision
+        self.rebased.append(revision)
 
     def run(self) -> None:
         """Run the schedule; raise Broken unless each adjust counts at most once, and each acknowledged one does."""
@@ -102,6 +105,10 @@ class SharedBranch:
         fresh.maintain()
         fresh.poll()
         check_tables(fresh, but=AN_HOUR_LATER)
+        for revision in self.rebased:
+            head = fresh.branches._heads.read(fresh.branches.find(revision).root)
+            if head is None or head.how == ABANDONED:
+                raise Broken(f"the branch of {revision:016x}, to which a rebase has led, was abandoned")
         total = values.decode(fresh.require(fresh.head(), "/a").encoded["n"])
         assert isinstance(total, int)
         counts = [total >> 2 * digit & 3 for digit in range(self.digits)]
