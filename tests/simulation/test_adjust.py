@@ -22,7 +22,7 @@ from tests.support.simulation.interleavings import ADJUST_KINDS, WAYS, Allowed, 
 from tests.support.simulation.known_seeds import search
 from tests.support.simulation.running import each_run
 
-SEEDS = proof.seeds("HBASEMK_ADJUST_SEEDS", sample=100, proof=2000, chunk=500)
+SEEDS = proof.seeds("HBASEMK_ADJUST_SEEDS", sample=100, proof=700, long=2000, chunk=300)
 
 
 @pytest.mark.slow

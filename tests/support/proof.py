@@ -19,17 +19,19 @@ LONG = (pytest.mark.proof, pytest.mark.long)
 Case = TypeVar("Case")
 
 
-def seeds(variable: str, *, sample: int, proof: int, chunk: int) -> list[Any]:
+def seeds(variable: str, *, sample: int, proof: int, chunk: int, long: int = 0) -> list[Any]:
     """Ranges of seeds as parameters: the first ``sample`` seeds, then chunks up to ``proof`` that only the proof runs.
 
-    The environment variable replaces all of them: ``first:last``.
+    Only the long proof runs those from ``proof`` up to ``long``. The environment variable replaces all of them: ``first:last``.
     """
     given = os.environ.get(variable)
     if given is not None:
         first, last = (int(part) for part in given.split(":"))
         return [_named(range(start, min(start + chunk, last))) for start in range(first, last, chunk)]
-    rest = [range(start, min(start + chunk, proof)) for start in range(sample, proof, chunk)]
-    return [_named(range(sample)), *(_named(part, PROOF) for part in rest)]
+    parts = [_named(range(sample))]
+    for first, last, marks in ((sample, proof, (PROOF,)), (proof, long, LONG)):
+        parts += [_named(range(start, min(start + chunk, last)), *marks) for start in range(first, last, chunk)]
+    return parts
 
 
 SHARES = [pytest.param(0.4, id="two fifths"), pytest.param(1.0, marks=PROOF, id="all")]
