@@ -211,6 +211,13 @@ SCRIPT = (
     WHEN_ARMED
     + """
 import os, sys, hbasemk
+
+def unraisable(found):
+    # Python ignores an interrupt in a callback of a weak reference. The handler is disarmed then, and the call goes on.
+    if found.exc_type is not KeyboardInterrupt or getattr(found.object, "__module__", "") != "weakref":
+        sys.__unraisablehook__(found)
+
+sys.unraisablehook = unraisable
 repo = hbasemk.connect(sys.argv[1], poll_interval=0.005)
 other = hbasemk.connect(sys.argv[1], poll_interval=0)
 acknowledged = interrupted = 0
