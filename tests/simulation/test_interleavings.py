@@ -15,7 +15,7 @@ import pytest
 from tests.support import proof
 from tests.support.simulation.interleavings import ENOUGH, KINDS, WAYS, Allowed, Explored, explore, prepare
 from tests.support.simulation.mutants import outcomes, read_back
-from tests.support.simulation.schedules import Broken
+from tests.support.simulation.trees import Broken
 
 WHICH = os.environ.get("HBASEMK_INTERLEAVINGS", "")
 PREEMPTIONS = int(os.environ.get("HBASEMK_PREEMPTIONS", "2" if WHICH == "triples" else "1"))

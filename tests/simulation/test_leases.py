@@ -18,7 +18,8 @@ from tests.support.simulation.known_seeds import search
 from tests.support.simulation.leases import LeaseSchedule
 from tests.support.simulation.mutants import ids, journal, watermark
 from tests.support.simulation.running import each_run
-from tests.support.simulation.schedules import Broken, breaks
+from tests.support.simulation.schedules import breaks
+from tests.support.simulation.trees import Broken
 
 SEEDS = proof.seeds("HBASEMK_LEASE_SEEDS", sample=50, proof=300, chunk=125)
 ENOUGH = 4000

@@ -16,7 +16,7 @@ from hbasemk.testing.simulation import Actor, Simulator
 from tests.support.branches import commit_on_branch
 from tests.support.simulation.interleavings import ENOUGH, Allowed, Explored, prepare
 from tests.support.simulation.mutants import branches, read_back
-from tests.support.simulation.schedules import Broken
+from tests.support.simulation.trees import Broken
 
 SEEDS = 200
 

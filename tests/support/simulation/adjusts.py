@@ -26,7 +26,8 @@ from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.view import View
 from hbasemk.testing.simulation import Actor
 from tests.support.branches import commit_on_branch
-from tests.support.simulation.schedules import FEW, Broken, Schedule
+from tests.support.simulation.schedules import FEW, Schedule
+from tests.support.simulation.trees import Broken
 
 ADJUSTS: Final[list[Callable[[int], list[Operation]]]] = [
     # Each adjust of the count has its own bit, so a wrong sum shows which adjusts are lost or counted twice.

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from hbasemk.errors import HbasemkError
-from tests.support.simulation.schedules import Broken, Schedule
+from tests.support.simulation.schedules import Schedule
+from tests.support.simulation.trees import Broken
 
 
 def must_be_found(name: str, make: Callable[[int], Schedule], seeds: Iterable[int]) -> None:

@@ -34,7 +34,7 @@ from hbasemk.testing.simulation import Actor, Simulator
 from hbasemk.testing.stepped import SteppedSimulator
 from hbasemk.transaction import Transaction, source_of
 from tests.support.branches import commit_on_branch
-from tests.support.simulation.schedules import Broken, check_tables, tree
+from tests.support.simulation.trees import Broken, check_tables, tree
 
 FOREVER = 1e9
 ENOUGH = 100

@@ -22,7 +22,8 @@ from hbasemk.kernel.settings import Settings
 from hbasemk.testing.history.simulated import LATE_LOOK
 from hbasemk.testing.simulation import Actor, Simulator
 from hbasemk.testing.trace import Step
-from tests.support.simulation.schedules import Broken, Schedule, check_tables, store_like, tree
+from tests.support.simulation.schedules import Schedule, store_like
+from tests.support.simulation.trees import Broken, check_tables, tree
 
 T = TypeVar("T")
 

@@ -1,0 +1,37 @@
+"""The tree of a snapshot and the tables, as the invariants see them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hbasemk.check import IntegrityCheck
+from hbasemk.kernel.instance import Instance
+from tests.support.uncached import without_cache
+
+
+class Broken(AssertionError):
+    """An invariant does not hold; the trace shows the cause."""
+
+
+def check_tables(instance: Instance, when: str = "tables", but: Sequence[str] = ()) -> None:
+    """Raises Broken if the integrity check finds anything but these kinds of problems."""
+    problems = [str(problem) for problem in IntegrityCheck(instance).run() if problem.kind not in but]
+    if problems:
+        raise Broken(f"{when}: {problems}")
+
+
+def tree(instance: Instance, snapshot: Any) -> dict[str, tuple[tuple[str, bytes], ...]]:
+    """Return the tree of a snapshot, without the cache."""
+    with without_cache(instance):
+        return cached_tree(instance, snapshot)
+
+
+def cached_tree(instance: Instance, snapshot: Any) -> dict[str, tuple[tuple[str, bytes], ...]]:
+    """Return the tree of a snapshot."""
+    top = instance.reader.node(snapshot, "/")
+    assert top is not None
+    states = [top]
+    for batch in instance.reader.levels(snapshot, "/"):
+        states += batch
+    return {state.path: tuple(sorted(state.encoded.items())) for state in states}
