@@ -21,7 +21,8 @@ from hbasemk.kernel.reading import child_count, reader
 from hbasemk.store.memory import MemoryStore
 from tests.support import proof
 from tests.support.runtime import World
-from tests.support.simulation.crashes.kinds import KINDS, TREE, Kind
+from tests.support.simulation.crashes.kind import TREE, Kind
+from tests.support.simulation.crashes.kinds import KINDS
 from tests.support.simulation.crashes.sites import AWAY, AWAY_LOST, WAYS, Died, Site, live_on, problems
 
 SAME, OTHER = 2, 0x40
