@@ -17,8 +17,8 @@ from hbasemk.kernel.commit.committer import Committer
 from hbasemk.testing.choices import shrink
 from hbasemk.testing.history import History, Kind, Read, Transaction, Write
 from hbasemk.testing.history.simulated import Run, Simulated
-from hbasemk.testing.history.workload import Workload
 from hbasemk.testing.history.workloads import SERIAL, WORKLOADS
+from hbasemk.testing.history.workloads.workload import Workload
 from tests.support import proof
 from tests.support.simulation.known_seeds import search
 from tests.support.simulation.mutants import ids, journal, outcomes, read_back, reading

@@ -23,10 +23,11 @@ from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.settings import Settings
 from hbasemk.repository import Repository, instance_of
 from hbasemk.testing.history.anomalies import Anomaly
-from hbasemk.testing.history.recorder import Attempt, Moments, Worker
+from hbasemk.testing.history.recorder import Attempt, Moments
 from hbasemk.testing.history.records import History
 from hbasemk.testing.history.resolve_outcomes import judge
-from hbasemk.testing.history.worker import MOST_WORKERS, appending, read_all
+from hbasemk.testing.history.worker import Worker
+from hbasemk.testing.history.worker_process import MOST_WORKERS, appending, read_all
 from hbasemk.testing.history.workloads import WORKLOADS
 
 SHORT: Final = Settings(max_clock_skew_ms=500, lease_ms=2000)
@@ -119,7 +120,7 @@ class Conductor:
         if number == MOST_WORKERS:
             return
         self._started += 1
-        command = [sys.executable, "-m", "hbasemk.testing.history.worker", self.workers_url or self.url]
+        command = [sys.executable, "-m", "hbasemk.testing.history.worker_process", self.workers_url or self.url]
         command += [str(self._file(f"w{number}")), f"--number={number}", f"--seed={self.seed * 1000 + number}"]
         with self._file(f"w{number}.err").open("wb") as errors:
             self._running.append(subprocess.Popen([*command, f"--origin={self._origin}"], stderr=errors))

@@ -11,10 +11,11 @@ from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel.instance import SWEEP_EVERY, Instance
 from hbasemk.kernel.settings import Settings
 from hbasemk.testing.history.anomalies import Anomaly
-from hbasemk.testing.history.recorder import Attempt, Moments, Worker
+from hbasemk.testing.history.recorder import Attempt, Moments
 from hbasemk.testing.history.records import SERIALIZABLE, History, Transaction
 from hbasemk.testing.history.resolve_outcomes import judge
-from hbasemk.testing.history.workload import Workload
+from hbasemk.testing.history.worker import Worker
+from hbasemk.testing.history.workloads.workload import Workload
 from hbasemk.testing.simulation import FAULTS, START_MS, Actor, Died, Simulator
 from hbasemk.transaction import Isolation
 

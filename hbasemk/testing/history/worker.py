@@ -1,90 +1,202 @@
-"""One process of a history: ``python -m hbasemk.testing.history.worker URL FILE``; runs until SIGTERM or a kill.
-
-The worker hands every line of the history to the operating system before the commit in question begins, and again
-before the next transaction begins.
-"""
+"""A worker of a history: it runs transactions in one instance, and retries or repeats them as an application does."""
 
 from __future__ import annotations
 
-import random
-import signal
-import time
-from collections.abc import Callable
-from pathlib import Path
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
 
-import click
+from hbasemk.errors import (
+    ClockSkewError,
+    CommitUnknownError,
+    ConflictError,
+    InvalidChangeError,
+    LeaseLostError,
+    NodeExistsError,
+    NodeNotFoundError,
+    StoreError,
+)
+from hbasemk.format import revisions
+from hbasemk.kernel.commit.change_source import ChangeSource
+from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.journal.view import View
+from hbasemk.testing.history.recorder import Attempt, Moments, Recorder
+from hbasemk.testing.history.records import (
+    SNAPSHOT,
+    Transaction,
+)
+from hbasemk.transaction import Isolation, source_of
 
-from hbasemk.connect import connect
-from hbasemk.errors import StoreNotAppliedError, StoreUnknownError
-from hbasemk.repository import Repository, instance_of
-from hbasemk.testing.history.recorder import Attempt, Moments, Worker
-from hbasemk.testing.history.records import Transaction
-from hbasemk.testing.history.workloads import WORKLOADS
+FAILED: Final = (
+    ConflictError,
+    NodeNotFoundError,
+    NodeExistsError,
+    InvalidChangeError,
+    LeaseLostError,
+    ClockSkewError,
+    StoreError,
+)
+"""The errors of a commit that leaves nothing behind."""
 
-MOST_WORKERS = 256
-GENERATION = 2.0
-"""The time in seconds after which workers start new lists and counters."""
-OPENING = 60.0
-"""The time in seconds for which a worker retries opening the repository."""
-
-
-def appending(file: Path) -> Callable[[Transaction], None]:
-    """Return a sink that appends each line to a file at once."""
-
-    def write(one: Transaction) -> None:
-        with file.open("a") as out:
-            out.write(one.line() + "\n")
-
-    return write
-
-
-def opened(url: str) -> Repository:
-    """Open the repository; retry while the store is temporarily unreachable."""
-    deadline = time.monotonic() + OPENING
-    while True:
-        try:
-            return connect(url, create=False, poll_interval=0.05)
-        except (StoreNotAppliedError, StoreUnknownError):
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.1)
+Change = Callable[[Attempt], None]
 
 
-@click.command()
-@click.argument("url")
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--number", type=click.IntRange(0, MOST_WORKERS - 1), required=True, help="The worker's number; unique.")
-@click.option("--seed", type=int, required=True, help="The seed of the worker's choices.")
-@click.option("--origin", type=float, required=True, help="The start of the history, on the machine's monotonic clock.")
-@click.option("--workload", "names", type=click.Choice(list(WORKLOADS)), multiple=True, help="Default: all workloads.")
-def main(url: str, file: Path, number: int, seed: int, origin: float, names: tuple[str, ...]) -> None:
-    """Run transactions on the repository at URL and write their history to FILE until SIGTERM."""
-    stopping: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, _: stopping.append(number))
-    workloads = [WORKLOADS[name] for name in names or WORKLOADS]
-    chance = random.Random(seed)
-    with opened(url) as repository:
-        worker = Worker(
-            f"w{number}",
-            instance_of(repository),
-            appending(file),
-            Moments(time.monotonic),
-            chance,
-            number=number,
-            workers=MOST_WORKERS,
-            generation=lambda: int((time.monotonic() - origin) / GENERATION),
+class Chance(Protocol):
+    """The source of a workload's choices: a ``random.Random`` or the simulator's."""
+
+    def random(self) -> float:
+        """Return a number from 0 (inclusive) to 1 (exclusive)."""
+        ...
+
+    def choice(self, seq: Sequence[Any], /) -> Any:
+        """Return one of the things."""
+        ...
+
+
+class Worker(Recorder):
+    """Runs transactions in one instance, one after the other, and records each of them.
+
+    Each worker of a history has another ``number`` below ``workers``. ``generation`` grows now and then in runs that last,
+    so that values which collect things stay short.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        instance: Instance,
+        sink: Callable[[Transaction], None],
+        moments: Moments,
+        chance: Chance,
+        *,
+        number: int = 0,
+        workers: int = 64,
+        weakened: Isolation | None = None,
+        generation: Callable[[], int] = lambda: 0,
+    ) -> None:
+        super().__init__(name, instance, sink, moments, weakened)
+        self.chance = chance
+        self.generation = generation
+        self.unknown: list[str] = []
+        self.insisted: list[str] = []
+        """The calls that retry after conflicts until they commit."""
+        self._number, self._workers = number, workers
+        self._bits: dict[int, int] = {}
+        self._old: list[View] = []
+
+    def bit(self, generation: int) -> int:
+        """Return the exponent of a power of two that no other worker adds to a number of this generation."""
+        count = self._bits[generation] = self._bits.get(generation, -1) + 1
+        return count * self._workers + self._number
+
+    def sleep(self, seconds: float) -> None:
+        """Let other processes continue."""
+        self.instance.runtime.sleep(seconds)
+
+    # --- transactions that write -------------------------------------------------------------------------
+
+    def transact(self, change: Change, isolation: Isolation | None = None, retry_timeout: float = 5.0) -> None:
+        """Run a change on the head and again after conflicts, or once, on a snapshot that may have grown old.
+
+        ``isolation`` None: either. ``retry_timeout`` in seconds.
+        """
+        if isolation is None:
+            isolation = "serializable" if self.chance.random() < 0.2 else SNAPSHOT
+        if self.chance.random() < 0.6:
+            self._again(change, isolation, retry_timeout)
+        else:
+            self._once(change, isolation)
+
+    def prepare(self, change: Change) -> None:
+        """Run a change that must succeed; raises the error that prevents it."""
+        self._again(change, SNAPSHOT, 30.0)
+
+    def _again(self, change: Change, isolation: Isolation, retry_timeout: float) -> None:
+        attempts: list[Attempt] = []
+        call = self.tag()
+        self.insisted.append(call)
+        polled = self.moments()
+
+        def make(view: View) -> ChangeSource:
+            if attempts:
+                attempts[-1].record("aborted", polled=polled)
+            attempts.append(Attempt(self, view, call, isolation))
+            return self._prepare(attempts[-1], change, polled)
+
+        self._end(
+            attempts, polled, lambda: self.instance.commit(make, call, retry_timeout=retry_timeout, max_poll_age=0)
         )
-        while not stopping:
-            chance.choice(workloads).turn(worker)
-            time.sleep(chance.choice((0.0, 0.0, 0.002, 0.01, 0.05)))
-        worker.read(lambda attempt: read_all(attempt, names))
 
+    def _once(self, change: Change, isolation: Isolation) -> None:
+        old = bool(self._old) and self.chance.random() < 0.15
+        polled = None
+        with contextlib.suppress(StoreError):
+            polled = None if old or self.chance.random() < 0.4 else self._poll()
+        base = self.chance.choice(self._old) if old else self.instance.head()
+        attempt = Attempt(self, base, self.tag(), isolation, ordered=not old)
 
-def read_all(attempt: Attempt, names: tuple[str, ...] = ()) -> None:
-    """Read the data of all workloads."""
-    for name in names or WORKLOADS:
-        WORKLOADS[name].read_all(attempt)
+        def commit() -> int:
+            source = self._prepare(attempt, change, polled)
+            self.sleep(self.chance.choice((0.0, 0.005, 0.3)))
+            if self.chance.random() < 0.4:
+                # The background thread of a repository may do this at any time.
+                self.instance.poll()
+            attempt.committing = self.moments()
+            return self.instance.commit_on(attempt.view, source, attempt.call)
 
+        self._end([attempt], polled, commit)
 
-if __name__ == "__main__":
-    main()
+    def _prepare(self, attempt: Attempt, change: Change, polled: float | None) -> ChangeSource:
+        change(attempt)
+        attempt.committing = self.moments()
+        attempt.record("unknown", ended=False, polled=polled)
+        return source_of(attempt.changes)
+
+    def _end(self, attempts: list[Attempt], polled: float | None, commit: Callable[[], int]) -> None:
+        try:
+            revision = commit()
+        except CommitUnknownError as error:
+            self.unknown.append(error.revision)
+            attempts[-1].record("unknown", ended=False, polled=polled, revision=error.revision)
+        except FAILED as error:
+            lost = error.revision if isinstance(error, ConflictError) else None
+            if attempts:
+                attempts[-1].record("aborted", polled=polled, revision=lost)
+        else:
+            number = revisions.to_text(revision) if attempts[-1].writes else None
+            attempts[-1].record("committed", polled=polled, revision=number)
+
+    # --- transactions that only read ---------------------------------------------------------------------
+
+    def read(self, read: Change, again: Change | None = None) -> None:
+        """Read from a snapshot: the newest one, after a poll or not, or an older one once more.
+
+        ``again`` is read some time later from the same one.
+        """
+        old = bool(self._old) and self.chance.random() < 0.3
+        try:
+            polled = self._poll() if not old and self.chance.random() < 0.6 else None
+            snapshot = self.chance.choice(self._old) if old else self.instance.head()
+            attempt = Attempt(self, snapshot, self.tag(), SNAPSHOT, ordered=not old)
+            if not old:
+                self._old = [*self._old[-20:], snapshot]
+            try:
+                read(attempt)
+                if again is not None:
+                    self.sleep(self.chance.choice((0.0, 0.005, 0.3)))
+                    again(attempt)
+            finally:
+                attempt.record("committed", polled=polled)
+        except StoreError:
+            return
+
+    def _poll(self) -> float:
+        polled = self.moments()
+        self.instance.poll()
+        return polled
+
+    def maintain(self) -> None:
+        """Do the work of a background thread, which this process does not have; this also moves the watermark."""
+        with contextlib.suppress(StoreError, LeaseLostError):
+            self.instance.maintain()
+            if self.instance.lease.held:
+                self.instance.recovery.advance()

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from hbasemk.testing.history.anomalies import Anomaly, Kind
-from hbasemk.testing.history.recorder import Attempt, Worker
+from hbasemk.testing.history.recorder import Attempt
 from hbasemk.testing.history.records import SNAPSHOT, History, Transaction, Value, Write
-from hbasemk.testing.history.workload import Workload, first_reads
+from hbasemk.testing.history.worker import Worker
+from hbasemk.testing.history.workloads.workload import Workload, first_reads
 
 
 class Versions(Workload):

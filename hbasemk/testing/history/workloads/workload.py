@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hbasemk.testing.history.anomalies import Anomaly
-from hbasemk.testing.history.recorder import Attempt, Worker
+from hbasemk.testing.history.recorder import Attempt
 from hbasemk.testing.history.records import History, Read, Transaction, Value
+from hbasemk.testing.history.worker import Worker
 
 
 class Workload:
