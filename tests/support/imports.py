@@ -5,14 +5,19 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hbasemk import Repository, connect
+from hbasemk.transfer.files import entries
+from hbasemk.transfer.files.importer import Import, Result
+from hbasemk.transfer.files.reader import FileReader, ReaderJob
 from hbasemk.transfer.files.verify import Verification, verify
+from hbasemk.transfer.files.worker import Batch, Job, Worker
 
 SMALL = {
     "readme.txt": b"Trees\n",
@@ -110,3 +115,43 @@ def deny_listing(monkeypatch: pytest.MonkeyPatch, ending: bytes) -> None:
         return real(path)
 
     monkeypatch.setattr(os, "scandir", scandir)
+
+
+AT = "/docs"
+
+
+def bring_in(url: str, top: Path, at: str = AT, **options: Any) -> Result:
+    options.setdefault("workers", 2)
+    return Import(url, str(top), at, **options).run()
+
+
+def assert_imported(url: str, top: Path, at: str = AT) -> None:
+    """Assert that the tree equals the directory, by the verification and by an independent comparison."""
+    assert differences(url, top, at) == []
+    wanted = on_disk(top)
+    assert in_tree(url, at) == wanted
+    found = totals(url, at)
+    kinds = [kind for kind, _ in wanted.values()]
+    assert found[":nodes"] == len(wanted)
+    assert found[":files"] == kinds.count("file")
+    assert found[":directories"] == kinds.count("directory")
+    assert found[":links"] == kinds.count("link")
+    assert found[":bytes"] == sum((top / name).stat().st_size for name, (kind, _) in wanted.items() if kind == "file")
+
+
+@contextmanager
+def one_worker(url: str, top: Path, retry_timeout: float = 30.0) -> Iterator[Worker]:
+    """A worker in this process, with a reader in another one."""
+    job = Job(url, str(top), AT, retry_timeout)
+    with FileReader.spawned(ReaderJob(url, str(top), 65536)) as reader:
+        worker = Worker(job, reader)
+        with worker.repository:
+            yield worker
+
+
+@contextmanager
+def one_batch(url: str, top: Path, retry_timeout: float = 30.0) -> Iterator[tuple[Worker, Batch]]:
+    """A worker, and all entries of a directory without subdirectories as its first batch."""
+    Import(url, str(top), AT, workers=1, exclude=["*"]).run()
+    with one_worker(url, top, retry_timeout) as worker:
+        yield worker, Batch(0, entries=list(entries.walk(str(top), (), lambda _: None)))

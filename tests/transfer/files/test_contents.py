@@ -1,0 +1,159 @@
+"""The contents of imported files: in the node, as blobs, or left out."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import io
+import multiprocessing
+import os
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hbasemk import BlobRef, connect
+from hbasemk.format import schema
+from hbasemk.kernel.blobs import Blobs
+from hbasemk.store.sqlite import SqliteStore
+from hbasemk.transfer.files.entries import Contents, Entry, Skipped
+from hbasemk.transfer.files.reader import FileReader, Files, ReaderJob
+from hbasemk.transfer.files.worker import Batch
+from tests.support.imports import (
+    AT,
+    assert_imported,
+    bring_in,
+    differences,
+    in_tree,
+    one_batch,
+    one_worker,
+    write_files,
+)
+
+
+def test_content_is_text_or_bytes_in_the_node_or_a_blob_above_the_limit(url: str, top: Path) -> None:
+    write_files(top, {"long.txt": b"x" * 101, "fits.txt": b"x" * 100, "latin": b"caf\xe9", "huge": b"\0\1" * 3_000_000})
+
+    result = bring_in(url, top, limit=100)
+
+    assert (result.bare, result.blobs) == (0, 2)
+    with connect(url) as repository:
+        contents = {
+            name: repository.head[f"{AT}/{name}"][":content"] for name in os.listdir(top) if (top / name).is_file()
+        }
+        assert contents == {
+            "readme.txt": "Trees\n",
+            "empty": "",
+            "fits.txt": "x" * 100,
+            "latin": b"caf\xe9",
+            "binary": b"\x00\xff",
+            "long.txt": BlobRef(hashlib.sha256(b"x" * 101).hexdigest()),
+            "huge": BlobRef(hashlib.sha256(b"\0\1" * 3_000_000).hexdigest()),
+        }
+        assert repository.blobs.read(str(contents["huge"].id)) == b"\0\1" * 3_000_000
+    assert differences(url, top, AT, limit=100) == []
+
+
+@pytest.mark.parametrize(("contents", "kept"), [("none", set()), ("small", {"small", "binary"})])
+def test_contents_are_left_out_only_on_request(url: str, tmp_path: Path, contents: Contents, kept: set[str]) -> None:
+    files = {"small": b"text", "binary": b"\0", "large": b"x" * 101}
+    top = write_files(tmp_path / "docs", files)
+
+    result = bring_in(url, top, limit=100, contents=contents)
+
+    assert result.bare == len(files) - len(kept)
+    assert {name for name, (_, digest) in in_tree(url, AT).items() if digest} == set(files)
+    with connect(url) as repository:
+        assert {name for name in files if ":content" in repository.head[f"{AT}/{name}"]} == kept
+    assert differences(url, top, AT, limit=100, contents=contents) == []
+    missing = differences(url, top, AT)
+    assert sorted(missing) == sorted(f"{AT}/{name}: the content is missing" for name in files.keys() - kept)
+
+    assert bring_in(url, top, limit=100).changed == len(missing)
+    assert differences(url, top, AT) == []
+    assert bring_in(url, top, limit=100, contents=contents).changed == len(missing)
+    assert differences(url, top, AT, limit=100, contents=contents) == []
+
+
+def test_an_unchanged_large_file_is_not_written_again(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    top = write_files(tmp_path / "docs", {"large": b"x" * 100_000})
+    bring_in(url, top)
+    os.utime(top / "large", ns=(5, 5))
+    monkeypatch.setattr(Blobs, "write", lambda *_, **__: pytest.fail("written again"))
+
+    with one_worker(url, top) as worker:
+        report = worker.do(Batch(0, entries=[Entry("large", "file")]))
+    assert (report.changed, report.blobs) == (1, 1)
+
+    monkeypatch.undo()
+    write_files(top, {"large": b"y" * 100_000})
+    bring_in(url, top)
+    assert_imported(url, top)
+
+
+def test_blobs_of_an_import_become_durable_with_the_commit_that_refers_to_them(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    top = write_files(tmp_path / "docs", {"one": b"1" * 100_000, "two": b"2" * 3_000_000})
+    real = SqliteStore.write
+    synced: list[bool] = []
+
+    def write(self: SqliteStore, table: str, puts: Any, *, durable: bool = True) -> None:
+        if table == schema.BLOBS:
+            synced.append(durable)
+        real(self, table, puts, durable=durable)
+
+    monkeypatch.setattr(SqliteStore, "write", write)
+    with one_batch(url, top) as (worker, batch):
+        worker.do(batch)
+        assert synced == [False] * 4
+        worker.repository.blobs.write(b"by itself")
+        assert synced[4:] == [False, True]
+    assert_imported(url, top)
+
+
+def test_large_contents_are_committed_in_bounded_pieces(url: str, tmp_path: Path) -> None:
+    top = write_files(tmp_path / "docs", {f"{number:02}": bytes([number]) * 1_000_000 for number in range(12)})
+
+    result = bring_in(url, top, workers=1, batch=100, limit=1_000_000)
+
+    assert_imported(url, top)
+    # One for the root, and one for each five files, which exceed 4 MiB.
+    assert result.committed == 3
+
+
+@pytest.mark.parametrize("cut", [0, 1_500_000])
+def test_a_large_file_that_cannot_be_read_to_its_end_is_reported(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: int
+) -> None:
+    top = write_files(tmp_path / "docs", {"large": b"x" * 3_000_000, "other": b"y" * 3_000_000})
+    real = os.read
+    seen = []
+
+    def read(number: int, size: int) -> bytes:
+        seen.append(size)
+        if sum(seen) > cut and len(seen) < 4:
+            seen.append(10**9)
+            raise OSError(errno.EIO, "Input/output error")
+        return real(number, size)
+
+    files = Files(ReaderJob(url, str(top), 100))
+    ours, theirs = multiprocessing.Pipe()
+    reader = FileReader(ours, lambda: None)
+    kept = io.BytesIO()
+    monkeypatch.setattr(os, "read", read)
+    thread = threading.Thread(target=files.stream, args=("large", None, theirs))
+    monkeypatch.setattr(reader, "_send", lambda request: thread.start())
+
+    answer = reader.stream("large", None, lambda stream: shutil.copyfileobj(stream, kept))
+    thread.join()
+
+    assert answer == Skipped("large", "cannot be read: Input/output error", True)
+    assert not ours.poll()
+    monkeypatch.undo()
+    theirs.close()
+    ours.close()

@@ -1,0 +1,165 @@
+"""Imports whose workers die, that are interrupted, or whose store fails."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hbasemk import (
+    CommitUnknownError,
+    HbasemkError,
+    InvalidChangeError,
+    LeaseLostError,
+    Repository,
+    StoreNotAppliedError,
+    StoreUnknownError,
+    connect,
+)
+from hbasemk.repository import instance_of
+from hbasemk.transfer import retry
+from hbasemk.transfer.files.importer import Import
+from hbasemk.transfer.files.worker import Report
+from tests.support.imports import (
+    AT,
+    around_runs,
+    assert_imported,
+    bring_in,
+    in_tree,
+    many_files,
+    on_disk,
+    one_batch,
+    totals,
+    write_files,
+)
+
+
+def busy_pids(running: Import) -> list[int]:
+    return [
+        worker.process.pid for worker in running._workers if worker.batch is not None and worker.process.pid is not None
+    ]
+
+
+def test_a_killed_worker_is_replaced_and_nothing_is_lost_or_doubled(url: str, tmp_path: Path) -> None:
+    top = many_files(tmp_path / "docs", 200)
+    killed: list[int] = []
+
+    def kill(report: Report, total: int) -> None:
+        if report.added and not killed:
+            killed.append(busy_pids(running)[0])
+            os.kill(killed[0], signal.SIGKILL)
+
+    running = Import(url, str(top), AT, workers=4, batch=5, on_report=kill)
+    result = running.run()
+
+    assert killed
+    assert result.restarts == 1
+    assert any(str(killed[0]) in note for note in result.notes)
+    assert_imported(url, top)
+
+
+def test_workers_that_die_repeatedly_end_the_import_and_the_next_one_finishes(url: str, tmp_path: Path) -> None:
+    top = many_files(tmp_path / "docs", 100)
+
+    def kill_all(report: Report, total: int) -> None:
+        for pid in busy_pids(running):
+            os.kill(pid, signal.SIGKILL)
+
+    running = Import(url, str(top), AT, workers=2, batch=2, on_report=kill_all)
+    with pytest.raises(HbasemkError, match="ended unexpectedly"):
+        running.run()
+
+    bring_in(url, top)
+    assert_imported(url, top)
+
+
+def test_an_interrupted_import_leaves_no_process_and_can_resume(url: str, tmp_path: Path) -> None:
+    top = many_files(tmp_path / "docs", 200)
+
+    def interrupt(report: Report, total: int) -> None:
+        if running.result.added >= 30:
+            raise KeyboardInterrupt
+
+    running = Import(url, str(top), AT, workers=4, batch=5, on_report=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        running.run()
+
+    assert not any(worker.process.is_alive() for worker in running._workers)
+    with connect(url) as repository:
+        assert not instance_of(repository).journal.pending
+    first = len(in_tree(url, AT))
+    assert 30 <= first < len(on_disk(top))
+    assert totals(url, AT)[":nodes"] == first
+
+    result = bring_in(url, top)
+
+    assert result.added == len(on_disk(top)) - first
+    assert_imported(url, top)
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorten the waits for the store."""
+    monkeypatch.setattr(retry, "FIRST_WAIT", 0.001)
+
+
+@pytest.mark.parametrize("applied", [True, False])
+@pytest.mark.parametrize(
+    "error",
+    [
+        CommitUnknownError("the reply was lost", revision="0000000000000000"),
+        StoreUnknownError("the reply was lost"),
+        StoreNotAppliedError("the store is away"),
+        LeaseLostError("paused for too long", machine=1),
+    ],
+)
+def test_a_commit_with_an_unknown_outcome_is_retried_and_counts_once(
+    url: str, tmp_path: Path, hurried: None, monkeypatch: pytest.MonkeyPatch, error: HbasemkError, applied: bool
+) -> None:
+    top = write_files(tmp_path / "docs", {"one": b"1", "two": b"22"})
+    runs: list[int] = []
+
+    def fail(number: int) -> None:
+        runs.append(number)
+        if number == 1:
+            raise error
+
+    with one_batch(url, top) as (worker, batch):
+        around_runs(monkeypatch, **{"after" if applied else "before": fail})
+        report = worker.do(batch)
+
+    assert runs == [1, 2]
+    assert report.notes == [str(error)]
+    assert report.retries == 1
+    assert_imported(url, top)
+
+
+def test_an_import_fails_when_the_store_stays_unreachable_past_the_retry_timeout(
+    url: str, tmp_path: Path, hurried: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    top = write_files(tmp_path / "docs", {"one": b"1"})
+
+    def run(self: Repository, *arguments: Any) -> Any:
+        raise StoreNotAppliedError("the store is away")
+
+    with one_batch(url, top, retry_timeout=0.01) as (worker, batch):
+        monkeypatch.setattr(Repository, "run", run)
+        with pytest.raises(StoreNotAppliedError, match="away"):
+            worker.do(batch)
+
+
+def test_an_error_of_a_worker_is_raised_by_the_import(url: str, tmp_path: Path) -> None:
+    top = write_files(tmp_path / "docs", {"one": b"1"})
+
+    def spoil(report: Report, total: int) -> None:
+        with connect(url, poll_interval=0) as repository:
+            repository.run(lambda tx: tx.set(AT, ":nodes", "no number"))
+
+    (top / "directory").mkdir()
+    running = Import(url, str(top), AT, workers=1, on_report=spoil)
+    with pytest.raises(InvalidChangeError, match="nodes"):
+        running.run()
+    assert not any(worker.process.is_alive() for worker in running._workers)
