@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
+import subprocess
 import sys
-from typing import AnyStr
+from collections.abc import Callable
+from typing import Any, AnyStr, NamedTuple
 
 import pytest
 
@@ -23,3 +26,36 @@ def run_captured(
     sys.stdout.flush()
     out, err = capture.readouterr()
     return int(ended.value.code or 0), out, err
+
+
+DONE, NO, USAGE, CONFLICT, UNREACHABLE = range(5)
+
+
+class Ran(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[Any]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+Run = Callable[..., Ran]
+
+
+def process(*arguments: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([sys.executable, "-m", "hbasemk", *arguments], capture_output=True, check=False, **options)
+
+
+def assert_one_line(ran: Ran, code: int, *parts: str) -> None:
+    assert ran.code == code
+    assert ran.out == ""
+    assert ran.err.count("\n") == 1
+    assert ran.err.startswith("hbasemk: ")
+    for part in parts:
+        assert part in ran.err

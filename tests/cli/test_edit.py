@@ -1,0 +1,129 @@
+"""Commands that write: init, set, adjust, mv, cp and rm."""
+
+from __future__ import annotations
+
+import pytest
+
+from hbasemk import connect
+from hbasemk.repository import instance_of
+from tests.support.commands import CONFLICT, DONE, NO, USAGE, Run, assert_one_line
+
+
+def test_init_creates_a_repository_once(run: Run, url: str) -> None:
+    ran = run("init", "--epoch", "2020-02-02", "--lease", "2000", "--max-clock-skew", "300", "--output", "json")
+
+    assert ran.code == DONE
+    with connect(url, create=False) as repository:
+        settings = instance_of(repository).settings
+        assert settings.epoch_ms == 1_580_601_600_000
+        assert (settings.lease_ms, settings.max_clock_skew_ms) == (2000, 300)
+        assert ran.json["revision"] == repository.head.revision
+    assert run("init").code == DONE
+    assert run("init", "--lease", "2000").code == DONE
+    assert_one_line(run("init", "--lease", "3000"), USAGE, "2000")
+    with connect(url, create=False) as repository:
+        assert instance_of(repository).settings == settings
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "wanted"),
+    [
+        ("text", "string", "text"),
+        ("", "string", ""),
+        ("42", "string", "42"),
+        ("42", "integer", 42),
+        ("-7", "integer", -7),
+        ("-0.5", "float", -0.5),
+        ("1e3", "float", 1000.0),
+        ("TRUE", "boolean", True),
+        ("false", "boolean", False),
+        ('["a", 1, 2.5, false]', "json", ["a", 1, 2.5, False]),
+        ("[]", "json", []),
+    ],
+)
+def test_set_keeps_the_requested_type(run: Run, tree: None, url: str, value: str, kind: str, wanted: object) -> None:
+    assert run("set", "/c", "new", value, "--type", kind).code == DONE
+
+    with connect(url) as repository:
+        found = repository.head["/c"]["new"]
+    assert found == wanted
+    assert type(found) is type(wanted)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name", "wanted"),
+    [
+        (("--", "/c", "new", "--unset"), "new", "--unset"),
+        (("/c", "new", "--", "-x"), "new", "-x"),
+        (("-m", "--", "--", "/c", "--new", "-"), "--new", "-"),
+        (("--message", "-7", "/c", "-1", "-1e3"), "-1", "-1e3"),
+        (("/c", "new", "-"), "new", "-"),
+    ],
+)
+def test_set_accepts_a_leading_hyphen_after_a_separator(
+    run: Run, tree: None, url: str, arguments: tuple[str, ...], name: str, wanted: str
+) -> None:
+    assert run("set", *arguments).code == DONE
+
+    with connect(url) as repository:
+        assert dict(repository.head["/c"]) == {name: wanted}
+
+
+def test_set_names_an_unknown_option_and_suggests_the_separator(run: Run, tree: None) -> None:
+    ran = run("set", "/a", "title", "--unst")
+
+    assert "--unst;" in ran.err
+    assert "put -- before" in ran.err
+    assert "Put -- before" in run("set", "--help").out
+
+
+def test_set_can_remove_a_property_and_create_a_node(run: Run, tree: None, url: str) -> None:
+    assert run("set", "/a", "title", "--unset").code == DONE
+    assert run("set", "/a/new", "x", "1", "--create", "-m", "made").code == DONE
+
+    with connect(url) as repository:
+        assert "title" not in repository.head["/a"]
+        assert repository.head["/a/new"]["x"] == "1"
+    assert run("log", "-n", "1", "--output", "json").json["message"] == "made"
+
+
+def test_adjust_adds_to_a_number_and_creates_it(run: Run, tree: None, url: str) -> None:
+    assert run("adjust", "/c", "stock", "5").code == DONE
+    assert run("adjust", "/c", "stock", "-2", "-m", "sold").code == DONE
+    assert run("adjust", "/c", "weight", "0.5").code == DONE
+
+    with connect(url) as repository:
+        assert dict(repository.head["/c"]) == {"stock": 3, "weight": 0.5}
+    assert "stock" in run("log", "-n", "2", "--changes").out
+
+
+@pytest.mark.parametrize("by", ["x", "nan", "inf", "-inf", "1_0x", "", "9" * 5000])
+def test_adjust_refuses_what_is_no_finite_number(run: Run, tree: None, by: str) -> None:
+    ran = run("adjust", "/c", "stock", by)
+
+    assert ran.code == USAGE
+    assert "BY must be an integer or a finite number" in ran.err or "digits" in ran.err
+
+
+def test_adjust_takes_an_expected_version(run: Run, tree: None) -> None:
+    version = run("cat", "/c", "--show-version").out.strip()
+
+    assert run("adjust", "/c", "stock", "-5", "--if-version", version).code == DONE
+    assert run("adjust", "/c", "stock", "-5", "--if-version", version).code == CONFLICT
+
+
+def test_adjust_names_the_value_that_is_no_number(run: Run, tree: None) -> None:
+    ran = run("adjust", "/a", "title", "1")
+
+    assert ran.code == NO
+    assert "must be a finite number, got the str" in ran.err
+
+
+def test_mv_cp_and_rm_change_whole_subtrees_and_print_the_revision(run: Run, tree: None) -> None:
+    printed = [run("cp", "/a", "/c/a"), run("mv", "/c/a", "/d"), run("rm", "/a")]
+
+    assert [ran.code for ran in printed] == [DONE] * 3
+    assert run("ls", "-r").out == "/c\n/d\n/d/b\n"
+    assert run("cat", "/d/b").out == 'title = "two"\n'
+    logged = [one["revision"] for one in run("log", "-n", "3", "--output", "json").lines]
+    assert [ran.out.strip() for ran in reversed(printed)] == logged

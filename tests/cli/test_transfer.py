@@ -1,0 +1,165 @@
+"""Commands that import, export and compare."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import DONE, NO, USAGE, Run
+from tests.support.imports import SMALL, on_disk, write_files
+
+
+def test_import_reports_its_result_and_export_writes_it_back(run: Run, tmp_path: Path) -> None:
+    top = write_files(tmp_path / "docs", {**SMALL, "large": b"x" * 100_000})
+    count = len(on_disk(top))
+
+    ran = run("import", str(top), "--workers", "2", "--batch", "3", "--output", "json")
+
+    assert ran.code == DONE
+    assert ran.err == ""
+    printed = ran.json
+    assert printed["imported_to"] == "/docs"
+    assert (printed["entries"], printed["nodes_added"], printed["differences"], printed["processes"]) == (
+        count,
+        count,
+        0,
+        2,
+    )
+    assert (printed["contents_not_kept"], printed["contents_in_blobs"]) == (0, 1)
+    size = sum(len(data) for data in SMALL.values()) + 100_000
+    assert printed["contents_compared"] == f"{len(SMALL) + 1} contents of {size} bytes"
+    assert printed["commits"] >= count / 3
+    assert printed["retries"] >= printed["conflicts"] >= 0
+    assert f"{count} nodes" in printed["compared"]
+
+    assert run("export", "/docs", str(tmp_path / "out")).code == DONE
+    assert on_disk(tmp_path / "out") == on_disk(top)
+
+    whole = run("export", "/docs", "--format", "json").json
+    assert whole["children"]["a"]["children"]["one.txt"]["properties"][":content"] == "one\n"
+    assert run("export", "/docs", str(tmp_path / "docs.json"), "-f", "json") == (DONE, "", "")
+    assert json.loads((tmp_path / "docs.json").read_text()) == whole
+    assert run("export", "/docs", "-", "-f", "json").json == whole
+    assert sorted(os.listdir(tmp_path))[-2:] == ["docs.json", "out"]
+
+
+def test_export_ends_with_1_if_anything_is_left_out(run: Run, tmp_path: Path, url: str) -> None:
+    top = write_files(tmp_path / "docs", SMALL)
+    assert run("import", str(top), "--workers", "1", "--contents", "small", "--inline-limit", "6").code == DONE
+
+    ran = run("export", "/docs", str(tmp_path / "out"))
+
+    assert ran.code == NO
+    assert "skipped: /docs/a/b/c/three.txt: " not in ran.err
+    assert "skipped: /docs/a/b/two.txt: the import left its content out" in ran.err
+
+    for value, kind in (("-1", "integer"), (str(2**70), "integer"), ("rwx", "string")):
+        assert run("set", "-t", kind, "--", "/docs/a/one.txt", ":mode", value).code == DONE
+        ran = run("export", "/docs/a/one.txt", str(tmp_path / "one"))
+        assert ran.code == NO
+        assert "incomplete: /docs/a/one.txt: its mode" in ran.err
+        assert (tmp_path / "one").read_bytes() == b"one\n"
+
+
+def test_export_writes_a_single_file(run: Run, tmp_path: Path) -> None:
+    top = write_files(tmp_path / "docs", SMALL)
+    (top / "readme.txt").chmod(0o4755)
+    assert run("import", str(top), "--workers", "1").code == DONE
+
+    ran = run("export", "/docs/readme.txt", str(tmp_path / "one"), "--output", "json")
+    assert (ran.code, ran.json["files"], ran.json["directories"]) == (DONE, 1, 0)
+    assert "--special-modes" in ran.err
+    assert (tmp_path / "one").read_bytes() == b"Trees\n"
+    assert (tmp_path / "one").stat().st_mode & 0o7777 == 0o755
+    assert run("export", "/docs/readme.txt", str(tmp_path / "one"), "--special-modes").err == ""
+    assert (tmp_path / "one").stat().st_mode & 0o7777 == 0o4755
+
+
+def test_export_to_standard_output_is_for_json(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run("init")
+    before = os.listdir(tmp_path)
+
+    assert run("export", "-f", "json", "/", "-").json == {"properties": {}, "children": {}}
+    assert run("export", "/", "-").code == USAGE
+    assert run("export", "-f", "json", "--special-modes", "/", "-").code == USAGE
+    assert os.listdir(tmp_path) == before
+
+
+def test_every_import_counts_the_files_whose_content_it_does_not_keep(run: Run, tmp_path: Path) -> None:
+    top = write_files(tmp_path / "docs", {**SMALL, "more/latin": b"caf\xe9", "more/long.txt": b"x" * 101})
+    (top / "link").symlink_to("binary")
+    import_ = ("import", str(top), "--workers", "2", "--batch", "2", "--contents", "small", "--inline-limit", "100")
+
+    assert run(*import_, "--output", "json").json["contents_not_kept"] == 1
+    (top / "more/long.txt").write_bytes(b"short")
+    again = run(*import_, "--output", "json").json
+
+    assert (again["contents_not_kept"], again["nodes_changed"], again["differences"]) == (0, 1, 0)
+    assert "contents not kept" in run(*import_).out
+    assert "SHA-256" in run("import", "--help").out
+
+
+def test_import_explains_an_earlier_layout(run: Run, tmp_path: Path) -> None:
+    top = write_files(tmp_path / "docs", SMALL)
+    jsop = '+"/docs":{"nodes":1,"files":1,"links":0,"bytes":6,"directories":0,"readme.txt":{"kind":"file"}}'
+    assert run("init").code == DONE
+    assert run("commit", jsop).code == DONE
+
+    ran = run("import", str(top))
+
+    assert ran.code == NO
+    assert "an earlier version" in ran.err
+    assert "--at" in ran.err
+    ran = run("export", "/docs/readme.txt", str(tmp_path / "out"))
+    assert ran.code == NO
+    assert "an earlier version" in ran.err
+
+
+def test_differences_are_listed_and_end_with_1(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hbasemk.transfer.files import importer
+
+    top = write_files(tmp_path / "docs", SMALL)
+    real = importer.Import.run
+
+    def meddled(self: importer.Import) -> importer.Result:
+        result = real(self)
+        (top / "readme.txt").write_bytes(b"changed meanwhile\n")
+        (top / "bad\nname").write_bytes(b"")
+        return result
+
+    monkeypatch.setattr(importer.Import, "run", meddled)
+
+    ran = run("import", str(top), "--workers", "1", "--output", "json")
+
+    assert ran.code == NO
+    assert "/docs/readme.txt: :sha256" in ran.err
+    assert "/docs/bad\\nname" in ran.err
+    assert ran.json["differences"] == ran.err.count("differs:") > 1
+    assert run("import", str(top), "--workers", "1", "--no-verify").code == DONE
+
+
+def test_many_differences_are_summarized_in_a_few_lines(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hbasemk.transfer.files import importer
+
+    top = write_files(tmp_path / "docs", {f"{number:03}": b"" for number in range(100)})
+    real = importer.Import.run
+
+    def meddled(self: importer.Import) -> importer.Result:
+        result = real(self)
+        for name in on_disk(top):
+            os.utime(top / name, ns=(0, 0))
+        return result
+
+    monkeypatch.setattr(importer.Import, "run", meddled)
+
+    ran = run("import", str(top), "--workers", "1", "--output", "json")
+
+    assert ran.json["differences"] == 100
+    assert ran.err.count("\n") < 30
+    assert "80 more" in ran.err
