@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from hbasemk import connect
 from tests.support.commands import Ran, Run, run_captured
+from tests.support.hostile import Hostile
+from tests.support.repositories import problems
 
 
 @pytest.fixture
@@ -29,3 +33,11 @@ def tree(run: Run, url: str) -> None:
             tx.add("/a/b", {"title": "B\n"})
             tx.add("/c")
         repository.run(lambda tx: tx.set("/a/b", "title", "two"), "the second")
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hostile]:
+    made = Hostile(tmp_path_factory.mktemp("hostile") / "content.db")
+    yield made
+    with connect(made.url, create=False, poll_interval=0) as repository:
+        assert problems(repository) == []

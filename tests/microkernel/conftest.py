@@ -8,33 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from hbasemk import MicroKernel
 from hbasemk.store.abc import Store
 from hbasemk.store.hbase import Address, HBaseStore
 from hbasemk.store.memory import MemoryStore
 from hbasemk.store.sqlite import SqliteStore
 from tests.support.hbase import HBase
+from tests.support.microkernel import Cluster
 from tests.support.proof import PROOF
 from tests.support.repositories import Instances, instances
-
-
-class Cluster:
-    """One or two MicroKernels. Calls go to them in turn, each after a poll, like those of a cluster's clients."""
-
-    def __init__(self, opened: Instances, count: int) -> None:
-        self.kernels = [MicroKernel(opened()) for _ in range(count)]
-        self._turn = 0
-
-    @property
-    def next(self) -> MicroKernel:
-        """The next MicroKernel in turn, after a poll."""
-        self._turn += 1
-        kernel = self.kernels[self._turn % len(self.kernels)]
-        kernel.repository.refresh()
-        return kernel
-
-    def __getattr__(self, name: str) -> Callable[..., object]:
-        return getattr(self.next, name)  # type: ignore[no-any-return]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

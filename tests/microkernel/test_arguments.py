@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hbasemk import HbasemkError, InvalidValueError
-from tests.microkernel.conftest import Cluster
+from tests.support.microkernel import Cluster
 
 Call = Callable[[Any, str], object]
 

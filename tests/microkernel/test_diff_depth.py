@@ -13,7 +13,7 @@ from hbasemk.kernel import diff as kernel_diff
 from hbasemk.microkernel.jsop_diff import to_jsop
 from hbasemk.repository import instance_of
 from hbasemk.testing.wrapped import CountingStore
-from tests.microkernel.conftest import Cluster
+from tests.support.microkernel import Cluster
 from tests.support.repositories import Instances
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hbasemk import ConflictError
-from tests.microkernel.conftest import Cluster
+from tests.support.microkernel import Cluster
 
 TREE = '+"/a":{"p":1} +"/b":{"c":{"n":1.10}}'
 WITHOUT_EFFECT = [

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hbasemk.microkernel.filters import Filter, Globs
-from tests.microkernel.conftest import Cluster
+from tests.support.microkernel import Cluster
 
 
 @pytest.mark.parametrize(

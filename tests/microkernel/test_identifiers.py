@@ -12,7 +12,7 @@ import pytest
 
 from hbasemk import InvalidPathError, MicroKernel, UnknownRevisionError
 from hbasemk.microkernel import hash_index
-from tests.microkernel.conftest import Cluster
+from tests.support.microkernel import Cluster
 from tests.support.repositories import Instances
 
 CHOSEN = '{"properties":["*",":hash",":id"]}'

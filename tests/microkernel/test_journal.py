@@ -7,7 +7,7 @@ import json
 import pytest
 
 from hbasemk import BranchError
-from tests.microkernel.conftest import Cluster
+from tests.support.microkernel import Cluster
 
 
 def ids(text: object) -> list[str]:

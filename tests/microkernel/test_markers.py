@@ -7,7 +7,7 @@ import json
 import pytest
 
 from hbasemk import BranchError
-from tests.microkernel.conftest import Cluster
+from tests.support.microkernel import Cluster
 
 
 def test_a_conflict_node_of_trunk_may_be_changed_and_moved_past(mk: Cluster) -> None:

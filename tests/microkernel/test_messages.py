@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.microkernel.conftest import Cluster
+from tests.support.microkernel import Cluster
 
 
 @pytest.mark.parametrize("message", ["", "\x00", "\x00\x00", "\x00a", "a\x00", "why\n", "\ud800", "ö" * 5000])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hbasemk import InvalidChangeError
-from tests.microkernel.conftest import Cluster
+from tests.support.microkernel import Cluster
 
 RESERVED = (":childNodeCount", ":hash", ":id")
 

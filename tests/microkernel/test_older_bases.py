@@ -7,7 +7,7 @@ import json
 import pytest
 
 from hbasemk import ConflictError
-from tests.microkernel.conftest import Cluster
+from tests.support.microkernel import Cluster
 
 TREE = '+"/a":{"b":{"q":1},"c":{}} +"/p":{"x":1,"y":2}'
 

@@ -10,7 +10,7 @@ import pytest
 from hbasemk import BranchError, ConflictError
 from hbasemk.branch import Branch
 from hbasemk.testing.wrapped import Call, CountingStore, FaultyStore
-from tests.microkernel.conftest import Cluster
+from tests.support.microkernel import Cluster
 from tests.support.repositories import Instances
 
 

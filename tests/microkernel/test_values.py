@@ -9,7 +9,7 @@ import pytest
 
 from hbasemk.format import values
 from hbasemk.format.values import Json
-from tests.microkernel.conftest import Cluster
+from tests.support.microkernel import Cluster
 
 
 def test_integers_up_to_the_limit_are_returned_and_round_trip(mk: Cluster) -> None:

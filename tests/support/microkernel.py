@@ -1,0 +1,38 @@
+"""MicroKernels of a cluster, and what they return as Python values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from hbasemk import MicroKernel
+from tests.support.repositories import Instances
+
+
+class Cluster:
+    """One or two MicroKernels. Calls go to them in turn, each after a poll, like those of a cluster's clients."""
+
+    def __init__(self, opened: Instances, count: int) -> None:
+        self.kernels = [MicroKernel(opened()) for _ in range(count)]
+        self._turn = 0
+
+    @property
+    def next(self) -> MicroKernel:
+        """The next MicroKernel in turn, after a poll."""
+        self._turn += 1
+        kernel = self.kernels[self._turn % len(self.kernels)]
+        kernel.repository.refresh()
+        return kernel
+
+    def __getattr__(self, name: str) -> Callable[..., object]:
+        return getattr(self.next, name)  # type: ignore[no-any-return]
+
+
+def nodes(mk: Cluster, path: str, revision_id: str | None = None, depth: int = 99, **more: Any) -> Any:
+    text = mk.get_nodes(path, revision_id, depth, **more)
+    return None if text is None else json.loads(text)  # type: ignore[arg-type]
+
+
+def names(found: dict[str, Any]) -> list[str]:
+    return [name for name, value in found.items() if isinstance(value, dict)]

@@ -1,0 +1,137 @@
+"""The end of a repository: calls, waits and threads after close."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from typing import Any
+
+import pytest
+
+import hbasemk
+import hbasemk.format.revisions
+from hbasemk import ClosedError, Repository
+from hbasemk.format import schema
+from hbasemk.kernel.commit.change_source import OperationList
+from hbasemk.kernel.commit.operations import AddNode
+from hbasemk.repository import instance_of
+from hbasemk.store.memory import MemoryStore
+from hbasemk.testing.wrapped import Call, FaultyStore
+
+
+def test_after_close_every_call_is_a_clear_error_and_no_thread_is_left(real_store: MemoryStore) -> None:
+    before = set(threading.enumerate())
+    repo = Repository(real_store, poll_interval=0.01)
+    head = repo.head
+    with repo.transaction() as tx:
+        tx.add("/a")
+    repo.close()
+    repo.close()
+    assert set(threading.enumerate()) <= before
+    for call in (
+        lambda: repo.head,
+        lambda: repo.refresh(),
+        lambda: repo.transaction(),
+        lambda: head["/a"],
+        lambda: tx.set("/a", "p", 1),
+    ):
+        with pytest.raises(ClosedError):
+            call()
+
+
+@pytest.mark.parametrize("method", ["scan", "change_counter"])
+def test_closing_does_not_wait_for_a_store_that_hangs(method: str) -> None:
+    store = FaultyStore(MemoryStore())
+    repo = Repository(store, poll_interval=0.01)
+    inside, let_go = threading.Event(), threading.Event()
+
+    def hang(call: Call) -> None:
+        if call.method == method:
+            inside.set()
+            let_go.wait(60)
+
+    store.before = hang
+    with Repository(store.inner, poll_interval=0, owns_store=False) as other:
+        # The background polls only if something has changed.
+        other.run(lambda tx: tx.add("/a"))
+    assert inside.wait(60)
+    closing = threading.Thread(target=repo.close)
+    closing.start()
+    closing.join(30)
+    assert not closing.is_alive()
+    let_go.set()
+
+
+def test_a_wait_ends_when_the_repository_is_closed() -> None:
+    repo = hbasemk.connect("memory://", poll_interval=0.01)
+    waiting = threading.Thread(target=lambda: instance_of(repo).wait_for(lambda: False, 3600))
+    waiting.start()
+    repo.close()
+    waiting.join(30)
+    assert not waiting.is_alive()
+
+
+def test_a_commit_that_waits_ends_when_the_repository_is_closed(real_store: MemoryStore) -> None:
+    other = Repository(copy.copy(real_store), poll_interval=0)
+    other.run(lambda tx: tx.add("/a"))
+    counted = FaultyStore(real_store)
+    repo = Repository(counted, poll_interval=0, retry_timeout=3600, owns_store=False)
+    waits, deciding, go = threading.Event(), threading.Event(), threading.Event()
+    decide = instance_of(other).outcomes.decide
+
+    def slow(*arguments: Any) -> bool:
+        instance_of(other).outcomes.decide = decide
+        deciding.set()
+        go.wait(60)
+        return decide(*arguments)
+
+    raised: list[BaseException] = []
+
+    def lose() -> None:
+        try:
+            repo.run(lambda tx: tx.set("/a", "p", 2))
+        except BaseException as error:
+            raised.append(error)
+
+    def look(call: Call) -> None:
+        if call.table == schema.CLUSTER and call.method == "read" and kernel.statistics.conflicts:
+            # It checks whether the winner is dead.
+            waits.set()
+
+    kernel = instance_of(repo)
+    instance_of(other).outcomes.decide = slow
+    winner = threading.Thread(target=lambda: other.run(lambda tx: tx.set("/a", "p", 1)))
+    loser = threading.Thread(target=lose, daemon=True)
+    winner.start()
+    assert deciding.wait(60)
+    counted.before = look
+    loser.start()
+    assert waits.wait(60)
+    repo.close()
+    loser.join(10)
+    ended = not loser.is_alive()
+    go.set()
+    winner.join()
+    loser.join()
+    assert ended
+    assert [type(error) for error in raised] == [ClosedError]
+    assert not kernel.lease.held
+    assert other.refresh()["/a"]["p"] == 1
+    other.close()
+
+
+def test_a_closed_repository_claims_no_lease_and_commits_nothing() -> None:
+    store = MemoryStore()
+    repo = Repository(store, poll_interval=0, owns_store=False)
+    kernel, tx = instance_of(repo), repo.transaction()
+    tx.add("/a")
+    repo.close()
+    for commit in (
+        tx.commit,
+        lambda: kernel.commit(lambda _: OperationList([AddNode("/b", {})]), "", retry_timeout=0.1, max_poll_age=60),
+    ):
+        with pytest.raises(ClosedError, match="the repository has been closed; nothing was committed"):
+            commit()
+    assert not kernel.lease.held
+    with Repository(store, poll_interval=0) as fresh:
+        assert fresh.head.children("/") == []

@@ -1,0 +1,245 @@
+"""Forks of a process that has a repository open."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import hbasemk
+import hbasemk.format.revisions
+from hbasemk import ClosedError, Repository
+from hbasemk.repository import instance_of
+from hbasemk.store.memory import MemoryStore
+from hbasemk.system import SystemRuntime
+from tests.support.forked import in_a_child
+from tests.support.repositories import Checked, problems
+
+
+@contextlib.contextmanager
+def held_by_a_thread(*locks: contextlib.AbstractContextManager[object]) -> Iterator[None]:
+    """Let another thread hold the locks during the block."""
+    held, over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with contextlib.ExitStack() as stack:
+            for lock in locks:
+                stack.enter_context(lock)
+            held.set()
+            over.wait(60)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    try:
+        assert held.wait(60)
+        yield
+    finally:
+        over.set()
+        holder.join()
+
+
+def test_a_forked_child_is_an_instance_of_its_own(tmp_path: Path) -> None:
+    with hbasemk.connect(f"sqlite:///{tmp_path / 'content.db'}", poll_interval=0.05) as repo:
+        repo.run(lambda tx: tx.add("/a", {"n": 0}))
+        before = repo.head
+
+        def work() -> None:
+            assert before["/a"]["n"] == 0
+            for _ in range(20):
+                repo.run(lambda tx: tx.increment("/a", "n"))
+            repo.close()
+
+        for _ in range(2):
+            in_a_child(work)
+            for _ in range(20):
+                repo.run(lambda tx: tx.increment("/a", "n"))
+        assert repo.refresh()["/a"]["n"] == 80
+        machines = {entry.revision[10:14] for entry in repo.log() if entry.base}
+        assert len(machines) >= 2
+        assert problems(repo) == []
+
+
+def test_threads_that_use_a_forked_child_first_share_one_instance(tmp_path: Path) -> None:
+    with hbasemk.connect(f"sqlite:///{tmp_path / 'content.db'}", poll_interval=0.05) as repo:
+        repo.run(lambda tx: tx.add("/a", {"n": 0}))
+        parents = instance_of(repo)
+
+        def work() -> None:
+            signal.alarm(60)
+            seen: list[object] = []
+            together = threading.Barrier(6)
+
+            def use() -> None:
+                together.wait()
+                seen.append(instance_of(repo))
+                repo.run(lambda tx: tx.increment("/a", "n"))
+
+            threads = [threading.Thread(target=use) for _ in range(6)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert len(seen) == 6
+            assert set(map(id, seen)) == {id(instance_of(repo))}
+            assert instance_of(repo) is not parents
+            assert [thread.name for thread in threading.enumerate()].count("hbasemk-poll") == 1
+            repo.close()
+            assert "hbasemk-poll" not in [thread.name for thread in threading.enumerate()]
+
+        in_a_child(work)
+        assert repo.refresh()["/a"]["n"] == 6
+        assert problems(repo) == []
+
+
+@pytest.mark.parametrize("used", [True, False])
+def test_a_child_is_not_blocked_by_locks_of_its_parents_threads(checked: Checked, tmp_path: Path, used: bool) -> None:
+    with hbasemk.connect(checked(f"sqlite:///{tmp_path / 'content.db'}"), poll_interval=0) as repo:
+        repo.run(lambda tx: tx.add("/a", {"n": 0}))
+
+        def work() -> None:
+            signal.alarm(30)
+            if used:
+                repo.run(lambda tx: tx.increment("/a", "n"))
+            repo.close()
+
+        with held_by_a_thread(repo._beginning.get()):
+            in_a_child(work)
+        assert repo.refresh()["/a"]["n"] == used
+
+
+class _SideBySide(MemoryStore):
+    """A store that supports parallel calls."""
+
+    supports_parallel_calls = True
+
+
+def test_a_child_walks_its_parents_snapshot_on_a_store_with_parallel_calls(checked: Checked) -> None:
+    with Repository(checked(_SideBySide()), poll_interval=0) as repo:
+        repo.run(lambda tx: [tx.add(f"/{number}") for number in range(5)])
+        before = repo.head
+        assert len(list(before.walk())) == 6
+
+        def work() -> None:
+            signal.alarm(30)
+            assert len(list(before.walk())) == 6
+            assert len(list(repo.head.walk())) == 6
+
+        in_a_child(work)
+        assert len(list(before.walk())) == 6
+
+
+def test_two_calls_run_sequentially_when_the_runtime_is_closed(checked: Checked) -> None:
+    runtime = SystemRuntime()
+    runtime.close()
+    made: list[int] = []
+    assert runtime.run_parallel(lambda: made.append(1), lambda: made.append(2)) == (None, None)
+    assert made == [1, 2]
+    with Repository(checked(_SideBySide()), poll_interval=0, owns_store=False, cache_bytes=0) as repo:
+        repo.run(lambda tx: [tx.add(f"/{number}") for number in range(5)])
+        head = repo.head
+    assert len(list(head.walk())) == 6
+    repo.store.close()
+    with pytest.raises(ClosedError):
+        list(head.walk())
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_the_first_error_of_two_failing_calls_is_raised_after_both_end(closed: bool) -> None:
+    runtime = SystemRuntime()
+    if closed:
+        runtime.close()
+    made: list[str] = []
+
+    def fail(error: Exception) -> None:
+        made.append(type(error).__name__)
+        raise error
+
+    def succeed() -> None:
+        made.append("none")
+
+    for first, second, wanted in (
+        (lambda: fail(KeyError()), lambda: fail(OSError()), KeyError),
+        (lambda: fail(KeyError()), succeed, KeyError),
+        (succeed, lambda: fail(OSError()), OSError),
+    ):
+        made.clear()
+        with pytest.raises(wanted):
+            runtime.run_parallel(first, second)
+        assert len(made) == 2
+    runtime.close()
+
+
+def test_a_child_reads_its_parents_snapshot_regardless_of_the_parents_threads(checked: Checked, tmp_path: Path) -> None:
+    url = checked(f"sqlite:///{tmp_path / 'content.db'}")
+    with hbasemk.connect(url, poll_interval=0) as repo:
+        repo.run(lambda tx: [tx.add(f"/{number}") for number in range(5)])
+    with hbasemk.connect(url, poll_interval=0) as repo:
+        before, kernel = repo.head, instance_of(repo)
+
+        def work() -> None:
+            signal.alarm(30)
+            assert [before.child_count(path) for path in before] == [5, 0, 0, 0, 0, 0]
+
+        with held_by_a_thread(kernel.cache._lock, kernel.counts._lock, kernel.journal._lock):
+            in_a_child(work)
+
+
+def test_a_lock_belongs_to_its_process() -> None:
+    lock = SystemRuntime().lock()
+    turns: list[int] = []
+
+    def take() -> None:
+        with lock, lock:
+            turns.append(len(turns))
+
+    with lock:
+        with lock:
+            other = threading.Thread(target=take)
+            other.start()
+            other.join(0.2)
+            assert turns == []
+            # In the child, the thread that forked neither holds the lock nor must release it.
+            in_a_child(take)
+        assert turns == []
+    other.join(60)
+    assert turns == [0]
+
+
+def test_a_child_that_forks_in_a_lock_leaves_it() -> None:
+    runtime = SystemRuntime()
+    lock = runtime.lock()
+
+    def work() -> None:
+        with lock:
+            pass
+
+    with lock:
+        child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            signal.alarm(30)
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    work()
+
+
+def test_a_closed_runtime_does_not_sleep_in_a_child_either() -> None:
+    runtime = SystemRuntime()
+    runtime.close()
+
+    def work() -> None:
+        signal.alarm(30)
+        runtime.sleep(3600)
+        assert runtime.closed
+
+    work()
+    in_a_child(work)

@@ -1,0 +1,90 @@
+"""The command that imports JSON."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from hbasemk import connect
+from tests.support.json_exports import stored, tree, url_of
+from tests.support.repositories import Checked
+
+
+def hbasemk(*arguments: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([sys.executable, "-m", "hbasemk", *arguments], capture_output=True, check=False, **options)
+
+
+def test_the_command_moves_a_repository_to_a_later_epoch(tmp_path: Path, checked: Checked) -> None:
+    old, new = checked(url_of(tmp_path / "old.db")), checked(url_of(tmp_path / "new.db"))
+    with connect(old, poll_interval=0) as repository:
+        repository.run(tree)
+        repository.run(lambda tx: [tx.unset("/types", "blob"), tx.unset("/types", "list")])
+    assert hbasemk("--url", new, "init", "--epoch", "2026-01-01").returncode == 0
+    whole = hbasemk("--url", old, "export", "-f", "json", "/").stdout
+
+    ran = hbasemk("--url", new, "--output", "json", "import", "-f", "json", "-", input=whole)
+
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    result = json.loads(ran.stdout)
+    assert (result["imported_to"], result["differences"], result["missing_blobs"]) == ("/", 0, 0)
+    assert result["nodes"] == result["nodes_added"] + 1 == len(stored(new))
+    assert stored(new) == stored(old)
+    assert hbasemk("--url", new, "export", "-f", "json", "/").stdout == whole
+
+
+def test_the_command_lists_missing_blobs_and_accepts_them_later(tmp_path: Path, checked: Checked) -> None:
+    old, new = checked(url_of(tmp_path / "old.db")), checked(url_of(tmp_path / "new.db"))
+    with connect(old, poll_interval=0) as repository:
+        ref = repository.blobs.write(io.BytesIO(b"content"))
+        repository.run(lambda tx: tx.add("/a", {"x": ref}))
+    (tmp_path / "tree.json").write_bytes(hbasemk("--url", old, "export", "-f", "json", "/").stdout)
+
+    import_ = ("--url", new, "import", "--format", "json", str(tmp_path / "tree.json"))
+    ran = hbasemk(*import_)
+    assert (ran.returncode, ran.stderr) == (1, f"hbasemk: missing blob: {ref.id}\n".encode())
+
+    content = hbasemk("--url", old, "blob", "get", ref.id).stdout
+    assert hbasemk("--url", new, "blob", "put", input=content).stdout.decode().strip() == ref.id
+    assert hbasemk(*import_).returncode == 0
+    assert hbasemk("--url", new, "check", "--blobs").returncode == 0
+
+
+def test_the_command_reports_its_progress(tmp_path: Path, checked: Checked) -> None:
+    url = checked(url_of(tmp_path / "new.db"))
+    with connect(url, poll_interval=0) as repository:
+        repository.run(lambda tx: tx.add("/c", {"by": "hand"}))
+    text = b'{"children": {"a": {}, "b": {}, "c": {"properties": {"n": 1}}, "d": {}}}'
+
+    ran = hbasemk("--url", url, "import", "-f", "json", "-b", "1", "-", input=text)
+
+    assert ran.returncode == 1
+    lines = ran.stderr.decode().splitlines()
+    assert "3 of 5 nodes, the last one /b," in lines[0]
+    assert lines[1].startswith("hbasemk: /c already exists")
+    assert len(lines) == 2
+    assert set(stored(url)) == {"/", "/a", "/b", "/c"}
+
+
+def test_the_command_rejects_wrong_usage(tmp_path: Path, file: Path) -> None:
+    url = url_of(tmp_path / "new.db")
+    (tmp_path / "broken.json").write_bytes(b"{")
+    for arguments in (
+        (str(file),),
+        ("-",),
+        ("-f", "json", str(tmp_path)),
+        ("-f", "json", "--workers", "2", str(file)),
+        ("-f", "json", "--exclude", "x", str(file)),
+        ("-f", "json", "--inline-limit", "5", str(file)),
+        ("-f", "json", "--contents", "none", str(file)),
+        ("-f", "json", str(tmp_path / "broken.json")),
+        ("-f", "json", "--at", "relative", str(file)),
+        ("-f", "json", str(tmp_path / "none.json")),
+    ):
+        ran = hbasemk("--url", url, "import", *arguments, stdin=subprocess.DEVNULL)
+        assert (ran.returncode, ran.stdout) == (2, b""), arguments
+        assert b"Traceback" not in ran.stderr
+    assert not (tmp_path / "new.db").exists()

@@ -1,0 +1,103 @@
+"""Imports of files that are not JSON exports."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+
+import pytest
+
+from hbasemk import HbasemkError, InvalidValueError, connect
+from hbasemk.transfer.exporter import export_json
+from hbasemk.transfer.json import reader
+from tests.support.json_exports import bring_in, url_of
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("", "expected {"),
+        ("[]", "expected {"),
+        ("{} {}", "after the outermost"),
+        ('{"properties": {}', "expected , or }"),
+        ('{"properties": {"a": 1,}}', "a name in quotation marks"),
+        ('{"properties": {"a": 1 "b": 2}}', "expected , or }"),
+        ('{"properties": {"a": 1, "a": 2}}', "has the property 'a' twice"),
+        ('{"properties": {"a": }}', "Expecting value"),
+        ('{"properties": {"a": NaN}}', "NaN"),
+        ('{"properties": {"a": "unterminated}}', "Unterminated"),
+        ('{"properties": {"a": "\\x"}}', "escape"),
+        ('{"properties": {"a": "line\nbreak"}}', "control character"),
+        ('{"properties": {"a": {"$bytes": "%%"}}}', "$bytes"),
+        ('{"properties": {"a": {"$float": "1"}}}', "$float"),
+        ('{"properties": {"a": ' + "[" * 100_000 + "]" * 100_000 + "}}", "recursion"),
+        ('{"properties": {"a": {"$number": "x"}}}', "$number"),
+        ('{"properties": {"a": {"$number": 5}}}', "a property cannot hold"),
+        ('{"properties": {"a": null}}', "a property cannot hold null"),
+        ('{"properties": {"a": [[1.50]]}}', "a property cannot hold ["),
+        ('{"properties": {"a": {"x": 1, "y": 2}}}', "a property cannot hold"),
+        ('{"properties": {"": 1}}', "is not a valid name"),
+        ('{"properties": []}', "expected {"),
+        ('{"other": {}}', "'other'"),
+        ('{"children": {}, "properties": {}}', "properties come before children"),
+        ('{"children": {"a/b": {}}}', "'a/b' is not a valid name"),
+        ('{"children": {"..": {}}}', "'..' is not a valid name"),
+        ('{"children": {"a": {"children": {"b": 5}}}}', "/a/b"),
+        ('{"children": {"a": {},}}', "a name in quotation marks"),
+        ('{"children": {"' + "x" * 40_000 + '": {}}}', "32764"),
+        ('{"properties": {"a": "\udcff"}}', "not UTF-8"),
+        ("{" + " " * 5000 + "x", "at character 5001"),
+        (
+            '{"properties": {"first": 1}, "children": {"a": {"children": {' + '"b": {}, ' * 3000 + "x",
+            "at character 27061",
+        ),
+    ],
+    ids=range(32),
+)
+def test_a_file_that_is_not_an_export_is_rejected_and_changes_nothing(new: str, text: str, named: str) -> None:
+    data = text.encode("utf-8", "surrogateescape")
+
+    with pytest.raises(InvalidValueError) as raised:
+        bring_in(new, io.BytesIO(data), name="a file", batch=1)
+
+    assert "a file is not an exported tree" in str(raised.value)
+    assert named in str(raised.value)
+    assert not os.path.exists(new.removeprefix("sqlite:///"))
+
+
+def test_a_truncated_export_changes_nothing(tmp_path: Path, new: str) -> None:
+    old = url_of(tmp_path / "small.db")
+    with connect(old, poll_interval=0) as repository:
+        repository.run(lambda tx: [tx.add("/a", {"n": 1.5, "t": "x\n", "l": [1, b"x"]}), tx.add("/a/b"), tx.add("/c")])
+        data = "".join(export_json(repository.refresh(), "/")).strip().encode()
+
+    for end in range(len(data)):
+        with pytest.raises(InvalidValueError):
+            bring_in(new, io.BytesIO(data[:end]))
+    assert not os.path.exists(new.removeprefix("sqlite:///"))
+    assert bring_in(new, io.BytesIO(data)).differences.count == 0
+
+
+def test_an_oversized_value_is_not_read_to_its_end(new: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "PIECE", 10)
+    monkeypatch.setattr(reader, "LONGEST", 1000)
+    source = io.BytesIO(b'{"properties": {"a": "' + b"x" * 100_000)
+
+    with pytest.raises(InvalidValueError, match="more than 1000"):
+        bring_in(new, source)
+    assert source.tell() < 5000
+
+
+def test_a_duplicate_node_with_other_properties_is_rejected(new: str) -> None:
+    text = b'{"children": {"a": {"properties": {"n": 1}}, "b": {}, "a": {"properties": {"n": 2}}}}'
+
+    for batch in (1, 10):
+        with pytest.raises(HbasemkError, match="contains /a twice|/a already exists"):
+            bring_in(new, io.BytesIO(text), batch=batch)
+
+
+@pytest.mark.parametrize("url", ["memory://shared", "Memory://shared"])
+def test_a_repository_in_memory_is_rejected(file: Path, url: str) -> None:
+    with pytest.raises(InvalidValueError, match="(?i)memory"):
+        bring_in(url, file)
