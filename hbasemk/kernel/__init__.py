@@ -12,7 +12,9 @@ section topic                     module                                        
 1       blobs, checkpoints        ``blobs``, ``checkpoints``
 2       machine id, lease         ``ids.lease``, ``ids.leases``                  I1
 2       revision ids              ``ids.clock``                                  I1
-3       views, sequence           ``journal.view``, ``journal.sequence``         I5
+3       views, sequence           ``journal.view``, ``journal.sequence``,        I5
+                                  ``journal.known_revisions``
+3       contents of views         ``journal.journal``                            I5
 3       extents, resume tokens    ``hbasemk.format``, ``journal.resume_token``   I5
 3       reads in a view           ``reading.visible_cells``, ``reading.reader``, I6, I11
                                   ``reading.walk``
@@ -35,7 +37,8 @@ section topic                     module                                        
 4       outcomes                  ``journal.outcomes``                           I6, I7
 4       outages                   ``retrying_store``, ``retry``, ``batches``     I7
 5       journal rows              ``journal.rows``                               I8
-5       polls                     ``journal.journal``, ``journal.news``          I2, I3, I8
+5       polls                     ``journal.polled_revisions``,                  I2, I3, I8
+                                  ``journal.news``, ``journal.unswept``
 5       polls by arrival (SQLite) ``journal.arrival_poller``                     I2, I3, I11
 5       polls by scan (HBase)     ``journal.scan_poller``                        I2, I3
 6       recovery, watermark       ``journal.recovery``                           I8, I9

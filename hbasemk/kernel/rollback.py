@@ -77,13 +77,13 @@ def _recover_all(instance: Instance) -> Iterator[tuple[int, str]]:
             # Report it only if no other instance aborted it first; that instance reports it.
             what = {Outcome.COMMITTED: COMMITTED, Outcome.ABORTED: ENDED}.get(found, WAITING)
             yield revision, DAMAGED if ended is None else what
-    for revision in journal.unswept(0.0):
+    for revision in journal.unswept.waiting_for(0.0):
         # A live writer rolls back its own revisions.
         if outcomes.is_swept(revision):
             continue
         ended = _recover(instance, revision)
         if ended:
-            journal.mark_swept(revision)
+            journal.unswept.remove(revision)
         yield revision, DAMAGED if ended is None else SWEPT if ended else WAITING
 
 

@@ -17,7 +17,7 @@ from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, Increment
 from hbasemk.kernel.feed import Feed
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.journal import journal, resume_token
+from hbasemk.kernel.journal import journal, known_revisions, resume_token
 from hbasemk.testing.simulation import FAULTS, Actor, Simulator
 from tests.support import proof
 
@@ -155,7 +155,7 @@ def test_a_watch_that_moves_between_instances_misses_and_repeats_nothing(
 ) -> None:
     if short_lived:
         # The sequence in memory is shortened repeatedly, so that feeds read the journal table.
-        monkeypatch.setattr(journal, "KEPT", 3)
+        monkeypatch.setattr(known_revisions, "KEPT", 3)
         monkeypatch.setattr(journal, "SCAN_BATCH", 4)
         monkeypatch.setattr(instance, "ADVANCE_AFTER", 4)
     differing = moved = 0

@@ -28,7 +28,7 @@ ENOUGH = 4000
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Instances drop positions, and read the watermark, after two revisions."""
-    monkeypatch.setattr("hbasemk.kernel.journal.journal.KEPT", 2)
+    monkeypatch.setattr("hbasemk.kernel.journal.known_revisions.KEPT", 2)
     monkeypatch.setattr(instance, "ADVANCE_AFTER", 2)
 
 

@@ -40,15 +40,15 @@ class Recovery:
         or more for each pending or unswept revision; none if there are none.
         """
         dead = [revision for revision in sorted(self._journal.pending) if self._outcomes.recover_if_over(revision)]
-        for revision in self._journal.unswept(self._retry_timeout):
+        for revision in self._journal.unswept.waiting_for(self._retry_timeout):
             # The writer has had the whole lease time to roll back. If its lease continues, it may still do so, or die.
             if self._outcomes.recover_if_over(revision):
                 dead.append(revision)
-                self._journal.mark_swept(revision)
+                self._journal.unswept.remove(revision)
             elif self._outcomes.is_swept(revision):
-                self._journal.mark_swept(revision)
+                self._journal.unswept.remove(revision)
             else:
-                self._journal.restart_sweep_wait(revision)
+                self._journal.unswept.wait_again(revision)
         if dead:
             self._hide(dead)
         return dead

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from hbasemk.format.changes import CHANGED
 from hbasemk.format.node import NodeState
-from hbasemk.kernel.journal.journal import Arrival
+from hbasemk.kernel.journal.known_revisions import Arrival
 from hbasemk.kernel.journal.view import View
 
 DEFAULT_BYTES: Final = 64 * 1024 * 1024

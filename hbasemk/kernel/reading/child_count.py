@@ -16,7 +16,8 @@ from hbasemk.errors import FormatError, StoreError
 from hbasemk.format import journal_row, paths, revisions, schema
 from hbasemk.format.extent import Extent
 from hbasemk.format.node import NodeState
-from hbasemk.kernel.journal.journal import Arrival, Journal
+from hbasemk.kernel.journal.journal import Journal
+from hbasemk.kernel.journal.known_revisions import Arrival
 from hbasemk.kernel.journal.rows import WHOLE, whole_rows
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.reading.reader import WIDE, Reader, count_of

@@ -13,7 +13,7 @@ from typing import Final
 
 from hbasemk.format import paths
 from hbasemk.format.node import NodeState
-from hbasemk.kernel.journal.journal import Arrival
+from hbasemk.kernel.journal.known_revisions import Arrival
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.reading.reader import Reader
 from hbasemk.kernel.runtime import Runtime

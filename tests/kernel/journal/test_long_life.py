@@ -17,7 +17,7 @@ from hbasemk.kernel import diff, instance, log
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, Increment, SetProperty
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.journal import journal
+from hbasemk.kernel.journal import known_revisions
 from hbasemk.kernel.journal.view import View
 from hbasemk.microkernel.journal import journal as get_journal
 from hbasemk.store.abc import Get, Store
@@ -75,7 +75,7 @@ class Site:
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Instances keep only a few revisions by position."""
-    monkeypatch.setattr(journal, "KEPT", 20)
+    monkeypatch.setattr(known_revisions, "KEPT", 20)
     monkeypatch.setattr(instance, "ADVANCE_AFTER", 10)
 
 
@@ -189,7 +189,7 @@ def test_watcher_that_slept_misses_nothing(site: Site) -> None:
 @pytest.mark.slow
 @pytest.mark.no_cover
 def test_long_lived_instance_uses_no_more_memory_than_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal, "KEPT", 200)
+    monkeypatch.setattr(known_revisions, "KEPT", 200)
     site = Site()
     writer = site.writers[0]
     reader = open_instance(site.store, site.world, mac=5)
@@ -206,7 +206,7 @@ def test_long_lived_instance_uses_no_more_memory_than_a_new_one(monkeypatch: pyt
                 sizes.append(max(len(kept.ids), len(kept.positions), len(kept.uppers), len(one.journal._pins)))
             gc.collect()
             taken = tracemalloc.take_snapshot().filter_traces(
-                [tracemalloc.Filter(True, f"{os.path.dirname(journal.__file__)}/*.py")]
+                [tracemalloc.Filter(True, f"{os.path.dirname(known_revisions.__file__)}/*.py")]
             )
             bytes_kept.append(sum(one.size for one in taken.statistics("filename")))
     finally:

@@ -14,7 +14,7 @@ from hbasemk.format.journal_row import Outcome
 from hbasemk.format.watermark import Watermark
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.draft import Draft
-from hbasemk.kernel.journal import journal
+from hbasemk.kernel.journal import known_revisions
 from hbasemk.repository import instance_of
 from hbasemk.store.abc import Get
 from hbasemk.store.memory import MemoryStore
@@ -28,7 +28,7 @@ EVERY = 20
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hbasemk.kernel.instance, "ADVANCE_AFTER", EVERY)
-    monkeypatch.setattr(journal, "KEPT", EVERY)
+    monkeypatch.setattr(known_revisions, "KEPT", EVERY)
 
 
 def commits(repo: Repository, count: int, *, alone: bool = False) -> None:

@@ -225,9 +225,9 @@ def late_cells(place: Place) -> tuple[int, Sequence[Put]]:
 
 @pytest.mark.parametrize("arrive", ["before the sweep", "after the sweep", "after the watermark", "after compaction"])
 def test_late_cells_of_a_paused_writer_stay_invisible(arrive: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hbasemk.kernel.journal import journal
+    from hbasemk.kernel.journal import known_revisions
 
-    monkeypatch.setattr(journal, "KEPT", 2)
+    monkeypatch.setattr(known_revisions, "KEPT", 2)
     place = Place()
     revision, cells = late_cells(place)
     old = place.open(3)

@@ -16,7 +16,7 @@ from hbasemk.format.changes import CHANGED, RowChange
 from hbasemk.format.extent import Extent
 from hbasemk.format.node import NodeState
 from hbasemk.format.paths import key
-from hbasemk.kernel.journal.journal import Arrival
+from hbasemk.kernel.journal.known_revisions import Arrival
 from hbasemk.kernel.journal.sequence import RevisionSequence
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.reading.cache import Entry, NodeCache

@@ -20,7 +20,7 @@ from hbasemk.format.extent import Extent
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, MoveNode, Operation, RemoveNode, SetProperty
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.journal import journal
+from hbasemk.kernel.journal import known_revisions
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.reading import child_count, reader
 from hbasemk.kernel.reading.child_count import Memo
@@ -52,7 +52,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (child_count, reader):
         monkeypatch.setattr(module, "WIDE", 4)
     monkeypatch.setattr(reader, "CHILDREN_PAGE", 7)
-    monkeypatch.setattr(journal, "KEPT", 10)
+    monkeypatch.setattr(known_revisions, "KEPT", 10)
     for name, value in {"FEW": 6, "SHARE": 4, "FROM_JOURNAL": 5, "PER_REVISION": 2, "REMEMBERED": 3}.items():
         monkeypatch.setattr(child_count, name, value)
 

@@ -17,7 +17,7 @@ from hbasemk.errors import LeaseLostError, StoreError, StoreUnknownError
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.journal.journal import Arrival
+from hbasemk.kernel.journal.known_revisions import Arrival
 from hbasemk.kernel.settings import Settings
 from hbasemk.testing.history.simulated import LATE_LOOK
 from hbasemk.testing.simulation import Actor, Simulator

@@ -50,7 +50,7 @@ def bases_not_looked_for(patch: pytest.MonkeyPatch) -> None:
 
 
 def arrivals_out_of_order(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("hbasemk.kernel.journal.journal.sorted", lambda found: list(found), raising=False)
+    patch.setattr("hbasemk.kernel.journal.polled_revisions.sorted", lambda found: list(found), raising=False)
 
 
 def everything_below_the_head_is_visible(patch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,192 @@
+"""The revisions that one instance knows, in memory: their sequence, the views of it, and those who listen to its growth.
+
+Only the end of the sequence is kept. Below the watermark, ids alone determine what is visible (``sequence.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Final, NamedTuple
+from weakref import WeakValueDictionary
+
+from hbasemk.format.changes import RowChange
+from hbasemk.format.node import NodeState
+from hbasemk.format.watermark import Watermark
+from hbasemk.kernel.journal.sequence import RevisionSequence, view_up_to
+from hbasemk.kernel.journal.view import Pin, View
+
+KEPT: Final = 10_000
+"""The number of most recent revisions whose positions an instance always keeps."""
+
+
+class Arrival(NamedTuple):
+    """A revision that is about to become visible in this instance, at ``position`` of its sequence.
+
+    For a revision that this instance committed, ``states`` holds the new states of the nodes it touched (None: removed).
+    These states are valid only if no revision after position ``built_on``, on which it was built, touched the same nodes.
+    """
+
+    revision: int
+    position: int
+    changes: Sequence[RowChange]
+    states: Mapping[str, NodeState | None] | None = None
+    built_on: int = -1
+
+
+class KnownRevisions:
+    """The sequence of visible revisions, from the watermark at opening, or a later one, up.
+
+    ``listeners`` are called for every arrival, in order, before any view contains the revision. ``watchers`` are called
+    when the head has moved. Neither may call the store. If an interrupt, such as Ctrl-C, stops a listener, the revision
+    has not joined. It arrives again later, perhaps after other revisions. Before that, ``forgetters`` receive the position
+    of the interrupted arrival and must drop everything they hold for it.
+
+    Readers take no lock: a view never changes (I5), and a compaction puts a new sequence in the place of the old one.
+    ``lock`` excludes the threads that append and compact.
+    """
+
+    def __init__(self, lock: AbstractContextManager[object], watermark: Watermark) -> None:
+        self._lock = lock
+        self._origin = watermark.revision
+        self._sequence = RevisionSequence.first(watermark)
+        self._pins: WeakValueDictionary[int, Pin] = WeakValueDictionary()
+        self.listeners: list[Callable[[Arrival], None]] = []
+        self.forgetters: list[Callable[[int], None]] = []
+        self.watchers: list[Callable[[], None]] = []
+        self.announced = -1
+        """The position of the last revision that the journal has begun to announce to its listeners."""
+        self.highest_seen = watermark.revision
+        self._head = self._view_at(-1)
+
+    # --- what is visible ---------------------------------------------------------------------------------
+
+    @property
+    def head(self) -> View:
+        """The view of everything that is visible in this instance now."""
+        return self._head
+
+    def __len__(self) -> int:
+        """Return how many revisions have joined the sequence, including those no longer kept."""
+        return len(self._sequence)
+
+    def __iter__(self) -> Iterator[int]:
+        """Iterate over the kept revisions, in the order in which they joined."""
+        return iter(self._sequence)
+
+    @property
+    def floor(self) -> int:
+        """The id up to which the journal keeps no positions and all committed revisions are visible.
+
+        It rises with the watermark.
+        """
+        return self._sequence.floor
+
+    def sees(self, view: View, version: int) -> bool:
+        """Return whether a cell with this version is visible in the view."""
+        return self._sequence.sees(view, version)
+
+    def unseen(self, view: View, versions: Collection[int]) -> list[int]:
+        """Return which of these versions are not visible in the view."""
+        return self._sequence.unseen(view, versions)
+
+    def knows(self, version: int) -> bool:
+        """Return whether the kept part of this instance's sequence contains the revision."""
+        return version in self._sequence.positions
+
+    def sort_key(self, revision: int) -> tuple[int, int]:
+        """Return a key that sorts revisions in sequence order; revisions no longer kept come first, by id."""
+        return self._sequence.positions.get(revision, -1), revision
+
+    # --- views -------------------------------------------------------------------------------------------
+
+    def view_of(self, revision: int) -> View | None:
+        """Return the view of a trunk revision whose position is kept; None if it is not."""
+        with self._lock:
+            position = self._sequence.positions.get(revision)
+            return None if position is None or position < self._sequence.begin else self._view_at(position)
+
+    def previous(self, view: View) -> View:
+        """Return the trunk view without the last revision of this one."""
+        with self._lock:
+            if view.position >= self._sequence.begin:
+                return self._view_at(view.position - 1)
+        return view_up_to(view.revision - 1)
+
+    def between(self, one: View, other: View) -> list[int]:
+        """Return the kept revisions that only one of the two views contains, in sequence order."""
+        sequence = self._sequence
+        if sequence.keeps(one) and sequence.keeps(other):
+            low, high = sorted((one.position, other.position))
+            return sequence.ids[low + 1 - sequence.begin : high + 1 - sequence.begin]
+        return [revision for revision in sequence if sequence.sees(one, revision) != sequence.sees(other, revision)]
+
+    def known(self) -> tuple[int, int, list[int]]:
+        """Return the sequence's floor, the head's position, and the visible revisions that have a position."""
+        with self._lock:
+            sequence, position = self._sequence, self._head.position
+            return (
+                sequence.floor,
+                position,
+                [revision for revision, at in sequence.positions.items() if at <= position],
+            )
+
+    def later(self, position: int) -> list[int] | None:
+        """Return the visible revisions after a position; None if the sequence no longer keeps that position."""
+        head = self._head.position
+        sequence = self._sequence
+        if position < sequence.begin - 1:
+            return None
+        return sequence.ids[position + 1 - sequence.begin : max(head, position) + 1 - sequence.begin]
+
+    def _view_at(self, position: int) -> View:
+        """Return the view at a kept position, or just before the first. The caller holds the lock."""
+        pin = self._pins.get(position)
+        if pin is None:
+            pin = self._pins[position] = Pin()
+        name = self._sequence.name_at(position)
+        return View(name, position, self._sequence.upper_at(position), pin=pin)
+
+    # --- growing and shrinking ---------------------------------------------------------------------------
+
+    def _append(self, arrival: Arrival) -> None:
+        self.announced = arrival.position
+        for listener in self.listeners:
+            listener(arrival)
+        self._sequence.append(arrival.revision)
+        self._move_head()
+
+    def _move_head(self) -> None:
+        """Move the head to the end of the sequence."""
+        position = len(self._sequence) - 1
+        self.highest_seen = max(self.highest_seen, self._sequence.upper_at(position))
+        self._head = self._view_at(position)
+        for watcher in self.watchers:
+            watcher()
+
+    def _repair_append(self) -> None:
+        """Complete or undo an interrupted append. Call it before any other append, with the lock held."""
+        position = self.announced
+        if position == self._head.position:
+            return
+        self._sequence.repair()
+        if len(self._sequence) > position:
+            self._move_head()
+            return
+        for forget in self.forgetters:
+            forget(position)
+        self.announced = position - 1
+
+    def _shorten(self, watermark: Watermark, limit: int) -> bool:
+        """Drop positions up to ``limit``, except the last :data:`KEPT`; return whether that paid. The caller holds the lock."""
+        self._repair_append()
+        sequence = self._sequence
+        shorter = sequence.shortened(watermark, limit, KEPT)
+        if shorter is None:
+            return False
+        dropped = {position: pin for position, pin in self._pins.items() if position < shorter.begin - 1}
+        sequence.store_extents(dropped, limit + 1)
+        self._sequence = shorter
+        for position in dropped:
+            del self._pins[position]
+        return True

@@ -1,0 +1,269 @@
+"""How the known revisions grow: by polls, by this instance's own commits, and by watermarks.
+
+What a poll adds is causally closed (I2), and no poll misses a revision (I3). How polls find revisions depends on the
+store: ``arrival_poller.py``, ``scan_poller.py``. See ``docs/protocol.md``, section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from hbasemk.format.changes import RowChange
+from hbasemk.format.node import NodeState
+from hbasemk.format.watermark import Watermark
+from hbasemk.kernel.journal.arrival_poller import ArrivalPoller
+from hbasemk.kernel.journal.contention import Contention
+from hbasemk.kernel.journal.known_revisions import Arrival, KnownRevisions
+from hbasemk.kernel.journal.news import News, RowContent
+from hbasemk.kernel.journal.rows import journal_rows
+from hbasemk.kernel.journal.scan_poller import ScanPoller
+from hbasemk.kernel.journal.unswept import Unswept
+from hbasemk.kernel.journal.view import View
+from hbasemk.kernel.retry import run_with_retries
+from hbasemk.kernel.retrying_store import RetryingStore
+from hbasemk.kernel.runtime import Runtime
+from hbasemk.kernel.settings import Settings
+
+
+class PolledRevisions(KnownRevisions):
+    """The known revisions, and the polls that extend them. One poll runs at a time; others use its result."""
+
+    def __init__(self, store: RetryingStore, runtime: Runtime, settings: Settings, watermark: Watermark) -> None:
+        super().__init__(runtime.lock(), watermark)
+        self._store = store
+        self._runtime = runtime
+        self._settings = settings
+        self.contention = Contention()
+        self._poll_lock = runtime.lock()
+        self._pending: frozenset[int] = frozenset()
+        self.unswept = Unswept(runtime)
+        self._verified = watermark.revision
+        self._contents: dict[int, RowContent] = {}  # read by an attempt that has not succeeded yet
+        self.poller: ArrivalPoller | ScanPoller = (
+            ArrivalPoller(store, settings, watermark)
+            if store.supports_transactions
+            else ScanPoller(store, runtime, settings, watermark)
+        )
+        self._local: dict[int, Arrival] = {}
+        self._polls_started = 0
+        self._polled_at = float("-inf")
+        self._poll_begun = -1
+        self._change_counter: int | None = None
+
+    # --- polls -------------------------------------------------------------------------------------------
+
+    def poll(self) -> list[int]:
+        """Read what other instances committed: one round trip if there is nothing new.
+
+        Returns the revisions that this call made visible. If another thread's poll began after this call was made, the
+        call uses the result of that poll. It is retried as a whole, because it holds a lock.
+        """
+        return run_with_retries(self._runtime, self._poll)
+
+    def _poll(self) -> list[int]:
+        needed = self._polls_started + 1
+        with self._poll_lock:
+            if self._poll_begun >= needed:
+                return []
+            self._polls_started += 1
+            begun = self._polls_started
+            # Before the read: whatever the read misses, because it came later, changes the counter.
+            counter = self._store.change_counter()
+            began = self._runtime.monotonic()
+            news = self.poller.read(self._sequence, self._verified, self._read_contents)
+            self._record(news)
+            with self._lock:
+                self._append_all(news.committed, news.contents)
+                self.highest_seen = max(self.highest_seen, news.highest)
+                self._pending = frozenset(one for one in news.pending if one not in self._sequence.positions)
+                self.poller.finish(news, self._pending, self._sequence.floor)
+            self._poll_begun = begun
+            self._polled_at = began
+            self._change_counter = counter
+            return news.committed
+
+    def is_recent(self, seconds: float) -> bool:
+        """Return whether a poll began and ended within the last ``seconds``."""
+        return self._polled_at >= self._runtime.monotonic() - seconds
+
+    def revalidate(self) -> bool | None:
+        """Return whether nobody has written to the store since the last poll began; None if only a poll can tell.
+
+        If so, a poll would find nothing, and the last poll counts as made now. No round trip.
+        """
+        began = self._runtime.monotonic()
+        counter = self._store.change_counter()
+        if counter is None:
+            return None
+        if counter != self._change_counter or self.poller.must_look_deeper:
+            return False
+        self._polled_at = began
+        return True
+
+    def _read_contents(self, new: Sequence[int]) -> dict[int, RowContent]:
+        if not self.listeners:
+            # Only listeners use the contents. An instance that is still opening has none, and reads from the watermark up.
+            return {revision: RowContent(0, ()) for revision in new}
+        unread = [revision for revision in new if revision not in self._contents and revision not in self._local]
+        for row in journal_rows(self._store, unread):
+            self._contents[row.revision] = RowContent.of(row)
+        return {revision: self._contents[revision] for revision in new if revision in self._contents}
+
+    def _append_all(self, new: Sequence[int], contents: Mapping[int, RowContent]) -> None:
+        self._contents = {}
+        self._repair_append()
+        for revision in new:
+            # Skip a revision that a concurrent compaction has dropped: its id now lies below the floor.
+            if revision > self._sequence.floor and revision not in self._sequence.positions:
+                local = self._local.get(revision)
+                if local is not None:
+                    self._append(local._replace(position=len(self._sequence)))
+                else:
+                    self._append(Arrival(revision, len(self._sequence), contents[revision].changes))
+            self._local.pop(revision, None)
+
+    # --- own commits -------------------------------------------------------------------------------------
+
+    def append_local(
+        self,
+        revision: int,
+        touched: Sequence[RowChange],
+        states: Mapping[str, NodeState | None],
+        built_on: View,
+        created: int,
+        committed: int,
+    ) -> bool:
+        """Append a revision that this instance has just committed (step 11); return whether it has joined.
+
+        ``created`` and ``committed`` are the arrival numbers of its row (0 or less: unknown, or no order). If other
+        revisions may have arrived before it, it joins with them at the next poll, which the caller makes.
+        """
+        with self._lock:
+            self._repair_append()
+            self.contention.committed(revision)
+            if revision in self._sequence.positions:
+                return True
+            valid = states if built_on.extent is None else None
+            arrival = Arrival(revision, len(self._sequence), touched, valid, built_on.position)
+            if isinstance(self.poller, ArrivalPoller):
+                if min(created, committed) <= 0 or not self.poller.follows(created, committed):
+                    self._local[revision] = arrival
+                    return False
+                self._append(arrival)
+                self.poller.joined(revision, created, committed, self._sequence.floor)
+            else:
+                self._append(arrival)
+            return True
+
+    # --- bounds ------------------------------------------------------------------------------------------
+
+    @property
+    def low_bound(self) -> int:
+        """The id below which no poll finds anything new.
+
+        In a store without an order of writes it is an estimate by the store's clock; conflict detection never uses it.
+        """
+        return self.poller.low_bound
+
+    @property
+    def decided_bound(self) -> int:
+        """The id below which no revision can still commit; see the pollers for what it assumes."""
+        return self.poller.decided_bound(self._verified)
+
+    def cover(self, version: int) -> None:
+        """Make sure that the next poll finds this revision, which a read-back found and no poll has seen."""
+        with self._lock:
+            self.poller.cover(version, self._verified)
+
+    def clock_was_measured(self, server_ms: float) -> None:
+        """Record an upper bound of the store's clock, in ms since 1970."""
+        with self._poll_lock, self._lock:
+            self.poller.clock_was_measured(server_ms, self._sequence.floor)
+
+    @property
+    def arrived(self) -> int | None:
+        """The arrival number up to which all writes have been read; None if the store does not order all writes."""
+        return self.poller.cursor if isinstance(self.poller, ArrivalPoller) else None
+
+    def arrival_before(self, revision: int) -> int:
+        """Return the arrival number to store with a watermark, from which a new instance begins to read; 0 without order."""
+        with self._poll_lock, self._lock:
+            return self.poller.number_before(revision) if isinstance(self.poller, ArrivalPoller) else 0
+
+    # --- watermarks --------------------------------------------------------------------------------------
+
+    @property
+    def verified(self) -> int:
+        """The id up to which this instance has seen every committed revision; based on a watermark, not on a clock."""
+        return self._verified
+
+    def verify(self, watermark: Watermark) -> None:
+        """Add every committed revision up to the watermark that no poll has seen, if polls can miss any.
+
+        Nothing at or below a watermark can still commit, so afterwards :attr:`verified` is the watermark's revision. One
+        scan or one poll if the watermark is new.
+        """
+        run_with_retries(self._runtime, lambda: self._verify(watermark))
+
+    def _verify(self, watermark: Watermark) -> None:
+        with self._poll_lock:
+            if watermark.revision <= self._verified:
+                return
+            if isinstance(self.poller, ScanPoller):
+                self._join(self._record(self.poller.scan(self._sequence, self._verified + 1, watermark.revision)))
+            else:
+                self.poll()
+            self._verified = watermark.revision
+
+    def verified_by_scan(self, watermark: Watermark, committed: Sequence[int]) -> None:
+        """Verify as :meth:`verify` does, from the scan of an instance that has just moved the watermark itself."""
+        if not isinstance(self.poller, ScanPoller):
+            self.verify(watermark)
+            return
+        run_with_retries(self._runtime, lambda: self._verify_by_scan(watermark, committed))
+
+    def _verify_by_scan(self, watermark: Watermark, committed: Sequence[int]) -> None:
+        with self._poll_lock:
+            if watermark.revision > self._verified:
+                self._join([revision for revision in committed if revision <= watermark.revision])
+                self._verified = watermark.revision
+
+    def _join(self, committed: Sequence[int]) -> None:
+        """Append the committed revisions that are unknown here, in the order of ids. The caller holds the poll lock."""
+        sequence = self._sequence
+        new = sorted(one for one in committed if one > sequence.floor and one not in sequence.positions)
+        if new:
+            contents = self._read_contents(new)
+            with self._lock:
+                self._append_all(new, contents)
+
+    def compact(self, watermark: Watermark) -> None:
+        """Drop positions up to a watermark, except the last ``known_revisions.KEPT``. Views in use stay the same.
+
+        The call is cheap if there is little to drop. Afterwards a view of a dropped revision contains every committed
+        revision with an id up to its own, as in an instance that opens now.
+        """
+        with self._lock:
+            if self._shorten(watermark, min(watermark.revision, self._verified)) and isinstance(
+                self.poller, ArrivalPoller
+            ):
+                self.poller.forget(self._sequence.floor)
+
+    # --- undecided and aborted revisions -------------------------------------------------------------------
+
+    @property
+    def pending(self) -> frozenset[int]:
+        """The trunk revisions that the last poll found undecided."""
+        return self._pending
+
+    def _record(self, news: News) -> list[int]:
+        """Record the aborted and committed revisions that a read found; return the committed ones."""
+        for revision in news.swept:
+            self.unswept.remove(revision)
+            self.contention.aborted(revision)
+        for revision in news.unswept:
+            self.unswept.add(revision)
+            self.contention.aborted(revision)
+        for revision in news.committed:
+            self.contention.committed(revision)
+        return news.committed
