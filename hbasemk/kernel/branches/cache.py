@@ -5,6 +5,7 @@ Each entry holds all earlier revisions of its branch, so only few entries of a l
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
@@ -43,7 +44,8 @@ class BranchCache:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._lock = runtime.lock()
-        self._kept: dict[int, tuple[BranchState, float]] = {}
+        # Ordered: the first key of a plain dict becomes slow to find after many evictions.
+        self._kept: OrderedDict[int, tuple[BranchState, float]] = OrderedDict()
         self.ids = 0
 
     def get(self, revision: int) -> BranchState | None:
