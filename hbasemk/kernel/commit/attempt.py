@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -15,7 +15,6 @@ from hbasemk.errors import (
     StoreNotAppliedError,
 )
 from hbasemk.format import revisions, schema
-from hbasemk.format.changes import RowChange
 from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel.commit import slots
 from hbasemk.kernel.commit.change_set import ChangeSet
@@ -90,7 +89,7 @@ class Attempts(Committing):
             try:
                 return self._try(draft)
             except TooSlow:
-                # The revision has been aborted.
+                # The revision has been aborted, or was never created.
                 draft.revision = 0
                 self.statistics.too_slow += 1
             except Exception:
@@ -115,7 +114,6 @@ class Attempts(Committing):
         if not plan.changes:
             conflict = self._read_back.validate(0, draft.view, plan)
             return draft.view.revision if conflict is None else LostAttempt(0, conflict)
-        draft.touched = plan.changes
         conflict = None
         if draft.claim is not None and plan.adjusting:
             # Others abort a claimant by its journal row, so it must exist; the commit then goes step by step.
@@ -148,20 +146,20 @@ class Attempts(Committing):
             # The journal row belongs to another process.
             raise
         except (TooSlow, ClockSkewError):
-            if not self._abort_if_it_exists(draft, plan):
+            if not self._abort_if_it_exists(draft):
                 raise
             # It committed: the reply was lost, and the watermark has passed the revision since.
         except (StoreError, ClosedError):
             # The revision may have committed despite the error; then the commit succeeds.
-            if not self._turned_out_committed(draft, plan.changes, clean=False):
+            if not self._turned_out_committed(draft, clean=not draft.touched):
                 raise
         except BaseException:
             # Interrupted (Ctrl-C, a bug): this process must not leave the revision pending.
-            self._outcomes.defer(draft.revision, plan.changes)
+            self._outcomes.defer(draft.revision, draft.touched)
             raise
         else:
             # If it turns out committed, its reply was lost, and a later revision built on it.
-            if conflict is None or not self._abort_if_it_exists(draft, plan):
+            if conflict is None or not self._abort_if_it_exists(draft):
                 return conflict
         return None
 
@@ -183,7 +181,7 @@ class Attempts(Committing):
 
     def _step_by_step(self, draft: Draft, plan: ChangeSet) -> Conflict | None:
         """Run steps 6 to 10; return the conflict over which the revision must abort."""
-        draft.wrote = True
+        draft.touched = plan.changes
         self._writing.write(draft, plan)
         conflict = self._read_back.validate(draft.revision, draft.view, plan)
         if conflict is not None:
@@ -205,27 +203,27 @@ class Attempts(Committing):
         self._slots.record(plan)
         self.statistics.committed += 1
 
-    def _abort_if_it_exists(self, draft: Draft, plan: ChangeSet) -> bool:
+    def _abort_if_it_exists(self, draft: Draft) -> bool:
         """Abort the revision if the store may know it, unless it has committed; return whether it has."""
         if draft.created is None and not draft.reply_lost:
             return False
-        touched = plan.changes if draft.wrote or draft.reply_lost else ()
-        return self._turned_out_committed(draft, touched, clean=not draft.reply_lost)
+        # A transaction writes no cells without the row, so none can arrive after the abort.
+        return self._turned_out_committed(draft, clean=not draft.reply_lost or not draft.touched)
 
-    def _turned_out_committed(self, draft: Draft, touched: Sequence[RowChange], *, clean: bool) -> bool:
+    def _turned_out_committed(self, draft: Draft, *, clean: bool) -> bool:
         """Abort and clean up, unless the revision has committed; return whether it has."""
-        if self._abort_and_clean_up(draft, touched, clean=clean) is not Outcome.COMMITTED:
+        if self._abort_and_clean_up(draft, clean=clean) is not Outcome.COMMITTED:
             return False
         draft.decision_arrival = UNKNOWN_ARRIVAL
         return True
 
-    def _abort_and_clean_up(self, draft: Draft, touched: Sequence[RowChange], *, clean: bool) -> Outcome:
+    def _abort_and_clean_up(self, draft: Draft, *, clean: bool) -> Outcome:
         """Abort the revision, delete its cells and return its outcome; defer what the store cannot do now.
 
         If no decision was sent, the revision can no longer commit, even if the store fails now. If a decision may have
         been applied and the store cannot answer, raises CommitUnknownError.
         """
-        revision = draft.revision
+        revision, touched = draft.revision, draft.touched
         outcome = None if draft.decision_in_doubt else Outcome.ABORTED
         try:
             outcome = self._outcomes.abort(revision)

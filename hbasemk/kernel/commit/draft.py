@@ -30,8 +30,8 @@ class Draft:
 
     A try that creates its journal row too late is followed by another one with a new ``revision``, which ``begun`` receives
     before the store does. ``plan`` is kept for it, and ``encoded``: its changes as cells of the journal row. ``created`` is
-    None until the row exists; a commit in one transaction creates no row before it. ``touched`` lists the rows that the try
-    may write; ``wrote`` says that it has begun to write cells outside of a transaction. ``slots`` holds the slots of the
+    None until the row exists; a commit in one transaction creates no row before it. ``touched`` lists the rows to which
+    the try has begun to write cells, outside of a transaction. ``slots`` holds the slots of the
     properties, by path and name, that it may adjust. ``reply_lost`` says that a reply to a write of the revision was lost,
     ``decision_in_doubt`` that it was the reply to the decision. ``decision_arrival`` is the arrival number of the decision;
     0: not decided; :data:`UNKNOWN_ARRIVAL`: decided, but the number is not known. It is 1 without order.
@@ -47,7 +47,6 @@ class Draft:
     encoded: Sequence[NewCell] = ()
     created: Created | None = None
     touched: Sequence[RowChange] = ()
-    wrote: bool = False
     slots: dict[tuple[str, str], int] = field(default_factory=dict)
     reply_lost: bool = False
     decision_in_doubt: bool = False
@@ -62,7 +61,7 @@ class Draft:
         self.revision, self.nonce = revision, nonce
         self.created, self.touched = None, ()
         self.decision_arrival = 0
-        self.wrote = self.reply_lost = self.decision_in_doubt = False
+        self.reply_lost = self.decision_in_doubt = False
 
     def lose_reply(self) -> None:
         """Record that the reply to a write was lost."""

@@ -84,9 +84,9 @@ def cells_before_the_journal_row(patch: pytest.MonkeyPatch) -> None:
 def lost_reply_to_the_decision_read_as_a_refusal(patch: pytest.MonkeyPatch) -> None:
     original = Attempts._turned_out_committed
 
-    def turned_out(self: Attempts, draft: Draft, touched: Any, *, clean: bool) -> bool:
+    def turned_out(self: Attempts, draft: Draft, *, clean: bool) -> bool:
         if clean:
-            return original(self, draft, touched, clean=clean)
+            return original(self, draft, clean=clean)
         self._outcomes._sweep(draft.revision, draft.touched, schema.SWEPT_IN_DOUBT)
         return False
 
