@@ -49,8 +49,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if reason is not None:
                 item.add_marker(pytest.mark.skip(reason=reason))
     if getattr(config.option, "loadgroup", False):
-        # A slow test that begins last would keep one process busy while the others wait.
-        items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+        # A slow test that begins last would keep one process busy while the others wait. The tests on HBase begin first: one
+        # process runs them all, and mostly waits.
+        items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in ("slow", "integration")])
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
