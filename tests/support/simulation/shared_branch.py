@@ -16,7 +16,9 @@ from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.settings import Settings
 from hbasemk.testing.simulation import Actor, Died, Simulator
 from tests.support.branches import commit_on_branch
-from tests.support.simulation.schedules import AN_HOUR_LATER, Broken, check_tables, store_like
+from tests.support.simulation.invariants import AN_HOUR_LATER
+from tests.support.simulation.schedules import store_like
+from tests.support.simulation.trees import Broken, check_tables
 
 FAULTS: Final[Mapping[str, float]] = {"lost": 0.02, "refused": 0.01, "deaths": 0.01}
 TURNS: Final = 3
