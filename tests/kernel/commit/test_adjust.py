@@ -20,7 +20,7 @@ from hbasemk import (
 from hbasemk.format import paths, schema
 from hbasemk.kernel.commit import folds, slots
 from hbasemk.kernel.commit.change_source import OperationList
-from hbasemk.kernel.commit.operations import Adjust
+from hbasemk.kernel.commit.operations import AddNode, Adjust
 from hbasemk.kernel.instance import Instance
 from hbasemk.repository import instance_of
 from hbasemk.store.abc import Get
@@ -217,6 +217,25 @@ def test_a_writer_whose_slot_is_taken_uses_another_one(two: tuple[Repository, Re
     assert tried == [taken, taken + 1]
     assert value(one) == 13
     assert other.statistics.conflicts == 0
+
+
+@pytest.mark.parametrize("rounds", [2, 40])
+def test_a_number_that_sixteen_processes_adjust_is_read_in_one_call_with_few_cells(world: World, rounds: int) -> None:
+    store = MemoryStore(world.clock)
+    processes = [open_instance(store, world, mac=mac) for mac in range(1, 17)]
+    add = OperationList([AddNode("/a", {"n": 0})])
+    processes[0].commit(lambda _: add, "", retry_timeout=5, max_poll_age=0)
+    adjust = OperationList([Adjust("/a", "n", 1)])
+    for process in processes * rounds:
+        process.commit(lambda _: adjust, "", retry_timeout=5, max_poll_age=0)
+    counting = CountingStore(store)
+    reader = open_instance(counting, world, mac=17)
+    counting.traffic()
+    assert reader.require(reader.head(), "/a").properties["n"] == 16 * rounds
+    used = counting.traffic()
+    # The number of cells depends on the processes alone: "deleted", "lastRevision", the property, and a slot of each.
+    assert (used.calls, used.cells_read) == (1, 3 + 16)
+    assert sum(process.statistics.conflicts for process in processes) == 0
 
 
 # --- one transaction ------------------------------------------------------------------------------------------
