@@ -9,7 +9,7 @@ row of the branch. It replaces an earlier claim only after it has made sure that
 from __future__ import annotations
 
 from hbasemk.format import revisions, schema
-from hbasemk.format.branch_head import BranchClaim
+from hbasemk.format.branch_head import ABANDONED, BranchClaim
 from hbasemk.format.journal_row import JournalRow, Outcome
 from hbasemk.kernel.branches.heads import BranchHeads
 from hbasemk.kernel.journal.outcomes import Outcomes
@@ -81,13 +81,15 @@ class BranchClaims:
             if outcome is Outcome.PENDING:
                 outcome = self._outcomes.abort_other(claim.claimant)
             return outcome is not Outcome.ABORTED
-        head = row.branch_head
-        if head is not None and head.how:
-            return True
         if not claim.is_final:
-            return False
+            head = row.branch_head
+            return head is not None and head.how != b""
         rebased = self._heads.read(claim.claimant)
-        if rebased is None or rebased.how or rebased.newest is None:
-            return False
-        # Its process may have died before it ended the old branch. That fails if the branch has received commits.
-        return self._heads.close_rebased(row.revision, claim.revision, rebased.newest)
+        if rebased is not None and rebased.how not in (b"", ABANDONED):
+            return True
+        if rebased is not None and rebased.newest is not None and not rebased.how:
+            # Its process may have died before it ended the old branch. Others cannot end it if it has received commits.
+            self._heads.close_rebased(row.revision, claim.revision, rebased.newest)
+        # The rebase has given up, unless it ended the old branch and the new one was abandoned later.
+        ended = self._heads.read(row.revision)
+        return ended is not None and ended.how != b""

@@ -175,7 +175,8 @@ ADJUST_KINDS: dict[str, Callable[[Instance, Prepared], int]] = {
 
 
 def _rebase(instance: Instance, prepared: Prepared) -> int:
-    instance.poll()
+    if not isinstance(instance, Stale):
+        instance.poll()
     return rebase(instance.branches, prepared.adjusting, instance.head(), "")
 
 
