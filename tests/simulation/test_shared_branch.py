@@ -14,9 +14,10 @@ from hbasemk.kernel.branches import rebase
 from hbasemk.kernel.branches.claims import BranchClaims
 from tests.support import proof
 from tests.support.simulation.finding import must_be_found
+from tests.support.simulation.running import each_run
 from tests.support.simulation.shared_branch import SharedBranch
 
-SEEDS = proof.seeds("HBASEMK_BRANCH_SEEDS", sample=150, proof=3000, chunk=1000)
+SEEDS = proof.seeds("HBASEMK_BRANCH_SEEDS", sample=150, proof=1000, long=3000, chunk=500)
 
 
 @pytest.mark.slow
@@ -24,14 +25,9 @@ SEEDS = proof.seeds("HBASEMK_BRANCH_SEEDS", sample=150, proof=3000, chunk=1000)
 @pytest.mark.parametrize("faults", [False, True], ids=["without faults", "with faults"])
 @pytest.mark.parametrize("seeds", SEEDS)
 def test_each_adjust_of_a_shared_branch_counts_at_most_once(seeds: range, faults: bool) -> None:
-    for seed in seeds:
-        schedule = SharedBranch(seed, faults=faults)
-        try:
-            schedule.run()
-        except BaseException:
-            print(f"repeat with HBASEMK_BRANCH_SEEDS={seed}:{seed + 1}, {'with' if faults else 'without'} faults")
-            print("\n".join(schedule.simulator.trace))
-            raise
+    note = ", with faults" if faults else ", without faults"
+    for _ in each_run("HBASEMK_BRANCH_SEEDS", seeds, lambda seed: SharedBranch(seed, faults=faults), note=note):
+        pass
 
 
 def merges_claim_nothing(patch: pytest.MonkeyPatch) -> None:
@@ -75,7 +71,7 @@ MUTANTS = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mutant", MUTANTS)
+@pytest.mark.parametrize("mutant", proof.mutants(MUTANTS, sample=2))
 def test_a_mutant_of_claims_is_found(
     mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

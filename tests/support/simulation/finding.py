@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from hbasemk.errors import HbasemkError
-from tests.support.simulation.schedules import Schedule
+from tests.support.simulation.running import SeededRun
 from tests.support.simulation.trees import Broken
 
 
-def must_be_found(name: str, make: Callable[[int], Schedule], seeds: Iterable[int]) -> None:
+def must_be_found(name: str, make: Callable[[int], SeededRun], seeds: Iterable[int]) -> None:
     """Run the schedules of the seeds until an invariant is broken, and fail if none is.
 
     A process that ends with a built-in Python error breaks none: a mutant that no longer fits the kernel does the same.
@@ -33,7 +33,7 @@ def must_be_found(name: str, make: Callable[[int], Schedule], seeds: Iterable[in
     pytest.fail(f"{name} was not found in {tried} schedules" + (f"; the last error was {other!r}" if other else ""))
 
 
-def _merely_ended(schedule: Schedule, error: Broken) -> bool:
+def _merely_ended(schedule: SeededRun, error: Broken) -> bool:
     simulator = schedule.simulator
     ends = [one.error for one in (*simulator.actors, *simulator.threads)]
     cause = error.__cause__

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
-from tests.support.simulation.schedules import Schedule
+from hbasemk.testing.simulation import Simulator
 
-S = TypeVar("S", bound=Schedule)
+
+class SeededRun(Protocol):
+    """A run that a seed determines."""
+
+    simulator: Simulator
+
+    def run(self) -> None:
+        """Run it and check the invariants; raises Broken."""
+
+
+S = TypeVar("S", bound=SeededRun)
 
 
 def each_run(
