@@ -29,7 +29,7 @@ What to keep in mind:
   :meth:`Repository.outcome` returns the outcome later.
 - On HBase, clocks of machines may differ by the repository's ``max_clock_skew_ms``; a process whose clock is further off
   cannot write. On SQLite clocks only decide how long leases and retention last.
-- Old revisions are kept: a repository grows with each commit.
+- Old revisions are kept: a repository grows with each commit. :meth:`Repository.checkpoint` fixes what a snapshot contains.
 
 ``docs/guide.md`` describes the API by task, and ``docs/protocol.md`` how the processes agree.
 """
@@ -39,10 +39,12 @@ from __future__ import annotations
 from hbasemk.blobs import RepositoryBlobs
 from hbasemk.branch import Branch
 from hbasemk.changes import Change, diff
+from hbasemk.checkpoint import Checkpoint
 from hbasemk.connect import connect
 from hbasemk.errors import (
     BlobNotFoundError,
     BranchError,
+    CheckpointError,
     ClockSkewError,
     ClosedError,
     CommitUnknownError,
@@ -90,6 +92,8 @@ __all__ = [
     "Branch",
     "BranchError",
     "Change",
+    "Checkpoint",
+    "CheckpointError",
     "ClockSkewError",
     "ClosedError",
     "CommitStatistics",

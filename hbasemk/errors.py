@@ -126,6 +126,12 @@ class BranchError(RevisionError):
     revision: str
 
 
+class CheckpointError(RevisionError):
+    """A checkpoint has been released or has expired, or two snapshots of one revision differ; ``revision`` is kept or is not."""
+
+    revision: str
+
+
 # --- commits ---------------------------------------------------------------------------------------------
 
 

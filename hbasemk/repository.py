@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Final, TypeVar
 
-from hbasemk import arguments, options
+from hbasemk import arguments, checkpoint, options
 from hbasemk.blobs import RepositoryBlobs
 from hbasemk.branch import Branch
 from hbasemk.changes import Change, diff
+from hbasemk.checkpoint import Checkpoint
 from hbasemk.errors import BranchError, ClosedError
 from hbasemk.format import limits, paths, revisions
 from hbasemk.format.extent import Extent
@@ -276,6 +277,23 @@ class Repository:
         for snapshot, name in ((before, "before"), (last, "after")):
             view_of(instance, snapshot, name)
         return diff(before, last, path)
+
+    def checkpoint(self, lifetime: float, snapshot: Snapshot | None = None, message: str = "") -> Checkpoint:
+        """Keep ``snapshot`` (None: the newest; polls) readable for ``lifetime`` seconds, exactly as it is, for every process.
+
+        From its next poll on, each process reads this snapshot at ``repo.at(checkpoint.revision)``, also after a restart.
+        ``message`` says why it is kept, in at most 1024 bytes. Two round trips or more.
+
+        Raises InvalidValueError unless the lifetime is above 0 and at most 100 years, ValueError for a snapshot of another
+        Repository object, BranchError for the snapshot of a branch, and CheckpointError if a checkpoint keeps another snapshot
+        with the same revision, of a process that saw concurrent revisions in another order. Without a ``snapshot``, a kept one
+        that contains more serves as well.
+        """
+        return checkpoint.make(self._instance, lifetime, snapshot, message)
+
+    def checkpoints(self) -> list[Checkpoint]:
+        """Return the checkpoints of all processes, by revision. One round trip for each 1000. Some may have expired."""
+        return checkpoint.list_all(self._instance)
 
     def sweep_branches(self, retention: float) -> list[str]:
         """Abandon branches without a commit for ``retention`` seconds, and delete the data of ended branches.

@@ -55,6 +55,8 @@ FINE: dict[str, Callable[[Any], bool]] = {
     "length": lambda value: value is None or value == 1 or value == 10**5000,
     "content": lambda value: value == b"",
     "to_revision": lambda value: value is None,
+    "lifetime": lambda value: value == 1,
+    "snapshot": lambda value: value is None,
     "revision_id": lambda value: value is None,
     "old_head": lambda value: value is None,
     "filter": lambda value: value is None,
@@ -128,6 +130,7 @@ def good(repo: Repository) -> dict[str, Any]:
         "ref": repo.blobs.write(b"content"),
         "content": b"content",
         "retention": 1e6,
+        "lifetime": 60,
         "repository": repo,
         "store": MemoryStore(),
         "url": "memory://",
@@ -157,10 +160,11 @@ SUBJECTS: dict[str, Callable[[Repository], Any]] = {
     "Node": lambda repo: repo.head["/a"],
     "Transaction": lambda repo: repo.transaction(),
     "Branch": lambda repo: repo.branch(),
+    "Checkpoint": lambda repo: repo.checkpoint(60),
     "RepositoryBlobs": lambda repo: repo.blobs,
     "MicroKernel": MicroKernel,
 }
-CLASSES = (Repository, Snapshot, hbasemk.Node, Transaction, Branch, RepositoryBlobs, MicroKernel)
+CLASSES = (Repository, Snapshot, hbasemk.Node, Transaction, Branch, hbasemk.Checkpoint, RepositoryBlobs, MicroKernel)
 
 
 def parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:

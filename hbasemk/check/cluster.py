@@ -10,9 +10,11 @@ from hbasemk.check.context import CheckContext, text
 from hbasemk.check.problem import Problem
 from hbasemk.errors import FormatError
 from hbasemk.format import journal_row, revisions, schema
+from hbasemk.format.checkpoint import LIST, VIEW, digest_of, list_column, revision_of, view_column
 from hbasemk.format.lease_record import LeaseRecord
 from hbasemk.format.watermark import Watermark
-from hbasemk.kernel import checkpoints, schema_version
+from hbasemk.kernel import schema_version
+from hbasemk.kernel.journal.checkpoint_cells import Stored
 from hbasemk.kernel.settings import Settings
 from hbasemk.store.abc import Cell, Get, Row, Scan
 
@@ -86,14 +88,26 @@ class ClusterCheck:
             schema_version.of_row(row)
         except FormatError as error:
             yield Problem(kinds.SETTINGS, where, "", str(error))
-        for cell in row.cells:
-            if cell.qualifier.startswith(checkpoints.PREFIX):
-                revision = cell.qualifier[len(checkpoints.PREFIX) :]
-                if len(revision) != 8 or revision[0] >= 0x80:
-                    yield Problem(kinds.CHECKPOINT, where, "", f"{revision[:40].hex()!r} is not a revision id")
-                elif len(cell.value) != 8:
-                    detail = f"its time of expiry, {cell.value[:40].hex()!r}, cannot be read"
-                    yield Problem(kinds.CHECKPOINT, where, text(int.from_bytes(revision, "big")), detail)
+        yield from self._check_checkpoints(row)
+
+    def _check_checkpoints(self, row: Row) -> Iterator[Problem]:
+        where = schema.SETTINGS_ROW.decode()
+        cells = {(cell.family, cell.qualifier): cell for cell in row.cells}
+        for column, cell in cells.items():
+            prefix = next((one for one in (LIST, VIEW) if column[1].startswith(one)), None)
+            if prefix is None:
+                continue
+            revision = revision_of(column[1], prefix)
+            if revision is None:
+                key = column[1][len(prefix) :]
+                yield Problem(kinds.CHECKPOINT, where, "", f"{key[:40].hex()!r} is not a revision id")
+                continue
+            listed, view = cells.get(list_column(revision)), cells.get(view_column(revision))
+            if cell is view and listed is not None:
+                continue
+            detail = _checkpoint_problem(Stored(revision, listed, view))
+            if detail is not None:
+                yield Problem(kinds.CHECKPOINT, where, text(revision), detail)
 
     def _check_machine(self, row: Row) -> Iterator[Problem]:
         machine = int.from_bytes(row.key, "big")
@@ -129,3 +143,21 @@ class ClusterCheck:
         scan = Scan(None, None, 1, reverse=True, columns=(schema.COMMITTED,))
         newest = next(journal_row.decode(self._context.page(schema.JOURNAL, scan)), None)
         return 0 if newest is None else revisions.ms_of(newest.revision)
+
+
+def _checkpoint_problem(stored: Stored) -> str | None:
+    """Return what is wrong with the cells of one checkpoint; None if nothing is."""
+    if stored.listed is None:
+        return "there is a view, but no list of those who keep it"
+    try:
+        digest = stored.list.digest
+        kept = stored.kept
+    except FormatError as error:
+        return str(error)
+    if stored.view is None:
+        return "the view is missing" if digest else None
+    if digest and digest_of(stored.view.value) != digest:
+        return "the list has the digest of another view"
+    if kept is not None and (stored.revision not in kept.extent or kept.upper < stored.revision):
+        return f"the view lacks the revision, its highest is {text(kept.upper)}"
+    return None

@@ -16,7 +16,7 @@ from hbasemk.format import changes, journal_row, revisions, schema
 from hbasemk.format.changes import RowChange
 from hbasemk.format.journal_row import JournalRow, Outcome
 from hbasemk.kernel.batches import batched
-from hbasemk.store.abc import Scan
+from hbasemk.store.abc import Row, Scan
 
 ROWS: Final = 100
 GETS: Final = 200
@@ -54,7 +54,7 @@ class JournalCheck:
                 if journal_row.is_key(row.key):
                     decoded = JournalRow(row)
                     entries.append(_Entry(decoded.revision, decoded, self._context.learn(decoded)))
-                else:
+                elif not _is_notice(row):
                     yield Problem(kinds.JOURNAL_KEY, "", row.key[:40].hex(), "no revision has this row key")
             self._context.load([entry.status.base for entry in entries if entry.status.base is not None])
             for entry in entries:
@@ -249,3 +249,9 @@ def _check_shape(entry: _Entry, *, root: bool) -> Iterator[Problem]:
         yield Problem(kinds.CHANGES, "", at, f"parts of them are missing: only {len(chunks)} exist")
     elif declared_by(row) is None:
         yield Problem(kinds.CHANGES, "", at, "unreadable: polls fail, and rollback is impossible")
+
+
+def _is_notice(row: Row) -> bool:
+    """Return whether this is the row by which polls notice a change of checkpoints."""
+    shape = [(cell.family, cell.qualifier, len(cell.value)) for cell in row.cells]
+    return row.key in (schema.NOTICE_FIRST, schema.NOTICE_LAST) and shape == [(*schema.SWEPT, 8)]

@@ -199,7 +199,7 @@ def _show_entry(session: Session, entry: LogEntry, changes: bool, full: bool) ->
 def status(session: Session) -> None:
     """Show the settings and the state of the repository.
 
-    The state is the newest revision, the watermark, pending revisions, and the leases of the writers.
+    The state is the newest revision, the watermark, pending revisions, checkpoints, and the leases of the writers.
     """
     from hbasemk.format import revisions
     from hbasemk.kernel.status import repository_status
@@ -227,6 +227,14 @@ def status(session: Session) -> None:
                 "hidden revisions": 0 if watermark is None else len(watermark.hidden),
                 "revisions above the watermark": above,
                 "pending revisions": [{"revision": revisions.to_text(revision)} for revision in pending],
+                "checkpoints": [
+                    {
+                        "checkpoint": one.name,
+                        "until": moment(one.until.timestamp() * 1000),
+                        "message": first_line(one.message),
+                    }
+                    for one in repository.checkpoints()
+                ],
                 "leases": [
                     {
                         "machine": f"{lease.machine:04x}",

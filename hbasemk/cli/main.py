@@ -187,12 +187,12 @@ def _events(stream: TextIO, mask: int) -> int:
 
 
 def _register() -> None:
-    from hbasemk.cli import blobs, branches, edit, inspect, maintenance, microkernel, transfer
+    from hbasemk.cli import blobs, branches, checkpoints, edit, inspect, maintenance, microkernel, transfer
 
     for module in (inspect, edit, transfer, microkernel, branches, maintenance):
         for command in module.COMMANDS:
             cli.add_command(with_common_options(command))
-    for group, commands in blobs.GROUPS:
+    for group, commands in (*blobs.GROUPS, *checkpoints.GROUPS):
         for command in commands:
             with_common_options(command)
         cli.add_command(group)

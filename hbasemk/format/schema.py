@@ -60,12 +60,21 @@ BRANCH_VIEW: Final[Column] = (DATA, b"branchView")
 BRANCH_HEAD: Final[Column] = (DATA, b"branchHead")
 BRANCH_CLAIM: Final[Column] = (DATA, b"branchClaim")
 
+NOTICE_FIRST: Final = b"\x00"
+NOTICE_LAST: Final = b"\xff" * 8
+"""The keys of a row with a random value, which each change of a checkpoint replaces, in the column ``swept``.
+
+Polls meet it: by its arrival number in a store that orders all writes, where it is the first row; else as the last row.
+"""
+
 # cluster
 SETTINGS_ROW: Final = b"settings"
 SETTINGS: Final[Column] = (DATA, b"settings")
 WATERMARK: Final[Column] = (DATA, b"watermark")
 ARRIVAL: Final[Column] = (DATA, b"arrival")
 """Stored with the watermark: an arrival number before the first write of every higher revision."""
+CHECKPOINTS: Final[Column] = (DATA, b"checkpoints")
+"""Exists if a checkpoint has ever been made."""
 SCHEMA_VERSION: Final[Column] = (DATA, b"schemaVersion")
 LEASE: Final[Column] = (DATA, b"lease")
 CLOCK: Final[Column] = (DATA, b"clock")

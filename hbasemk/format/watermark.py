@@ -19,12 +19,14 @@ class Watermark:
     """The watermark's revision, and the aborted ids at or below it (``hidden``) that must stay invisible.
 
     ``arrival`` is stored beside it in a store that orders all writes: an arrival number before the first write of the
-    journal row of every higher revision. A new instance reads the order of revisions from there.
+    journal row of every higher revision. A new instance reads the order of revisions from there. ``has_checkpoints`` says
+    whether a checkpoint had ever been made when the watermark was read.
     """
 
     revision: int
     hidden: frozenset[int]
     arrival: int = 0
+    has_checkpoints: bool = False
 
     def cells(self) -> list[NewCell]:
         """Return the cells that move the watermark."""

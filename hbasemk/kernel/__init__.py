@@ -9,7 +9,8 @@ section topic                     module                                        
 1       settings, creation        ``settings``, ``upgrade``,
                                   ``arrival_numbering``
 1       application's schema      ``schema_version``, ``schema_change``
-1       blobs, checkpoints        ``blobs``, ``checkpoints``
+1       blobs                     ``blobs``
+3       checkpoints               ``checkpoints``, ``journal.checkpoint_cells``  I5
 2       machine id, lease         ``ids.lease``, ``ids.leases``                  I1
 2       revision ids              ``ids.clock``                                  I1
 3       views, sequence           ``journal.view``, ``journal.sequence``,        I5

@@ -1,70 +1,172 @@
-"""Checkpoints: revisions that stay readable for a time, listed in the settings row for every collector.
+"""Checkpoints: snapshots of trunk that stay readable for a time, exactly as they were taken, in every process.
 
-Creating a checkpoint also removes checkpoints that expired long ago, by the store's clock.
+A checkpoint is an entry for a revision. Several users can keep one revision, each with an entry of its own, as long as
+they keep the same view of it. An entry counts until it is removed by compare-and-set: when its user releases it, or
+an hour after it has expired by the store's clock. Every change of a checkpoint, and the hourly maintenance, remove
+expired entries.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from typing import NamedTuple
 
-from hbasemk.format import schema
+from hbasemk.errors import BranchError, CheckpointError
+from hbasemk.format import revisions
+from hbasemk.format.checkpoint import SHARED, CheckpointList, Entry, digest_of, revision_of
+from hbasemk.format.journal_row import BranchView
 from hbasemk.kernel.instance import Instance
-from hbasemk.store.abc import Cell, CellVersion, Delete, Get, NewCell, Put
-
-PREFIX: Final = b"checkpoint:"
-REMOVE_AFTER_MS: Final = 3_600_000
-"""How long after its expiry a checkpoint is removed; the clock that set its expiry may be slightly wrong."""
+from hbasemk.kernel.journal.checkpoint_cells import Stored
+from hbasemk.kernel.journal.view import View
 
 
-def keep_for(instance: Instance, revision: int, lifetime_ms: int) -> None:
-    """Keep a revision readable for at least so many ms from now."""
-    keep(instance, revision, instance.runtime.now_ms() + lifetime_ms)
+class Checkpoint(NamedTuple):
+    """One entry of a revision that is kept; ``until_ms`` is its time of expiry in ms since 1970, by the store's clock."""
+
+    revision: int
+    number: int
+    until_ms: int
+    message: str
+
+    @property
+    def name(self) -> str:
+        """The text that names the checkpoint: the revision, a hyphen, and the number of the entry."""
+        return name_of(self.revision, self.number)
 
 
-def keep(instance: Instance, revision: int, until_ms: int) -> None:
-    """Keep a revision readable until a time (ms since 1970), or longer if an existing checkpoint does so."""
-    column = (schema.DATA, PREFIX + schema.revision_key(revision))
-    put = Put(schema.SETTINGS_ROW, [NewCell(*column, until_ms.to_bytes(8, "big"))])
-    while True:
-        cells = _cells(instance)
-        found = next((cell.value for cell in cells if cell.qualifier == column[1]), None)
-        if found is not None and int.from_bytes(found, "big") >= until_ms:
-            break
-        # Another process may set a later time concurrently. After a lost reply, the next read finds what was written.
-        if instance.store.check_and_write(schema.CLUSTER, column, found, put):
-            break
-    instance.outcomes.quietly(lambda: _remove(instance, cells))
+def name_of(revision: int, number: int) -> str:
+    """Return the name of a checkpoint."""
+    return f"{revisions.to_text(revision)}-{number:08x}"
 
 
-def all_of(instance: Instance) -> dict[int, int]:
-    """Return every checkpoint and its expiry (ms since 1970), including some expired ones. One round trip."""
-    return {_revision_of(cell): int.from_bytes(cell.value, "big") for cell in _cells(instance)}
+def keep_head(instance: Instance, lifetime_ms: int, message: str = "", *, shared: bool = False) -> Checkpoint:
+    """Poll, and keep the head for so many ms from now; see :func:`keep`.
+
+    If a checkpoint already keeps the revision of the head with more concurrent revisions, keep that view of it.
+    """
+    instance.poll()
+    until_ms = instance.checkpoint_cells.latest_ms() + lifetime_ms
+    return keep(instance, instance.head(), until_ms, message, shared=shared, or_more=True)
 
 
-def _cells(instance: Instance) -> list[Cell]:
-    get = Get(schema.SETTINGS_ROW, families=(schema.DATA,))
-    row = instance.store.read(schema.CLUSTER, [get])[0]
-    return [cell for cell in row.cells if cell.qualifier.startswith(PREFIX)]
+def keep_for(instance: Instance, view: View, lifetime_ms: int, message: str = "") -> Checkpoint:
+    """Keep a view of trunk for so many ms from now, by the store's clock; see :func:`keep`."""
+    return keep(instance, view, instance.checkpoint_cells.latest_ms() + lifetime_ms, message)
 
 
-def _revision_of(cell: Cell) -> int:
-    return int.from_bytes(cell.qualifier[len(PREFIX) :], "big")
+def keep(
+    instance: Instance, view: View, until_ms: int, message: str = "", *, shared: bool = False, or_more: bool = False
+) -> Checkpoint:
+    """Keep a view of trunk until a time (ms since 1970), exactly as it is. Two round trips, and one to remove old entries.
+
+    ``shared``: use the entry that all such users share; it keeps its time if that is later. Otherwise the entry is new.
+    ``or_more``: accept a view that a checkpoint already keeps of this revision if it contains all of this view.
+
+    Raises BranchError for a view of a branch, and CheckpointError if a checkpoint keeps another view of the same revision.
+    """
+    text = revisions.to_text(view.revision)
+    if revisions.is_branch(view.revision):
+        raise BranchError(f"a checkpoint keeps a snapshot of trunk, got branch revision {text}", revision=text)
+    cells = instance.checkpoint_cells
+    wanted = BranchView(instance.journal.contents(view), view.upper)
+    kept = Entry(SHARED if shared else instance.runtime.random.getrandbits(32) or 1, until_ms, message)
+
+    def change(stored: Stored, again: bool) -> tuple[CheckpointList, bytes | None] | None:
+        nonlocal kept
+        found = stored.list
+        data = wanted.encode()
+        if found.entries and stored.view is not None:
+            _require_same(instance, stored, wanted, or_more=or_more)
+            data = stored.view.value
+        same = found.entry(kept.number)
+        if same is not None and shared:
+            kept = max(same, kept._replace(message=kept.message or same.message), key=lambda entry: entry.until_ms)
+        elif same is not None and not again:
+            kept = kept._replace(number=instance.runtime.random.getrandbits(32) or 1)
+        if same == kept and stored.view is not None:
+            return None
+        # The view is written again: if another process removes the old cells now, it spares the new ones.
+        return found.replaced(kept)._replace(digest=digest_of(data)), data
+
+    cells.change(view.revision, change)
+    instance.outcomes.quietly(cells.remove_expired)
+    return Checkpoint(view.revision, *kept)
 
 
-def _remove(instance: Instance, cells: Sequence[Cell]) -> None:
-    """Remove expired checkpoints: exactly the cells that were read, so that later extensions stay."""
-    latest_now = max(instance.runtime.now_ms(), instance.lease.server.at_most(instance.runtime.monotonic()))
-    if not _expired(cells, latest_now):
+def _require_same(instance: Instance, stored: Stored, wanted: BranchView, *, or_more: bool) -> None:
+    """Raise CheckpointError unless a checkpoint keeps the same revisions as a view, or more if ``or_more`` is True."""
+    kept = stored.kept
+    assert kept is not None
+    cells = instance.checkpoint_cells
+    lacks = cells.missing(wanted.extent, kept.extent)
+    differing = lacks or ([] if or_more else cells.missing(kept.extent, wanted.extent))
+    if not differing:
         return
-    expired = _expired(cells, instance.lease.time() + instance.settings.epoch_ms)
-    if expired:
-        instance.store.delete(schema.CLUSTER, [Delete(schema.SETTINGS_ROW, expired)])
+    text, other = revisions.to_text(stored.revision), revisions.to_text(differing[0])
+    verbs = ("lacks", "contains") if lacks else ("contains", "lacks")
+    raise CheckpointError(
+        f"a checkpoint keeps revision {text} as another process saw it: it {verbs[0]} the concurrent revision {other}, which "
+        f"this snapshot {verbs[1]}. Nothing was written. Take a checkpoint of a newer snapshot, or of "
+        f"repo.at({text!r}), which is the snapshot that the checkpoint keeps.",
+        revision=text,
+    )
 
 
-def _expired(cells: Sequence[Cell], now: float) -> list[CellVersion]:
-    return [
-        CellVersion(cell.family, cell.qualifier, cell.timestamp)
-        for cell in cells
-        if int.from_bytes(cell.value, "big") + REMOVE_AFTER_MS < now
-    ]
+def all_of(instance: Instance) -> list[Checkpoint]:
+    """Return all checkpoints, by revision, including some expired ones. One round trip for each 1000 revisions."""
+    found = []
+    for cell in instance.checkpoint_cells.all_lists():
+        revision = revision_of(cell.qualifier)
+        if revision is not None:
+            entries = CheckpointList.decode(cell.value, revision).entries
+            found += [Checkpoint(revision, *entry) for entry in entries]
+    return found
+
+
+def view_of(instance: Instance, revision: int) -> View | None:
+    """Return the view that checkpoints keep of a revision now; None if none keeps one. Two to four round trips."""
+    return instance.checkpoint_cells.read_view(revision)
+
+
+def extend(instance: Instance, revision: int, number: int, lifetime_ms: int) -> Checkpoint:
+    """Keep a checkpoint for at least so many ms from now; return it with its time. It never becomes shorter.
+
+    Raises CheckpointError if it has been released or has expired by the store's clock.
+    """
+    now = instance.checkpoint_cells.latest_ms()
+    extended = Checkpoint(revision, number, 0, "")
+
+    def change(stored: Stored, again: bool) -> tuple[CheckpointList, None] | None:  # noqa: ARG001
+        nonlocal extended
+        found = stored.list
+        entry = found.entry(number)
+        if entry is None or entry.until_ms <= now:
+            raise _ended(revision, number, "extended")
+        longer = entry._replace(until_ms=max(entry.until_ms, now + lifetime_ms))
+        extended = Checkpoint(revision, *longer)
+        return None if longer == entry else (found.replaced(longer), None)
+
+    instance.checkpoint_cells.change(revision, change)
+    return extended
+
+
+def release(instance: Instance, revision: int, number: int) -> None:
+    """Remove a checkpoint; raise CheckpointError if it has been removed already."""
+
+    def change(stored: Stored, again: bool) -> tuple[CheckpointList, None] | None:
+        found = stored.list
+        if found.entry(number) is None:
+            if again:
+                return None
+            raise _ended(revision, number, "released")
+        return found.without(number), None
+
+    instance.checkpoint_cells.change(revision, change)
+    instance.outcomes.quietly(instance.checkpoint_cells.remove_expired)
+
+
+def _ended(revision: int, number: int, what: str) -> CheckpointError:
+    return CheckpointError(
+        f"checkpoint {name_of(revision, number)} cannot be {what}: it has been released, or has expired. "
+        "repo.checkpoints() and `hbasemk checkpoint list` show those that exist; make a new one if you need the snapshot.",
+        revision=revisions.to_text(revision),
+    )

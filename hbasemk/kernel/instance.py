@@ -27,6 +27,7 @@ from hbasemk.kernel.commit.statistics import CommitStatistics
 from hbasemk.kernel.commit.turns import Turns
 from hbasemk.kernel.ids.clock import IdClock
 from hbasemk.kernel.ids.lease import Lease
+from hbasemk.kernel.journal.checkpoint_cells import CheckpointCells
 from hbasemk.kernel.journal.journal import Journal
 from hbasemk.kernel.journal.outcomes import Outcomes
 from hbasemk.kernel.journal.recovery import Recovery
@@ -67,6 +68,7 @@ class Instance:
         *,
         cache_bytes: int = DEFAULT_BYTES,
         accepted: Accepted | None = None,
+        has_checkpoints: bool = True,
     ) -> None:
         self.store = store
         self.runtime = runtime
@@ -84,6 +86,7 @@ class Instance:
         journal.listeners.append(hashes.arrived)
         journal.forgetters.append(hashes.forget)
         self._hashes = hashes
+        self.checkpoint_cells = CheckpointCells(store, runtime, journal, self.lease, has_checkpoints)
         self.outcomes = Outcomes(store, runtime, journal, self.lease)
         self.recovery = Recovery(store, journal, self.outcomes, (found.lease_ms + found.max_clock_skew_ms) / 1000)
         turns = Turns(store, runtime, journal, self.lease)
@@ -133,7 +136,15 @@ class Instance:
             schema_version.require(schema_version.read(retrying), accepted, store.location)
         journal = Journal(retrying, runtime, found, watermark)
         journal.poll()
-        return cls(retrying, runtime, found, journal, cache_bytes=cache_bytes, accepted=accepted)
+        return cls(
+            retrying,
+            runtime,
+            found,
+            journal,
+            cache_bytes=cache_bytes,
+            accepted=accepted,
+            has_checkpoints=watermark.has_checkpoints,
+        )
 
     # --- views -------------------------------------------------------------------------------------------
 
@@ -161,10 +172,14 @@ class Instance:
         return self.journal.head
 
     def at(self, revision: int) -> View:
-        """Return the view of a trunk or branch revision; raise UnknownRevisionError if there is none."""
+        """Return the view of a trunk or branch revision; raise UnknownRevisionError if there is none.
+
+        If a checkpoint keeps the revision, that is the view of the checkpoint.
+        """
         if revisions.is_branch(revision):
             return self.branches.find(revision).view
-        return self.journal.find(revision)
+        found = self.journal.find(revision)
+        return self.checkpoint_cells.view_of(revision) or found
 
     @property
     def location(self) -> str:
@@ -340,6 +355,7 @@ class Instance:
         if self.lease.held and self.runtime.monotonic() >= self._sweep_due:
             self._sweep_due = self.runtime.monotonic() + SWEEP_EVERY
             self.branches.sweep(BRANCH_RETENTION_MS)
+            self.checkpoint_cells.remove_expired()
             self.recovery.recover_late()
         self._advance()
 

@@ -138,11 +138,12 @@ def trunk_entries(instance: Instance, first: int, view: View) -> list[LogEntry]:
 def trunk_steps(instance: Instance, first: int, last: View, path: str) -> Iterator[Step]:
     """Yield the steps from the trunk revision ``first`` to ``last``, both included, that touched a subtree."""
     order = instance.journal.sort_key
-    low = min([first, *instance.journal.between(instance.at(first), last)])
+    low = min([first, *instance.journal.between(instance.journal.find(first), last)])
     for entry in trunk_entries(instance, low, last):
         revision = revisions.from_text(entry.revision)
         if order(revision) >= order(first) and (path == paths.ROOT or entry.touches(path)):
-            after = instance.at(revision)
+            # In the order of this instance, also where a checkpoint keeps another view of the revision.
+            after = instance.journal.find(revision)
             yield Step(entry, instance.journal.previous(after), after)
 
 

@@ -155,7 +155,7 @@ def read(store: Store, *, any_format: bool = False) -> tuple[Settings | None, Wa
 
     Raises FormatError for a format that this version does not use, unless ``any_format`` accepts older ones.
     """
-    columns = (schema.SETTINGS, schema.WATERMARK, schema.ARRIVAL)
+    columns = (schema.SETTINGS, schema.WATERMARK, schema.ARRIVAL, schema.CHECKPOINTS)
     row = store.read(schema.CLUSTER, [Get(schema.SETTINGS_ROW, columns=columns)])[0]
     found = {(cell.family, cell.qualifier): cell.value for cell in row.cells}
     settings: Settings | None = None
@@ -167,7 +167,7 @@ def read(store: Store, *, any_format: bool = False) -> tuple[Settings | None, Wa
     if schema.WATERMARK in found:
         watermark = Watermark.decode(found[schema.WATERMARK])
         arrival = int.from_bytes(found.get(schema.ARRIVAL, b""), "big")
-        watermark = replace(watermark, arrival=arrival)
+        watermark = replace(watermark, arrival=arrival, has_checkpoints=schema.CHECKPOINTS in found)
     return settings, watermark
 
 

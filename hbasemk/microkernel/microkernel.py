@@ -45,15 +45,12 @@ class MicroKernel:
     def checkpoint(self, lifetime_ms: int) -> str:
         """Return the head, and keep it readable for at least ``lifetime_ms``, for every process and after restarts.
 
-        Raises ValueError unless the lifetime is positive.
+        It then reads the same in every process. Raises ValueError unless the lifetime is positive, and CheckpointError as
+        :meth:`Repository.checkpoint`.
         """
         if whole(lifetime_ms, "lifetime_ms") <= 0:
             raise ValueError(f"lifetime_ms must be positive, got {lifetime_ms}")
-        instance = self._instance()
-        instance.poll()
-        head = instance.head().revision
-        checkpoints.keep_for(instance, head, lifetime_ms)
-        return revisions.to_text(head)
+        return revisions.to_text(checkpoints.keep_head(self._instance(), lifetime_ms, shared=True).revision)
 
     def wait_for_commit(self, old_head: str | None, timeout_ms: int) -> str:
         """Wait until the head differs from ``old_head``, at most ``timeout_ms``; return the head in both cases.

@@ -74,7 +74,7 @@ def base() -> Base:
     store = MemoryStore()
     with Repository(copy.copy(store), poll_interval=0) as repo:
         contents = fill(repo)
-        checkpoints.keep(instance_of(repo), instance_of(repo).head().revision, 2**42)
+        checkpoints.keep(instance_of(repo), instance_of(repo).head(), 2**42)
     return Base(store, contents, all_cells(store))
 
 

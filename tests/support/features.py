@@ -30,7 +30,7 @@ def use_everything(tables: Tables) -> None:
     _conflicts(tables)
     _dead_writers(tables)
     _memo(tables)
-    checkpoints.keep(tables.instance, tables.instance.head().revision, tables.now_ms() + 60_000)
+    checkpoints.keep(tables.instance, tables.instance.head(), tables.now_ms() + 60_000)
 
 
 def _tree(tables: Tables) -> None:

@@ -57,6 +57,8 @@ class KnownRevisions:
         self.announced = -1
         """The position of the last revision that the journal has begun to announce to its listeners."""
         self.highest_seen = watermark.revision
+        self.checkpoints_notice = b""
+        """A value that differs after a poll if a checkpoint was made or has ended before the poll began."""
         self._head = self._view_at(-1)
 
     # --- what is visible ---------------------------------------------------------------------------------

@@ -30,7 +30,8 @@ class News:
     """The trunk revisions that a read found and that are not known yet, by state, and the highest id of any row.
 
     ``committed`` is in the order in which they join. ``server_ms`` is the latest credible timestamp of a cell, or 0;
-    ``began`` is when the read began, by the monotonic clock. ``last`` is the last arrival number read.
+    ``began`` is when the read began, by the monotonic clock. ``last`` is the last arrival number read. ``notice`` is the value
+    of the notice of checkpoints, if the read met it.
     """
 
     __slots__ = (
@@ -40,6 +41,7 @@ class News:
         "covered",
         "highest",
         "last",
+        "notice",
         "pending",
         "server_ms",
         "swept",
@@ -57,6 +59,7 @@ class News:
         self.server_ms = 0
         self.began = 0.0
         self.last = 0
+        self.notice: bytes | None = None
 
     def add(self, row: JournalRow) -> None:
         """Add one row, of a revision that is not known yet, with the columns :data:`FLAGS`."""

@@ -77,6 +77,7 @@ class PolledRevisions(KnownRevisions):
                 self.highest_seen = max(self.highest_seen, news.highest)
                 self._pending = frozenset(one for one in news.pending if one not in self._sequence.positions)
                 self.poller.finish(news, self._pending, self._sequence.floor)
+            self.checkpoints_notice = news.notice or self.checkpoints_notice
             self._poll_begun = begun
             self._polled_at = began
             self._change_counter = counter

@@ -83,6 +83,8 @@ class ScanPoller:
             revision = int.from_bytes(row.key, "big")
             is_known = revision in known
             if not is_known and not journal_row.is_key(row.key):
+                if row.key == schema.NOTICE_LAST:
+                    news.notice = row.cells[0].value
                 continue
             for _, _, timestamp, _ in row.cells:
                 if news.server_ms < timestamp <= latest:

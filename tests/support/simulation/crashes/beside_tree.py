@@ -6,7 +6,7 @@ import io
 from typing import Any
 
 from hbasemk.format import schema
-from hbasemk.kernel import checkpoints, settings
+from hbasemk.kernel import settings
 from hbasemk.store.abc import Get
 from tests.support.runtime import open_instance
 from tests.support.simulation.crashes.sites import Site, tree
@@ -41,14 +41,6 @@ def claim(site: Site) -> int:
 def renew(site: Site) -> None:
     site.world.advance(4)
     site.acting.lease.renew()
-
-
-def checkpoint(site: Site) -> None:
-    checkpoints.keep(site.acting, site.acting.head().revision, 10**13)
-
-
-def checkpoint_seen(site: Site, instance: Any) -> Any:
-    return tree(instance), bool(checkpoints.all_of(instance))
 
 
 def settings_seen(_: Site, instance: Any) -> Any:

@@ -12,12 +12,10 @@ from hbasemk.kernel.commit.operations import (
     SetProperty,
 )
 from tests.support.branches import commit_on_branch
-from tests.support.simulation.crashes import adjusts, repair
+from tests.support.simulation.crashes import adjusts, checkpoints, repair
 from tests.support.simulation.crashes.beside_tree import (
     blob,
     blob_seen,
-    checkpoint,
-    checkpoint_seen,
     claim,
     create,
     renew,
@@ -157,7 +155,19 @@ KINDS = [
         hourly=True,
     ),
     Kind("blob", blob, look=blob_seen, again=True),
-    Kind("checkpoint", checkpoint, look=checkpoint_seen, again=True),
+    Kind("checkpoint", checkpoints.make, look=checkpoints.any_seen, again=True),
+    Kind("extension of a checkpoint", checkpoints.extend, checkpoints.kept, checkpoints.seen, again=True),
+    Kind("release of a checkpoint", checkpoints.release, checkpoints.kept, checkpoints.seen, again=True),
+    Kind("removal of an expired checkpoint", checkpoints.remove, checkpoints.expired, checkpoints.seen, again=True),
+    Kind(
+        "removal of a released checkpoint",
+        checkpoints.remove,
+        checkpoints.released,
+        checkpoints.seen,
+        changes=False,
+        again=True,
+    ),
+    Kind("checkpoint where one has ended", checkpoints.keep_again, checkpoints.released, checkpoints.seen, again=True),
     Kind("creation of a repository", create, look=settings_seen, changes=False, again=True),
     Kind("claim of a lease", claim, changes=False, again=True),
     Kind("renewal of a lease", renew, changes=False, again=True),

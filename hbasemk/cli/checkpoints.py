@@ -1,0 +1,96 @@
+"""Commands on checkpoints: checkpoint make, list, extend, release."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from hbasemk.cli import output
+from hbasemk.cli.session import Revision, Session
+from hbasemk.cli.times import Duration
+from hbasemk.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from hbasemk.checkpoint import Checkpoint
+    from hbasemk.repository import Repository
+
+FIELDS = ("checkpoint", "until", "message")
+
+
+@click.group("checkpoint")
+def checkpoint() -> None:
+    """Keep snapshots readable for a time, exactly as they are."""
+
+
+@checkpoint.command("make")
+@click.argument("lifetime", type=Duration())
+@click.option(
+    "--at", "revision", type=Revision(), metavar="REVISION", help="Keep this revision instead of the newest one."
+)
+@click.option("-m", "--message", default="", help="Say why it is kept, in at most 1024 bytes.")
+@click.pass_obj
+def make(session: Session, lifetime: float, revision: str | None, message: str) -> None:
+    """Make a checkpoint and print its name.
+
+    For LIFETIME, such as 90s, 30m, 12h or 7d, every process reads the same snapshot at its revision. The name is the revision, a
+    hyphen, and 8 digits.
+    """
+    with session.open() as repository:
+        snapshot = None if revision is None else repository.at(revision)
+        _show(session, [repository.checkpoint(lifetime, snapshot, message)])
+
+
+@checkpoint.command("list")
+@click.pass_obj
+def list_checkpoints(session: Session) -> None:
+    """List the checkpoints: name, time of expiry by the store's clock, message."""
+    with session.open() as repository:
+        _show(session, repository.checkpoints())
+
+
+@checkpoint.command("extend")
+@click.argument("name", metavar="CHECKPOINT")
+@click.argument("lifetime", type=Duration())
+@click.pass_obj
+def extend(session: Session, name: str, lifetime: float) -> None:
+    """Keep a checkpoint for at least LIFETIME from now. It never expires earlier than before."""
+    with session.open() as repository:
+        found = _find(repository, name)
+        found.extend(lifetime)
+        _show(session, [found])
+
+
+@checkpoint.command("release")
+@click.argument("names", metavar="CHECKPOINT...", nargs=-1, required=True)
+@click.pass_obj
+def release(session: Session, names: Sequence[str]) -> None:
+    """End checkpoints now."""
+    with session.open() as repository:
+        for name in names:
+            _find(repository, name).release()
+
+
+def _find(repository: Repository, name: str) -> Checkpoint:
+    found = next((one for one in repository.checkpoints() if one.name == name), None)
+    if found is None:
+        raise CheckpointError(
+            f"there is no checkpoint {name!r}: it has been released, has expired, or never existed. `hbasemk checkpoint list` "
+            "shows those that exist.",
+            revision=name.partition("-")[0],
+        )
+    return found
+
+
+def _show(session: Session, checkpoints: Sequence[Checkpoint]) -> None:
+    session.rows(
+        (
+            [one.name, output.moment(one.until.timestamp() * 1000), output.first_line(one.message)]
+            for one in checkpoints
+        ),
+        FIELDS,
+    )
+
+
+GROUPS = ((checkpoint, (make, list_checkpoints, extend, release)),)

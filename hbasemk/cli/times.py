@@ -1,0 +1,37 @@
+"""Parameter types of times: durations, such as 2h, and moments."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import click
+
+from hbasemk.format.limits import shown
+
+_UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+_PART: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)([smhdw])")
+
+
+def seconds_of(text: str) -> float | None:
+    """Return a duration, such as 90s, 1h30m or 1.5d, in seconds; None if the text is not a duration."""
+    parts = _PART.findall(text)
+    if not parts or "".join(map("".join, parts)) != text:
+        return None
+    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """A duration in seconds; the library checks its range."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds = seconds_of(value)
+        if seconds is None:
+            self.fail(
+                f"{shown(value)} is not a duration; expected numbers with the units s, m, h, d or w, such as 90s or 1h30m",
+                param,
+                ctx,
+            )
+        return seconds

@@ -1,0 +1,111 @@
+"""The commands on checkpoints, and durations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+from hbasemk import connect
+from hbasemk.cli.times import seconds_of
+from tests.support.commands import run_captured
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+class Made(NamedTuple):
+    run: Run
+    url: str
+    first: str
+
+
+@pytest.fixture
+def made(url: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Made:
+    monkeypatch.setenv("HBASEMK_URL", url)
+    with connect(url) as repository:
+        repository.run(lambda tx: tx.add("/a"))
+        first = repository.head.revision
+        repository.run(lambda tx: tx.add("/b"))
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        return run_captured(capfd, *arguments)
+
+    return Made(run, url, first)
+
+
+def test_checkpoints_are_made_listed_extended_and_released(made: Made) -> None:
+    run = made.run
+    code, out, _ = run("checkpoint", "make", "2h", "--at", made.first, "-m", "before\nthe import")
+    assert code == 0
+    name, until, message = out.rstrip("\n").split("\t")
+    assert name.startswith(f"{made.first}-")
+    assert message == "before"
+    _, out, _ = run("checkpoint", "make", "1d12h")
+    newest = out.split("\t")[0]
+    assert run("checkpoint", "list")[1].splitlines()[0] == f"{name}\t{until}\t{message}"
+    assert [line.split("\t")[0] for line in run("checkpoint", "list")[1].splitlines()] == [name, newest]
+    assert run("ls", "--at", made.first)[1] == "a\n"
+    code, out, _ = run("checkpoint", "extend", name, "3h")
+    assert code == 0
+    assert out.split("\t")[1] > until
+    assert "checkpoints" in run("status")[1]
+    assert run("checkpoint", "release", name, newest)[0] == 0
+    assert run("checkpoint", "list")[1] == ""
+    for command in (("release", name), ("extend", name, "1h"), ("release", "x")):
+        code, out, err = run("checkpoint", *command)
+        assert (code, out) == (1, "")
+        assert "there is no checkpoint" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("make", "0s"), "lifetime must be a number of seconds, more than 0"),
+        (("make", "999999w"), "at most"),
+        (("make", "soon"), "'soon' is not a duration; expected numbers with the units"),
+        (("make", "-1h"), "No such option"),
+        (("make",), "Missing argument"),
+        (("make", "1h", "--at", "x"), "not a revision id"),
+        (("make", "1h", "-m", "x" * 1025), "at most 1024 bytes"),
+        (("release",), "Missing argument"),
+    ],
+)
+def test_bad_arguments_are_usage_errors(made: Made, arguments: tuple[str, ...], message: str) -> None:
+    code, out, err = made.run("checkpoint", *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert made.run("checkpoint", "list")[1] == ""
+
+
+@pytest.mark.parametrize(
+    ("revision", "message"), [("00000000000000aa", "not known in"), (None, "keeps a snapshot of trunk")]
+)
+def test_revisions_that_cannot_be_kept_are_refused(made: Made, revision: str | None, message: str) -> None:
+    if revision is None:
+        with connect(made.url) as repository:
+            revision = repository.branch().revision
+    code, out, err = made.run("checkpoint", "make", "1h", "--at", revision.replace("aa", "00"))
+    assert (code, out) == (1, "")
+    assert message in err
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90s", 90.0),
+        ("1h30m", 5400.0),
+        ("1.5d", 129_600.0),
+        ("2w", 1_209_600.0),
+        ("", None),
+        ("5", None),
+        ("h", None),
+        ("1h 2m", None),
+        ("1H", None),
+        ("-1h", None),
+        ("1e3s", None),
+        ("\u0661h", None),
+    ],
+)
+def test_durations(text: str, seconds: Any) -> None:
+    assert seconds_of(text) == seconds
