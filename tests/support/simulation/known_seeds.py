@@ -11,10 +11,11 @@ from collections.abc import Iterator
 KNOWN = {
     "schedules": {
         "aborting_without_compare_and_set": 153,
-        "decided_twice": 527,
+        "decided_twice": 581,
         "late_creation_accepted_as_timely": 225,
         "leases_that_overlap": 523,
         "lost_reply_to_the_decision_read_as_a_refusal": 205,
+        "new_instances_read_from_the_end": 119,
         "poll_upwards": 451,
         "recovery_without_compare_and_set": 163,
         "watermark_past_unswept_revisions": 1107,
@@ -30,6 +31,7 @@ KNOWN = {
     "clocks": {
         "bases_not_looked_for": 2916,
         "held_snapshots_bounded_by_an_estimate": 528,
+        "watermark_not_verified": 471,
     },
     "leases": {
         "hidden_revisions_lost_when_shortened": 147,
