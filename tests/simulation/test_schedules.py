@@ -13,7 +13,7 @@ import pytest
 from hbasemk.testing.choices import Choices, shrink
 from tests.support import proof
 from tests.support.simulation.finding import must_be_found
-from tests.support.simulation.known_seeds import search
+from tests.support.simulation.known_seeds import KNOWN, search
 from tests.support.simulation.mutants import arrivals, branches, ids, journal, outcomes, read_back, reading, watermark
 from tests.support.simulation.running import each_run
 from tests.support.simulation.schedules import Schedule, breaks, shortest
@@ -131,6 +131,12 @@ MUTANTS = [
     ids.late_creation_accepted_as_timely,
     ids.leases_that_overlap,
 ]
+
+
+def test_a_search_tries_every_seed_once() -> None:
+    for kind, known in KNOWN.items():
+        for mutant, seed in {**known, "another mutant": 0}.items():
+            assert list(search(kind, mutant, 5000)) == [*range(seed, 5000), *range(seed)]
 
 
 @pytest.mark.slow

@@ -38,6 +38,14 @@ KNOWN = {
         "late_rows_not_hidden": 1005,
         "watermark_that_does_not_wait": 798,
     },
+    # The numbers of pairs of operations.
+    "pairs": {
+        "changes_without_effect_rely_on_nothing": 271,
+        "child_not_read_back": 72,
+        "deleted_not_read_back": 75,
+        "last_revision_not_read_back": 75,
+        "names_not_kept_apart": 73,
+    },
 }
 
 
