@@ -164,14 +164,17 @@ ADJUST_KINDS: dict[str, Callable[[Instance, Prepared], int]] = {
     "move the node": on_head(MoveNode("/a", "/moved")),
     "copy the node": on_head(CopyNode("/a", "/copy")),
     "merge adjusts": lambda instance, prepared: instance.branches.merge(prepared.adjusting, ""),
-    "rebase and merge adjusts": lambda instance, prepared: instance.branches.merge(_rebase(instance, prepared), ""),
     "fold": lambda instance, _: _fold(instance),
-    "expect the node, set another": expecting("/a", SetProperty("/a/b", "seen", 1)),
-    "expect the node, adjust it": expecting("/a", Adjust("/a", "count", 4096)),
     "adjust, serializable": serializable(lambda tx: tx.adjust("/a", "count", 32)),
     "read it, serializable": serializable(lambda tx: tx.set("/a/b", "seen", tx.get("/a", "count"))),
 }
 """What meets adjusts of /a: ``count`` has an adjust already, ``fresh`` does not exist."""
+TRIPLE_KINDS: dict[str, Callable[[Instance, Prepared], int]] = {
+    "rebase and merge adjusts": lambda instance, prepared: instance.branches.merge(_rebase(instance, prepared), ""),
+    "expect the node, set another": expecting("/a", SetProperty("/a/b", "seen", 1)),
+    "expect the node, adjust it": expecting("/a", Adjust("/a", "count", 4096)),
+}
+"""What meets adjusts of /a only in triples."""
 
 
 def _rebase(instance: Instance, prepared: Prepared) -> int:
@@ -192,7 +195,7 @@ def _fold(instance: Instance) -> int:
     return instance.commit(make, "", retry_timeout=FOREVER, max_poll_age=0)
 
 
-ALL_KINDS = {**KINDS, **ADJUST_KINDS}
+ALL_KINDS = {**KINDS, **ADJUST_KINDS, **TRIPLE_KINDS}
 WAYS: dict[str, tuple[tuple[int, int], bool, bool]] = {
     "first is lower": ((0, 1), False, False),
     "second is lower": ((1, 0), False, False),
