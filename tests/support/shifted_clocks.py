@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import hbasemk
-from hbasemk import NodeExistsError, Outcome, Repository, Snapshot, Transaction
+from hbasemk import ConflictError, NodeExistsError, Outcome, Repository, Snapshot, StoreNotAppliedError, Transaction
 from hbasemk.format import journal_row, revisions, schema
 from hbasemk.store.abc import Scan, scan_all
 from tests.support.hammer import fingerprint
@@ -104,27 +104,36 @@ def _attempt(record: Record, kind: str, what: str, run: Callable[[], Any]) -> No
 
 
 def write(repository: Repository, me: str, record: Record, chance: random.Random, stop: Path) -> None:
-    """Commit changes whose result can be checked, until the file ``stop`` exists."""
+    """Commit changes whose result can be checked, until the file ``stop`` exists.
+
+    A step of the monotonic clock ends the time limit of a call, and a paused process may hold the lock of the file for as
+    long. The errors then say that nothing was committed.
+    """
     number = 0
     while not stop.exists():
         number += 1
-        kind = chance.choice(["count", "count", "unique", "append", "move", "flag"])
-        if kind == "count":
-            path = f"/counters/{chance.randrange(COUNTERS)}"
-            _attempt(record, kind, path, partial(repository.run, partial(_count, path=path)))
-        elif kind == "unique":
-            path = f"/unique/{int(time.perf_counter()) // 4}-{chance.randrange(UNIQUE)}"
-            with contextlib.suppress(NodeExistsError):
-                _attempt(record, kind, path, partial(repository.run, partial(_add, path=path, me=me)))
-        elif kind == "append":
-            item = f"{me}-{number}"
-            _attempt(record, kind, item, partial(repository.run, partial(_append, item=item)))
-        elif kind == "move":
-            repository.run(partial(_move, to=chance.randrange(BOXES)))
-        else:
-            mine = chance.randrange(2)
-            repository.run(partial(_raise_flag, mine=mine), isolation="serializable")
-            repository.run(partial(_lower_flag, mine=mine))
+        with contextlib.suppress(StoreNotAppliedError, ConflictError):
+            _change(repository, me, number, record, chance)
+
+
+def _change(repository: Repository, me: str, number: int, record: Record, chance: random.Random) -> None:
+    kind = chance.choice(["count", "count", "unique", "append", "move", "flag"])
+    if kind == "count":
+        path = f"/counters/{chance.randrange(COUNTERS)}"
+        _attempt(record, kind, path, partial(repository.run, partial(_count, path=path)))
+    elif kind == "unique":
+        path = f"/unique/{int(time.perf_counter()) // 4}-{chance.randrange(UNIQUE)}"
+        with contextlib.suppress(NodeExistsError):
+            _attempt(record, kind, path, partial(repository.run, partial(_add, path=path, me=me)))
+    elif kind == "append":
+        item = f"{me}-{number}"
+        _attempt(record, kind, item, partial(repository.run, partial(_append, item=item)))
+    elif kind == "move":
+        repository.run(partial(_move, to=chance.randrange(BOXES)))
+    else:
+        mine = chance.randrange(2)
+        repository.run(partial(_raise_flag, mine=mine), isolation="serializable")
+        repository.run(partial(_lower_flag, mine=mine))
 
 
 def _count(tx: Transaction, path: str) -> None:
