@@ -5,12 +5,13 @@ Without them a wrong type fails somewhere inside, with an error that names neith
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from hbasemk.errors import InvalidRevisionError, InvalidValueError
-from hbasemk.format import limits, paths
+from hbasemk.format import limits, moments, paths
 from hbasemk.format import revisions as revisions
 from hbasemk.format.node import VERSION_DIGITS, is_version
 from hbasemk.kernel.schema_version import LARGEST
@@ -56,6 +57,17 @@ def node_name(value: object, name: str = "name") -> str:
     if not isinstance(value, str):
         raise wrong(name, "a name", value)
     return paths.check_name(value)
+
+
+def moment_ms(value: object, name: str) -> int:
+    """The ms since 1970 of the value, which must be an aware datetime; raises TypeError and InvalidValueError."""
+    if not isinstance(value, datetime.datetime):
+        raise wrong(name, "a datetime with a time zone", value)
+    if value.utcoffset() is None:
+        raise InvalidValueError(
+            f"{name} must be a datetime with a time zone, such as datetime.now(timezone.utc), got {limits.shown(value)}"
+        )
+    return moments.ms_of(value)
 
 
 def revision(value: object, name: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ from hbasemk.errors import BranchError, ClosedError
 from hbasemk.format import limits, paths, revisions
 from hbasemk.format.extent import Extent
 from hbasemk.format.journal_row import Outcome
-from hbasemk.kernel import feed, log, schema_change
+from hbasemk.kernel import feed, log, schema_change, time_travel
 from hbasemk.kernel.commit.statistics import CommitStatistics
 from hbasemk.kernel.journal import resume_token
 from hbasemk.kernel.log import LogEntry
@@ -117,12 +118,20 @@ class Repository:
         instance = self._instance()
         return Snapshot(instance, instance.head())
 
-    def at(self, revision: str) -> Snapshot:
-        """Return the snapshot at ``revision``, given in text form; poll if the revision is not known yet.
+    def at(self, revision: str | None = None, *, time: datetime.datetime | None = None) -> Snapshot:
+        """Return the snapshot at ``revision``, given in text form, or the newest one known to be committed before ``time``.
 
-        Raises InvalidRevisionError and UnknownRevisionError.
+        Polls if the revision is not known yet. ``time`` is an aware datetime; the store's clock decides what was committed
+        before it. That snapshot ends below the first revision that was under way at that moment.
+
+        Raises InvalidRevisionError and UnknownRevisionError, also for a time before the first revision, ValueError for a naive
+        datetime or a time in the future, and TypeError unless exactly one of the two is given.
         """
         instance = self._instance()
+        if (revision is None) == (time is None):
+            raise TypeError("at() takes exactly one of revision and time")
+        if time is not None:
+            return Snapshot(instance, time_travel.view_before(instance, arguments.moment_ms(time, "time")))
         return Snapshot(instance, instance.at(arguments.revision(revision, "revision")))
 
     def refresh(self) -> Snapshot:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator, KeysView, Mapping, Sequence
 from typing import Final, Literal, NamedTuple, TypeVar, overload
 
@@ -10,6 +11,7 @@ from hbasemk.errors import PropertyNotFoundError
 from hbasemk.format import limits, paths, revisions
 from hbasemk.format.node import NodeState
 from hbasemk.format.values import Value
+from hbasemk.kernel import time_travel
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.view import View
 
@@ -145,6 +147,11 @@ class Snapshot(Mapping[str, Node]):
     def revision(self) -> str:
         """The revision's id as text."""
         return revisions.to_text(self._view.revision)
+
+    @property
+    def time(self) -> datetime.datetime:
+        """The time in the revision's id, in UTC: when its commit began, by its writer's clock or the store's, or later."""
+        return time_travel.id_time(self._instance, self._view.revision)
 
     def __getitem__(self, path: str) -> Node:
         return Node(self, self._instance.require(self._view, arguments.path(path)))

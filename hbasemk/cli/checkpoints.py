@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
 
 from hbasemk.cli import output
-from hbasemk.cli.session import Revision, Session
-from hbasemk.cli.times import Duration
+from hbasemk.cli.session import Session, at
+from hbasemk.cli.times import Duration, When
 from hbasemk.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -27,18 +28,18 @@ def checkpoint() -> None:
 @checkpoint.command("make")
 @click.argument("lifetime", type=Duration())
 @click.option(
-    "--at", "revision", type=Revision(), metavar="REVISION", help="Keep this revision instead of the newest one."
+    "--at", "revision", type=When(), metavar="WHEN", help="Keep this revision, or the newest one before a time."
 )
 @click.option("-m", "--message", default="", help="Say why it is kept, in at most 1024 bytes.")
 @click.pass_obj
-def make(session: Session, lifetime: float, revision: str | None, message: str) -> None:
+def make(session: Session, lifetime: float, revision: str | datetime | None, message: str) -> None:
     """Make a checkpoint and print its name.
 
     For LIFETIME, such as 90s, 30m, 12h or 7d, every process reads the same snapshot at its revision. The name is the revision, a
     hyphen, and 8 digits.
     """
     with session.open() as repository:
-        snapshot = None if revision is None else repository.at(revision)
+        snapshot = None if revision is None else at(repository, revision)
         _show(session, [repository.checkpoint(lifetime, snapshot, message)])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,8 @@ import click
 
 from hbasemk.cli import output
 from hbasemk.cli.output import first_line, moment
-from hbasemk.cli.session import NULL, Revision, Session, at
+from hbasemk.cli.session import NULL, Session, at
+from hbasemk.cli.times import When
 from hbasemk.errors import NodeNotFoundError
 
 if TYPE_CHECKING:
@@ -24,7 +26,11 @@ LATER_EPOCH = (
     "export the tree; import it into a new repository, created by `hbasemk init --epoch DATE` with a later date"
 )
 REVISION = click.option(
-    "--at", "revision", type=Revision(), metavar="REVISION", help="Read this revision instead of the newest one."
+    "--at",
+    "revision",
+    type=When(),
+    metavar="WHEN",
+    help="Read this revision, or the newest one before a time: an ISO date and time (UTC), or a duration ago, such as 2h.",
 )
 
 
@@ -39,7 +45,13 @@ REVISION = click.option(
 @REVISION
 @click.pass_obj
 def ls(
-    session: Session, path: str, long_: bool, recursive: bool, versions: bool, null: bool, revision: str | None
+    session: Session,
+    path: str,
+    long_: bool,
+    recursive: bool,
+    versions: bool,
+    null: bool,
+    revision: str | datetime | None,
 ) -> None:
     """List the children of the node at PATH.
 
@@ -76,7 +88,9 @@ def ls(
 @NULL
 @REVISION
 @click.pass_obj
-def cat(session: Session, path: str, name: str | None, show_version: bool, null: bool, revision: str | None) -> None:
+def cat(
+    session: Session, path: str, name: str | None, show_version: bool, null: bool, revision: str | datetime | None
+) -> None:
     """Print the properties of the node at PATH."""
     from hbasemk.transfer.json.values import to_json
 
@@ -119,7 +133,9 @@ def cat(session: Session, path: str, name: str | None, show_version: bool, null:
 @click.option("--full", is_flag=True, help="Show the whole message, indented, instead of its first line.")
 @click.option("--paths", "paths_only", is_flag=True, help="Print only the changed paths at and below PATH.")
 @NULL
-@click.option("--until", type=Revision(), metavar="REVISION", help="Show this revision and older ones.")
+@click.option(
+    "--until", type=When(), metavar="WHEN", help="Show this revision, or the newest before a time, and older ones."
+)
 @click.pass_obj
 def log(
     session: Session,
@@ -129,7 +145,7 @@ def log(
     full: bool,
     paths_only: bool,
     null: bool,
-    until: str | None,
+    until: str | datetime | None,
 ) -> int:
     """Show the revisions that changed a subtree, newest first.
 
@@ -145,7 +161,8 @@ def log(
 
     shown = 0
     with session.open() as repository:
-        for entry in islice(repository.log(path, until), min(limit, sys.maxsize)):
+        newest = until if until is None or isinstance(until, str) else repository.at(time=until).revision
+        for entry in islice(repository.log(path, newest), min(limit, sys.maxsize)):
             shown += 1
             if paths_only:
                 touched = (change.path for change in entry.changes if is_at_or_below(change.path, path))
@@ -164,11 +181,11 @@ def log(
             else:
                 _show_entry(session, entry, changes, full)
         # A removed node has log entries. Only the root can exist without one.
-        if not shown and path not in at(repository, until):
+        if not shown and path not in at(repository, newest):
             raise NodeNotFoundError(
-                f"there is no node at {path}, and there never was one{f' up to revision {until}' if until else ''}",
+                f"there is no node at {path}, and there never was one{f' up to revision {newest}' if newest else ''}",
                 path=path,
-                revision=until,
+                revision=newest,
             )
     return 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -86,9 +87,11 @@ class Session:
                 self.line(f"{name:<{width}}  {value}")
 
 
-def at(repository: Repository, revision: str | None) -> Snapshot:
-    """Return the snapshot that a command reads: of the given revision, or of the newest."""
-    return repository.refresh() if revision is None else repository.at(revision)
+def at(repository: Repository, revision: str | datetime.datetime | None) -> Snapshot:
+    """Return the snapshot that a command reads: at the given revision or time, or the newest."""
+    if revision is None:
+        return repository.refresh()
+    return repository.at(revision) if isinstance(revision, str) else repository.at(time=revision)
 
 
 class Seconds(click.FloatRange):

@@ -1,15 +1,18 @@
-"""Parameter types of times: durations, such as 2h, and moments."""
+"""Parameter types of times: durations, such as 2h, and points in the history, which are a revision or a time."""
 
 from __future__ import annotations
 
+import datetime
 import re
 from typing import Any, Final
 
 import click
 
+from hbasemk.cli.session import Revision
 from hbasemk.format.limits import shown
 
 _UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+_ISO: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _PART: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)([smhdw])")
 
 
@@ -35,3 +38,24 @@ class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
                 ctx,
             )
         return seconds
+
+
+class When(Revision):
+    """A revision id as text, or a time as an aware datetime: an ISO date and time, in UTC by default, or a duration ago."""
+
+    name = "when"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        seconds = seconds_of(value)
+        try:
+            if seconds is not None:
+                return datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(seconds=seconds)
+            if _ISO.match(value):
+                time = datetime.datetime.fromisoformat(value.replace("Z", "+00:00"))
+                return time if time.tzinfo is not None else time.replace(tzinfo=datetime.timezone.utc)
+        except (ValueError, OverflowError) as error:
+            self.fail(f"{shown(value)} is not a time: {error}", param, ctx)
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            self.fail(f"{error.message}, a time such as 2026-01-31T12:00Z, or a duration such as 2h", param, ctx)

@@ -6,6 +6,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,8 @@ import click
 from click.core import ParameterSource
 
 from hbasemk.cli import output
-from hbasemk.cli.session import Decorated, Revision, Session
+from hbasemk.cli.session import Decorated, Session
+from hbasemk.cli.times import When
 from hbasemk.errors import HbasemkError
 from hbasemk.transfer.files.entries import DEFAULT_LIMIT, LARGEST_LIMIT, Contents
 from hbasemk.transfer.summary import SHOWN, Sample
@@ -310,7 +312,11 @@ def _print_sample(what: str, lines: Sequence[str], count: int) -> None:
 @click.argument("target", type=click.Path(allow_dash=True, path_type=Path), required=False)
 @_form_option("The kind of TARGET: files, or one JSON file.")
 @click.option(
-    "--at", "revision", type=Revision(), metavar="REVISION", help="Export this revision instead of the newest one."
+    "--at",
+    "revision",
+    type=When(),
+    metavar="WHEN",
+    help="Export this revision, or the newest one before a time: an ISO date and time (UTC), or a duration ago, such as 2h.",
 )
 @_RETRY_TIMEOUT
 @click.option(
@@ -324,7 +330,7 @@ def export(
     path: str,
     target: Path | None,
     form: str,
-    revision: str | None,
+    revision: str | datetime | None,
     retry_timeout: float,
     special_modes: bool,
 ) -> int:

@@ -10,6 +10,7 @@ section topic                     module                                        
                                   ``arrival_numbering``
 1       application's schema      ``schema_version``, ``schema_change``
 1       blobs                     ``blobs``
+3       snapshots by time         ``time_travel``
 3       checkpoints               ``checkpoints``, ``journal.checkpoint_cells``  I5
 2       machine id, lease         ``ids.lease``, ``ids.leases``                  I1
 2       revision ids              ``ids.clock``                                  I1
@@ -53,8 +54,8 @@ section topic                     module                                        
 ======= ========================= ============================================== =============
 
 ``instance`` combines these modules into one opened repository. Front ends use its methods, and the functions of
-``checkpoints``, ``diff``, ``feed``, ``log``, ``rollback``, ``schema_change`` and ``status``, which take an instance. They never
-use the parts of an instance, such as its journal or its reader.
+``checkpoints``, ``diff``, ``feed``, ``log``, ``rollback``, ``schema_change``, ``status`` and ``time_travel``, which take an
+instance. They never use the parts of an instance, such as its journal or its reader.
 
 ``runtime`` is the interface for time, randomness, waiting and locks; ``hbasemk.system`` implements it for real machines, and
 the simulator implements it for tests.

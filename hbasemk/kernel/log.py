@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -9,6 +10,7 @@ from typing import Final, NamedTuple
 from hbasemk.format import journal_row, paths, revisions, schema
 from hbasemk.format.changes import FOLDED, RowChange
 from hbasemk.format.journal_row import JournalRow
+from hbasemk.format.moments import moment
 from hbasemk.kernel.branches.cache import BranchState
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.rows import WHOLE, journal_rows, whole_rows
@@ -30,6 +32,11 @@ class LogEntry:
     time_ms: int
     message: str
     changes: Sequence[RowChange]
+
+    @property
+    def time(self) -> datetime.datetime:
+        """The time in the revision's id, in UTC, as :attr:`Snapshot.time`."""
+        return moment(self.time_ms)
 
     def touches(self, path: str) -> bool:
         """Return whether the revision changed anything in the subtree of ``path``."""

@@ -1,0 +1,100 @@
+"""Snapshots by time, and times of snapshots and log entries, in the API and in commands."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hbasemk import InvalidValueError, Repository, UnknownRevisionError, connect
+from hbasemk.store.memory import MemoryStore
+from tests.support.commands import run_captured
+
+UTC = datetime.timezone.utc
+SECOND = datetime.timedelta(seconds=1)
+
+
+def now() -> datetime.datetime:
+    """The present, between two milliseconds in which nothing was committed."""
+    time.sleep(0.005)
+    found = datetime.datetime.now(UTC)
+    time.sleep(0.005)
+    return found
+
+
+def test_a_time_gives_the_snapshot_before_it(real_store: MemoryStore) -> None:
+    with Repository(real_store, poll_interval=0) as repo:
+        repo.run(lambda tx: tx.add("/a", {"n": 1}))
+        first, between = repo.head, now()
+        repo.run(lambda tx: tx.set("/a", "n", 2))
+        assert repo.at(time=between)["/a"]["n"] == 1
+        assert repo.at(time=between).revision == first.revision
+        east = datetime.timezone(datetime.timedelta(hours=9))
+        assert repo.at(time=between.astimezone(east)).revision == first.revision
+        assert repo.at(time=now())["/a"]["n"] == 2
+        kept = repo.checkpoint(60, repo.at(time=between))
+        assert kept.snapshot["/a"]["n"] == 1
+
+
+def test_times_are_aware(real_store: MemoryStore) -> None:
+    with Repository(real_store, poll_interval=0) as repo:
+        before = now()
+        repo.run(lambda tx: tx.add("/a"))
+        (entry,) = repo.log("/a")
+        assert entry.time == repo.head.time
+        assert entry.time.tzinfo is UTC
+        assert before - SECOND <= entry.time <= now() + SECOND
+        assert entry.time.timestamp() * 1000 == pytest.approx(entry.time_ms)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "message"),
+    [
+        ({}, TypeError, "exactly one of revision and time"),
+        ({"revision": "0" * 16, "time": datetime.datetime.now(UTC)}, TypeError, "exactly one of revision and time"),
+        ({"time": 5}, TypeError, "time must be a datetime with a time zone, got 5"),
+        ({"time": "2h"}, TypeError, "time must be a datetime with a time zone"),
+        (
+            {"time": datetime.datetime(2026, 1, 1)},
+            InvalidValueError,
+            "time must be a datetime with a time zone, such as",
+        ),
+        ({"time": datetime.datetime(9999, 1, 1, tzinfo=UTC)}, InvalidValueError, "time must not be in the future"),
+        ({"time": datetime.datetime(1, 1, 1, tzinfo=UTC)}, UnknownRevisionError, "its first one is"),
+    ],
+)
+def test_bad_times_are_refused(
+    real_store: MemoryStore, arguments: dict[str, Any], kind: type[Exception], message: str
+) -> None:
+    with Repository(real_store, poll_interval=0) as repo, pytest.raises(kind, match=message):
+        repo.at(**arguments)
+
+
+def test_commands_read_at_a_time(
+    url: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.setenv("HBASEMK_URL", url)
+    with connect(url) as repo:
+        repo.run(lambda tx: tx.add("/a"))
+        between = now()
+        repo.run(lambda tx: tx.add("/b"))
+    time.sleep(0.005)
+    run: Callable[..., tuple[int, str, str]] = lambda *words: run_captured(capfd, *words)  # noqa: E731
+    iso = between.isoformat()
+    assert run("ls", "--at", iso)[1] == "a\n"
+    assert run("ls", "--at", iso.replace("+00:00", "Z"))[1] == "a\n"
+    assert run("ls", "--at", iso.replace("+00:00", ""))[1] == "a\n"
+    assert run("ls", "--at", "0s")[1] == "a\nb\n"
+    assert len(run("log", "--until", iso)[1].splitlines()) == 2
+    assert run("export", "-f", "json", "--at", iso, "/", str(tmp_path / "out.json"))[0] == 0
+    assert run("checkpoint", "make", "1h", "--at", iso)[0] == 0
+    code, _, err = run("ls", "--at", "2h")
+    assert code == 1
+    assert "no revision that is known to be committed before" in err
+    for bad in ("soon", "2026-13-01", "2026-01-01T", "9999-01-01", ""):
+        code, _, err = run("ls", "--at", bad)
+        assert code == 2, bad
+        assert "Error" in err or "future" in err
