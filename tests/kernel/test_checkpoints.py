@@ -151,6 +151,18 @@ def test_a_snapshot_of_a_branch_is_refused(store: MemoryStore, world: World) -> 
     assert checkpoints.all_of(instance) == []
 
 
+@pytest.mark.damages("a notice without its column")
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_damaged_notice_keeps_no_poll_from_reading(world: World, ordered: bool) -> None:
+    store = MemoryStore(world.clock, transactions=ordered)
+    one, two = open_instance(store, world, mac=1), open_instance(store, world, mac=2)
+    for key in (schema.NOTICE_FIRST, schema.NOTICE_LAST):
+        store.write(schema.JOURNAL, [Put(key, [NewCell(schema.DATA, b"other", b"x")])])
+    revision = add(one, "/a")
+    two.poll()
+    assert two.head().revision == revision
+
+
 @pytest.mark.parametrize("ordered", [False, True])
 def test_requests_by_id_read_the_checkpoints_once_after_each_change(world: World, ordered: bool) -> None:
     shared = MemoryStore(world.clock, transactions=ordered)

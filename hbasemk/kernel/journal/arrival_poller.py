@@ -50,7 +50,8 @@ class ArrivalPoller:
         while not complete:
             before = news.last
             news.last, rows, complete = self._store.arrivals(schema.JOURNAL, before, BATCH, FLAGS)
-            news.notice = next((row.cells[0].value for row in rows if row.key == schema.NOTICE_FIRST), news.notice)
+            notices = (cell.value for row in rows if row.key == schema.NOTICE_FIRST for cell in row.cells)
+            news.notice = next(notices, news.notice)
             part = News()
             for row in journal_row.decode(rows):
                 if row.revision not in sequence.positions:
