@@ -10,8 +10,12 @@ from typing import Any
 import pytest
 
 from hbasemk import InvalidValueError, Repository, UnknownRevisionError, connect
+from hbasemk.format import moments
+from hbasemk.kernel import time_travel
 from hbasemk.store.memory import MemoryStore
 from tests.support.commands import run_captured
+from tests.support.runtime import World, open_instance
+from tests.support.straggler import add
 
 UTC = datetime.timezone.utc
 SECOND = datetime.timedelta(seconds=1)
@@ -37,6 +41,17 @@ def test_a_time_gives_the_snapshot_before_it(real_store: MemoryStore) -> None:
         assert repo.at(time=now())["/a"]["n"] == 2
         kept = repo.checkpoint(60, repo.at(time=between))
         assert kept.snapshot["/a"]["n"] == 1
+
+
+def test_a_commit_in_the_millisecond_of_the_moment_is_not_known_to_be_before_it(world: World) -> None:
+    store = MemoryStore(world.clock)
+    instance = open_instance(store, world)
+    world.advance(1)
+    before = instance.head()
+    add(instance, "/a")
+    moment = datetime.datetime.fromtimestamp(int(world.ms) / 1000, UTC) + datetime.timedelta(microseconds=400)
+    world.advance(5)
+    assert time_travel.view_before(instance, moments.ms_of(moment)).revision == before.revision
 
 
 def test_times_are_aware(real_store: MemoryStore) -> None:

@@ -18,5 +18,5 @@ def moment(ms: int) -> datetime.datetime:
 
 
 def ms_of(time: datetime.datetime) -> int:
-    """Return an aware datetime in ms since 1970, rounded up."""
-    return -((_EPOCH - time) // datetime.timedelta(milliseconds=1))
+    """Return an aware datetime in ms since 1970, rounded down: what has the same ms may be later."""
+    return (time - _EPOCH) // datetime.timedelta(milliseconds=1)
