@@ -90,7 +90,7 @@ def test_a_mutant_of_adjust_is_found_by_a_history(
 
 @pytest.mark.slow
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize(("kinds", "way"), proof.pairs(ADJUST_KINDS, WAYS, sample=6))
+@pytest.mark.parametrize(("kinds", "way"), proof.pairs(ADJUST_KINDS, WAYS, sample=18))
 def test_two_writers_in_every_interleaving(kinds: tuple[str, str], way: str) -> None:
     print(explore(kinds, way, adjusts=True))
 
