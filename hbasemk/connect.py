@@ -48,11 +48,11 @@ def connect(
       ``hbase://host1:port,host2:port/?prefix=name_``. ``&timeout=seconds`` limits each call, and
       ``&connect_timeout=seconds`` each opening of a connection. ``&pool_size=count`` limits the connections to each gateway.
 
-    The ``options`` ``poll_interval``, ``retry_timeout`` and ``cache_bytes`` (see :class:`Repository`) may be part of the URL
-    or keyword arguments; keyword arguments take precedence. Raises InvalidValueError for a URL with a part that has no meaning,
-    TypeError for anything but a str (a path object too: the URL names the kind of store), and StoreError if the store cannot
-    be used. ``schema_version`` is the schema number of the application that this process accepts, or a range of them (None:
-    all); SchemaVersionError is raised if the repository has another one.
+    The ``options`` ``poll_interval``, ``retry_timeout``, ``cache_bytes`` and ``collect`` (see :class:`Repository`) may be part
+    of the URL or keyword arguments; keyword arguments take precedence. Raises InvalidValueError for a URL with a part that
+    has no meaning, TypeError for anything but a str (a path object too: the URL names the kind of store), and StoreError if
+    the store cannot be used. ``schema_version`` is the schema number of the application that this process accepts, or a range
+    of them (None: all); SchemaVersionError is raised if the repository has another one.
     """
     unknown = sorted(options.keys() - _REPOSITORY_OPTIONS.keys())
     if unknown:
@@ -283,6 +283,7 @@ _REPOSITORY_OPTIONS: Final[dict[str, Callable[[str], Any]]] = {
     "poll_interval": float,
     "retry_timeout": float,
     "cache_bytes": int,
+    "collect": _boolean,
 }
 _HBASE_OPTIONS: Final[dict[str, Callable[[str], Any]]] = {"timeout": float, "connect_timeout": float, "pool_size": int}
 _TRANSPORT_OPTIONS: Final[dict[str, Callable[[str], Any]]] = {

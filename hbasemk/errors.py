@@ -99,6 +99,15 @@ class UnknownRevisionError(RevisionError, LookupError):
     revision: str
 
 
+class RevisionCollectedError(UnknownRevisionError):
+    """The snapshot is older than the retention of the repository, and parts of it have been deleted.
+
+    ``oldest`` is the oldest revision that can be read. A checkpoint or a branch keeps a snapshot readable.
+    """
+
+    oldest: str
+
+
 class RevisionOverflowError(RevisionError):
     """The repository has no revision ids left; create a repository with a later epoch."""
 

@@ -18,6 +18,7 @@ from typing import Final
 
 from hbasemk.errors import ClosedError, HbasemkError
 from hbasemk.interrupts import start_thread
+from hbasemk.kernel.collection.background import BackgroundCollection
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.retry import BRIEFLY, time_limit
 from hbasemk.store.memory import NamedStore
@@ -211,11 +212,13 @@ class LiveInstance(Instance):
     _pid = -1
     _interval = 0.0
     _arrivals: Bells
+    _collection: BackgroundCollection | None = None
 
-    def begin(self, interval: float, arrivals: Bells, *, owns_store: bool) -> None:
+    def begin(self, interval: float, arrivals: Bells, *, owns_store: bool, collect: bool) -> None:
         """Start background polling every ``interval`` seconds; 0: maintenance runs inside calls, now and then.
 
-        Each revision that becomes visible rings ``arrivals``, and so does :meth:`end`.
+        ``collect``: the background thread also collects old revisions. Each revision that becomes visible rings ``arrivals``,
+        and so does :meth:`end`.
         """
         self._pid = os.getpid()
         self._owns_store = owns_store
@@ -224,11 +227,19 @@ class LiveInstance(Instance):
         self.max_poll_age = interval * 2
         self.journal.watchers.append(arrivals.ring)
         if interval > 0:
+            if collect:
+                self._collection = BackgroundCollection(self.runtime)
             self._background = Background(self, interval, arrivals)
         else:
             self.on_backlog = InlineMaintenance(self)
         _live.add(self)
         self._live = True
+
+    def maintain(self) -> None:
+        """Run periodic maintenance, and go on with the collection of old revisions. See :meth:`Instance.maintain`."""
+        super().maintain()
+        if self._collection is not None:
+            self._collection.step(self)
 
     def wait_for(self, condition: Callable[[], bool], seconds: float) -> bool:
         """Wait at most ``seconds`` until a condition holds, and return it. Each arrival of a revision checks it.

@@ -19,6 +19,7 @@ from hbasemk.format import limits, paths, revisions
 from hbasemk.format.extent import Extent
 from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel import feed, log, schema_change, time_travel
+from hbasemk.kernel.collection import retention as collection
 from hbasemk.kernel.commit.statistics import CommitStatistics
 from hbasemk.kernel.journal import resume_token
 from hbasemk.kernel.log import LogEntry
@@ -36,6 +37,8 @@ from hbasemk.watch import Watch
 T = TypeVar("T")
 
 DEFAULT_POLL_INTERVAL: Final = 0.2
+LONGEST: Final = 1e12
+"""More seconds than any retention."""
 
 
 class Repository:
@@ -51,6 +54,7 @@ class Repository:
     of nodes and lists of children; 0 disables it. ``settings`` apply only when the repository is created.
     ``schema_version`` is the schema number of the application that this process accepts, or a range of them (None: all).
     SchemaVersionError is raised if the repository has another one, and later by commits, a few seconds after it has changed.
+    ``collect`` says whether this process, while it commits, deletes old revisions in the background (:attr:`retention`).
     """
 
     def __init__(
@@ -64,6 +68,7 @@ class Repository:
         settings: Settings | None = None,
         schema_version: int | range | None = None,
         owns_store: bool = True,
+        collect: bool = True,
     ) -> None:
         if not isinstance(store, Store):
             raise arguments.wrong("store", "a hbasemk.store.abc.Store; hbasemk.connect takes a URL", store)
@@ -72,6 +77,7 @@ class Repository:
         if settings is not None:
             arguments.instance(settings, Settings, "settings")
         self._owns_store = arguments.flag(owns_store, "owns_store")
+        self._collects = arguments.flag(collect, "collect")
         self._poll_interval = options.seconds("poll_interval", poll_interval)
         self._retry_timeout = options.seconds("retry_timeout", retry_timeout, endless=True)
         self._cache_bytes = options.count("cache_bytes", cache_bytes)
@@ -94,7 +100,7 @@ class Repository:
                 cache_bytes=self._cache_bytes,
                 accepted=self._schema_version,
             )
-        self._live.begin(self._poll_interval, self._arrivals, owns_store=self._owns_store)
+        self._live.begin(self._poll_interval, self._arrivals, owns_store=self._owns_store, collect=self._collects)
         # Last: a thread that finds the pid set uses the rest without a lock.
         self._pid = os.getpid()
 
@@ -319,6 +325,33 @@ class Repository:
         For CommitUnknownError, and for an interrupted commit (:attr:`Transaction.attempted`).
         """
         return self._instance().outcome(arguments.revision(revision, "revision"))
+
+    @property
+    def retention(self) -> float | None:
+        """The seconds for which old revisions stay readable, in all processes; None: for ever. One round trip.
+
+        A new repository has 7 days, except on HBase. Assign at least 60, or None, to change it; a longer retention does not
+        bring back what has been deleted. Assigning raises InvalidValueError, and StoreUnusableError on HBase, where nothing
+        is deleted yet.
+        """
+        found = collection.read(self._instance())
+        return None if found is None else found / 1000
+
+    @retention.setter
+    def retention(self, seconds: float | None) -> None:
+        found = (
+            None if seconds is None else round(1000 * min(options.seconds("retention", seconds, endless=True), LONGEST))
+        )
+        collection.write(self._instance(), found)
+
+    @property
+    def oldest(self) -> str | None:
+        """The oldest revision whose snapshot is certainly readable, as far as this instance knows; None: the first one.
+
+        No round trip. Snapshots that a checkpoint or a branch keeps are never older.
+        """
+        horizon = self._instance().horizon
+        return revisions.to_text(horizon) if horizon else None
 
     @property
     def schema_version(self) -> int:

@@ -8,7 +8,7 @@ from typing import Final
 from hbasemk.check import problem as kinds
 from hbasemk.check.context import CheckContext, text
 from hbasemk.check.problem import Problem
-from hbasemk.errors import FormatError, InvalidPathError
+from hbasemk.errors import FormatError, InvalidPathError, RevisionCollectedError
 from hbasemk.format import paths, schema
 from hbasemk.kernel.inspection import HeadInspection
 from hbasemk.kernel.reading.child_count import Memo
@@ -53,7 +53,11 @@ class CountsCheck:
         state = self._inspection.newest_node(path)
         if state is None or state.created != memo.created:
             return
-        found = self._count(path, memo)
+        try:
+            found = self._count(path, memo)
+        except RevisionCollectedError:
+            # Readers do not use a memo that the horizon has passed.
+            return
         if found != memo.children:
             detail = f"the memo says {memo.children} children, but there are {found}"
             yield Problem(kinds.COUNT, path, text(memo.view.revision), detail, kinds.DAMAGE, True, delete)

@@ -11,9 +11,11 @@ from hbasemk.check.problem import Problem
 from hbasemk.errors import FormatError
 from hbasemk.format import journal_row, revisions, schema
 from hbasemk.format.checkpoint import LIST, VIEW, digest_of, list_column, revision_of, view_column
+from hbasemk.format.horizon import Horizon
 from hbasemk.format.lease_record import LeaseRecord
 from hbasemk.format.watermark import Watermark
 from hbasemk.kernel import schema_version
+from hbasemk.kernel.collection.progress import Progress
 from hbasemk.kernel.journal.checkpoint_cells import Stored
 from hbasemk.kernel.settings import Settings
 from hbasemk.store.abc import Cell, Get, Row, Scan
@@ -84,6 +86,11 @@ class ClusterCheck:
             Watermark.decode(found.get(schema.WATERMARK, b""))
         except FormatError as error:
             yield Problem(kinds.WATERMARK, where, "", str(error))
+        for kind, decode in ((schema.HORIZON, Horizon.decode), (schema.COLLECTED, Progress.decode)):
+            try:
+                decode(found.get(kind))
+            except FormatError as error:
+                yield Problem(kinds.SETTINGS, where, "", str(error))
         try:
             schema_version.of_row(row)
         except FormatError as error:

@@ -15,6 +15,7 @@ from hbasemk.format.journal_row import JournalRow, Outcome
 from hbasemk.format.watermark import Watermark
 from hbasemk.kernel.batches import batched
 from hbasemk.kernel.inspection import Inspection
+from hbasemk.kernel.journal import fence
 from hbasemk.store.abc import Column, Get, Row, Scan
 
 AT_ONCE: Final = 100
@@ -63,6 +64,7 @@ class CheckContext:
             self.initial_watermark = self.read_watermark()
         except FormatError:
             self.initial_watermark = None
+        self._horizon = 0
         self._statuses: OrderedDict[int, RevisionStatus] = OrderedDict()
         self._cells = 0
 
@@ -90,6 +92,16 @@ class CheckContext:
         """Return the present watermark; raises FormatError if it is damaged."""
         cells = self.read(schema.CLUSTER, [Get(schema.SETTINGS_ROW, columns=(schema.WATERMARK,))])[0].cells
         return Watermark.decode(cells[0].value) if cells else None
+
+    def is_collected(self, revision: int) -> bool:
+        """Return whether cells of a revision may be missing because the horizon has passed it; call it after the read."""
+        if revision > self._horizon:
+            try:
+                self._horizon = fence.read_horizon(self.store).revision
+            except FormatError:
+                # The check of the settings reports it. Any revision may be collected.
+                self._horizon = revisions.MAX_REVISION
+        return revision <= self._horizon
 
     # --- revisions ---------------------------------------------------------------------------------------
 

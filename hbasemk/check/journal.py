@@ -51,7 +51,9 @@ class JournalCheck:
         for rows in self._context.pages(schema.JOURNAL, Scan(None, None, ROWS, families=(schema.DATA,))):
             entries: list[_Entry] = []
             for row in rows:
-                if journal_row.is_key(row.key):
+                if row.key == schema.revision_key(schema.NOTICE):
+                    yield from _check_notice(row)
+                elif journal_row.is_key(row.key):
                     decoded = JournalRow(row)
                     entries.append(_Entry(decoded.revision, decoded, self._context.learn(decoded)))
                 elif not _is_notice(row):
@@ -207,6 +209,13 @@ class JournalCheck:
                     yield from compare(self._context, part, exact=self._exact)
                     part = []
         yield from compare(self._context, part, exact=self._exact)
+
+
+def _check_notice(row: Row) -> Iterator[Problem]:
+    """Check the row that is no revision: polls read the horizon in it."""
+    cells = [(cell.family, cell.qualifier, len(cell.value)) for cell in row.cells]
+    if cells != [(*schema.NOTICE_HORIZON, 8)]:
+        yield Problem(kinds.JOURNAL_VALUE, "", text(schema.NOTICE), "the horizon in it cannot be read; polls need it")
 
 
 def _check_shape(entry: _Entry, *, root: bool) -> Iterator[Problem]:

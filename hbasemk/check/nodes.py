@@ -157,13 +157,13 @@ class NodesCheck:
                 begins = deleted.get(version) == schema.ALIVE
                 if version in deleted and life is None:
                     life = version if begins else 0
-                if waits and version in deleted and not begins:
+                if waits and version in deleted and not begins and not self._context.is_collected(version):
                     yield _lifeless(path, waits, f"revision {text(version)} had deleted the node")
                 waits = 0 if begins else version if version in deleted else waits or version
             for cell in seen:
                 if cell.qualifier[:1] == b"\x01":
                     newest.setdefault(cell.qualifier, cell)
-        if waits:
+        if waits and not self._context.is_collected(waits):
             yield _lifeless(path, waits, "no revision before it began the node's life")
         if not life or not known:
             return _Node(path, row.key)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hbasemk.cli import output
+from hbasemk.cli.collection import Duration
 from hbasemk.cli.session import Session
 from hbasemk.errors import InvalidValueError
 
@@ -62,6 +63,12 @@ def _change(session: Session, change: Callable[[Transaction], None], message: st
 @click.option(
     "--lease", type=click.IntRange(min=1000), metavar="MS", help="The duration of a machine id's lease. Default 10000."
 )
+@click.option(
+    "--retention",
+    type=Duration(),
+    metavar="DURATION",
+    help="How long old revisions stay readable: 48h, 7d, forever. Default 7d; not on HBase.",
+)
 @click.pass_obj
 def init(
     session: Session,
@@ -69,15 +76,17 @@ def init(
     max_clock_skew: int | None,
     max_lag: int | None,
     lease: int | None,
+    retention: tuple[int | None] | None,
 ) -> None:
     """Create the repository, unless it exists already.
 
-    The command does not change an existing repository. It fails if the settings of that repository differ from the options. It
-    prints the newest revision, and on standard error the date at which the revision ids end.
+    The command does not change an existing repository, except its retention. It fails if the settings of that repository differ
+    from the options. It prints the newest revision, and on standard error the date at which the revision ids end.
     """
     import dataclasses
 
     from hbasemk.connect import connect
+    from hbasemk.kernel.collection import retention as kernel_retention
     from hbasemk.kernel.settings import Settings
     from hbasemk.repository import instance_of
 
@@ -99,6 +108,8 @@ def init(
                     f"there already is a repository at {repository.store.location}; its {name} is {stored[name]}, "
                     f"not {value}. It was not changed: leave out the option, or create the repository elsewhere"
                 )
+        if retention is not None:
+            kernel_retention.write(instance_of(repository), retention[0])
         ends = output.moment(chosen.ids_end_ms)
         if session.json:
             session.rows([[repository.head.revision, ends]], ["revision", "ids_run_out"])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hbasemk.cli import output
+from hbasemk.cli.collection import shown
 from hbasemk.cli.output import first_line, moment
 from hbasemk.cli.session import NULL, Session, at
 from hbasemk.cli.times import When
@@ -216,9 +217,11 @@ def _show_entry(session: Session, entry: LogEntry, changes: bool, full: bool) ->
 def status(session: Session) -> None:
     """Show the settings and the state of the repository.
 
-    The state is the newest revision, the watermark, pending revisions, checkpoints, and the leases of the writers.
+    The state is the newest revision, the watermark, pending revisions, checkpoints, the leases of the writers, and the
+    collection of old revisions: the retention, the oldest readable revision, and the branch or checkpoint that holds it back.
     """
     from hbasemk.format import revisions
+    from hbasemk.kernel.collection.status import collection_status
     from hbasemk.kernel.status import repository_status
     from hbasemk.repository import instance_of
 
@@ -227,6 +230,7 @@ def status(session: Session) -> None:
         epoch = settings.epoch_ms
         snapshot = repository.refresh()
         watermark, above, pending, leases = repository_status(instance_of(repository))
+        collection = collection_status(instance_of(repository))
         session.facts(
             {
                 "location": repository.store.location,
@@ -243,6 +247,10 @@ def status(session: Session) -> None:
                 "watermark": None if watermark is None else revisions.to_text(watermark.revision),
                 "hidden revisions": 0 if watermark is None else len(watermark.hidden),
                 "revisions above the watermark": above,
+                "retention": shown(collection.retention_ms),
+                "oldest readable": revisions.to_text(collection.horizon) if collection.horizon else None,
+                "collected up to": revisions.to_text(collection.collected) if collection.collected else None,
+                "collection waits for": None if collection.hold is None else str(collection.hold),
                 "pending revisions": [{"revision": revisions.to_text(revision)} for revision in pending],
                 "checkpoints": [
                     {

@@ -187,9 +187,9 @@ def _events(stream: TextIO, mask: int) -> int:
 
 
 def _register() -> None:
-    from hbasemk.cli import blobs, branches, checkpoints, edit, inspect, maintenance, microkernel, transfer
+    from hbasemk.cli import blobs, branches, checkpoints, collection, edit, inspect, maintenance, microkernel, transfer
 
-    for module in (inspect, edit, transfer, microkernel, branches, maintenance):
+    for module in (inspect, edit, transfer, microkernel, branches, maintenance, collection):
         for command in module.COMMANDS:
             cli.add_command(with_common_options(command))
     for group, commands in (*blobs.GROUPS, *checkpoints.GROUPS):

@@ -59,6 +59,10 @@ BRANCH: Final[Column] = (DATA, b"branch")
 BRANCH_VIEW: Final[Column] = (DATA, b"branchView")
 BRANCH_HEAD: Final[Column] = (DATA, b"branchHead")
 BRANCH_CLAIM: Final[Column] = (DATA, b"branchClaim")
+NOTICE: Final = 0xFF
+"""The key of the row with which polls learn a new horizon. It is no revision; the branch bit hides it from readers."""
+NOTICE_HORIZON: Final = COMMITTED
+"""The column of that row with the horizon, 8 bytes; one that polls read anyway."""
 
 NOTICE_FIRST: Final = b"\x00"
 NOTICE_LAST: Final = b"\xff" * 8
@@ -76,6 +80,14 @@ ARRIVAL: Final[Column] = (DATA, b"arrival")
 CHECKPOINTS: Final[Column] = (DATA, b"checkpoints")
 """Exists if a checkpoint has ever been made."""
 SCHEMA_VERSION: Final[Column] = (DATA, b"schemaVersion")
+HORIZON: Final[Column] = (DATA, b"horizon")
+"""Up to where old revisions are collected (``horizon.py``)."""
+RETENTION: Final[Column] = (DATA, b"retention")
+"""How long old revisions stay readable."""
+COLLECTING: Final[Column] = (DATA, b"collecting")
+"""When a background collection began last, in ms since the epoch."""
+COLLECTED: Final[Column] = (DATA, b"collected")
+"""How far the collector has come (``kernel/collection``)."""
 LEASE: Final[Column] = (DATA, b"lease")
 CLOCK: Final[Column] = (DATA, b"clock")
 CHILD_COUNT: Final[Column] = (DATA, b"childCount")

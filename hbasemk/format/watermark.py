@@ -20,13 +20,15 @@ class Watermark:
 
     ``arrival`` is stored beside it in a store that orders all writes: an arrival number before the first write of the
     journal row of every higher revision. A new instance reads the order of revisions from there. ``has_checkpoints`` says
-    whether a checkpoint had ever been made when the watermark was read.
+    whether a checkpoint had ever been made when the watermark was read. ``horizon`` is stored beside it, too: the horizon
+    below which old revisions are collected.
     """
 
     revision: int
     hidden: frozenset[int]
     arrival: int = 0
     has_checkpoints: bool = False
+    horizon: int = 0
 
     def cells(self) -> list[NewCell]:
         """Return the cells that move the watermark."""

@@ -51,6 +51,13 @@ section topic                     module                                        
                                   ``branches.rebase``
 8       the invariants            ``hbasemk.check`` checks stored data for them,
                                   through ``inspection``
+9       the fence of readers      ``journal.fence``                              I13, I14
+9       horizon, retention        ``collection.raising``,                        I14
+                                  ``collection.retention``
+9       collection                ``collection.collector``,                      I13, I15
+                                  ``collection.rule``, ``collection.progress``,
+                                  ``collection.background``,
+                                  ``collection.status``
 ======= ========================= ============================================== =============
 
 ``instance`` combines these modules into one opened repository. Front ends use its methods, and the functions of
@@ -60,5 +67,6 @@ instance. They never use the parts of an instance, such as its journal or its re
 ``runtime`` is the interface for time, randomness, waiting and locks; ``hbasemk.system`` implements it for real machines, and
 the simulator implements it for tests.
 
-The order of imports is ``format``, ``ids``, ``journal``, ``reading``, ``commit``, ``branches``: no module imports a later one.
+The order of imports is ``format``, ``ids``, ``journal``, ``reading``, ``commit``, ``branches``, ``collection``: no module
+imports a later one.
 """

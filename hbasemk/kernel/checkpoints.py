@@ -15,6 +15,7 @@ from hbasemk.format import revisions
 from hbasemk.format.checkpoint import SHARED, CheckpointList, Entry, digest_of, revision_of
 from hbasemk.format.journal_row import BranchView
 from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.journal import fence
 from hbasemk.kernel.journal.checkpoint_cells import Stored
 from hbasemk.kernel.journal.view import View
 
@@ -56,27 +57,32 @@ def keep_for(instance: Instance, view: View, lifetime_ms: int, message: str = ""
 def keep(
     instance: Instance, view: View, until_ms: int, message: str = "", *, shared: bool = False, or_more: bool = False
 ) -> Checkpoint:
-    """Keep a view of trunk until a time (ms since 1970), exactly as it is. Two round trips, and one to remove old entries.
+    """Keep a view of trunk until a time (ms since 1970), exactly as it is.
+
+    Two round trips, one to remove old entries, and one where old revisions are collected.
 
     ``shared``: use the entry that all such users share; it keeps its time if that is later. Otherwise the entry is new.
     ``or_more``: accept a view that a checkpoint already keeps of this revision if it contains all of this view.
 
-    Raises BranchError for a view of a branch, and CheckpointError if a checkpoint keeps another view of the same revision.
+    Raises BranchError for a view of a branch, CheckpointError if a checkpoint keeps another view of the same revision, and
+    RevisionCollectedError if the view is too old.
     """
     text = revisions.to_text(view.revision)
     if revisions.is_branch(view.revision):
         raise BranchError(f"a checkpoint keeps a snapshot of trunk, got branch revision {text}", revision=text)
+    instance.journal.require_readable(view)
     cells = instance.checkpoint_cells
     wanted = BranchView(instance.journal.contents(view), view.upper)
+    floor = 0
     kept = Entry(SHARED if shared else instance.runtime.random.getrandbits(32) or 1, until_ms, message)
 
     def change(stored: Stored, again: bool) -> tuple[CheckpointList, bytes | None] | None:
-        nonlocal kept
+        nonlocal kept, floor
         found = stored.list
-        data = wanted.encode()
+        data, floor = wanted.encode(), wanted.extent.floor
         if found.entries and stored.view is not None:
             _require_same(instance, stored, wanted, or_more=or_more)
-            data = stored.view.value
+            data, floor = stored.view.value, 0 if stored.kept is None else stored.kept.extent.floor
         same = found.entry(kept.number)
         if same is not None and shared:
             kept = max(same, kept._replace(message=kept.message or same.message), key=lambda entry: entry.until_ms)
@@ -88,6 +94,11 @@ def keep(
         return found.replaced(kept)._replace(digest=digest_of(data)), data
 
     cells.change(view.revision, change)
+    if not fence.protect(instance.store, instance.runtime, floor):
+        # The collector did not see it. No process can read the view any more.
+        cells.change(view.revision, lambda stored, _: (stored.list.without(kept.number), None))
+        instance.journal.fence.refresh()
+        raise instance.journal.collected(view)
     instance.outcomes.quietly(cells.remove_expired)
     return Checkpoint(view.revision, *kept)
 

@@ -174,12 +174,21 @@ class Instance:
     def at(self, revision: int) -> View:
         """Return the view of a trunk or branch revision; raise UnknownRevisionError if there is none.
 
-        If a checkpoint keeps the revision, that is the view of the checkpoint.
+        If a checkpoint keeps the revision, that is the view of the checkpoint. Raises RevisionCollectedError if parts of it
+        have been deleted because it is older than the retention.
         """
         if revisions.is_branch(revision):
-            return self.branches.find(revision).view
-        found = self.journal.find(revision)
-        return self.checkpoint_cells.view_of(revision) or found
+            view = self.branches.find(revision).view
+        else:
+            found = self.journal.find(revision)
+            view = self.checkpoint_cells.view_of(revision) or found
+        self.journal.require_readable(view)
+        return view
+
+    @property
+    def horizon(self) -> int:
+        """The oldest trunk revision of which the snapshot is certainly readable, as far as this instance knows; 0: the first."""
+        return self.journal.fence.horizon
 
     @property
     def location(self) -> str:

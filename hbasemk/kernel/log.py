@@ -70,7 +70,7 @@ def log(instance: Instance, path: str = paths.ROOT, upto: int | None = None) -> 
     """Yield committed trunk revisions that touched the subtree of ``path``, newest first, from ``upto`` (None: the head).
 
     Memory is bounded; one round trip for each 200 journal rows. Folds, and revisions that are not visible in this instance,
-    are left out.
+    are left out. The log ends with the oldest revision that can be read: older versions of rows may be deleted.
 
     Two searches take turns, and the cheaper one decides the cost: down the journal, and through the rows of the subtree,
     whose versions name the revisions (:mod:`~hbasemk.kernel.subtree_revisions`). A path that never existed costs a poll and
@@ -79,7 +79,7 @@ def log(instance: Instance, path: str = paths.ROOT, upto: int | None = None) -> 
     instance.poll()
     head = instance.head() if upto is None else instance.at(upto)
     if path == paths.ROOT:
-        yield from _whole_entries(instance, head, _down(instance, head))
+        yield from _whole_entries(instance, head, _down(instance, head, instance.journal.current_horizon()))
         return
     subtree = SubtreeRevisions(instance.store, path, head.upper + 1)
     complete = False
@@ -87,24 +87,29 @@ def log(instance: Instance, path: str = paths.ROOT, upto: int | None = None) -> 
         complete = subtree.step()
     below = head.upper + 1
     if not complete:
-        for number, row in enumerate(_down(instance, head, subtree.oldest), start=1):
+        # Below the horizon, rows may lack versions.
+        oldest = instance.journal.current_horizon() or subtree.oldest
+        for number, row in enumerate(_down(instance, head, oldest), start=1):
             below = row.revision
             yield from (entry for entry in _whole_entries(instance, head, (row,)) if entry.touches(path))
             if number % BATCH == 0 and subtree.step():
                 break
         else:
             return
-    ids = sorted((one for one in subtree.ids if one < below and instance.sees(head, one)), reverse=True)
+    # After the reads: no version of a later revision has been deleted. The revision at the horizon itself may lack some.
+    horizon = instance.journal.current_horizon()
+    touched = {one for one in subtree.ids if one > horizon} | ({horizon} if horizon else set())
+    ids = sorted((one for one in touched if one < below and instance.sees(head, one)), reverse=True)
     for one in journal_rows(instance.store, ids):
-        if _is_visible(instance, head, one):
+        if _is_visible(instance, head, one) and (one.revision != horizon or entry_of(one, 0).touches(path)):
             entry = entry_of(one, instance.settings.epoch_ms)
             if not entry.is_fold:
                 yield entry
 
 
-def _down(instance: Instance, view: View, oldest: int | None = None) -> Iterator[JournalRow]:
-    """Yield the journal rows from a view's highest id down to ``oldest`` (None: the first), without further chunks."""
-    stop = None if oldest is None else schema.revision_key(oldest - 1)
+def _down(instance: Instance, view: View, oldest: int | None) -> Iterator[JournalRow]:
+    """Yield the journal rows from a view's highest id down to ``oldest`` (0, None: the first), without further chunks."""
+    stop = schema.revision_key(oldest - 1) if oldest else None
     scan = Scan(schema.revision_key(view.upper), stop, BATCH, reverse=True, columns=WHOLE)
     return journal_row.decode(scan_all(instance.store, schema.JOURNAL, scan))
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from hbasemk.errors import FormatError, InvalidValueError, StoreUnusableError
 from hbasemk.format import limits, paths, revisions, schema
+from hbasemk.format.horizon import Horizon
 from hbasemk.format.watermark import Watermark
 from hbasemk.store.abc import Get, NewCell, Put, Row, Store
 
@@ -29,6 +30,9 @@ LEAST_IDS_MS: Final = 365 * 24 * 3600 * 1000
 CURRENT: Final = Get(schema.SETTINGS_ROW, columns=(schema.SETTINGS,))
 """The read of the settings cell alone."""
 FARTHEST_MS: Final = 10**18
+DEFAULT_RETENTION_MS: Final = 7 * 24 * 3600 * 1000
+FOREVER: Final = b"forever"
+"""The retention of a repository in which nothing is collected."""
 _YEARS: Final = revisions.MAX_MS / (365.25 * 24 * 3600 * 1000)
 _DAY_MS: Final = 24 * 3600 * 1000
 _BEGIN: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -155,7 +159,7 @@ def read(store: Store, *, any_format: bool = False) -> tuple[Settings | None, Wa
 
     Raises FormatError for a format that this version does not use, unless ``any_format`` accepts older ones.
     """
-    columns = (schema.SETTINGS, schema.WATERMARK, schema.ARRIVAL, schema.CHECKPOINTS)
+    columns = (schema.SETTINGS, schema.WATERMARK, schema.ARRIVAL, schema.CHECKPOINTS, schema.HORIZON)
     row = store.read(schema.CLUSTER, [Get(schema.SETTINGS_ROW, columns=columns)])[0]
     found = {(cell.family, cell.qualifier): cell.value for cell in row.cells}
     settings: Settings | None = None
@@ -167,7 +171,9 @@ def read(store: Store, *, any_format: bool = False) -> tuple[Settings | None, Wa
     if schema.WATERMARK in found:
         watermark = Watermark.decode(found[schema.WATERMARK])
         arrival = int.from_bytes(found.get(schema.ARRIVAL, b""), "big")
-        watermark = replace(watermark, arrival=arrival, has_checkpoints=schema.CHECKPOINTS in found)
+        horizon = Horizon.decode(found.get(schema.HORIZON)).revision
+        has_checkpoints = schema.CHECKPOINTS in found
+        watermark = replace(watermark, arrival=arrival, has_checkpoints=has_checkpoints, horizon=horizon)
     return settings, watermark
 
 
@@ -192,8 +198,11 @@ def create(store: Store, wanted: Settings) -> tuple[Settings, Watermark]:
             root_revision=_root(wanted.epoch_ms, _store_ms(store), store.location),
             format=FORMAT,
         )
-        put = Put(schema.SETTINGS_ROW, [NewCell(*schema.SETTINGS, new.encode())])
-        store.check_and_write(schema.CLUSTER, schema.SETTINGS, None, put)
+        cells = [NewCell(*schema.SETTINGS, new.encode())]
+        if store.supports_transactions:
+            # Only there old revisions are collected.
+            cells.append(NewCell(*schema.RETENTION, str(DEFAULT_RETENTION_MS).encode()))
+        store.check_and_write(schema.CLUSTER, schema.SETTINGS, None, Put(schema.SETTINGS_ROW, cells))
         settings, watermark = read(store)
     if settings is None:
         raise StoreUnusableError(f"the settings written to {store.location} cannot be read back")

@@ -44,8 +44,8 @@ def view_before(instance: Instance, ms: int) -> View:
     """Return the newest view of trunk that is known to be committed before a time in ms since 1970.
 
     Some round trips, and one for each 1000 revisions of the last minutes before that time. Raises InvalidValueError for a
-    time that has not come by this machine's clock and by the store's, and UnknownRevisionError for one before the first
-    revision.
+    time that has not come by this machine's clock and by the store's, UnknownRevisionError for one before the first
+    revision, and RevisionCollectedError for one that is too old.
     """
     if ms > instance.runtime.now_ms() and ms > instance.checkpoint_cells.latest_ms():
         raise InvalidValueError(
@@ -53,7 +53,7 @@ def view_before(instance: Instance, ms: int) -> View:
         )
     instance.poll()
     # Read before the scan: nothing below the bound commits any more, and this instance has read all that has.
-    bound = instance.journal.decided_bound
+    bound = max(instance.journal.decided_bound, instance.journal.verified + 1)
     found = _last_before(instance, ms, bound)
     if found is None:
         root = instance.settings.root_revision
@@ -64,7 +64,9 @@ def view_before(instance: Instance, ms: int) -> View:
         )
     newest, listed = found[0], found
     floor = min(newest, bound - 1)
-    return View.of(newest, Extent.of(floor, listed), newest)
+    view = View.of(newest, Extent.of(floor, listed), newest)
+    instance.journal.require_readable(view)
+    return view
 
 
 def _last_before(instance: Instance, ms: int, bound: int) -> list[int] | None:

@@ -27,6 +27,7 @@ from hbasemk.kernel.commit.committer import Committer
 from hbasemk.kernel.commit.context import CommitContext, Committing
 from hbasemk.kernel.commit.staged_node import StagedNode
 from hbasemk.kernel.ids.lease import Lease
+from hbasemk.kernel.journal import fence
 from hbasemk.kernel.journal.rows import journal_rows, write_changes
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.retry import nothing_committed, time_limit, within_retry_timeout
@@ -53,22 +54,24 @@ class Branches(Committing):
 
     @within_retry_timeout
     def begin(self, base: View, message: str = "") -> int:
-        """Create a branch on a view of trunk; return its first revision. One round trip.
+        """Create a branch on a view of trunk; return its first revision. One round trip; two where revisions are collected.
 
-        Raises BranchError for a view of a branch.
+        Raises BranchError for a view of a branch, and RevisionCollectedError for one that is too old.
         """
         if revisions.is_branch(base.revision):
             raise BranchError(
                 f"the base of a branch must be a trunk revision, got branch revision {revisions.to_text(base.revision)}",
                 revision=revisions.to_text(base.revision),
             )
+        self._journal.require_readable(base)
+        extent = self._journal.contents(base)
         root = self._clock.next(max(base.upper, self._journal.highest_seen), branch=True)
         put = Put(
             schema.revision_key(root),
             [
                 *self._common_cells(message, base.revision),
                 NewCell(*schema.BRANCH, revisions.to_bytes((root, root))),
-                NewCell(*schema.BRANCH_VIEW, BranchView(self._journal.contents(base), base.upper).encode()),
+                NewCell(*schema.BRANCH_VIEW, BranchView(extent, base.upper).encode()),
                 NewCell(*schema.BRANCH_HEAD, BranchHead(b"", root).encode()),
             ],
         )
@@ -76,6 +79,10 @@ class Branches(Committing):
             root
         ) != schema.revision_key(root):
             raise BranchError(f"branch {revisions.to_text(root)} already exists", revision=revisions.to_text(root))
+        if not fence.protect(self._store, self._runtime, extent.floor):
+            self.give_up(root)
+            self._journal.fence.refresh()
+            raise self._journal.collected(base)
         return root
 
     def find(self, revision: int) -> BranchState:

@@ -11,6 +11,7 @@ from hbasemk.errors import (
     ClosedError,
     CommitUnknownError,
     InvalidRevisionError,
+    RevisionCollectedError,
     StoreError,
     StoreNotAppliedError,
 )
@@ -145,7 +146,7 @@ class Attempts(Committing):
         except InvalidRevisionError:
             # The journal row belongs to another process.
             raise
-        except (TooSlow, ClockSkewError):
+        except (TooSlow, ClockSkewError, RevisionCollectedError):
             if not self._abort_if_it_exists(draft):
                 raise
             # It committed: the reply was lost, and the watermark has passed the revision since.

@@ -123,6 +123,8 @@ class ReadBack(Committing):
             while pending:
                 rows = self._store.read(schema.NODES, [probe.get for probe in pending])
                 pending = self._observe(revision, view, low_bound, pending, rows, observed)
+        # On a view that the horizon has passed, the read-back may miss that a node was removed.
+        self._journal.require_readable(view)
         conflict = self._resolve(revision, observed.versions) if observed.versions else None
         if conflict is None and observed.name_conflict is not None:
             return Conflict(*observed.name_conflict, other=0, pending=False)
@@ -135,6 +137,8 @@ class ReadBack(Committing):
 
         The function returns whether the rows show no conflict; trunk ignores branch cells.
         """
+        # The transaction cannot find out, so the journal must know it before.
+        self._journal.require_readable(view)
         low_bound = self._journal.low_bound_for(view)
         probes = _probes_of(plan, low_bound)
 
@@ -143,6 +147,7 @@ class ReadBack(Committing):
             incomplete = self._observe(revision, view, low_bound, probes, rows, observed)
             return (
                 not incomplete
+                and self._journal.is_surely_readable(view)
                 and observed.name_conflict is None
                 and all(revisions.is_branch(version) for version in observed.versions)
             )

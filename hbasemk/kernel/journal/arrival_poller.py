@@ -63,6 +63,7 @@ class ArrivalPoller:
                 committed.pop(revision, None)
                 committed[revision] = None
             news.highest = max(news.highest, part.highest)
+            news.horizon = max(news.horizon, part.horizon)
             news.unswept |= part.unswept
             news.swept |= part.swept
             pending |= part.pending

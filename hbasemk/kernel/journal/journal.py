@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Final
 
-from hbasemk.errors import UnknownRevisionError
+from hbasemk.errors import RevisionCollectedError, UnknownRevisionError
 from hbasemk.format import journal_row, revisions, schema
 from hbasemk.format.extent import Extent
 from hbasemk.kernel.journal.polled_revisions import PolledRevisions
@@ -80,12 +80,61 @@ class Journal(PolledRevisions):
         sequence = self._sequence
         if sequence.keeps(one) and sequence.keeps(other):
             return sequence.floor + 1, sequence.floor + 1
-        low = min(self._complete_up_to(one), self._complete_up_to(other))
+        low = min(self.complete_up_to(one), self.complete_up_to(other))
         return low + 1, min(sequence.floor, max(one.upper, other.upper)) + 1
 
-    def _complete_up_to(self, view: View) -> int:
+    def complete_up_to(self, view: View) -> int:
         """Return an id up to which the view contains all of trunk that is visible here."""
         return self.low_bound_for(view) - 1 if view.extent is None else view.extent.floor
+
+    # --- the horizon -------------------------------------------------------------------------------------
+
+    def is_surely_readable(self, view: View) -> bool:
+        """Return whether nothing that the view needs has been deleted up to now, as far as this instance knows.
+
+        No round trip. If False, :meth:`require_readable` finds out.
+        """
+        fence = self.fence
+        if not fence.active:
+            return True
+        if not fence.is_trusted:
+            return False
+        horizon = fence.horizon
+        if not horizon or fence.has_passed(view):
+            return True
+        if self.complete_up_to(view) < horizon:
+            return False
+        fence.passes(view, horizon)
+        return True
+
+    def require_readable(self, view: View) -> None:
+        """Raise RevisionCollectedError unless everything that was read in the view up to now was there.
+
+        Call it after a read, before its result is used. No round trip while polls go on, else one; two if the horizon has
+        passed what this instance knows to be decided.
+        """
+        if self.is_surely_readable(view):
+            return
+        if self.complete_up_to(view) < self.fence.refresh():
+            # A poll reads that everything up to the horizon is decided, and what of it this instance lacked.
+            self.poll()
+            if self.complete_up_to(view) < self.fence.horizon:
+                raise self.collected(view)
+
+    def current_horizon(self) -> int:
+        """Return a horizon, deletion for a later one than which has not begun. No round trip while polls go on, else one."""
+        return self.fence.horizon if self.fence.is_trusted or not self.fence.active else self.fence.refresh()
+
+    def collected(self, view: View) -> RevisionCollectedError:
+        """Return the error for a view of which parts may have been deleted."""
+        text, oldest = revisions.to_text(view.revision), revisions.to_text(self.fence.horizon)
+        return RevisionCollectedError(
+            f"the snapshot at revision {text} is older than the retention of the repository at {self._store.location}, and "
+            f"parts of it have been deleted; the oldest snapshot that can be read is {oldest}. Use a newer one. A longer "
+            "retention, a checkpoint or a branch keeps snapshots readable.",
+            revision=text,
+            oldest=oldest,
+        )
 
     # --- the contents of a view --------------------------------------------------------------------------
 

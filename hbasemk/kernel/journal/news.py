@@ -31,7 +31,8 @@ class News:
 
     ``committed`` is in the order in which they join. ``server_ms`` is the latest credible timestamp of a cell, or 0;
     ``began`` is when the read began, by the monotonic clock. ``last`` is the last arrival number read. ``notice`` is the value
-    of the notice of checkpoints, if the read met it.
+    of the notice of checkpoints, if the read met it. ``horizon`` is a horizon that was published since the last read (0:
+    none).
     """
 
     __slots__ = (
@@ -40,6 +41,7 @@ class News:
         "contents",
         "covered",
         "highest",
+        "horizon",
         "last",
         "notice",
         "pending",
@@ -56,6 +58,7 @@ class News:
         self.swept: set[int] = set()
         self.covered: frozenset[int] = frozenset()
         self.highest = 0
+        self.horizon = 0
         self.server_ms = 0
         self.began = 0.0
         self.last = 0
@@ -66,6 +69,8 @@ class News:
         revision = row.revision
         self.highest = max(self.highest, revision)
         if row.is_branch:
+            if revision == schema.NOTICE:
+                self.horizon = int.from_bytes(row.value(schema.NOTICE_HORIZON) or b"", "big")
             return
         if row.aborted:
             (self.unswept if row.swept is None else self.swept).add(revision)

@@ -13,6 +13,7 @@ from hbasemk.format.node import NodeState
 from hbasemk.format.watermark import Watermark
 from hbasemk.kernel.journal.arrival_poller import ArrivalPoller
 from hbasemk.kernel.journal.contention import Contention
+from hbasemk.kernel.journal.fence import Fence
 from hbasemk.kernel.journal.known_revisions import Arrival, KnownRevisions
 from hbasemk.kernel.journal.news import News, RowContent
 from hbasemk.kernel.journal.rows import journal_rows
@@ -44,6 +45,7 @@ class PolledRevisions(KnownRevisions):
             if store.supports_transactions
             else ScanPoller(store, runtime, settings, watermark)
         )
+        self.fence = Fence(store, runtime, watermark.horizon)
         self._local: dict[int, Arrival] = {}
         self._polls_started = 0
         self._polled_at = float("-inf")
@@ -77,6 +79,9 @@ class PolledRevisions(KnownRevisions):
                 self.highest_seen = max(self.highest_seen, news.highest)
                 self._pending = frozenset(one for one in news.pending if one not in self._sequence.positions)
                 self.poller.finish(news, self._pending, self._sequence.floor)
+                # Everything up to a horizon was decided before its publication, so this poll and earlier ones have read it.
+                self._verified = max(self._verified, news.horizon)
+            self.fence.learn(news.horizon, began)
             self.checkpoints_notice = news.notice or self.checkpoints_notice
             self._poll_begun = begun
             self._polled_at = began
@@ -99,6 +104,7 @@ class PolledRevisions(KnownRevisions):
         if counter != self._change_counter or self.poller.must_look_deeper:
             return False
         self._polled_at = began
+        self.fence.learn(0, began)
         return True
 
     def _read_contents(self, new: Sequence[int]) -> dict[int, RowContent]:

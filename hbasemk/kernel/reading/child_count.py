@@ -12,7 +12,7 @@ import zlib
 from collections import OrderedDict
 from typing import Final, NamedTuple
 
-from hbasemk.errors import FormatError, StoreError
+from hbasemk.errors import FormatError, RevisionCollectedError, StoreError
 from hbasemk.format import journal_row, paths, revisions, schema
 from hbasemk.format.extent import Extent
 from hbasemk.format.node import NodeState
@@ -214,14 +214,19 @@ class ChildCounts:
     def _count_in(self, known: Counted, view: View, state: NodeState, columns: set[bytes] | None) -> int | None:
         """Return the count in another view, given the columns that may differ (None: find them).
 
-        Returns None if there are too many.
+        Returns None if there are too many, or if the known count is too old.
         """
-        if columns is None:
-            columns = self._differing(known, view, state)
-        if not columns:
-            return None if columns is None else known.children
-        before, after = self._reader.count_present((known.view, view), state.path, state.created, columns)
-        return known.children + after - before
+        try:
+            if columns is None:
+                columns = self._differing(known, view, state)
+            before = after = 0
+            if columns:
+                before, after = self._reader.count_present((known.view, view), state.path, state.created, columns)
+            # Removed children that the horizon has passed have no column any more.
+            self._journal.require_readable(known.view)
+        except RevisionCollectedError:
+            return None
+        return None if columns is None else known.children + after - before
 
     def _differing(self, known: Counted, view: View, state: NodeState) -> set[bytes] | None:
         """Return the child columns of a node that revisions in only one of the two views may have written.

@@ -40,16 +40,22 @@ class VisibleCells:
     def visible(self, view: View, rows: Sequence[Row]) -> list[list[Cell]]:
         """Return each row's newest visible cell of each column; ``rows`` have the newest version up to the view's highest id.
 
-        No round trip if all of these are visible.
+        No round trip if all of these are visible. Raises RevisionCollectedError if the view was too old for this read.
         """
         # Many cells have the same version, and nearly always all are visible.
         unseen = self._journal.unseen(view, {cell[2] for row in rows for cell in row[1]})
         if not unseen:
+            self._journal.require_readable(view)
             return [list(row[1]) for row in rows]
         result: list[list[Cell]] = [[cell for cell in row.cells if cell.timestamp not in unseen] for row in rows]
         deeper = [(number, cell) for number, row in enumerate(rows) for cell in row.cells if cell.timestamp in unseen]
         self._read_deeper(view, rows, result, deeper)
+        self._journal.require_readable(view)
         return result
+
+    def require_readable(self, view: View) -> None:
+        """Raise RevisionCollectedError if the view was too old for what was read up to now; see the journal."""
+        self._journal.require_readable(view)
 
     def _read_deeper(
         self,

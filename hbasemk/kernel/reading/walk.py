@@ -123,7 +123,11 @@ class SubtreeWalk:
 
     def _scan(self, start: bytes, stop: bytes) -> list[Row]:
         scan = Scan(start, stop, LEVEL_BATCH, families=(schema.DATA,), before=self._view.upper + 1)
-        return self._store.scan(schema.NODES, scan)
+        rows = self._store.scan(schema.NODES, scan)
+        if not rows:
+            # Nothing of the level may be left. Rows are checked when their visible cells are chosen.
+            self._cells.require_readable(self._view)
+        return rows
 
     def _nodes_of(self, rows: Sequence[Row]) -> list[NodeState]:
         found = []

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.support.simulation import adjust_mutants, mutants
+from tests.support.simulation import adjust_mutants, collection_mutants, mutants
 
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _BY_NAME = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -22,7 +22,7 @@ def all_mutants() -> list[Callable[[pytest.MonkeyPatch], None]]:
     ]
     return [
         function
-        for module in (*modules, adjust_mutants)
+        for module in (*modules, adjust_mutants, collection_mutants)
         for function in vars(module).values()
         if inspect.isfunction(function) and list(inspect.signature(function).parameters) == ["patch"]
     ]

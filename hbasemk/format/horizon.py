@@ -1,0 +1,43 @@
+"""The horizon: the trunk revision below which old revisions are collected.
+
+Snapshots that contain all of trunk up to the horizon are readable. See ``docs/protocol.md``, section 9.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hbasemk.format import schema
+from hbasemk.format.limits import shown
+
+NONCE_BYTES = 8
+
+
+class Horizon(NamedTuple):
+    """The horizon cell: the horizon, and the higher one that a collector has announced (else the same).
+
+    ``nonce`` makes each content of the cell different, so that a compare-and-set notices every change.
+    """
+
+    revision: int = 0
+    announced: int = 0
+    nonce: bytes = bytes(NONCE_BYTES)
+
+    def encode(self) -> bytes:
+        """Return the bytes of the cell."""
+        return self.revision.to_bytes(8, "big") + self.announced.to_bytes(8, "big") + self.nonce
+
+    @classmethod
+    def decode(cls, data: bytes | None) -> Horizon:
+        """Parse the cell (None: nothing has ever been collected); raise FormatError if it is damaged."""
+        if data is None:
+            return cls()
+        found = cls(int.from_bytes(data[:8], "big"), int.from_bytes(data[8:16], "big"), data[16:])
+        if len(data) != 16 + NONCE_BYTES or found.announced < found.revision:
+            raise schema.damaged(
+                f"the horizon must be two ascending revision ids and a nonce, 8 bytes each, got {shown(data)}",
+                schema.CLUSTER,
+                schema.SETTINGS_ROW,
+                schema.HORIZON,
+            )
+        return found

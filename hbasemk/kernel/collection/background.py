@@ -1,0 +1,60 @@
+"""Collection in the background of a writer, in small steps between polls."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hbasemk.format import schema
+from hbasemk.kernel.collection import retention
+from hbasemk.kernel.collection.collector import Collector, Report
+from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.runtime import Runtime
+from hbasemk.store.abc import Get, NewCell, Put
+
+EVERY: Final = 600.0
+"""Seconds between two runs; the first one comes at a random moment of this time."""
+WINDOWS: Final = 2
+"""The number of windows of the journal that one step collects; polls wait meanwhile."""
+
+
+class BackgroundCollection:
+    """Collects for an instance while it holds a lease. Each call of :meth:`step` does a little.
+
+    A run publishes a horizon, and deletes up to one that all readers know by then: usually that of an earlier run. Runs of
+    several processes do no harm; a cell in the settings row keeps most of them from doing the same work at the same time.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._retention_ms = 0
+        self._running = False
+        self._due = runtime.monotonic() + EVERY * runtime.random.random()
+        self.report = Report()
+
+    def step(self, instance: Instance) -> None:
+        """Go on with a run, or begin one if it is due. No round trip otherwise.
+
+        Raises StoreError, and ClockSkewError if ages cannot be decided; a later step tries again.
+        """
+        if not instance.store.supports_transactions or instance.store.read_only or not instance.lease.held:
+            return
+        if self._running:
+            self._running = not Collector(instance).collect(self._retention_ms, self.report, WINDOWS)
+        elif instance.runtime.monotonic() >= self._due:
+            self._due = instance.runtime.monotonic() + EVERY
+            found = retention.read(instance)
+            if found is not None and self._claim(instance):
+                self._retention_ms = found
+                Collector(instance).publish(found)
+                self._running = True
+
+    def _claim(self, instance: Instance) -> bool:
+        """Return whether no other process has begun a run recently, and record that this one does."""
+        store = instance.store
+        (row,) = store.read(schema.CLUSTER, [Get(schema.SETTINGS_ROW, columns=(schema.COLLECTING,))])
+        found = row.cells[0].value if row.cells else None
+        now = instance.lease.time()
+        # A time in the future is from a clock that was wrong.
+        if found is not None and now - EVERY * 500 < int.from_bytes(found, "big") <= now:
+            return False
+        put = Put(schema.SETTINGS_ROW, [NewCell(*schema.COLLECTING, now.to_bytes(8, "big"))])
+        return store.check_and_write(schema.CLUSTER, schema.COLLECTING, found, put)

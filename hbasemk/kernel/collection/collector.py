@@ -1,0 +1,248 @@
+"""The collector: deletes the cells that no readable view needs, window by window up the journal.
+
+The cost of a run follows what has changed since the last one. Each step may be repeated: what no readable view needs is
+never needed again, so a collector that was killed, paused, or runs beside others does no harm. See ``docs/protocol.md``,
+section 9.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from hbasemk.format import changes, journal_row, paths, revisions, schema
+from hbasemk.format.journal_row import JournalRow
+from hbasemk.kernel import settings
+from hbasemk.kernel.batches import batched
+from hbasemk.kernel.collection import raising, retention, rule
+from hbasemk.kernel.collection.progress import Progress, read_progress
+from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.journal.fence import GRACE
+from hbasemk.kernel.journal.rows import WHOLE, whole_rows
+from hbasemk.store.abc import ALL_VERSIONS, CellVersion, Column, Delete, Get, NewCell, Page, Put, Row, Scan
+
+WINDOW: Final = 200
+"""The number of journal rows in one window. A column has at most so many versions to collect, and one."""
+ROWS: Final = 100
+"""The number of rows of nodes that one call reads."""
+COLUMNS: Final = 1000
+"""The number of columns of one row that one call reads."""
+
+SUPERSEDED: Final = "superseded versions"
+ENDED: Final = "cells of deleted nodes"
+FORGOTTEN: Final = "marks of deletions"
+
+
+@dataclass(slots=True)
+class Report:
+    """What a run has done: the horizon, the number of revisions, and the cells deleted, by kind."""
+
+    horizon: int = 0
+    revisions: int = 0
+    cells: Counter[str] = field(default_factory=Counter)
+
+
+class Collector:
+    """Collects for one instance, from at most ``rows_per_second`` rows each second (None: there is no limit)."""
+
+    def __init__(self, instance: Instance, rows_per_second: int | None = None) -> None:
+        retention.require_supported(instance)
+        self._instance = instance
+        self._store = instance.store
+        self._rows_per_second = rows_per_second
+        self._hidden: frozenset[int] = frozenset()
+        self._writes = True
+
+    # --- runs --------------------------------------------------------------------------------------------
+
+    def run(self, retention_ms: int, *, wait: bool = True) -> Report:
+        """Raise the horizon, and delete what is older.
+
+        With ``wait``, wait until all readers know the new horizon. Otherwise delete up to one that they know by now, so that
+        a later run deletes the rest. Raises ClockSkewError and StoreError; what has been done stays done.
+        """
+        self.publish(retention_ms)
+        runtime, journal = self._instance.runtime, self._instance.journal
+        while wait and journal.fence.known_for(GRACE) < journal.fence.horizon:
+            runtime.sleep(GRACE / 4)
+        report = Report()
+        self.collect(retention_ms, report)
+        return report
+
+    def publish(self, retention_ms: int) -> None:
+        """Raise the horizon as far as the retention, branches and checkpoints allow."""
+        instance = self._instance
+        instance.poll()
+        instance.recovery.advance()
+        raising.raise_horizon(instance, retention_ms)
+        instance.journal.fence.refresh()
+
+    def collect(self, remembered_ms: int, report: Report, windows: int | None = None) -> bool:
+        """Delete what no view needs up to the horizon that all readers know; return whether all of it is done.
+
+        ``windows``: do at most so many windows. Marks of deletions go when the horizon has passed them by ``remembered_ms``.
+        """
+        horizon = report.horizon = self._instance.journal.fence.known_for(GRACE)
+        if not horizon:
+            return True
+        _, watermark = settings.read(self._store)
+        # Read after the horizon was published: every id up to it is decided, and hidden if it must be.
+        self._hidden = frozenset() if watermark is None else watermark.hidden
+        old = max(0, revisions.ms_of(horizon) - remembered_ms)
+        forget = min(revisions.pack(old, 0, 0) - 1 if old else 0, horizon)
+        done = 0
+        while windows is None or done < windows:
+            done += 1
+            if (window := self._next(lambda progress: (progress.collected, horizon))) is not None:
+                progress, data, end, rows = window
+                self._collect_window(rows, end, report)
+                # If this fails, another collector has done the same.
+                if self._save(progress._replace(collected=end), data):
+                    report.revisions += len(rows)
+            elif (
+                window := self._next(lambda progress: (progress.forgotten, min(forget, progress.collected)))
+            ) is not None:
+                progress, data, end, rows = window
+                self._forget_window(rows, end, report)
+                self._save(progress._replace(forgotten=end), data)
+            else:
+                return True
+        return False
+
+    def estimate(self, retention_ms: int) -> Report:
+        """Count what a run would delete, by kind. Writes nothing."""
+        instance = self._instance
+        instance.poll()
+        current = self._instance.journal.fence.refresh()
+        report = Report(raising.target(instance, retention_ms, current) or current)
+        _, watermark = settings.read(self._store)
+        self._hidden = frozenset() if watermark is None else watermark.hidden
+        self._writes = False
+        counted: set[int] = set()
+        low = read_progress(self._store)[0].collected
+        while (window := self._window(low, report.horizon)) is not None:
+            low, rows = window
+            report.revisions += len(rows)
+            for path in dict.fromkeys(change.path for row in rows for change in row.changes):
+                # Each row once: what a window does not delete would be counted again.
+                if hash(path) not in counted:
+                    counted.add(hash(path))
+                    self._collect_row(paths.key(path), report.horizon, report)
+        return report
+
+    def _window(self, low: int, high: int) -> tuple[int, list[JournalRow]] | None:
+        """Return the last id of the next window above ``low``, and its committed revisions; None if there is none."""
+        if low >= high:
+            return None
+        scan = Scan(schema.revision_key(low + 1), schema.revision_key(high + 1), WINDOW, columns=WHOLE)
+        rows = self._store.scan(schema.JOURNAL, scan)
+        end = high if len(rows) < WINDOW else int.from_bytes(rows[-1].key[:8], "big")
+        committed = [row for row in journal_row.decode(rows) if row.committed and not row.is_branch]
+        return min(end, high), list(whole_rows(self._store, committed))
+
+    def _next(
+        self, limits: Callable[[Progress], tuple[int, int]]
+    ) -> tuple[Progress, bytes | None, int, list[JournalRow]] | None:
+        """Return the next window: the progress that it extends, its last id, and its committed revisions."""
+        progress, data = read_progress(self._store)
+        window = self._window(*limits(progress))
+        return None if window is None else (progress, data, *window)
+
+    def _save(self, progress: Progress, data: bytes | None) -> bool:
+        put = Put(schema.SETTINGS_ROW, [NewCell(*schema.COLLECTED, progress.encode())])
+        return (
+            self._store.check_and_write(schema.CLUSTER, schema.COLLECTED, data, put)
+            or read_progress(self._store)[0] == progress
+        )
+
+    # --- one window --------------------------------------------------------------------------------------
+
+    def _collect_window(self, rows: Sequence[JournalRow], end: int, report: Report) -> None:
+        """Delete what the view at ``end`` does not need of the rows that these revisions touched."""
+        touched: dict[str, dict[Column, None]] = {}
+        lives: set[str] = set()
+        for row in rows:
+            for change in row.changes:
+                touched.setdefault(change.path, {}).update(dict.fromkeys(change.columns()))
+                if change.lives:
+                    lives.add(change.path)
+        narrow = [path for path in touched if path not in lives and len(touched[path]) <= COLUMNS]
+        for part in batched(narrow, ROWS):
+            gets = [
+                Get(
+                    paths.key(path),
+                    columns=list({**touched[path], schema.DELETED: None}),
+                    before=end + 1,
+                    versions=ALL_VERSIONS,
+                )
+                for path in part
+            ]
+            self._delete(self._store.read(schema.NODES, gets), end, report)
+        for path in touched:
+            if path in lives or len(touched[path]) > COLUMNS:
+                # A removal names neither properties nor children, so the whole row is read.
+                self._collect_row(paths.key(path), end, report)
+
+    def _collect_row(self, key: bytes, end: int, report: Report) -> None:
+        """Delete what the view at ``end`` does not need of one row, in pages of columns."""
+        for family in (schema.DATA, schema.CHILDREN):
+            after: bytes | None = None
+            more = True
+            while more:
+                page = Get(key, page=Page(family, after, COLUMNS), before=end + 1)
+                (row,) = self._store.read(schema.NODES, [page])
+                more = len(row.cells) == COLUMNS
+                if not row.cells:
+                    break
+                after = row.cells[-1].qualifier
+                columns = {(cell.family, cell.qualifier): None for cell in row.cells}
+                get = Get(key, columns=list({**columns, schema.DELETED: None}), before=end + 1, versions=ALL_VERSIONS)
+                self._delete(self._store.read(schema.NODES, [get]), end, report)
+
+    def _delete(self, rows: Iterable[Row], end: int, report: Report) -> None:
+        """Delete the versions of these columns that the view at ``end`` does not need; ``deleted`` is among the columns."""
+        deletes: list[Delete] = []
+        for row in rows:
+            versions = self._versions_of(row)
+            lives = versions.get(schema.DELETED)
+            if lives is None:
+                # Without a life nothing says what the cells mean: another collector has forgotten the node, or it is damage.
+                continue
+            gone = rule.collectable(versions, end)
+            if gone:
+                deletes.append(Delete(row.key, gone))
+                dead = max(lives)[1] != schema.ALIVE
+                report.cells[ENDED if dead else SUPERSEDED] += len(gone)
+        self._send(deletes)
+
+    def _versions_of(self, row: Row) -> dict[Column, list[tuple[int, bytes]]]:
+        """Return the versions of trunk by column, without those of aborted revisions."""
+        versions: dict[Column, list[tuple[int, bytes]]] = {}
+        for family, qualifier, version, value in row.cells:
+            if not revisions.is_branch(version) and version not in self._hidden:
+                versions.setdefault((family, qualifier), []).append((version, value))
+        return versions
+
+    def _send(self, deletes: Sequence[Delete]) -> None:
+        if deletes and self._writes:
+            self._store.delete(schema.NODES, deletes)
+        if self._rows_per_second is not None and deletes:
+            self._instance.runtime.sleep(len(deletes) / self._rows_per_second)
+
+    def _forget_window(self, rows: Sequence[JournalRow], end: int, report: Report) -> None:
+        """Delete the marks of nodes that these revisions deleted, if nothing has revived them up to ``end``."""
+        removed = {change.path: None for row in rows for change in row.changes if change.kind == changes.REMOVED}
+        for part in batched(list(removed), ROWS):
+            gets = [
+                Get(paths.key(path), columns=(schema.DELETED,), before=end + 1, versions=ALL_VERSIONS) for path in part
+            ]
+            deletes = []
+            for row in self._store.read(schema.NODES, gets):
+                lives = self._versions_of(row).get(schema.DELETED)
+                if lives is not None and max(lives)[1] != schema.ALIVE:
+                    gone = [CellVersion(*schema.DELETED, version) for version, _ in sorted(lives)]
+                    deletes.append(Delete(row.key, gone))
+                    report.cells[FORGOTTEN] += len(gone)
+            self._send(deletes)

@@ -1,0 +1,58 @@
+"""The retention: for how long old revisions stay readable. A setting of the repository that may change at any time."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hbasemk.errors import InvalidValueError, StoreUnusableError
+from hbasemk.format import schema
+from hbasemk.format.limits import shown
+from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.settings import FOREVER, LONGEST_MS
+from hbasemk.store.abc import Get, NewCell, Put
+
+SHORTEST_MS: Final = 60_000
+
+
+def read(instance: Instance) -> int | None:
+    """Return the retention in ms; None: for ever, so that nothing is collected. One round trip."""
+    (row,) = instance.store.read(schema.CLUSTER, [Get(schema.SETTINGS_ROW, columns=(schema.RETENTION,))])
+    return decode(row.cells[0].value if row.cells else None)
+
+
+def decode(data: bytes | None) -> int | None:
+    """Parse the cell; an older version, and a store that cannot collect, have none. Raises FormatError if it is damaged."""
+    if data is None or data == FOREVER:
+        return None
+    try:
+        found = int(data)
+        if not SHORTEST_MS <= found <= LONGEST_MS:
+            raise ValueError("out of range")
+    except ValueError as error:
+        raise schema.damaged(
+            f"the retention must be a number of ms from {SHORTEST_MS}, or {FOREVER.decode()}, got {shown(data)}",
+            schema.CLUSTER,
+            schema.SETTINGS_ROW,
+            schema.RETENTION,
+        ) from error
+    return found
+
+
+def write(instance: Instance, retention_ms: int | None) -> None:
+    """Change the retention; None: for ever. Collectors use it from their next run on. One round trip."""
+    if retention_ms is not None and not SHORTEST_MS <= retention_ms <= LONGEST_MS:
+        raise InvalidValueError(
+            f"the retention must be from {SHORTEST_MS // 1000} to {LONGEST_MS // 1000} seconds, or forever, got "
+            f"{retention_ms / 1000:.15g} seconds; it was not changed"
+        )
+    require_supported(instance)
+    data = FOREVER if retention_ms is None else str(retention_ms).encode()
+    instance.store.write(schema.CLUSTER, [Put(schema.SETTINGS_ROW, [NewCell(*schema.RETENTION, data)])])
+
+
+def require_supported(instance: Instance) -> None:
+    """Raise StoreUnusableError for a store in which nothing can be collected yet."""
+    if not instance.store.supports_transactions:
+        raise StoreUnusableError(
+            f"old revisions are not collected on HBase yet, so {instance.location} keeps all of them; nothing was changed"
+        )

@@ -1,0 +1,114 @@
+"""The fence between readers and the collector: which horizon a reader must respect.
+
+A collector publishes a horizon, waits :data:`GRACE` seconds, and deletes only then. A reader knows the horizon from its polls,
+without another call. A read counts if, *after* it, the reader knows a horizon that was current less than :data:`TRUST`
+seconds ago and that the view contains: deletion for a later horizon has not begun. See ``docs/protocol.md``, section 9.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hbasemk.format import schema
+from hbasemk.format.horizon import NONCE_BYTES, Horizon
+from hbasemk.kernel.journal.view import View
+from hbasemk.kernel.retrying_store import RetryingStore
+from hbasemk.kernel.runtime import Runtime
+from hbasemk.store.abc import Get, NewCell, Put
+
+TRUST: Final = 5.0
+"""Seconds for which a reader trusts a horizon that it has read."""
+GRACE: Final = 10.0
+"""Seconds between the publication of a horizon and the first deletion. All processes on one store share one clock."""
+
+
+class Fence:
+    """What one instance knows of the horizon. In a store without transactions nothing is collected."""
+
+    def __init__(self, store: RetryingStore, runtime: Runtime, horizon: int) -> None:
+        self._store = store
+        self._runtime = runtime
+        self.active = store.supports_transactions
+        self.horizon = horizon
+        self._learned = [(horizon, runtime.monotonic())]
+        self._known_at = float("-inf")
+        self._passed: tuple[int, int] | None = None
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether deletion for a later horizon than :attr:`horizon` cannot have begun yet."""
+        return self._runtime.monotonic() - self._known_at < TRUST
+
+    def learn(self, horizon: int, began: float) -> None:
+        """Record the horizon that a read found; ``began``: when the read began, by the monotonic clock."""
+        if horizon > self.horizon:
+            self.horizon = horizon
+            self._learned.append((horizon, self._runtime.monotonic()))
+        self._known_at = max(self._known_at, began)
+
+    def known_for(self, seconds: float) -> int:
+        """Return the highest horizon that this instance has known for so long; 0 if there is none."""
+        since = self._runtime.monotonic() - seconds
+        learned = self._learned
+        while len(learned) > 1 and learned[1][1] <= since:
+            del learned[0]
+        return learned[0][0] if learned[0][1] <= since else 0
+
+    def refresh(self) -> int:
+        """Read the horizon now. One round trip."""
+        began = self._runtime.monotonic()
+        self.learn(read_horizon(self._store).revision, began)
+        return self.horizon
+
+    def has_passed(self, view: View) -> bool:
+        """Return whether :meth:`passes` was called for a view at this position at the present horizon."""
+        return view.extent is None and self._passed == (view.position, self.horizon)
+
+    def passes(self, view: View, horizon: int) -> None:
+        """Record that a view contains all of trunk up to a horizon."""
+        if view.extent is None:
+            self._passed = view.position, horizon
+
+
+def protect(store: RetryingStore, runtime: Runtime, floor: int) -> bool:
+    """Make sure that no collector passes a new branch or checkpoint, whose row or cell has just been written.
+
+    ``floor`` is the id up to which its view contains all of trunk. Returns False if the horizon has passed it already; the
+    caller then ends the branch or checkpoint. One round trip; more if a collector raises the horizon at this moment.
+
+    A collector announces a horizon, lists branches and checkpoints, and then publishes a horizon that passes none of them. So
+    it finds what was written before the announcement. A higher one that is found here is withdrawn, so that its collector
+    lists again.
+    """
+    if not store.supports_transactions:
+        return True
+    while True:
+        found = read_horizon(store)
+        if floor >= found.announced:
+            return True
+        if floor < found.revision:
+            return False
+        if replace(store, found, Horizon(found.revision, found.revision, new_nonce(runtime))):
+            return True
+
+
+def replace(store: RetryingStore, found: Horizon, new: Horizon) -> bool:
+    """Change the horizon cell by compare-and-set; return whether it has the new content. The horizon itself stays."""
+    put = Put(schema.SETTINGS_ROW, [NewCell(*schema.HORIZON, new.encode())])
+    expected = None if found == Horizon() else found.encode()
+    return (
+        store.check_and_write(schema.CLUSTER, schema.HORIZON, expected, put)
+        # After a lost reply, the repeated request finds what the first one wrote.
+        or read_horizon(store) == new
+    )
+
+
+def new_nonce(runtime: Runtime) -> bytes:
+    """Return random bytes for a new content of the horizon cell."""
+    return runtime.random.getrandbits(8 * NONCE_BYTES).to_bytes(NONCE_BYTES, "big")
+
+
+def read_horizon(store: RetryingStore) -> Horizon:
+    """Read the horizon cell. One round trip."""
+    (row,) = store.read(schema.CLUSTER, [Get(schema.SETTINGS_ROW, columns=(schema.HORIZON,))])
+    return Horizon.decode(row.cells[0].value if row.cells else None)

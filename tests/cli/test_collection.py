@@ -1,0 +1,115 @@
+"""The commands retention and collect, the option --retention of init, and the lines of status."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+
+import pytest
+
+import hbasemk
+from hbasemk.cli.collection import shown
+from hbasemk.kernel.collection import collector, retention
+from tests.support.commands import run_captured
+
+Command = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def command(url: str, capfd: pytest.CaptureFixture[str]) -> Command:
+    """Run a command on the repository; return its exit code, and its output or its messages."""
+
+    def call(*words: str) -> tuple[int, str]:
+        code, out, err = run_captured(capfd, "--url", url, *words)
+        return code, (out or err).strip()
+
+    return call
+
+
+def test_the_retention_is_shown_and_changed(command: Command, url: str) -> None:
+    assert command("init")[0] == 0
+    assert command("retention") == (0, "7d")
+    assert command("retention", "48h") == (0, "2d")
+    assert command("retention", "forever") == (0, "forever")
+    with hbasemk.connect(url) as repo:
+        assert repo.retention is None
+        repo.retention = 90
+        assert repo.retention == 90
+        repo.retention = None
+    code, message = command("collect")
+    assert (code, "keeps old revisions for ever" in message) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ("59s", "from 60 to"),
+        ("0s", "from 60 to"),
+        ("-1s", "no such option|not a duration"),
+        ("7", "not a duration"),
+        ("x", "not a duration"),
+        ("1.5h", "not a duration"),
+        ("999999999w", "from 60 to"),
+    ],
+)
+def test_a_wrong_retention_changes_nothing(command: Command, given: str, problem: str) -> None:
+    assert command("init")[0] == 0
+    code, message = command("retention", given)
+    assert code == 2
+    assert any(one in message.lower() for one in problem.split("|")), message
+    assert command("retention") == (0, "7d")
+
+
+@pytest.mark.parametrize("seconds", [0, 59, float("inf"), float("nan"), -1, 1e15])
+def test_a_wrong_retention_in_a_program_changes_nothing(url: str, seconds: float) -> None:
+    with hbasemk.connect(url) as repo:
+        with pytest.raises(hbasemk.InvalidValueError, match="retention must be"):
+            repo.retention = seconds
+        assert repo.retention == 7 * 86_400
+
+
+def test_init_sets_the_retention(command: Command) -> None:
+    assert command("init", "--retention", "90m")[0] == 0
+    assert command("retention") == (0, "90m")
+
+
+def test_collect_deletes_and_says_what(command: Command, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "SHORTEST_MS", 1000)
+    monkeypatch.setattr(collector, "GRACE", 0.1)
+    assert command("init", "--retention", "1s")[0] == 0
+    for number in range(3):
+        assert command("set", "/", "p", str(number))[0] == 0
+    time.sleep(1.1)
+    with hbasemk.connect(url, collect=False) as repo:
+        first = list(repo.log())[-1].revision
+        head = repo.head.revision
+        code, estimate = command("--output", "json", "collect", "--dry-run")
+        assert code == 0
+        assert repo.oldest is None
+        code, done = command("--output", "json", "collect", "--rows-per-second", "100000")
+        assert (code, json.loads(done)) == (0, json.loads(estimate))
+        assert json.loads(done)["cells"] == json.loads(done)["superseded_versions"] > 0
+        repo.refresh()
+        assert repo.oldest == head
+        with pytest.raises(hbasemk.RevisionCollectedError) as raised:
+            repo.at(first)
+        assert raised.value.oldest == head
+        assert [entry.revision for entry in repo.log()] == [head]
+        branch = repo.branch()
+        code, status = command("--output", "json", "status")
+        facts = json.loads(status)
+        assert (facts["retention"], facts["oldest_readable"], facts["collected_up_to"]) == ("1s", head, head)
+        repo.run(lambda tx: tx.set("/", "p", 9))
+        time.sleep(1.1)
+        repo.run(lambda tx: tx.set("/", "p", 10))
+        assert json.loads(command("--output", "json", "collect")[1])["horizon"] == head
+        waits = json.loads(command("--output", "json", "status")[1])["collection_waits_for"]
+        assert waits is None or waits == f"branch {branch.revision}"
+    code, message = command("cat", "/", "--at", first)
+    assert (code, "older than the retention" in message) == (1, True)
+
+
+@pytest.mark.parametrize(("ms", "text"), [(60_000, "60s"), (1500, "1.5s"), (7_200_000, "2h"), (None, "forever")])
+def test_durations_are_shown_as_they_are_given(ms: int | None, text: str) -> None:
+    assert shown(ms) == text

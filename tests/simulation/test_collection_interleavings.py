@@ -1,0 +1,295 @@
+"""A collector beside one other process: all interleavings with at most two switches, and crashes at each store call.
+
+The reader trusts no horizon that it has read before, so no time plays a part: after each read it reads the horizon.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from hbasemk.errors import ConflictError, HbasemkError, RevisionCollectedError
+from hbasemk.format import schema
+from hbasemk.kernel import diff
+from hbasemk.kernel.collection import collector
+from hbasemk.kernel.collection.collector import Collector
+from hbasemk.kernel.commit.change_source import OperationList
+from hbasemk.kernel.commit.operations import AddNode, Operation, RemoveNode, SetProperty
+from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.journal import fence
+from hbasemk.kernel.reading import child_count, reader
+from hbasemk.kernel.settings import Settings
+from hbasemk.store.abc import ALL_VERSIONS, Scan
+from hbasemk.store.memory import MemoryStore
+from hbasemk.testing.simulation import Actor, Simulator
+from hbasemk.testing.stepped import SteppedSimulator
+from tests.support import proof
+from tests.support.branches import commit_on_branch
+from tests.support.runtime import World, open_instance
+from tests.support.simulation.crashes.sites import WAYS, Died, Steps
+from tests.support.simulation.trees import Broken, check_tables, tree
+
+SETTINGS = Settings(max_clock_skew_ms=500, lease_ms=600_000, max_lag_ms=100)
+RETENTION_MS = 10
+
+
+@pytest.fixture(autouse=True)
+def without_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fence, "TRUST", 0.0)
+    monkeypatch.setattr(collector, "GRACE", 0.0)
+    monkeypatch.setattr(collector, "WINDOW", 3)
+    for module in (reader, child_count):
+        monkeypatch.setattr(module, "WIDE", 2)
+
+
+def commit(instance: Instance, *operations: Operation) -> int:
+    return instance.commit(lambda _: OperationList(operations), "", retry_timeout=9, max_poll_age=0)
+
+
+class Kind:
+    """What another process does beside a collector: ``begin`` with its instance, then ``act``; ``look`` checks the result."""
+
+    def __init__(
+        self,
+        act: Callable[[Instance, Any], Any],
+        begin: Callable[[Instance, Any], Any] = lambda one, view: view,
+        finish: Callable[[Instance, Any, Any], None] = lambda *_: None,
+        errors: tuple[type[HbasemkError], ...] = (),
+    ) -> None:
+        self.act, self.begin, self.finish, self.errors = act, begin, finish, errors
+
+
+def read_all(one: Instance, view: Any) -> Any:
+    return tree(one, view), one.children(view, "/a"), one.child_count(view, one.require(view, "/a"))
+
+
+def differences(one: Instance, view: Any) -> Any:
+    return sorted(change.path for change in diff.diff(one, view, one.head()))
+
+
+def branch(one: Instance, view: Any) -> Any:
+    return one.begin_branch(view)
+
+
+def branch_is_kept(one: Instance, expected: Any, result: Any) -> None:
+    if tree(one, one.branch(result).view) != expected:
+        raise Broken("I13: the branch does not read as its base did")
+
+
+def merge(one: Instance, at: Any) -> Any:
+    return one.merge_branch(at, "")
+
+
+def begin_branch(one: Instance, view: Any) -> Any:
+    return commit_on_branch(one, one.begin_branch(view), [SetProperty("/a", "merged", 1)])
+
+
+def is_merged(one: Instance, _: Any, result: Any) -> None:
+    one.poll()
+    if "merged" not in one.require(one.head(), "/a").properties or not one.journal.sees(one.head(), result):
+        raise Broken("the merge is lost")
+
+
+def recover(one: Instance, _: Any) -> None:
+    one.maintain()
+    one.recovery.recover_late()
+    one.recovery.advance()
+
+
+def sleeper(one: Instance, _: Any) -> Any:
+    one.poll()
+    return tree(one, one.head())
+
+
+KINDS = {
+    "reader of an old snapshot": Kind(read_all),
+    "diff from an old snapshot": Kind(differences),
+    "begin branch": Kind(branch, finish=branch_is_kept),
+    "commit on an old base": Kind(
+        lambda one, view: one.commit_on(view, OperationList([SetProperty("/a/k1", "x", 1)]), ""),
+        errors=(ConflictError,),
+    ),
+    "commit of a node on an old base": Kind(
+        lambda one, view: one.commit_on(view, OperationList([AddNode("/a/k1/new", {})]), ""), errors=(ConflictError,)
+    ),
+    "merge on an old view": Kind(merge, begin=begin_branch, finish=is_merged),
+    "poll of a sleeper": Kind(sleeper),
+    "count with a memo": Kind(lambda one, _: one.child_count(one.head(), one.require(one.head(), "/a"))),
+    "another collector": Kind(lambda one, _: Collector(one).run(RETENTION_MS).cells and None),
+    "commit on the head": Kind(lambda one, _: commit(one, SetProperty("/a", "head", 1)) and None),
+    "recovery": Kind(recover),
+}
+
+
+class Prepared:
+    """A store in which much can be collected, up to a branch or not."""
+
+    def __init__(self, kind: Kind) -> None:
+        simulator = Simulator(0, transactions=True)
+        self.store = simulator.store
+        one = simulator.add("one", lambda _: None).open(wanted=SETTINGS)
+        commit(one, AddNode("/a", {"p": 0}), *(AddNode(f"/a/k{n}", {"n": n}) for n in range(4)))
+        simulator.ms += 5
+        commit(one, SetProperty("/a/k0", "n", 7))
+        one.recovery.advance()
+        self.old = commit(one, SetProperty("/a", "p", 1))
+        one.child_count(one.head(), one.require(one.head(), "/a"))
+        simulator.ms += 50
+        commit(one, RemoveNode("/a/k1"), SetProperty("/a", "p", 2))
+        commit(one, RemoveNode("/a/k2"))
+        commit(one, AddNode("/a/k2", {"again": 1}))
+        simulator.ms += 50
+        commit(one, SetProperty("/a", "p", 3))
+        one.close()
+        simulator.ms += 100
+        self.ms = simulator.ms
+
+
+class Run:
+    """One run: the collector is process 0, the other one process 1."""
+
+    def __init__(self, prepared: Prepared, kind: Kind) -> None:
+        self.simulator = SteppedSimulator()
+        self.simulator.ms = prepared.ms
+        self.simulator.store = prepared.store.clone(lambda: int(self.simulator.ms))
+        self.kind = kind
+        self.result: Any = None
+        self.error: HbasemkError | None = None
+        first = self.simulator.add("collector", self.collects)
+        second = self.simulator.add("other", self.acts)
+        self.collecting, self.other = first.open(), second.open()
+        for instance in (self.collecting, self.other):
+            instance.clock.next(0)
+        view = self.other.at(prepared.old)
+        # Its own view at that revision: a prefix of its sequence, or an extent below it.
+        self.expected = read_all(self.other, view)
+        self.argument = kind.begin(self.other, view)
+        self.simulator.ms += 1
+
+    def collects(self, _: Actor) -> None:
+        self.report = Collector(self.collecting).run(RETENTION_MS)
+
+    def acts(self, _: Actor) -> None:
+        try:
+            self.result = self.kind.act(self.other, self.argument)
+        except HbasemkError as error:
+            self.error = error
+
+    def step(self, actor: Actor) -> bool:
+        """Let a process make one step; return whether it goes on."""
+        if actor.greenlet.dead:
+            return False
+        self.simulator.go(actor)
+        return not actor.greenlet.dead
+
+    def go(self, order: tuple[int, int, int]) -> tuple[int, int]:
+        """Let process ``order[0]`` make ``order[1]`` steps, the other one ``order[2]``, then finish both; return the steps."""
+        first, second = self.simulator.actors[order[0]], self.simulator.actors[1 - order[0]]
+        self.simulator.prepare()
+        made = [0, 0]
+        for actor, limit, at in ((first, order[1], 0), (second, order[2], 1), (first, 10**6, 0), (second, 10**6, 1)):
+            while made[at] < limit and not actor.greenlet.dead:
+                self.step(actor)
+                made[at] += 1
+        return made[0], made[1]
+
+    def check(self, final: Any) -> None:
+        """Raise Broken if anything was read or committed that must not be."""
+        for actor in self.simulator.actors:
+            if actor.error is not None:
+                raise Broken(f"{actor.name} ended with {actor.error!r}") from actor.error
+        if self.error is not None and not isinstance(self.error, (RevisionCollectedError, *self.kind.errors)):
+            raise Broken(f"it failed with {self.error!r}") from self.error
+        fresh = self.simulator.add("fresh", lambda _: None).open()
+        if self.error is None:
+            if self.kind.act is read_all and self.result != self.expected:
+                raise Broken(f"I13: it read {self.result}, not {self.expected}")
+            if self.kind.act is differences and self.result != ["/a", "/a/k1", "/a/k2"]:
+                raise Broken(f"I13: the differences are {self.result}")
+            if self.kind is KINDS["count with a memo"] and self.result != 3:
+                raise Broken(f"I13: it counted {self.result}, not 3")
+            if self.kind.act is sleeper and self.result != final:
+                raise Broken(f"I13: the sleeper read {self.result}")
+            self.kind.finish(fresh, self.expected[0], self.result)
+        elif self.kind in (KINDS["poll of a sleeper"], KINDS["count with a memo"], KINDS["merge on an old view"]):
+            raise Broken(f"I14: it was refused: {self.error}")
+        if tree(self.collecting, self.collecting.head()).keys() - final.keys():
+            raise Broken("the tree has changed")
+        check_tables(fresh)
+
+
+def orders(prepared: Prepared, kind: Kind, every: int) -> Iterator[tuple[int, int, int]]:
+    """Yield the orders with at most two switches; ``every``: only each so many-th place of the first switch."""
+    steps = Run(prepared, kind).go((0, 10**6, 10**6))
+    for first in (0, 1):
+        own, others = steps if first == 0 else steps[::-1]
+        for place in range(0, own + 1, every if first == 0 else 1):
+            for other in range(0, others + 1, 1 if first == 0 else every):
+                yield first, place, other
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("every", [31, pytest.param(1, marks=proof.PROOF)])
+@pytest.mark.parametrize("name", KINDS)
+def test_a_collector_beside(name: str, every: int) -> None:
+    kind = KINDS[name]
+    prepared = Prepared(kind)
+    world = Simulator(0)
+    world.store = prepared.store.clone(lambda: int(prepared.ms))
+    opened = world.add("one", lambda _: None).open()
+    final = tree(opened, opened.head())
+    runs = refused = deleted = 0
+    for order in orders(prepared, kind, every):
+        run = Run(prepared, kind)
+        run.go(order)
+        try:
+            run.check(final)
+        except Broken as error:
+            pytest.fail("\n".join([f"{name} {order}: {error}", *run.simulator.trace]))
+        runs += 1
+        refused += run.error is not None
+        deleted += sum(run.report.cells.values())
+    print(f"{name}: {runs} interleavings, {refused} refused, {deleted} cells deleted")
+    assert deleted
+
+
+def cells(store: MemoryStore) -> dict[bytes, list[Any]]:
+    rows = store.scan(schema.NODES, Scan(None, None, 10_000, versions=ALL_VERSIONS))
+    return {row.key: [cell[:3] for cell in row.cells] for row in rows}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", proof.sampled(WAYS, lambda position, _: position in (1, 3)))
+def test_a_collector_that_fails_at_any_store_call_is_continued_by_another(way: str) -> None:
+    prepared = Prepared(KINDS["poll of a sleeper"])
+
+    def site() -> tuple[MemoryStore, World, Steps, Instance]:
+        world = World(int(prepared.ms))
+        store = prepared.store.clone(world.clock)
+        steps = Steps(store)
+        return store, world, steps, open_instance(steps, world, mac=2)
+
+    store, _, steps, one = site()
+    steps.fail(-1, "")
+    before = tree(one, one.head())
+    steps.steps = 0
+    Collector(one).run(RETENTION_MS)
+    assert cells(store) != cells(prepared.store)
+    undisturbed, calls = cells(store), steps.steps
+    assert calls > 20
+    for at in range(calls):
+        store, world, steps, one = site()
+        steps.fail(at, way)
+        with contextlib.suppress(Died, HbasemkError):
+            Collector(one).run(RETENTION_MS)
+        steps.heal()
+        other = open_instance(store, world, mac=3)
+        assert tree(other, other.head()) == before, f"{way} at {at}"
+        Collector(other).run(RETENTION_MS)
+        assert cells(store) == undisturbed, f"{way} at {at}"
+        assert tree(other, other.head()) == before
+        check_tables(other)

@@ -1,0 +1,239 @@
+"""Random schedules of writers, readers of old snapshots, users of old branches, and collectors."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from hbasemk.check import problem as kinds
+from hbasemk.errors import BranchError, HbasemkError, RevisionCollectedError, StoreError
+from hbasemk.format import paths, revisions, schema
+from hbasemk.format.extent import Extent
+from hbasemk.kernel import settings as kernel_settings
+from hbasemk.kernel.collection import collector, rule
+from hbasemk.kernel.collection.collector import Collector
+from hbasemk.kernel.commit.change_source import OperationList
+from hbasemk.kernel.commit.operations import SetProperty
+from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.journal import fence
+from hbasemk.kernel.retrying_store import RetryingStore
+from hbasemk.kernel.settings import Settings
+from hbasemk.store.abc import ALL_VERSIONS, Get, Scan
+from hbasemk.testing.simulation import FAULTS, Actor, Simulator
+from tests.support.branches import commit_on_branch
+from tests.support.simulation.schedules import FEW, Schedule
+from tests.support.simulation.trees import Broken, check_tables, tree
+
+TRUST = 0.5
+GRACE = 1.0
+
+
+def small(patch: pytest.MonkeyPatch) -> None:
+    """Make all times and batches short, so that a schedule contains many steps of collectors."""
+    patch.setattr(fence, "TRUST", TRUST)
+    patch.setattr(collector, "GRACE", GRACE)
+    patch.setattr(collector, "WINDOW", 3)
+    patch.setattr(collector, "ROWS", 2)
+    patch.setattr(collector, "COLUMNS", 2)
+
+
+class CollectedSchedule(Schedule):
+    """One run of a seed, on a store with transactions. ``refused`` counts what was too old."""
+
+    excused = (kinds.ABORTED,)
+    """A process that dies while it sweeps a branch leaves cells until the next sweep of branches."""
+
+    def __init__(self, seed: int, *, faults: bool = True, choices: Sequence[int] | None = None) -> None:
+        simulator = Simulator(seed, choices=choices, transactions=True)
+        settings = Settings(max_clock_skew_ms=500, lease_ms=2000, max_lag_ms=100)
+        self.refused = 0
+        self.deleted = 0
+        self.old_reads = 0
+        self.begin(simulator, settings, FAULTS if faults else {})
+        for number in range(2):
+            simulator.add(f"writer{number}", self.writer(number, range(8)))
+            simulator.add(f"reader{number}", lambda actor: self.reader(actor, 10))
+        simulator.add("brancher", self.brancher)
+        for number in range(2):
+            simulator.add(f"collector{number}", self.collects)
+
+    # --- processes ---------------------------------------------------------------------------------------
+
+    def wait(self, actor: Actor) -> None:
+        actor.runtime.sleep(self.simulator.chance.choice((0, 0.01, 0.2, 0.6, 1.3, 3)))
+
+    def collects(self, actor: Actor) -> None:
+        """Collect a few times, with another retention each time."""
+        chance = self.simulator.chance
+        instance = self.opened(actor)
+        runs = Collector(instance)
+        for _ in range(chance.choice((4, 8, 12))):
+            self.wait(actor)
+            with contextlib.suppress(StoreError, HbasemkError):
+                report = runs.run(chance.choice((10, 10, 100, 1000)), wait=chance.happens(0.5))
+                self.deleted += sum(report.cells.values())
+
+    def turn(self, actor: Actor, instance: Instance, number: int) -> None:
+        """Commit once, on the head or on a base that may be old."""
+        self.wait(actor)
+        if self.simulator.chance.happens(0.7):
+            super().turn(actor, instance, number)
+            return
+        base = instance.head()
+        operations = self.simulator.chance.choice(self.few)(number)
+        self.wait(actor)
+        with contextlib.suppress(StoreError, HbasemkError):
+            self.commit_on(instance, base, operations)
+
+    def commit_on(self, instance: Instance, base: Any, operations: Any) -> None:
+        begun: list[int] = []
+        try:
+            revision = instance.commit_on(base, OperationList(operations), "", begun.append)
+            if instance.journal.knows(revision) and revision in begun:
+                self.acknowledged[revision] = operations
+        except RevisionCollectedError:
+            self.refused += 1
+            self.is_collected(instance, base)
+        except BaseException:
+            self.unknown.update((revision, operations) for revision in begun)
+            raise
+
+    def is_collected(self, instance: Instance, view: Any) -> None:
+        """I14: only a snapshot that the horizon has passed is refused."""
+        horizon = fence.read_horizon(RetryingStore(self.simulator.store, instance.runtime)).revision
+        if instance.journal.complete_up_to(view) >= horizon:
+            raise Broken(f"I14: {view.revision:016x} is readable and was refused; the horizon is {horizon:016x}")
+
+    def reader(self, actor: Actor, looks: int) -> None:
+        """Read at heads, and at the same snapshots again later."""
+        instance = self.opened(actor)
+        own: list[tuple[Any, Any]] = []
+        for _ in range(looks):
+            self.wait(actor)
+            with contextlib.suppress(StoreError):
+                if self.simulator.chance.happens(0.6):
+                    instance.poll()
+                snapshot = instance.head()
+                try:
+                    found = tree(instance, snapshot)
+                    seen = frozenset(one for one in instance.journal if instance.journal.sees(snapshot, one))
+                    self.kept.append((instance, snapshot, found, seen))
+                    own.append((snapshot, found))
+                except RevisionCollectedError:
+                    self.refused += 1
+                    self.is_collected(instance, snapshot)
+                if own:
+                    snapshot, found = self.simulator.chance.choice(own)
+                    self.look_into_cache(instance, snapshot, found)
+                    if not self.reads_as_before(instance, snapshot, found):
+                        raise Broken(f"I13: the tree at {snapshot.revision:016x} is not {found}")
+                    self.old_reads += 1
+
+    def look_into_cache(self, instance: Instance, snapshot: Any, found: Mapping[str, object]) -> None:
+        try:
+            super().look_into_cache(instance, snapshot, found)
+        except RevisionCollectedError:
+            self.refused += 1
+            self.is_collected(instance, snapshot)
+
+    def reads_as_before(self, instance: Instance, snapshot: Any, found: Mapping[str, object]) -> bool:
+        try:
+            return super().reads_as_before(instance, snapshot, found)
+        except RevisionCollectedError:
+            self.refused += 1
+            self.is_collected(instance, snapshot)
+            return True
+
+    def brancher(self, actor: Actor) -> None:
+        """Begin branches on snapshots that grow old, read and change them later, and merge or abandon them."""
+        chance = self.simulator.chance
+        instance = self.opened(actor)
+        for number in range(100, 103):
+            self.wait(actor)
+            self.wait(actor)
+            with contextlib.suppress(StoreError, HbasemkError):
+                instance.poll()
+                base = instance.head()
+                before = tree(instance, base)
+                self.wait(actor)
+                try:
+                    at = instance.begin_branch(base)
+                except RevisionCollectedError:
+                    self.refused += 1
+                    continue
+                self.wait(actor)
+                self.wait(actor)
+                self.compare_branch(actor, at, before)
+                at = commit_on_branch(instance, at, chance.choice(FEW)(number))
+                at = commit_on_branch(instance, at, [SetProperty("/a", f"b{number}", number)])
+                self.wait(actor)
+                after = tree(instance, instance.branch(at).view)
+                self.wait(actor)
+                self.compare_branch(actor, at, after)
+                if chance.happens(0.7):
+                    revision = instance.merge_branch(at, "")
+                    if instance.journal.knows(revision):
+                        self.merged.add(revision)
+                elif chance.happens(0.5):
+                    instance.abandon_branch(at)
+                if chance.happens(0.7):
+                    instance.sweep_branches(0)
+
+    def compare_branch(self, actor: Actor, at: int, before: Any) -> None:
+        """A branch that has not ended reads the same in every instance, whatever its age."""
+        instance = self.opened(actor)
+        try:
+            found = tree(instance, instance.branch(at).view)
+        except RevisionCollectedError as error:
+            with contextlib.suppress(BranchError):
+                instance.require_branch_head(at)
+                raise Broken(f"I14: the branch revision {at:016x} was refused: {error}") from error
+            return
+        if found != before:
+            raise Broken(f"I13: branch revision {at:016x} reads {found}, not {before}")
+
+    # --- after the run -----------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Run the schedule and check everything; at the end nothing needless is left (I15)."""
+        super().run()
+        self.collect_all()
+
+    def collect_all(self) -> None:
+        """Collect without any branch, and check the tables against the rule."""
+        simulator = self.simulator
+        last = simulator.add("last", lambda _: None).open()
+        last.clock.next(0)
+        last.sweep_branches(0)
+        simulator.ms += 60_000
+        last.poll()
+        last.maintain()
+        before = tree(last, last.head())
+        Collector(last).run(10)
+        if tree(last, last.head()) != before:
+            raise Broken("I13: the last collection has changed the tree")
+        horizon = last.journal.fence.horizon
+        _, watermark = kernel_settings.read(simulator.store)
+        assert watermark is not None
+        for row in simulator.store.scan(schema.NODES, Scan(None, None, 10_000, versions=ALL_VERSIONS)):
+            versions: dict[Any, list[tuple[int, bytes]]] = {}
+            for cell in row.cells:
+                if not revisions.is_branch(cell.timestamp) and cell.timestamp not in watermark.hidden:
+                    versions.setdefault(cell[:2], []).append((cell.timestamp, cell.value))
+            left = rule.collectable(versions, horizon)
+            if left:
+                raise Broken(f"I15: {paths.path_of(row.key)} still has {left} below {horizon:016x}")
+        fresh = simulator.add("after", lambda _: None).open()
+        if tree(fresh, fresh.head()) != before:
+            raise Broken("I13: a new instance reads another tree after the last collection")
+        self.check_after(fresh)
+
+    def check_after(self, fresh: Instance) -> None:
+        check_tables(fresh, "tables after the last collection")
+        extent = Extent(fence.read_horizon(fresh.store).revision)
+        (row,) = self.simulator.store.read(schema.NODES, [Get(paths.key("/"), columns=(schema.DELETED,))])
+        if not any(cell.timestamp in extent for cell in row.cells):
+            raise Broken("the root has been collected")

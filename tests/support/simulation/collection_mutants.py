@@ -1,0 +1,160 @@
+"""The collector and the fence broken on purpose. Some schedule with collectors must find each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hbasemk.format import revisions
+from hbasemk.kernel.collection import collector, raising, rule
+from hbasemk.kernel.collection.collector import Collector
+from hbasemk.kernel.commit.read_back import ReadBack
+from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.journal import fence
+from hbasemk.kernel.journal.journal import Journal
+from hbasemk.kernel.journal.news import News
+
+MUTANTS: list[Callable[[pytest.MonkeyPatch], None]] = []
+
+
+def mutant(function: Callable[[pytest.MonkeyPatch], None]) -> Callable[[pytest.MonkeyPatch], None]:
+    """Register a mutant."""
+    MUTANTS.append(function)
+    return function
+
+
+@mutant
+def no_grace(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(collector, "GRACE", 0.0)
+
+
+@mutant
+def trust_for_ever(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(fence, "TRUST", 1e9)
+
+
+@mutant
+def reads_not_checked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Journal, "require_readable", lambda *_: None)
+
+
+@mutant
+def polls_without_the_horizon(patch: pytest.MonkeyPatch) -> None:
+    original = News.add
+
+    def add(self: News, row: Any) -> None:
+        original(self, row)
+        self.horizon = 0
+
+    patch.setattr(News, "add", add)
+
+
+@mutant
+def read_back_not_checked(patch: pytest.MonkeyPatch) -> None:
+    validate, precondition = ReadBack.validate, ReadBack.precondition
+
+    class Unchecked:
+        def __init__(self, journal: Journal) -> None:
+            self._journal = journal
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._journal, name)
+
+        def require_readable(self, _: object) -> None:
+            return
+
+        def is_surely_readable(self, _: object) -> bool:
+            return True
+
+    def unchecked(self: ReadBack) -> None:
+        if not isinstance(self._journal, Unchecked):
+            self._journal = Unchecked(self._journal)  # type: ignore[assignment]
+
+    def run_validate(self: ReadBack, *arguments: Any) -> Any:
+        unchecked(self)
+        return validate(self, *arguments)
+
+    def run_precondition(self: ReadBack, *arguments: Any) -> Any:
+        unchecked(self)
+        return precondition(self, *arguments)
+
+    patch.setattr(ReadBack, "validate", run_validate)
+    patch.setattr(ReadBack, "precondition", run_precondition)
+
+
+@mutant
+def branches_not_protected(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(fence, "protect", lambda *_: True)
+
+
+@mutant
+def branches_ignored(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(raising, "holds", lambda *_: [])
+
+
+@mutant
+def branches_listed_before_the_announcement(patch: pytest.MonkeyPatch) -> None:
+    replace, holds = fence.replace, raising.holds
+    listed: list[Any] = []
+
+    def announce(store: Any, found: Any, new: Any) -> bool:
+        if new.announced > new.revision:
+            _, instance = current[-1]
+            listed[:] = holds(instance, found.revision)
+        return replace(store, found, new)
+
+    current: list[Any] = []
+    original = raising.raise_horizon
+
+    def raise_horizon(instance: Instance, retention_ms: int) -> Any:
+        current.append((retention_ms, instance))
+        return original(instance, retention_ms)
+
+    patch.setattr(fence, "replace", announce)
+    patch.setattr(raising, "raise_horizon", raise_horizon)
+    patch.setattr(raising, "holds", lambda *_: list(listed))
+
+
+@mutant
+def horizon_above_the_watermark(patch: pytest.MonkeyPatch) -> None:
+    def oldest_needed(instance: Instance, retention_ms: int) -> int:
+        ms = instance.runtime.now_ms() - instance.settings.epoch_ms - retention_ms
+        return revisions.pack(ms, 0, 0) - 1
+
+    patch.setattr(raising, "oldest_needed", oldest_needed)
+
+
+@mutant
+def only_touched_columns_of_removed_nodes(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Collector, "_collect_row", lambda *_: None)
+
+
+@mutant
+def progress_saved_before_the_deletion(patch: pytest.MonkeyPatch) -> None:
+    original = Collector._next
+
+    def following(self: Collector, limits: Any) -> Any:
+        window = original(self, limits)
+        if window is not None:
+            progress, data, end, _ = window
+            low, _ = limits(progress)
+            if low == progress.collected:
+                self._save(progress._replace(collected=end), data)
+        return window
+
+    patch.setattr(Collector, "_next", following)
+
+
+@mutant
+def forgotten_before_it_was_collected(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(rule, "collectable", _without_remembering(rule.collectable))
+
+
+def _without_remembering(original: Callable[..., Any]) -> Callable[..., Any]:
+    # The mark of a deletion goes in the pass that deletes older versions.
+    def collectable(versions: Any, horizon: int, retained: Any = (), *, remember_deleted: bool = False) -> Any:
+        return original(versions, horizon, retained, remember_deleted=remember_deleted)
+
+    return collectable
