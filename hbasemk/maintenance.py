@@ -37,8 +37,8 @@ LONGEST_LOOK: Final = 0.015
 """The shortest and longest time in seconds between two comparisons of a store's change counter."""
 SHARE_OF_PROCESSOR: Final = 100
 SHARE_IF_AWAITED: Final = 25
-"""After a poll for a changed store, the thread pauses this many times as long as the poll used a processor: less if a thread
-waits for news."""
+"""After a poll for a changed store, the thread pauses this many times as long as the poll used a processor, but at most
+:data:`LONGEST_REST` and its interval: less if a thread waits for news."""
 LOOK_SHARE: Final = 0.02
 """The pause between two comparisons, as a fraction of the time since the last change."""
 
@@ -173,6 +173,7 @@ def _work(
             if changed or due:
                 with time_limit(instance.runtime, BRIEFLY):
                     found = changed and instance.poll()
+                    busy = time.thread_time() - busy
                     if due:
                         instance.maintain()
                         due_at = began + interval
@@ -187,7 +188,7 @@ def _work(
                 # This instance's own commits change the store too. While polls find nothing else, they become rarer.
                 after_poll = SHORTEST_LOOK if found else min(after_poll * 2, interval, LONGEST_REST)
                 share = SHARE_IF_AWAITED if awaited else SHARE_OF_PROCESSOR
-                least = max(after_poll, share * (time.thread_time() - busy))
+                least = max(after_poll, min(share * busy, interval, LONGEST_REST))
                 pause = rest(least, time.monotonic() - began, interval)
         except ClosedError:
             return

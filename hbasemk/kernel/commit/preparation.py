@@ -47,7 +47,7 @@ class Preparation(Committing):
 
     def _predict(self, draft: Draft) -> Prediction | None:
         """Predict what the commit touches, if reading in parallel with creating the journal row saves a round trip."""
-        if not self._store.supports_parallel_calls:
+        if self._store.supports_transactions or not self._store.supports_parallel_calls:
             return None
         prediction = draft.source.predict(self._store.batch_rows)
         if prediction is None or all(self._reader.is_cached(draft.view, path) for path in prediction.reads):

@@ -53,11 +53,11 @@ class Writing(Committing):
         if not self._store.supports_transactions:
             return self._outcomes.decide(revision, schema.ABORT, schema.COMMITTED, draft.lose_decision)
         repeat = RepeatCheck(revision, draft.nonce)
-        also: list[tuple[str, Get]] = []
+        # After a lost reply, this request or the next one may repeat a decision.
+        also: list[tuple[str, Get]] = [repeat.row] if draft.reply_lost else []
 
         def lost() -> None:
             draft.lose_decision()
-            # The request that follows may be a repetition.
             also[:] = [repeat.row]
 
         put = Put(schema.revision_key(revision), [NewCell(*schema.COMMITTED, schema.YES)])

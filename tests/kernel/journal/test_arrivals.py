@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
@@ -11,13 +14,14 @@ from hbasemk.format import revisions, schema
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, SetProperty
 from hbasemk.kernel.instance import Instance
-from hbasemk.store.abc import NewCell, Put, Scan, Store, scan_all
+from hbasemk.store.abc import Get, NewCell, Put, Scan, Store, scan_all
 from hbasemk.store.memory import MemoryStore
 from hbasemk.store.sqlite.store import SqliteStore
-from hbasemk.testing.wrapped import Call, CountingStore, FaultyStore
+from hbasemk.testing.wrapped import Call, CountingStore, FaultyStore, WrappedStore
 from tests.support.runtime import World, open_instance
 
 MINUTES = 600_000
+T = TypeVar("T")
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -60,6 +64,58 @@ def test_a_lower_id_that_commits_later_comes_later_everywhere(store: Store, worl
     for one in (slow, quick, third):
         node = one.reader.require(one.at(between[0]), "/a")
         assert "p" not in node.properties
+
+
+class Late(WrappedStore):
+    """Holds the first request that commits, refuses its repetition, and applies it before the next request."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.requests = 0
+        self.held: Callable[[], object] = lambda: None
+        self.applied: Callable[[], object] = lambda: None
+
+    def around(self, call: Call, do: Callable[[], T]) -> T:
+        """Make all other calls."""
+        return do()
+
+    def write_if(
+        self, table: str, puts: Sequence[Put], gets: Sequence[Get], judge: Any, *more: Any, **named: Any
+    ) -> Any:
+        self.requests += 1
+        if self.requests == 1:
+            self.held = partial(self.inner.write_if, table, puts, gets, judge, *more, **named)
+            raise StoreUnknownError("the reply was lost")
+        if self.requests == 2:
+            return self.inner.write_if(table, puts, gets, lambda rows: judge(rows) and False, *more, **named)
+        if self.requests == 3:
+            assert self.held() is not None
+            self.applied()
+        return self.inner.write_if(table, puts, gets, judge, *more, **named)
+
+
+def test_a_request_that_arrives_late_decides_only_once(store: Store, world: World) -> None:
+    late = Late(store)
+    one, two = open_instance(late, world, mac=1), open_instance(store, world, mac=2)
+    add(two, "/a")
+    one.clock.next(0)
+    late.requests = 0
+    late.applied = lambda: add(two, "/b")
+    revision = one.commit(lambda _: OperationList([AddNode("/c", {})]), "", retry_timeout=5, max_poll_age=0)
+    assert late.requests > 3
+    orders = [order(instance) for instance in (one, two, open_instance(store, world, mac=3))]
+    assert orders[0] == orders[1] == orders[2]
+    assert orders[0][-2] == revision
+
+
+def test_a_store_may_have_both_transactions_and_parallel_calls(world: World) -> None:
+    counting = CountingStore(MemoryStore(world.clock, transactions=True, parallel=True))
+    one = open_instance(counting, world)
+    add(one, "/a")
+    counting.take()
+    add(one, "/b")
+    assert counting.take()["write_if", schema.NODES] == 1
+    assert one.journal.pending == frozenset()
 
 
 @pytest.mark.parametrize("skew_ms", [-MINUTES, MINUTES])
