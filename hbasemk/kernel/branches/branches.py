@@ -8,14 +8,15 @@ the branch's new head. A merge is one ordinary trunk commit of the branch's net 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import Final
 
 from hbasemk.errors import BranchError, ClosedError, CommitUnknownError, StoreError, UnknownRevisionError
 from hbasemk.format import changes, journal_row, revisions, schema
 from hbasemk.format.branch_head import ABANDONED, MERGED, REBASED, BranchHead
+from hbasemk.format.changes import RowChange
 from hbasemk.format.journal_row import BranchView, JournalRow, Outcome
 from hbasemk.kernel.branches import net_effects
 from hbasemk.kernel.branches.cache import BranchCache, BranchState
@@ -30,7 +31,7 @@ from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.journal import fence
 from hbasemk.kernel.journal.rows import journal_rows, write_changes
 from hbasemk.kernel.journal.view import View
-from hbasemk.kernel.retry import nothing_committed, time_limit, within_retry_timeout
+from hbasemk.kernel.retry import BRIEFLY, nothing_committed, time_limit, within_retry_timeout
 from hbasemk.store.abc import Column, NewCell, Put
 
 REBASE: Final = "Rebase the branch, which marks the places that both sides changed, and merge it again."
@@ -146,12 +147,17 @@ class Branches(Committing):
 
     def require_head(self, revision: int) -> BranchState:
         """Return a branch revision; raise BranchError unless it is the newest of its branch."""
+        return self._require_head(revision)[0]
+
+    def _require_head(self, revision: int) -> tuple[BranchState, JournalRow]:
+        """Return a branch revision, and the head and the claim of its branch as they were at one moment."""
         self.resolve_pending()
         # The head shows whether the revision has been swept, so a cache entry of any age serves.
         found = self._find_cached(revision)
-        head = self._heads.read(found.root)
+        row = self._heads.row(found.root)
+        head = row.branch_head
         if head == (b"", revision, None):
-            return found
+            return found, row
         text = revisions.to_text(revision)
         raise BranchError(
             f"branch revision {text} is not the newest of its branch: {head or 'its branch has no head'}", revision=text
@@ -215,39 +221,42 @@ class Branches(Committing):
         inline = changes.size_of(encoded) <= changes.INLINE
         if begun is not None:
             begun(new_revision)
-        put = Put(
-            schema.revision_key(new_revision),
-            [
-                *self._common_cells(message, state.base),
-                NewCell(*schema.BRANCH, revisions.to_bytes((state.root, *state.own, new_revision))),
-                *(encoded if inline else ()),
-            ],
-        )
         try:
-            self._store.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put, durable=False)
+            self._write_row(new_revision, state, state.own, message, encoded if inline else ())
             if not inline:
                 write_changes(self._store, new_revision, encoded)
             self._store.write(schema.NODES, plan.each_put(new_revision), durable=False, between=self._clock.keep_lease)
         except BaseException:
-            self._outcomes.defer(new_revision, plan.changes)
-            self._outcomes.resolve_pending_quietly()
+            self._roll_back(new_revision, plan.changes)
             raise
+        self._become_head(state, revision, new_revision, plan.changes)
+        return new_revision
+
+    def _write_row(
+        self, revision: int, state: BranchState, own: Sequence[int], message: str, encoded: Iterable[NewCell]
+    ) -> None:
+        """Write the journal row of a new revision of a branch that follows its revisions ``own``."""
+        ids = NewCell(*schema.BRANCH, revisions.to_bytes((state.root, *own, revision)))
+        put = Put(schema.revision_key(revision), [*self._common_cells(message, state.base), ids, *encoded])
+        self._store.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put, durable=False)
+
+    def _become_head(self, state: BranchState, revision: int, new: int, touched: Sequence[RowChange]) -> None:
+        """Move the head of a branch from ``revision`` to a new revision; if it has moved, roll back and raise BranchError."""
         lost_replies: list[bool] = []
         try:
             moved = self._heads.move(
                 state.root,
                 schema.revision_key(revision),
-                schema.revision_key(new_revision),
+                schema.revision_key(new),
                 lambda: lost_replies.append(True),
             )
             # After a lost reply, another instance may already have committed on top: then the move succeeded.
-            moved = moved or self.outcome(new_revision) is Outcome.COMMITTED
+            moved = moved or self.outcome(new) is Outcome.COMMITTED
         except (StoreError, ClosedError) as error:
             if not lost_replies:
-                self._outcomes.defer(new_revision, plan.changes)
-                self._outcomes.resolve_pending_quietly()
+                self._roll_back(new, touched)
                 raise
-            text = revisions.to_text(new_revision)
+            text = revisions.to_text(new)
             raise CommitUnknownError(
                 f"the store at {self._store.location} failed while {text} became the head of its branch ({error}); call "
                 "Repository.outcome with this id when the store is available again",
@@ -255,11 +264,16 @@ class Branches(Committing):
             ) from error
         if not moved:
             try:
-                self._outcomes.abort_own(new_revision, plan.changes)
+                self._outcomes.abort_own(new, touched)
             except StoreError:
-                self._outcomes.defer(new_revision, plan.changes)
+                self._outcomes.defer(new, touched)
             raise self._moved_on(revision)
-        return new_revision
+
+    def _roll_back(self, revision: int, touched: Sequence[RowChange]) -> None:
+        """Roll back a revision that failed; after an error, the next call on a branch does it."""
+        self._outcomes.defer(revision, touched)
+        with suppress(ClosedError), time_limit(self._runtime, BRIEFLY):
+            self._outcomes.resolve_pending_quietly()
 
     def outcome(self, revision: int) -> Outcome:
         """Return whether a branch revision ever became its branch's head; after a merge or rebase this never changes."""
@@ -281,19 +295,40 @@ class Branches(Committing):
     def reset(self, revision: int, ancestor: int) -> int:
         """Reset a branch to one of its earlier revisions; return the branch's head.
 
-        Raises BranchError if ``revision`` is not the newest, or ``ancestor`` is not a revision of the branch.
+        The head is ``ancestor``, or a new revision with the same content if a merge or rebase has claimed the branch.
+        Raises BranchError if ``revision`` is not the newest, or ``ancestor`` is not a revision of the branch. Raises
+        CommitUnknownError if it is unknown whether the new revision has become the head.
         """
-        state = self.require_head(revision)
+        state, row = self._require_head(revision)
         if ancestor not in state.own:
             raise BranchError(
                 f"{revisions.to_text(ancestor)} is not an ancestor of {revisions.to_text(revision)} on the same branch",
                 revision=revisions.to_text(ancestor),
             )
-        if ancestor != revision and not self._heads.move(
-            state.root, schema.revision_key(revision), schema.revision_key(ancestor)
-        ):
+        if ancestor == revision:
+            return ancestor
+        if row.value(schema.BRANCH_CLAIM) is not None:
+            with nothing_committed():
+                return self._reset_claimed(state, revision, ancestor)
+        if not self._heads.move(state.root, schema.revision_key(revision), schema.revision_key(ancestor)):
             raise self._moved_on(revision)
         return ancestor
+
+    def _reset_claimed(self, state: BranchState, revision: int, ancestor: int) -> int:
+        """Reset a branch to a new revision without changes.
+
+        A rebase with a final claim ends the branch at the head that it claimed. Another claim may have replaced its own
+        because the head had moved, so the head must not return there.
+        """
+        new = self._clock.next(max(state.view.upper, self._journal.highest_seen), branch=True)
+        own = state.own[: state.own.index(ancestor) + 1]
+        try:
+            self._write_row(new, state, own, "", changes.encode(()))
+        except BaseException:
+            self._roll_back(new, ())
+            raise
+        self._become_head(state, revision, new, ())
+        return new
 
     @within_retry_timeout
     def abandon(self, revision: int) -> None:
@@ -357,7 +392,7 @@ class Branches(Committing):
         if found is None:
             return None
         if found.revision != revision and self._journal.sees(target, found.claimant):
-            return self.net_effect(self.find(found.revision))
+            return self.net_effect(self.find(self._common(state, found.revision)))
         self._claims.end_merged(state.root, found)
         self.require_head(revision)
         raise BranchError(
@@ -365,6 +400,15 @@ class Branches(Committing):
             "that contains this one",
             revision=revisions.to_text(revision),
         )
+
+    def _common(self, state: BranchState, revision: int) -> int:
+        """Return the newest revision of a branch on which another revision of it builds; a reset may have dropped that one."""
+        if revision in state.own:
+            return revision
+        other = self._row(revision, (schema.BRANCH,)).branch
+        if other is None:
+            raise self._unknown(revision)
+        return max(set(other).intersection(state.own))
 
     def resolve_pending(self) -> None:
         """Retry closing merged branches whose head could not be updated."""
@@ -381,11 +425,9 @@ class Branches(Committing):
             raise self._moved_on(revision)
 
     def give_up(self, root: int) -> None:
-        """Abandon a branch that no caller has received; after a store error, a later sweep does it."""
-        try:
+        """Abandon a branch that no caller has received; after an error, a later sweep does it."""
+        with suppress(StoreError, ClosedError), time_limit(self._runtime, BRIEFLY):
             self._heads.abandon_always(root)
-        except StoreError:
-            return
 
     def sweep(self, retention_ms: int | None) -> list[int]:
         """Abandon branches without commits for the retention time (None: none), and delete the cells of ended ones.

@@ -13,7 +13,6 @@ from hbasemk.format.branch_head import ABANDONED, BranchClaim
 from hbasemk.format.journal_row import JournalRow, Outcome
 from hbasemk.kernel.branches.heads import BranchHeads
 from hbasemk.kernel.journal.outcomes import Outcomes
-from hbasemk.kernel.journal.rows import journal_rows
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.store.abc import NewCell, Put
 
@@ -34,16 +33,14 @@ class BranchClaims:
         """
         wanted = BranchClaim(claimant, revision)
         while True:
-            (row,) = journal_rows(self._store, [root], (schema.BRANCH_CLAIM, schema.BRANCH_HEAD))
+            row = self._heads.row(root)
             found = row.branch_claim
             if found == wanted:
                 return None
             if found is not None and self._is_in_effect(found, row):
                 return found
+            # The branch of a replaced rebase is not abandoned here: after a lost reply, the rebase may claim again.
             if self._replace(root, row.value(schema.BRANCH_CLAIM), wanted):
-                if found is not None and revisions.is_branch(found.claimant):
-                    # Its rebase can no longer end the old branch, but its process may have died.
-                    self._heads.abandon_always(found.claimant)
                 return None
 
     def finalize(self, root: int, claimant: int, revision: int) -> bool:
@@ -51,9 +48,8 @@ class BranchClaims:
         before, after = BranchClaim(claimant, revision), BranchClaim(claimant, revision, is_final=True)
         if self._replace(root, before.encode(), after):
             return True
-        (row,) = journal_rows(self._store, [root], (schema.BRANCH_CLAIM,))
         # After a lost reply, the retry finds the value that the first attempt wrote.
-        return row.branch_claim == after
+        return self._heads.row(root).branch_claim == after
 
     def _replace(self, root: int, before: bytes | None, after: BranchClaim) -> bool:
         put = Put(schema.revision_key(root), [NewCell(*schema.BRANCH_CLAIM, after.encode())])
@@ -88,7 +84,8 @@ class BranchClaims:
         if rebased is not None and rebased.how not in (b"", ABANDONED):
             return True
         if rebased is not None and rebased.newest is not None and not rebased.how:
-            # Its process may have died before it ended the old branch. Others cannot end it if it has received commits.
+            # Its process may have died before it ended the old branch. If the branch has received commits, nobody can do
+            # so any more: the head of a claimed branch never returns to an earlier revision.
             self._heads.close_rebased(row.revision, claim.revision, rebased.newest)
         # The rebase has given up, unless it ended the old branch and the new one was abandoned later.
         ended = self._heads.read(row.revision)

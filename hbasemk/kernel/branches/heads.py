@@ -55,10 +55,11 @@ class BranchHeads:
 
     def head(self, root: int) -> bytes | None:
         """Return the encoded head of a branch; None if the branch does not exist. One round trip."""
-        return self._row(root).value(schema.BRANCH_HEAD)
+        return self.row(root).value(schema.BRANCH_HEAD)
 
-    def _row(self, root: int) -> JournalRow:
-        return next(journal_rows(self._store, [root], columns=(schema.BRANCH_HEAD,)))
+    def row(self, root: int) -> JournalRow:
+        """Read the head of a branch and the claim on it, as they were at one moment. One round trip."""
+        return next(journal_rows(self._store, [root], columns=(schema.BRANCH_CLAIM, schema.BRANCH_HEAD)))
 
     def move(self, root: int, expected: bytes, new: bytes, in_doubt: Callable[[], None] | None = None) -> bool:
         """Change the head from ``expected`` to ``new`` by compare-and-set; return whether it is ``new`` now.
@@ -75,7 +76,7 @@ class BranchHeads:
 
     def read(self, root: int) -> BranchHead | None:
         """Read and decode the head of a branch. One round trip. Raises FormatError if it is damaged."""
-        return self._row(root).branch_head
+        return self.row(root).branch_head
 
     # --- ends --------------------------------------------------------------------------------------------
 
@@ -94,7 +95,7 @@ class BranchHeads:
         return self.move(root, schema.revision_key(newest), BranchHead(REBASED, newest, into).encode())
 
     def close_merged(self, root: int, newest: int, revision: int) -> bool:
-        """End a branch as merged; return False if its head is not at ``on`` any more.
+        """End a branch as merged; return False if its head is not ``newest`` any more.
 
         After a store error, returns True; :meth:`resolve_pending` retries.
         """

@@ -8,14 +8,17 @@ from typing import Any
 import pytest
 
 from hbasemk import BranchError, CommitUnknownError, ConflictError, Repository, StoreError, Transaction
-from hbasemk.errors import StoreUnknownError
+from hbasemk.errors import ClosedError, StoreNotAppliedError, StoreUnknownError
 from hbasemk.format import paths, schema
+from hbasemk.format.journal_row import Outcome
+from hbasemk.kernel.branches.claims import BranchClaims
 from hbasemk.kernel.branches.heads import BranchHeads
 from hbasemk.kernel.branches.rebase import rebase
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, Adjust, Operation, SetProperty
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.view import View
+from hbasemk.kernel.retry import AT_LEAST
 from hbasemk.repository import instance_of
 from hbasemk.store.abc import Get
 from hbasemk.store.memory import MemoryStore
@@ -306,6 +309,95 @@ def test_a_rebase_to_a_revision_before_a_merge_of_the_branch_is_refused(
     later = commit_on_branch(two.one, two.branch, [Adjust("/a", "n", 1000)])
     with pytest.raises(BranchError, match="rebase it to a revision that contains"):
         rebase(two.one.branches, later, before, "")
+
+
+@pytest.mark.parametrize("claimed_before_the_reset", [True, False])
+def test_a_branch_counts_once_if_it_is_reset_while_it_is_merged_and_rebased(
+    two: Two, claimed_before_the_reset: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(two.one, SetProperty("/a", "other", 1))
+    later: list[int] = []
+    heads: list[int] = []
+    close_rebased, replace = BranchHeads.close_rebased, BranchClaims._replace
+
+    def reset() -> None:
+        heads.append(two.two.branches.reset(later[0], two.branch))
+
+    def close(self: BranchHeads, root: int, newest: int, into: int) -> bool:
+        # The rebase of the first process is about to end the branch: the second process merges more of it.
+        if self is not two.one.branches._heads:
+            return close_rebased(self, root, newest, into)
+        monkeypatch.setattr(BranchHeads, "close_rebased", close_rebased)
+        later.append(commit_on_branch(two.two, two.branch, [SetProperty("/a", "later", 1)]))
+        with pytest.raises((BranchError, ConflictError)):
+            two.two.branches.merge(later[0], "")
+        return close_rebased(self, root, newest, into)
+
+    def replaced(self: BranchClaims, *arguments: Any) -> bool:
+        if self is two.one.branches._claims or not later:
+            return replace(self, *arguments)
+        if not claimed_before_the_reset:
+            reset()
+        done = replace(self, *arguments)
+        if claimed_before_the_reset:
+            reset()
+        return done
+
+    monkeypatch.setattr(BranchHeads, "close_rebased", close)
+    monkeypatch.setattr(BranchClaims, "_replace", replaced)
+    with pytest.raises(BranchError, match="its branch continues at"):
+        rebase(two.one.branches, two.branch, two.one.head(), "")
+    assert heads
+    assert two.branch not in heads
+    assert shown(two.one) == shown(two.two) == 101
+
+
+@pytest.mark.parametrize("swept", [False, True])
+def test_a_rebase_of_a_branch_that_was_reset_during_its_merge_keeps_what_is_merged(
+    two: Two, world: World, swept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, two.branch = two.branch, commit_on_branch(two.one, two.branch, [Adjust("/a", "n", 1000)])
+    without_closing(two, monkeypatch)
+    head = two.two.branches.reset(two.branch, first)
+    assert two.two.branches.outcome(head) is Outcome.COMMITTED
+    if swept:
+        world.advance(60)
+        two.two.poll()
+        two.two.maintain()
+    later = commit_on_branch(two.two, head, [Adjust("/a", "n", 10000)])
+    rebased = rebase(two.two.branches, later, two.two.head(), "")
+    two.two.branches.merge(rebased, "")
+    assert shown(two.two) == 11101
+
+
+def test_a_reset_of_a_branch_without_claims_returns_to_the_revision(two: Two) -> None:
+    later = commit_on_branch(two.two, two.branch, [SetProperty("/a", "later", 1)])
+    assert two.one.branches.reset(later, two.branch) == two.branch
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_an_interrupted_rebase_gives_up_briefly_and_raises_the_interrupt(world: World, closed: bool) -> None:
+    faulty = FaultyStore(MemoryStore(world.clock))
+    one = open_instance(faulty, world, retry_timeout=60)
+    commit(one, AddNode("/a", {"n": 1}))
+    branch = commit_on_branch(one, one.branches.begin(one.head()), [Adjust("/a", "n", 100)])
+    commit(one, SetProperty("/a", "other", 1))
+    interrupted: list[float] = []
+
+    def fail(call: Call) -> None:
+        # Virtual time: it moves only during waits between attempts.
+        if interrupted:
+            raise ClosedError("closed") if closed else StoreNotAppliedError("out of reach")
+        if (call.method, call.table) == ("write", schema.NODES):
+            interrupted.append(world.ms)
+            raise KeyboardInterrupt
+
+    faulty.before = fail
+    with pytest.raises(KeyboardInterrupt):
+        rebase(one.branches, branch, one.head(), "")
+    faulty.before = None
+    assert interrupted
+    assert world.ms - interrupted[0] < 5 * 1000 * AT_LEAST
 
 
 @pytest.mark.parametrize("applied", [True, False])

@@ -1,4 +1,4 @@
-"""Random schedules of processes that commit to, merge and rebase one branch that adjusts a property."""
+"""Random schedules of processes that commit to, reset, merge and rebase one branch that adjusts a property."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.simulation.invariants import AN_HOUR_LATER
 from tests.support.simulation.schedules import store_like
 from tests.support.simulation.trees import Broken, check_tables
 
-FAULTS: Final[Mapping[str, float]] = {"lost": 0.02, "refused": 0.01, "deaths": 0.01}
+FAULTS: Final[Mapping[str, float]] = {"lost": 0.02, "refused": 0.01, "deaths": 0.01, "pauses": 0.02}
 TURNS: Final = 3
 
 
@@ -43,9 +43,20 @@ class SharedBranch:
         self._commits(first)
         if faults:
             simulator.fails(**FAULTS)
-        kinds = [self._commits, self._merges, self._merges, self._rebases, self._adjusts]
-        for number in range(3):
-            simulator.add(f"w{number}", self._work([simulator.chance.choice(kinds) for _ in range(TURNS)]))
+        kinds: list[Callable[[Instance], None]] = [
+            self._commits,
+            self._merges,
+            self._merges,
+            self._rebases,
+            self._adjusts,
+            self._resets,
+        ]
+        plans = [[simulator.chance.choice(kinds) for _ in range(TURNS)] for _ in range(3)]
+        if simulator.chance.random() < 0.3:
+            # A merge and a rebase of a branch that receives a commit and is reset meanwhile.
+            plans = [[self._rebases, self._merges], [self._commits, self._resets], [self._merges]]
+        for number, plan in enumerate(plans):
+            simulator.add(f"w{number}", self._work(plan))
 
     def _work(self, kinds: list[Callable[[Instance], None]]) -> Callable[[Actor], None]:
         def work(actor: Actor) -> None:
@@ -89,6 +100,15 @@ class SharedBranch:
         self.newest = revision
         self.rebased.append(revision)
 
+    def _resets(self, instance: Instance) -> None:
+        at = self.newest
+        earlier = [one for one in instance.branches.find(at).own if one != at and one in self.committed]
+        if earlier:
+            ancestor = self.simulator.chance.choice(earlier)
+            revision = instance.branches.reset(at, ancestor)
+            self.committed[revision] = self.committed[ancestor]
+            self.newest = revision
+
     def run(self) -> None:
         """Run the schedule; raise Broken unless each adjust counts at most once, and each acknowledged one does."""
         simulator = self.simulator
@@ -105,6 +125,7 @@ class SharedBranch:
         simulator.ms += 2_600
         fresh.poll()
         fresh.maintain()
+        fresh.sweep_branches(None)
         fresh.poll()
         check_tables(fresh, but=AN_HOUR_LATER)
         for revision in self.rebased:
