@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from types import FrameType
 
 import pytest
 
@@ -33,6 +34,7 @@ from hbasemk.repository import instance_of
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore
 from hbasemk.watch import Watch as _Watch
+from tests.support.interrupting import measures_coverage
 from tests.support.repositories import Checked, Instances
 
 
@@ -338,8 +340,8 @@ def test_an_interrupted_watch_returns_each_revision_once(pair: tuple[Repository,
     def spend() -> None:
         sum(range(20_000))
 
-    def handle(number: int, frame: object) -> None:
-        if armed[0]:
+    def handle(number: int, frame: FrameType | None) -> None:
+        if armed[0] and not measures_coverage(frame):
             armed[0] = False
             raise KeyboardInterrupt
 

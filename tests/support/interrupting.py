@@ -214,3 +214,12 @@ def each_point(
     lines = {place(point).partition(" ")[0] for point in points}
     covered = {place(point).partition(" ")[0] for point in done}
     print(f"seed {seed}: {len(done)} of {len(points)} points, {len(covered)} of {len(lines)} lines interrupted")
+
+
+def measures_coverage(frame: FrameType | None) -> bool:
+    """Return whether a frame runs inside the measurement of coverage, which an interrupt would leave locked for ever."""
+    while frame is not None:
+        if f"{os.sep}coverage{os.sep}" in frame.f_code.co_filename:
+            return True
+        frame = frame.f_back
+    return False
