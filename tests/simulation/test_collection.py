@@ -13,10 +13,11 @@ from tests.support import proof
 from tests.support.simulation.collection import CollectedSchedule, small
 from tests.support.simulation.collection_mutants import MUTANTS
 from tests.support.simulation.finding import must_be_found
+from tests.support.simulation.known_seeds import search
 from tests.support.simulation.running import each_run
 
 SEEDS = proof.seeds("HBASEMK_COLLECTION_SEEDS", sample=20, proof=120, chunk=50)
-ENOUGH = 700
+ENOUGH = 3000
 """Some schedule of these finds each mutant."""
 
 
@@ -46,4 +47,8 @@ def test_a_broken_collector_or_fence_is_found(
 ) -> None:
     small(monkeypatch)
     mutant(monkeypatch)
-    must_be_found(mutant.__name__, lambda seed: CollectedSchedule(seed, faults=seed % 2 == 1), range(ENOUGH))
+    must_be_found(
+        mutant.__name__,
+        lambda seed: CollectedSchedule(seed, faults=seed % 2 == 1),
+        search("collection", mutant.__name__, ENOUGH),
+    )

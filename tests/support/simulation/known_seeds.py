@@ -20,6 +20,9 @@ KNOWN = {
         "recovery_without_compare_and_set": 163,
         "watermark_past_unswept_revisions": 1107,
     },
+    "collection": {
+        "horizon_above_the_watermark": 1239,
+    },
     "histories": {
         "aborting_without_compare_and_set": 179,
         "expected_absence_not_depended_on": 523,
