@@ -33,7 +33,6 @@ KNOWN = {
     },
     "clocks": {
         "bases_not_looked_for": 2916,
-        "held_snapshots_bounded_by_an_estimate": 528,
         "watermark_not_verified": 471,
     },
     "leases": {
