@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from hbasemk.errors import ClockSkewError
-from hbasemk.format import journal_row, revisions, schema
+from hbasemk.format import checkpoint, journal_row, revisions, schema
 from hbasemk.format.horizon import Horizon
 from hbasemk.format.journal_row import BranchView
 from hbasemk.kernel import settings
@@ -22,8 +22,6 @@ from hbasemk.kernel.journal.rows import journal_rows
 from hbasemk.store.abc import Decision, Get, NewCell, Put, Scan, scan_all
 
 BATCH: Final = 1000
-CHECKPOINT: Final = b"checkpoint:"
-CHECKPOINT_VIEW: Final = b"checkpoint-view:"
 NO_VIEW_MS: Final = 3_600_000
 """Id time that a checkpoint without a stored view keeps below its revision: what committed late is missing in its snapshot."""
 EXPIRED_MS: Final = 3_600_000
@@ -137,15 +135,15 @@ def _checkpoints(instance: Instance, horizon: int) -> Iterator[Hold]:
     cells = {cell.qualifier: cell.value for cell in row.cells}
     now = instance.lease.time() + instance.settings.epoch_ms
     for qualifier, value in cells.items():
-        key = qualifier[len(CHECKPOINT) :]
-        if not qualifier.startswith(CHECKPOINT) or len(key) != 8 or len(value) == 4:
+        key = qualifier[len(checkpoint.LIST) :]
+        if not qualifier.startswith(checkpoint.LIST) or len(key) != 8 or len(value) == 4:
             # A checkpoint that has ended is a list without entries.
             continue
         if len(value) == 8 and int.from_bytes(value, "big") + EXPIRED_MS < now:
             # Only a time of expiry. Nobody extends it: who does so first looks whether it is readable.
             continue
         revision = int.from_bytes(key, "big")
-        view = cells.get(CHECKPOINT_VIEW + key)
+        view = cells.get(checkpoint.VIEW + key)
         floor = 0 if view is None else _floor_of(view)
         if not floor and revision >= horizon:
             # What its snapshot contains is unknown, except that it contains what committed long before.
