@@ -328,7 +328,7 @@ class Repository:
 
     @property
     def retention(self) -> float | None:
-        """The seconds for which old revisions stay readable, in all processes; None: for ever. One round trip.
+        """The seconds for which old revisions stay readable, in all processes; None: without limit. One round trip.
 
         A new repository has 7 days, except on HBase. Assign at least 60, or None, to change it; a longer retention does not
         bring back what has been deleted. Assigning raises InvalidValueError, and StoreUnusableError on HBase, where nothing

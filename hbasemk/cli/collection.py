@@ -21,7 +21,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg]
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int | None]:
-        """Return a tuple of the duration in ms, or of None for ever."""
+        """Return a tuple of the duration in ms, or of None: without limit."""
         if isinstance(value, tuple):
             return value
         if value == FOREVER:

@@ -217,7 +217,7 @@ def each_point(
 
 
 def measures_coverage(frame: FrameType | None) -> bool:
-    """Return whether a frame runs inside the measurement of coverage, which an interrupt would leave locked for ever."""
+    """Return whether a frame runs inside the measurement of coverage, which an interrupt would leave locked."""
     while frame is not None:
         if f"{os.sep}coverage{os.sep}" in frame.f_code.co_filename:
             return True

@@ -15,7 +15,7 @@ SHORTEST_MS: Final = 60_000
 
 
 def read(instance: Instance) -> int | None:
-    """Return the retention in ms; None: for ever, so that nothing is collected. One round trip."""
+    """Return the retention in ms; None: without limit, so that nothing is collected. One round trip."""
     (row,) = instance.store.read(schema.CLUSTER, [Get(schema.SETTINGS_ROW, columns=(schema.RETENTION,))])
     return decode(row.cells[0].value if row.cells else None)
 
@@ -39,7 +39,7 @@ def decode(data: bytes | None) -> int | None:
 
 
 def write(instance: Instance, retention_ms: int | None) -> None:
-    """Change the retention; None: for ever. Collectors use it from their next run on. One round trip."""
+    """Change the retention; None: without limit. Collectors use it from their next run on. One round trip."""
     if retention_ms is not None and not SHORTEST_MS <= retention_ms <= LONGEST_MS:
         raise InvalidValueError(
             f"the retention must be from {SHORTEST_MS // 1000} to {LONGEST_MS // 1000} seconds, or forever, got "

@@ -11,7 +11,7 @@ from hbasemk.kernel.journal import fence
 
 
 class CollectionStatus(NamedTuple):
-    """The retention in ms (None: for ever), the horizon and how far cells below it are deleted (0: nothing yet).
+    """The retention in ms (None: without limit), the horizon and how far cells below it are deleted (0: nothing yet).
 
     ``hold`` is the branch or checkpoint that keeps the horizon from rising now; None if there is none.
     """
