@@ -94,7 +94,7 @@ def collect(session: Session, dry_run: bool, rows_per_second: int | None) -> Non
         found = kernel.read(instance)
         if found is None:
             raise InvalidValueError(
-                f"the repository at {instance.location} keeps old revisions for ever, so nothing is collected; choose a "
+                f"the repository at {instance.location} has no retention limit, so nothing is collected; choose a "
                 "retention first, for example: hbasemk retention 7d"
             )
         collector = Collector(instance, rows_per_second)

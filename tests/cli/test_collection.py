@@ -38,7 +38,7 @@ def test_the_retention_is_shown_and_changed(command: Command, url: str) -> None:
         assert repo.retention == 90
         repo.retention = None
     code, message = command("collect")
-    assert (code, "keeps old revisions for ever" in message) == (2, True)
+    assert (code, "has no retention limit" in message) == (2, True)
 
 
 @pytest.mark.parametrize(

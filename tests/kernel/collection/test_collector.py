@@ -25,6 +25,7 @@ from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, Operation, RemoveNode, SetProperty
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal import fence
+from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.reading import child_count, reader
 from hbasemk.kernel.settings import DEFAULT_RETENTION_MS
 from hbasemk.store.abc import ALL_VERSIONS, Get
@@ -122,6 +123,20 @@ def old(store: MemoryStore, world: World) -> tuple[Instance, Any]:
     world.advance(2 * HOUR)
     collect(other)
     return one, before
+
+
+Superseded = tuple[Instance, Instance, View]
+
+
+@pytest.fixture
+def superseded(store: MemoryStore, world: World) -> Superseded:
+    """Two instances, and the first one's snapshot of a state that the second has changed."""
+    one, other = open_instance(store, world, mac=1), open_instance(store, world, mac=2)
+    commit(one, AddNode("/a", {"p": 0}))
+    base = one.head()
+    commit(other, SetProperty("/a", "p", 1))
+    commit(other, SetProperty("/a", "p", 2))
+    return one, other, base
 
 
 READS: dict[str, Callable[[Instance, Any], Any]] = {
@@ -234,13 +249,9 @@ def test_a_checkpoint_of_a_collected_snapshot_is_refused(old: tuple[Instance, An
 
 
 def test_a_checkpoint_that_the_horizon_passes_while_it_is_made_is_removed_and_refused(
-    store: MemoryStore, world: World, monkeypatch: pytest.MonkeyPatch
+    superseded: Superseded, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, other = open_instance(store, world, mac=1), open_instance(store, world, mac=2)
-    commit(one, AddNode("/a", {"p": 0}))
-    base = one.head()
-    commit(other, SetProperty("/a", "p", 1))
-    commit(other, SetProperty("/a", "p", 2))
+    one, other, base = superseded
     change = one.checkpoint_cells.change
 
     def collected_first(*arguments: Any) -> None:
@@ -409,13 +420,9 @@ def test_a_node_removed_and_added_again_around_the_horizon_reads_right_on_both_s
 
 
 def test_a_branch_that_the_horizon_passes_while_it_begins_is_ended_and_refused(
-    store: MemoryStore, world: World, monkeypatch: pytest.MonkeyPatch
+    superseded: Superseded, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, other = open_instance(store, world, mac=1), open_instance(store, world, mac=2)
-    commit(one, AddNode("/a", {"p": 0}))
-    base = one.head()
-    commit(other, SetProperty("/a", "p", 1))
-    commit(other, SetProperty("/a", "p", 2))
+    one, other, base = superseded
     make_id = one.clock.next
 
     def collected_first(*arguments: Any, **options: Any) -> int:
@@ -430,11 +437,9 @@ def test_a_branch_that_the_horizon_passes_while_it_begins_is_ended_and_refused(
     assert len(other.sweep_branches(None)) == 1
 
 
-def test_an_announced_horizon_is_withdrawn_for_a_branch_that_it_would_pass(store: MemoryStore, world: World) -> None:
-    one, other = open_instance(store, world, mac=1), open_instance(store, world, mac=2)
-    commit(one, AddNode("/a", {"p": 0}))
-    base = one.head()
-    last = commit(other, SetProperty("/a", "p", 1))
+def test_an_announced_horizon_is_withdrawn_for_a_branch_that_it_would_pass(superseded: Superseded) -> None:
+    one, other, base = superseded
+    last = other.head().revision
     found = fence.read_horizon(other.store)
     announced = found._replace(announced=last, nonce=fence.new_nonce(other.runtime))
     assert fence.replace(other.store, found, announced)
