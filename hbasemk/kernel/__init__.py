@@ -46,6 +46,7 @@ section topic                     module                                        
 6       recovery, watermark       ``journal.recovery``                           I8, I9
 6       rollback on demand        ``rollback``                                   I8, I9
 7       branches                  ``branches.branches``, ``branches.heads``,     I6, I9
+                                  ``branches.branch_revisions``,
                                   ``branches.cache``
 7       merge, rebase             ``branches.net_effects``, ``branches.claims``, I12, I16
                                   ``branches.rebase``

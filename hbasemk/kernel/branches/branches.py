@@ -13,13 +13,14 @@ from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import Final
 
-from hbasemk.errors import BranchError, ClosedError, CommitUnknownError, StoreError, UnknownRevisionError
+from hbasemk.errors import BranchError, ClosedError, CommitUnknownError, StoreError
 from hbasemk.format import changes, journal_row, revisions, schema
-from hbasemk.format.branch_head import ABANDONED, MERGED, REBASED, BranchHead
+from hbasemk.format.branch_head import ABANDONED, BranchHead
 from hbasemk.format.changes import RowChange
 from hbasemk.format.journal_row import BranchView, JournalRow, Outcome
 from hbasemk.kernel.branches import net_effects
-from hbasemk.kernel.branches.cache import BranchCache, BranchState
+from hbasemk.kernel.branches.branch_revisions import BranchRevisions
+from hbasemk.kernel.branches.cache import BranchState
 from hbasemk.kernel.branches.claims import BranchClaims
 from hbasemk.kernel.branches.heads import BranchHeads
 from hbasemk.kernel.commit import change_set, noop, slots
@@ -29,10 +30,10 @@ from hbasemk.kernel.commit.context import CommitContext, Committing
 from hbasemk.kernel.commit.staged_node import StagedNode
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.journal import fence
-from hbasemk.kernel.journal.rows import journal_rows, write_changes
+from hbasemk.kernel.journal.rows import write_changes
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.retry import BRIEFLY, nothing_committed, time_limit, within_retry_timeout
-from hbasemk.store.abc import Column, NewCell, Put
+from hbasemk.store.abc import NewCell, Put
 
 REBASE: Final = "Rebase the branch, which marks the places that both sides changed, and merge it again."
 
@@ -43,8 +44,8 @@ class Branches(Committing):
     def __init__(self, context: CommitContext, committer: Committer, lease: Lease) -> None:
         super().__init__(context)
         self._committer = committer
-        self._cache = BranchCache(context.runtime)
         self._heads = BranchHeads(context.store, context.runtime, context.outcomes, lease)
+        self._revisions = BranchRevisions(context.store, context.runtime, context.journal, self._heads)
         self._claims = BranchClaims(context.store, context.outcomes, self._heads)
 
     def retry_timeout(self) -> AbstractContextManager[None]:
@@ -91,55 +92,7 @@ class Branches(Committing):
 
         Raises UnknownRevisionError if the branch revision does not exist or has been swept.
         """
-        found = self._cache.get(revision)
-        if found is None:
-            return self._find_cached(revision)
-        if not self._cache.is_current(revision):
-            # A sweep takes the newest revisions first: if this one is not swept, neither is anything that it shows.
-            if self._row(revision, (schema.ABORT,)).value(schema.ABORT) != schema.NO:
-                self._cache.drop(revision)
-                raise self._unknown(revision)
-            self._cache.keep(revision, found)
-        return found
-
-    def _find_cached(self, revision: int) -> BranchState:
-        found = self._cache.get(revision)
-        if found is None:
-            found = self._read(revision)
-            self._cache.keep(revision, found)
-        return found
-
-    def _read(self, revision: int) -> BranchState:
-        columns = (schema.BRANCH, schema.BRANCH_VIEW, schema.BASE, schema.ABORT)
-        row = self._row(revision, columns)
-        branch = row.branch
-        if branch is None or row.aborted:
-            raise self._unknown(revision)
-        root, *own = branch
-        first = row if root == revision else self._row(root, (schema.BRANCH_VIEW,))
-        base, stored = row.base, first.branch_view
-        if base is None:
-            raise row.damaged("a branch revision must have a base", schema.BASE)
-        if stored is None:
-            raise first.damaged("the first revision of a branch must have a view of trunk", schema.BRANCH_VIEW)
-        extent, upper = stored
-        if self._journal.highest_seen < upper or not self._journal.is_recent(0.0):
-            # Everything below the floor was decided when the branch began; a later poll has seen it.
-            self._journal.poll()
-        trunk = View.of(base, extent, upper)
-        view = View(revision, -1, max(upper, *own), extent, frozenset(own))
-        return BranchState(root, base, tuple(own), trunk, view)
-
-    def _unknown(self, revision: int) -> UnknownRevisionError:
-        text = revisions.to_text(revision)
-        return UnknownRevisionError(
-            f"the repository at {self._store.location} has no branch revision {text}: it never existed, belongs to another "
-            "repository, or its branch was abandoned and swept",
-            revision=text,
-        )
-
-    def _row(self, revision: int, columns: Sequence[Column]) -> JournalRow:
-        return next(journal_rows(self._store, [revision], columns))
+        return self._revisions.find(revision)
 
     def _common_cells(self, message: str, base: int) -> list[NewCell]:
         nonce = self._runtime.random.getrandbits(128).to_bytes(16, "big")
@@ -150,18 +103,8 @@ class Branches(Committing):
         return self._require_head(revision)[0]
 
     def _require_head(self, revision: int) -> tuple[BranchState, JournalRow]:
-        """Return a branch revision, and the head and the claim of its branch as they were at one moment."""
         self.resolve_pending()
-        # The head shows whether the revision has been swept, so a cache entry of any age serves.
-        found = self._find_cached(revision)
-        row = self._heads.row(found.root)
-        head = row.branch_head
-        if head == (b"", revision, None):
-            return found, row
-        text = revisions.to_text(revision)
-        raise BranchError(
-            f"branch revision {text} is not the newest of its branch: {head or 'its branch has no head'}", revision=text
-        )
+        return self._revisions.newest(revision)
 
     def lacks(self, state: BranchState, other: View) -> bool:
         """Return whether a view of trunk has revisions that the branch's view lacks; both may have the same base."""
@@ -277,19 +220,7 @@ class Branches(Committing):
 
     def outcome(self, revision: int) -> Outcome:
         """Return whether a branch revision ever became its branch's head; after a merge or rebase this never changes."""
-        columns = (schema.BRANCH, schema.ABORT)
-        row = self._row(revision, columns)
-        root = row.branch_root
-        if root is None:
-            return Outcome.ABORTED
-        head = self._heads.read(root)
-        if head is None or head.newest is None:
-            # An older version of the library ended the branch and did not store its newest revision.
-            return Outcome.ABORTED if row.aborted else Outcome.COMMITTED
-        newest = self._row(head.newest, columns)
-        if head.how not in (MERGED, REBASED) and (row.aborted or newest.aborted):
-            return Outcome.ABORTED
-        return Outcome.COMMITTED if revision in (newest.branch or ()) else Outcome.ABORTED
+        return self._revisions.outcome(revision)
 
     @within_retry_timeout
     def reset(self, revision: int, ancestor: int) -> int:
@@ -392,7 +323,7 @@ class Branches(Committing):
         if found is None:
             return None
         if found.revision != revision and self._journal.sees(target, found.claimant):
-            return self.net_effect(self.find(self._common(state, found.revision)))
+            return self.net_effect(self.find(self._revisions.common(state, found.revision)))
         self._claims.end_merged(state.root, found)
         self.require_head(revision)
         raise BranchError(
@@ -400,15 +331,6 @@ class Branches(Committing):
             "that contains this one",
             revision=revisions.to_text(revision),
         )
-
-    def _common(self, state: BranchState, revision: int) -> int:
-        """Return the newest revision of a branch on which another revision of it builds; a reset may have dropped that one."""
-        if revision in state.own:
-            return revision
-        other = self._row(revision, (schema.BRANCH,)).branch
-        if other is None:
-            raise self._unknown(revision)
-        return max(set(other).intersection(state.own))
 
     def resolve_pending(self) -> None:
         """Retry closing merged branches whose head could not be updated."""
@@ -437,7 +359,7 @@ class Branches(Committing):
         swept = self._heads.sweep(retention_ms)
         for own_revisions in swept.values():
             for revision in own_revisions:
-                self._cache.drop(revision)
+                self._revisions.drop(revision)
         return list(swept)
 
     def markers(self, state: BranchState) -> list[str]:

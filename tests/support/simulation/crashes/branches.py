@@ -136,7 +136,7 @@ def late_on_branch(site: Site) -> None:
 
     def at_first(revision: int) -> Any:
         branches.require_head = require_head  # type: ignore[method-assign]
-        return branches._find_cached(revision)
+        return branches._revisions.find_cached(revision)
 
     branches.require_head = at_first  # type: ignore[method-assign]
     try:

@@ -1,0 +1,126 @@
+"""The revisions of branches: finding one, whether it is the newest of its branch, and its outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hbasemk.errors import BranchError, UnknownRevisionError
+from hbasemk.format import revisions, schema
+from hbasemk.format.branch_head import MERGED, REBASED
+from hbasemk.format.journal_row import JournalRow, Outcome
+from hbasemk.kernel.branches.cache import BranchCache, BranchState
+from hbasemk.kernel.branches.heads import BranchHeads
+from hbasemk.kernel.journal.journal import Journal
+from hbasemk.kernel.journal.rows import journal_rows
+from hbasemk.kernel.journal.view import View
+from hbasemk.kernel.retrying_store import RetryingStore
+from hbasemk.kernel.runtime import Runtime
+from hbasemk.store.abc import Column
+
+
+class BranchRevisions:
+    """The branch revisions of a repository, with a cache of those that one instance uses."""
+
+    def __init__(self, store: RetryingStore, runtime: Runtime, journal: Journal, heads: BranchHeads) -> None:
+        self._store = store
+        self._journal = journal
+        self._heads = heads
+        self._cache = BranchCache(runtime)
+
+    def find(self, revision: int) -> BranchState:
+        """Return a branch revision; see :meth:`Branches.find`."""
+        found = self._cache.get(revision)
+        if found is None:
+            return self.find_cached(revision)
+        if not self._cache.is_current(revision):
+            # A sweep takes the newest revisions first: if this one is not swept, neither is anything that it shows.
+            if self._row(revision, (schema.ABORT,)).value(schema.ABORT) != schema.NO:
+                self._cache.drop(revision)
+                raise self._unknown(revision)
+            self._cache.keep(revision, found)
+        return found
+
+    def find_cached(self, revision: int) -> BranchState:
+        """Return a branch revision from a cache entry of any age, or from the store."""
+        found = self._cache.get(revision)
+        if found is None:
+            found = self._read(revision)
+            self._cache.keep(revision, found)
+        return found
+
+    def drop(self, revision: int) -> None:
+        """Remove a revision that was swept from the cache."""
+        self._cache.drop(revision)
+
+    def newest(self, revision: int) -> tuple[BranchState, JournalRow]:
+        """Return a branch revision, and the head and the claim of its branch as they were at one moment.
+
+        Raises BranchError unless it is the newest of its branch.
+        """
+        # The head shows whether the revision has been swept, so a cache entry of any age serves.
+        found = self.find_cached(revision)
+        row = self._heads.row(found.root)
+        head = row.branch_head
+        if head == (b"", revision, None):
+            return found, row
+        text = revisions.to_text(revision)
+        raise BranchError(
+            f"branch revision {text} is not the newest of its branch: {head or 'its branch has no head'}", revision=text
+        )
+
+    def outcome(self, revision: int) -> Outcome:
+        """Return whether a branch revision ever became its branch's head; after a merge or rebase this never changes."""
+        columns = (schema.BRANCH, schema.ABORT)
+        row = self._row(revision, columns)
+        root = row.branch_root
+        if root is None:
+            return Outcome.ABORTED
+        head = self._heads.read(root)
+        if head is None or head.newest is None:
+            # An older version of the library ended the branch and did not store its newest revision.
+            return Outcome.ABORTED if row.aborted else Outcome.COMMITTED
+        newest = self._row(head.newest, columns)
+        if head.how not in (MERGED, REBASED) and (row.aborted or newest.aborted):
+            return Outcome.ABORTED
+        return Outcome.COMMITTED if revision in (newest.branch or ()) else Outcome.ABORTED
+
+    def common(self, state: BranchState, revision: int) -> int:
+        """Return the newest revision of a branch on which another revision of it builds; a reset may have dropped that one."""
+        if revision in state.own:
+            return revision
+        other = self._row(revision, (schema.BRANCH,)).branch
+        if other is None:
+            raise self._unknown(revision)
+        return max(set(other).intersection(state.own))
+
+    def _read(self, revision: int) -> BranchState:
+        columns = (schema.BRANCH, schema.BRANCH_VIEW, schema.BASE, schema.ABORT)
+        row = self._row(revision, columns)
+        branch = row.branch
+        if branch is None or row.aborted:
+            raise self._unknown(revision)
+        root, *own = branch
+        first = row if root == revision else self._row(root, (schema.BRANCH_VIEW,))
+        base, stored = row.base, first.branch_view
+        if base is None:
+            raise row.damaged("a branch revision must have a base", schema.BASE)
+        if stored is None:
+            raise first.damaged("the first revision of a branch must have a view of trunk", schema.BRANCH_VIEW)
+        extent, upper = stored
+        if self._journal.highest_seen < upper or not self._journal.is_recent(0.0):
+            # Everything below the floor was decided when the branch began; a later poll has seen it.
+            self._journal.poll()
+        trunk = View.of(base, extent, upper)
+        view = View(revision, -1, max(upper, *own), extent, frozenset(own))
+        return BranchState(root, base, tuple(own), trunk, view)
+
+    def _row(self, revision: int, columns: Sequence[Column]) -> JournalRow:
+        return next(journal_rows(self._store, [revision], columns))
+
+    def _unknown(self, revision: int) -> UnknownRevisionError:
+        text = revisions.to_text(revision)
+        return UnknownRevisionError(
+            f"the repository at {self._store.location} has no branch revision {text}: it never existed, belongs to another "
+            "repository, or its branch was abandoned and swept",
+            revision=text,
+        )
