@@ -29,9 +29,9 @@ T = TypeVar("T")
 DEFAULT_RETRY_TIMEOUT: Final = 60.0
 
 
-def _boot_time() -> float:
-    """``CLOCK_BOOTTIME`` on Linux: ``CLOCK_MONOTONIC`` stands still while a machine sleeps. Elsewhere the monotonic clock."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+def _monotonic_clock() -> Callable[[], float]:
+    """Return ``CLOCK_BOOTTIME`` on Linux, where ``CLOCK_MONOTONIC`` stands still while a machine sleeps; else the latter."""
+    return partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
 
 
 class PerProcess(Generic[T]):
@@ -162,6 +162,8 @@ class SystemRuntime:
         self._random = random.Random(os.urandom(16))
         self._closing = Flag()
         self._threads = PerProcess(_Threads)
+        self.monotonic: Callable[[], float] = _monotonic_clock()
+        """Returns seconds that never decrease. They count a sleep of the machine where the system has such a clock."""
 
     @property
     def random(self) -> random.Random:
@@ -171,10 +173,6 @@ class SystemRuntime:
     def now_ms(self) -> int:
         """The wall clock in ms since 1970."""
         return time.time_ns() // 1_000_000
-
-    def monotonic(self) -> float:
-        """Seconds that only go forward, also while the machine sleeps where the system has such a clock."""
-        return _boot_time()
 
     def sleep(self, seconds: float) -> None:
         """Wait; returns at once when the runtime is closed."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from hbasemk.format import journal_row, schema
 from hbasemk.format.journal_row import JournalRow
 from hbasemk.format.watermark import Watermark
+from hbasemk.kernel.commit.draft import Draft
 from hbasemk.kernel.ids.clock import IdClock
 from hbasemk.store.abc import LAST_ROW, Get, Row
 
@@ -52,15 +53,28 @@ class RepeatCheck:
     A second decision would change the order of arrival. The store may call this several times; the last call counts.
     """
 
-    def __init__(self, revision: int, nonce: bytes) -> None:
-        """Check the journal row of ``revision`` that this process creates, or has created, with ``nonce``."""
-        self._nonce = nonce
-        self.row = schema.JOURNAL, Get(schema.revision_key(revision), columns=(schema.COMMITTED, schema.NONCE))
-        """The additional row that the transaction must read."""
+    def __init__(self, draft: Draft, rows: Iterable[tuple[str, Get]] = ()) -> None:
+        """Check the draft's journal row in a transaction that also reads ``rows``."""
+        self._draft = draft
+        self.also = list(rows)
+        """What the transaction must read: ``rows``, and the journal row as soon as the request may be a repetition."""
+        self._others = len(self.also)
         self.is_committed = False
+        if draft.reply_lost:
+            self._look()
 
-    def __call__(self, row: Row) -> bool:
-        """Return whether the revision may be decided, by the row that :attr:`row` names."""
-        found = JournalRow(row)
-        self.is_committed = found.committed and found.nonce == self._nonce
+    def lost(self) -> None:
+        """Record that the reply to the decision was lost: the request that follows may be a repetition."""
+        self._draft.lose_decision()
+        self._look()
+
+    def _look(self) -> None:
+        own = Get(schema.revision_key(self._draft.revision), columns=(schema.COMMITTED, schema.NONCE))
+        self.also[self._others :] = [(schema.JOURNAL, own)]
+
+    def __call__(self, rows: Sequence[Row]) -> bool:
+        """Return whether the revision may be decided, by the rows that :attr:`also` names."""
+        for row in rows[self._others :]:
+            found = JournalRow(row)
+            self.is_committed = found.committed and found.nonce == self._draft.nonce
         return not self.is_committed

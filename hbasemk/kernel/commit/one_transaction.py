@@ -12,7 +12,7 @@ from hbasemk.kernel.commit.context import CommitContext, Committing
 from hbasemk.kernel.commit.deadline import OrderCheck, RepeatCheck, TooSlow
 from hbasemk.kernel.commit.draft import UNKNOWN_ARRIVAL, Draft
 from hbasemk.kernel.commit.read_back import Conflict, ReadBack
-from hbasemk.store.abc import Decision, Get, Row
+from hbasemk.store.abc import Decision, Row
 
 
 class OneTransaction(Committing):
@@ -37,25 +37,21 @@ class OneTransaction(Committing):
         revision = draft.revision
         gets, no_conflict = self._read_back.precondition(revision, draft.view, plan)
         order = OrderCheck(revision, self._clock, self._journal.highest_seen)
-        repeat = RepeatCheck(revision, draft.nonce)
-        also: list[tuple[str, Get]] = [*order.rows]
+        repeat = RepeatCheck(draft, order.rows)
         in_order = True
-
-        def lost() -> None:
-            draft.lose_decision()
-            # The request that follows may be a repetition.
-            also[len(order.rows) :] = [repeat.row]
 
         def accept(rows: Sequence[Row]) -> bool:
             nonlocal in_order
-            more = rows[len(gets) :]
-            if len(more) > len(order.rows) and not repeat(more[-1]):
+            also = rows[len(gets) :]
+            if not repeat(also):
                 return False
-            in_order = order(more[: len(order.rows)])
+            in_order = order(also[: len(order.rows)])
             return in_order and no_conflict(rows[: len(gets)])
 
         decision = Decision(schema.JOURNAL, schema.COMMITTED, None, new_row.put(draft, Outcome.COMMITTED))
-        arrival = self._store.write_if(schema.NODES, plan.puts(revision), gets, accept, decision, also, lost)
+        arrival = self._store.write_if(
+            schema.NODES, plan.puts(revision), gets, accept, decision, repeat.also, repeat.lost
+        )
         if repeat.is_committed:
             return UNKNOWN_ARRIVAL
         if not in_order:

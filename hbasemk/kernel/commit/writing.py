@@ -7,7 +7,7 @@ from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.context import Committing
 from hbasemk.kernel.commit.deadline import RepeatCheck, TooSlow
 from hbasemk.kernel.commit.draft import UNKNOWN_ARRIVAL, Draft
-from hbasemk.store.abc import Decision, Get, NewCell, Put
+from hbasemk.store.abc import Decision, NewCell, Put
 
 
 class Writing(Committing):
@@ -52,17 +52,8 @@ class Writing(Committing):
         revision = draft.revision
         if not self._store.supports_transactions:
             return self._outcomes.decide(revision, schema.ABORT, schema.COMMITTED, draft.lose_decision)
-        repeat = RepeatCheck(revision, draft.nonce)
-        # After a lost reply, this request or the next one may repeat a decision.
-        also: list[tuple[str, Get]] = [repeat.row] if draft.reply_lost else []
-
-        def lost() -> None:
-            draft.lose_decision()
-            also[:] = [repeat.row]
-
+        repeat = RepeatCheck(draft)
         put = Put(schema.revision_key(revision), [NewCell(*schema.COMMITTED, schema.YES)])
         decision = Decision(schema.JOURNAL, schema.ABORT, schema.NO, put)
-        decided = self._store.write_if(
-            schema.JOURNAL, (), (), lambda rows: not also or repeat(rows[-1]), decision, also, lost
-        )
+        decided = self._store.write_if(schema.JOURNAL, (), (), repeat, decision, repeat.also, repeat.lost)
         return UNKNOWN_ARRIVAL if repeat.is_committed else decided or 0

@@ -189,6 +189,8 @@ def read_row(sql: sqlite3.Connection, tables: Families, get: Get) -> Row:
     """Return the row of a get, which may name the last row of the table."""
     if get.row == LAST_ROW:
         found = [sql.execute(f"SELECT max(row) FROM {family.table}").fetchone()[0] or b"" for family in tables.all]
+        if get.columns == ():
+            return Row(max(found), [])
         get = get._replace(row=max(found))
     return Row(get.row, read(sql, tables, get))
 

@@ -6,6 +6,7 @@ So they survive what the rest of the process does with the file, unlike the POSI
 from __future__ import annotations
 
 import errno
+import functools
 import logging
 import os
 import struct
@@ -24,12 +25,17 @@ _BUSY: Final = (errno.EAGAIN, errno.EACCES)
 _UNSUPPORTED: Final = (errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
+@functools.cache
+def _request(kind: int, start: int, length: int) -> bytes:
+    return struct.pack("hhqqi4x", kind, os.SEEK_SET, start, length, 0)
+
+
 def lock(descriptor: int | None, kind: int, start: int, length: int) -> bool:
     """Set or release a lock; return False if another lock blocks it."""
     assert _set_lock is not None
     assert descriptor is not None
     try:
-        fcntl.fcntl(descriptor, _set_lock, struct.pack("hhqqi4x", kind, os.SEEK_SET, start, length, 0))
+        fcntl.fcntl(descriptor, _set_lock, _request(kind, start, length))
     except OSError as error:
         if error.errno in _BUSY:
             return False

@@ -49,7 +49,9 @@ def first_write_taken_for_the_arrival(patch: pytest.MonkeyPatch) -> None:
 
 def decided_twice(patch: pytest.MonkeyPatch) -> None:
     original = deadline.RepeatCheck.__call__
-    patch.setattr(deadline.RepeatCheck, "__call__", lambda self, row: original(self, row._replace(cells=())))
+    patch.setattr(
+        deadline.RepeatCheck, "__call__", lambda self, rows: original(self, [row._replace(cells=()) for row in rows])
+    )
 
 
 def new_instances_read_from_the_end(patch: pytest.MonkeyPatch) -> None:
