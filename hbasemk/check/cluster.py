@@ -41,7 +41,10 @@ class Leases:
         return revisions.ms_of(revision) - self._starts.get(revisions.machine_of(revision), 0)
 
     def cover(self, revision: int) -> bool:
-        """Return whether an id is covered by a lease of its machine id: no writer issues ids beyond its lease."""
+        """Return whether an id is covered by a lease of its machine id: no writer issues ids beyond its lease.
+
+        An id below the horizon is: its lease may have been deleted.
+        """
         machine, ms = revisions.machine_of(revision), revisions.ms_of(revision)
         if ms < self._ends.get(machine, 0):
             return True
@@ -52,7 +55,7 @@ class Leases:
         except FormatError:
             # The check of the leases reports the damage; which ids it covered is unknown.
             return True
-        return ms < self._ends.get(machine, 0)
+        return ms < self._ends.get(machine, 0) or self._context.is_collected(revision)
 
 
 class ClusterCheck:

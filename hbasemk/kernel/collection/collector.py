@@ -16,7 +16,7 @@ from hbasemk.format import changes, journal_row, paths, revisions, schema
 from hbasemk.format.journal_row import JournalRow
 from hbasemk.kernel import settings
 from hbasemk.kernel.batches import batched
-from hbasemk.kernel.collection import raising, retention, rule
+from hbasemk.kernel.collection import other_cells, raising, retention, rule
 from hbasemk.kernel.collection.progress import Progress, read_progress
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.fence import GRACE
@@ -108,6 +108,7 @@ class Collector:
                 self._forget_window(rows, end, report)
                 self._save(progress._replace(forgotten=end), data)
             else:
+                self._collect_others(report)
                 return True
         return False
 
@@ -130,6 +131,7 @@ class Collector:
                 if hash(path) not in counted:
                     counted.add(hash(path))
                     self._collect_row(paths.key(path), report.horizon, report)
+        self._collect_others(report)
         return report
 
     def _window(self, low: int, high: int) -> tuple[int, list[JournalRow]] | None:
@@ -225,9 +227,16 @@ class Collector:
                 versions.setdefault((family, qualifier), []).append((version, value))
         return versions
 
-    def _send(self, deletes: Sequence[Delete]) -> None:
+    def _collect_others(self, report: Report) -> None:
+        """Delete what nothing needs outside of nodes."""
+        for kind in other_cells.KINDS:
+            for part in batched(kind.find(self._store, report.horizon), ROWS):
+                report.cells[kind.name] += sum(len(delete.cells) for delete in part)
+                self._send(part, kind.table)
+
+    def _send(self, deletes: Sequence[Delete], table: str = schema.NODES) -> None:
         if deletes and self._writes:
-            self._store.delete(schema.NODES, deletes)
+            self._store.delete(table, deletes)
         if self._rows_per_second is not None and deletes:
             self._instance.runtime.sleep(len(deletes) / self._rows_per_second)
 

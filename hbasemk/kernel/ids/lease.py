@@ -12,6 +12,7 @@ from typing import Final
 
 from hbasemk.errors import FormatError, LeaseLostError, SchemaVersionError, StoreUnusableError
 from hbasemk.format import revisions, schema
+from hbasemk.format.horizon import Horizon
 from hbasemk.format.lease_record import LeaseRecord, record_of
 from hbasemk.kernel import schema_version
 from hbasemk.kernel import settings as kernel_settings
@@ -23,7 +24,7 @@ from hbasemk.kernel.schema_version import Accepted
 from hbasemk.kernel.settings import Settings
 from hbasemk.store.abc import CellVersion, Delete, Get, NewCell, Put, Row
 
-WATCHED: Final = Get(schema.SETTINGS_ROW, columns=(schema.SETTINGS, schema.SCHEMA_VERSION))
+WATCHED: Final = Get(schema.SETTINGS_ROW, columns=(schema.SETTINGS, schema.SCHEMA_VERSION, schema.HORIZON))
 """What each claim and each renewal reads again."""
 PROBES_PER_READ: Final = 16
 MEASURE_ATTEMPTS: Final = 20
@@ -167,7 +168,8 @@ class Lease:
                         self._hold(machine, found)
                         self._confirm()
                         return
-                    if (found is None or self._is_over(found)) and self._take(machine, found, holder):
+                    free_from = _above_horizon(current) if found is None else found.end
+                    if (found is None or self._is_over(found)) and self._take(machine, found, free_from, holder):
                         self._confirm()
                         return
             raise StoreUnusableError(
@@ -306,10 +308,10 @@ class Lease:
         # The holder's own clock may be behind the store's by the allowed skew.
         return record.end + self._settings.max_clock_skew_ms <= self._id_time()
 
-    def _take(self, machine: int, found: LeaseRecord | None, holder: str) -> bool:
+    def _take(self, machine: int, found: LeaseRecord | None, free_from: int, holder: str) -> bool:
         # The local clock may lag behind, but a clock that is ahead must not take id time from others.
         now = self._id_time()
-        start = max(min(now, self._runtime.now_ms() - self._settings.epoch_ms), found.end if found else 0)
+        start = max(min(now, self._runtime.now_ms() - self._settings.epoch_ms), free_from)
         nonce = self._runtime.random.getrandbits(128).to_bytes(16, "big")
         self._unconfirmed = LeaseRecord(start, max(start, now) + self._settings.lease_ms, nonce, holder)
         return self._write(machine, found, self._unconfirmed)
@@ -343,3 +345,9 @@ class Lease:
             "commit was not made; the next commit claims a new machine id.",
             machine=self.machine,
         )
+
+
+def _above_horizon(settings: Row) -> int:
+    """Return the first ms above the horizon, in ms since the epoch: only leases that ended below it are ever deleted."""
+    data = next((cell.value for cell in settings.cells if cell.qualifier == schema.HORIZON[1]), None)
+    return 0 if data is None else revisions.ms_of(Horizon.decode(data).revision) + 1

@@ -27,7 +27,7 @@ def ids_of_any_time(patch: pytest.MonkeyPatch) -> None:
 def leases_that_overlap(patch: pytest.MonkeyPatch) -> None:
     take = Lease._take
 
-    def greedy(self: Lease, machine: int, found: Any, holder: str) -> bool:
+    def greedy(self: Lease, machine: int, found: Any, free_from: int, holder: str) -> bool:
         return self._write(machine, found, take.__globals__["LeaseRecord"](0, 2**38, bytes(16), holder))
 
     patch.setattr(Lease, "_take", greedy)

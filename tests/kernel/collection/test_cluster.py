@@ -1,0 +1,97 @@
+"""What a collection deletes in the table ``cluster``: child counts and leases."""
+
+from __future__ import annotations
+
+import pytest
+
+from hbasemk.check import IntegrityCheck
+from hbasemk.format import revisions, schema
+from hbasemk.kernel.collection.collector import Collector
+from hbasemk.kernel.commit.change_source import OperationList
+from hbasemk.kernel.commit.operations import AddNode, Operation, SetProperty
+from hbasemk.kernel.ids.leases import all_leases, lease_of
+from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.reading import child_count, reader
+from hbasemk.store.abc import Scan
+from hbasemk.store.memory import MemoryStore
+from tests.support.runtime import World, open_instance
+
+HOUR = 3600.0
+RETENTION_MS = 3_600_000
+
+
+@pytest.fixture
+def store(world: World) -> MemoryStore:
+    """A store with transactions, as SQLite."""
+    return MemoryStore(world.clock, transactions=True)
+
+
+def commit(instance: Instance, *operations: Operation) -> int:
+    return instance.commit(lambda _: OperationList(operations), "", retry_timeout=1, max_poll_age=0)
+
+
+def memos(store: MemoryStore) -> list[bytes]:
+    rows = store.scan(schema.CLUSTER, Scan(None, None, 1000, columns=(schema.CHILD_COUNT,)))
+    return [row.key for row in rows]
+
+
+def count(instance: Instance, path: str) -> int:
+    return instance.child_count(instance.head(), instance.require(instance.head(), path))
+
+
+def test_stored_counts_below_the_horizon_go(store: MemoryStore, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (reader, child_count):
+        monkeypatch.setattr(module, "WIDE", 2)
+    one = open_instance(store, world)
+    commit(one, AddNode("/a", {}), *(AddNode(f"/a/k{n}", {}) for n in range(5)))
+    assert count(one, "/a") == 5
+    (old,) = memos(store)
+    world.advance(1)
+    commit(one, AddNode("/b", {}), *(AddNode(f"/b/k{n}", {}) for n in range(4)))
+    world.advance(2 * HOUR)
+    commit(one, SetProperty("/b", "p", 1))
+    one.recovery.advance()
+    later = open_instance(store, world, mac=2)
+    assert count(later, "/b") == 4
+    both = memos(store)
+    assert Collector(one).estimate(RETENTION_MS).cells["child counts"] == 1
+    assert memos(store) == both
+    assert Collector(one).run(RETENTION_MS).cells["child counts"] == 1
+    assert memos(store) == [key for key in both if key != old]
+    fresh = open_instance(store, world, mac=3)
+    assert (count(fresh, "/a"), count(fresh, "/b")) == (5, 4)
+
+
+def test_leases_that_ended_below_the_horizon_go(store: MemoryStore, world: World) -> None:
+    gone, closed, live = (open_instance(store, world, mac=mac) for mac in (1, 2, 3))
+    for number, instance in enumerate((gone, closed, live)):
+        commit(instance, AddNode(f"/{number}", {}))
+    gone.lease.forget()
+    closed.close()
+    world.advance(600)
+    commit(live, AddNode("/x", {}))
+    assert not Collector(live).run(RETENTION_MS).cells["leases"]
+    world.advance(2 * HOUR)
+    late = open_instance(store, world, mac=4)
+    commit(late, AddNode("/y", {}))
+    late.close()
+    assert Collector(live).estimate(RETENTION_MS).cells["leases"] == 2
+    assert Collector(live).run(RETENTION_MS).cells["leases"] == 2
+    assert set(all_leases(live.store)) == {3, 4}
+    assert not list(IntegrityCheck(live).run())
+
+
+def test_a_claim_without_a_lease_before_it_begins_above_the_horizon(store: MemoryStore, world: World) -> None:
+    one, other = open_instance(store, world, mac=1), open_instance(store, world, mac=2)
+    commit(one, AddNode("/a", {}))
+    one.close()
+    world.advance(600)
+    last = commit(other, AddNode("/b", {}))
+    world.advance(2 * HOUR)
+    Collector(other).run(RETENTION_MS)
+    assert lease_of(other.store, 1) is None
+    # A clock that shows the time of the lease before: ids must not begin there again.
+    slow = open_instance(store, world, mac=1, skew_ms=-8_000_000)
+    slow.clock.next(0)
+    assert slow.lease.start > revisions.ms_of(last)
+    assert slow.clock.next(0, branch=True) > last
