@@ -18,9 +18,20 @@ from tests.support import proof
 from tests.support.simulation import adjust_mutants
 from tests.support.simulation.adjusts import AdjustSchedule
 from tests.support.simulation.finding import must_be_found
-from tests.support.simulation.interleavings import ADJUST_KINDS, TRIPLE_KINDS, WAYS, Allowed, Explored, explore, prepare
+from tests.support.simulation.interleavings import (
+    ADJUST_KINDS,
+    ENOUGH,
+    EXPECT_KINDS,
+    WAYS,
+    Allowed,
+    Explored,
+    explore,
+    prepare,
+)
 from tests.support.simulation.known_seeds import search
+from tests.support.simulation.mutants import read_back
 from tests.support.simulation.running import each_run
+from tests.support.simulation.trees import Broken
 
 SEEDS = proof.seeds("HBASEMK_ADJUST_SEEDS", sample=100, proof=700, long=2000, chunk=300)
 
@@ -95,6 +106,57 @@ def test_two_writers_in_every_interleaving(kinds: tuple[str, str], way: str) -> 
     print(explore(kinds, way, adjusts=True))
 
 
+ALL_KINDS = [*ADJUST_KINDS, *EXPECT_KINDS]
+EXPECTING = [
+    (pair, way)
+    for pair in itertools.combinations_with_replacement(ALL_KINDS, 2)
+    if pair[1] in EXPECT_KINDS
+    for way in WAYS
+]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize(
+    "case",
+    proof.sampled(
+        EXPECTING,
+        lambda position, case: position % 90 == 0 and "rebase and merge adjusts" not in case[0],
+        lambda case: f"{' and '.join(case[0])}, {case[1]}",
+        is_long=lambda position, _: position % 7 > 0,
+    ),
+)
+def test_expected_versions_beside_adjusts_in_every_interleaving(case: tuple[tuple[str, str], str]) -> None:
+    print(explore(*case, adjusts=True))
+
+
+CROSSWISE = [
+    (read_back.expectations_not_depended_on, ("expect the node, set another", "expect another, adjust the node")),
+    (read_back.expected_absence_not_depended_on, ("expect the node, copy it", "expect no copy, adjust the node")),
+    (adjust_mutants.slots_not_expected, ("expect the node, set another", "expect another, adjust the node")),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("mutant", "kinds"), CROSSWISE, ids=[mutant.__name__ for mutant, _ in CROSSWISE])
+def test_a_mutant_of_expected_versions_is_found_beside_adjusts(
+    mutant: Callable[[pytest.MonkeyPatch], None], kinds: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared = prepare(adjusts=True)
+    allowed = Allowed(prepared, kinds)
+    for order in ((0,), (1,), (0, 1)):
+        allowed(order)
+    mutant(monkeypatch)
+    for run in itertools.islice(Explored(prepared, kinds, (0, 1)), ENOUGH):
+        try:
+            run.check(allowed)
+        except Broken as error:
+            print(f"{mutant.__name__} was found: {error}")
+            assert str(error).startswith("I4")
+            return
+    pytest.fail(f"{mutant.__name__} was not found in {ENOUGH} ends")
+
+
 TRIPLES = [
     ("adjust", "adjust, on an old base", "set a number"),
     ("first adjust", "first adjust", "unset a number"),
@@ -104,7 +166,7 @@ TRIPLES = [
     *list(itertools.combinations_with_replacement(ADJUST_KINDS, 3))[10::40],
 ]
 if os.environ.get("HBASEMK_INTERLEAVINGS") == "triples":
-    TRIPLES = list(itertools.combinations_with_replacement([*ADJUST_KINDS, *TRIPLE_KINDS], 3))
+    TRIPLES = list(itertools.combinations_with_replacement(ALL_KINDS, 3))
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from hbasemk.format import node, schema
 from hbasemk.format.adjusted import Adjusted
 from hbasemk.format.changes import RowChange
 from hbasemk.kernel.commit import change_set, folds, read_back, slots
+from hbasemk.kernel.commit.read_set import ReadSet
 from hbasemk.kernel.commit.slots import Slots
 from hbasemk.kernel.commit.staged_node import StagedNode
 from hbasemk.kernel.reading import reader
@@ -190,3 +191,13 @@ def adjusts_ignore_sets(patch: pytest.MonkeyPatch) -> None:
         return plan
 
     patch.setattr(change_set, "of_nodes", of_nodes)
+
+
+def slots_not_expected(patch: pytest.MonkeyPatch) -> None:
+    """For the interleavings: the expected version of a node does not cover its slots."""
+    original = ReadSet.depends_on
+    patch.setattr(
+        ReadSet,
+        "depends_on",
+        lambda self, path, column: original(self, path, column) and not schema.is_slot(column),
+    )

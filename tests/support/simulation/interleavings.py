@@ -76,7 +76,7 @@ def prepare(parallel: bool = False, adjusts: bool = False) -> Prepared:
     commit(RemoveNode("/gone"), SetProperty("/a/b", "q", 1))
     if adjusts:
         commit(Adjust("/a", "count", 128))
-    nodes = instance.nodes(instance.head(), ["/a", "/a/leaf"])
+    nodes = instance.nodes(instance.head(), ["/a", "/a/b", "/a/leaf"])
     versions = {path: node.version for path, node in nodes.items() if node is not None}
     return Prepared(simulator.store, base, branch, versions, adjusting)
 
@@ -169,12 +169,18 @@ ADJUST_KINDS: dict[str, Callable[[Instance, Prepared], int]] = {
     "read it, serializable": serializable(lambda tx: tx.set("/a/b", "seen", tx.get("/a", "count"))),
 }
 """What meets adjusts of /a: ``count`` has an adjust already, ``fresh`` does not exist."""
-TRIPLE_KINDS: dict[str, Callable[[Instance, Prepared], int]] = {
-    "rebase and merge adjusts": lambda instance, prepared: instance.branches.merge(_rebase(instance, prepared), ""),
-    "expect the node, set another": expecting("/a", SetProperty("/a/b", "seen", 1)),
+EXPECT_KINDS: dict[str, Callable[[Instance, Prepared], int]] = {
+    "expect the node": expecting("/a"),
     "expect the node, adjust it": expecting("/a", Adjust("/a", "count", 4096)),
+    # Each changes the node that the other expects.
+    "expect the node, set another": expecting("/a", SetProperty("/a/b", "seen", 1)),
+    "expect another, adjust the node": expecting("/a/b", Adjust("/a", "count", 8192)),
+    # Each creates or changes what the other expects.
+    "expect the node, copy it": expecting("/a", CopyNode("/a", "/copy")),
+    "expect no copy, adjust the node": expecting("/copy", Adjust("/a", "count", 16384)),
+    "rebase and merge adjusts": lambda instance, prepared: instance.branches.merge(_rebase(instance, prepared), ""),
 }
-"""What meets adjusts of /a only in triples."""
+"""What meets adjusts of /a, too, most of it with expected versions."""
 
 
 def _rebase(instance: Instance, prepared: Prepared) -> int:
@@ -195,7 +201,7 @@ def _fold(instance: Instance) -> int:
     return instance.commit(make, "", retry_timeout=FOREVER, max_poll_age=0)
 
 
-ALL_KINDS = {**KINDS, **ADJUST_KINDS, **TRIPLE_KINDS}
+ALL_KINDS = {**KINDS, **ADJUST_KINDS, **EXPECT_KINDS}
 WAYS: dict[str, tuple[tuple[int, int], bool, bool]] = {
     "first is lower": ((0, 1), False, False),
     "second is lower": ((1, 0), False, False),
