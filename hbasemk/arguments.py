@@ -1,6 +1,6 @@
 """Checks of the arguments of public functions: an error names the parameter, the expected type, and the value.
 
-Without them a wrong type fails somewhere inside, with an error that names neither.
+Without these checks, a wrong type fails later, in internal code, with an error that names neither.
 """
 
 from __future__ import annotations
@@ -20,47 +20,47 @@ T = TypeVar("T")
 
 
 def wrong(name: str, expected: str, value: object) -> TypeError:
-    """The error for an argument of a wrong type."""
+    """Return the error for an argument of a wrong type."""
     return TypeError(f"{name} must be {expected}, got {limits.shown(value)}")
 
 
 def text(value: object, name: str) -> str:
-    """The value, which must be a str."""
+    """Return the value, which must be a str; raise TypeError for another type."""
     if not isinstance(value, str):
         raise wrong(name, "a str", value)
     return value
 
 
 def path(value: object, name: str = "path") -> str:
-    """The value, which must be the path of a node; raises TypeError and InvalidPathError."""
+    """Return the value, which must be the path of a node; raise TypeError or InvalidPathError otherwise."""
     if not isinstance(value, str):
         raise wrong(name, "a path, such as '/a/b'", value)
     return paths.check_path(value)
 
 
 def new_path(value: object, name: str = "path") -> str:
-    """The value, which must be a path at which a node can be added; raises TypeError and InvalidPathError."""
+    """Return the value, which must be a path at which a node can be added; raise TypeError or InvalidPathError otherwise."""
     if not isinstance(value, str):
         raise wrong(name, "a path, such as '/a/b'", value)
     return paths.check_new(value)
 
 
 def path_list(value: object, name: str) -> list[str]:
-    """The paths in a sequence; raises TypeError (for a single text too) and InvalidPathError."""
+    """Return the paths in a sequence; raise TypeError (for a single text too) or InvalidPathError."""
     if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
         raise wrong(name, "a sequence of paths", value)
     return [path(one, f"each path in {name}") for one in value]
 
 
 def node_name(value: object, name: str = "name") -> str:
-    """The value, which must be the name of a node or property; raises TypeError and InvalidPathError."""
+    """Return the value, which must be the name of a node or property; raise TypeError or InvalidPathError otherwise."""
     if not isinstance(value, str):
         raise wrong(name, "a name", value)
     return paths.check_name(value)
 
 
 def moment_ms(value: object, name: str) -> int:
-    """The ms since 1970 of the value, which must be an aware datetime; raises TypeError and InvalidValueError."""
+    """Return the ms since 1970 of an aware datetime; raise TypeError or InvalidValueError for another value."""
     if not isinstance(value, datetime.datetime):
         raise wrong(name, "a datetime with a time zone", value)
     if value.utcoffset() is None:
@@ -71,7 +71,7 @@ def moment_ms(value: object, name: str) -> int:
 
 
 def revision(value: object, name: str) -> int:
-    """The id of the value, which must be a revision in text form; raises TypeError and InvalidRevisionError."""
+    """Return the id of a revision in text form; raise TypeError or InvalidRevisionError for another value."""
     if not isinstance(value, str):
         raise wrong(name, f"a revision id of {revisions.TEXT_LENGTH} hexadecimal digits", value)
     try:
@@ -81,7 +81,7 @@ def revision(value: object, name: str) -> int:
 
 
 def version(value: object, name: str) -> str | None:
-    """The value, which must be the version of a node, or None for no node; raises TypeError and InvalidValueError."""
+    """Return the version of a node, or None for no node; raise TypeError or InvalidValueError for another value."""
     if value is not None and not isinstance(value, str):
         raise wrong(name, "the version of a node, or None", value)
     if value is not None and not is_version(value):
@@ -93,7 +93,7 @@ def version(value: object, name: str) -> str | None:
 
 
 def schema_number(value: object, name: str) -> int:
-    """The value, which must be a schema number of an application; raises TypeError and InvalidValueError."""
+    """Return a schema number of an application; raise TypeError or InvalidValueError for another value."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise wrong(name, "a schema number, an int", value)
     if not 0 <= value <= LARGEST:
@@ -102,7 +102,7 @@ def schema_number(value: object, name: str) -> int:
 
 
 def schema_versions(value: object) -> int | range:
-    """The value, which must be a schema number or a range of some; raises TypeError and InvalidValueError."""
+    """Return a schema number or a range of them; raise TypeError or InvalidValueError for another value."""
     if not isinstance(value, range):
         return schema_number(value, "schema_version")
     if not value or min(value) < 0 or max(value) > LARGEST:
@@ -113,14 +113,14 @@ def schema_versions(value: object) -> int | range:
 
 
 def flag(value: object, name: str) -> bool:
-    """The value, which must be True or False."""
+    """Return True or False; raise TypeError for another value."""
     if not isinstance(value, bool):
         raise wrong(name, "True or False", value)
     return value
 
 
 def count(value: object, name: str) -> int:
-    """The value, which must be an int that is not negative; raises TypeError and ValueError."""
+    """Return an int that is not negative; raise TypeError or ValueError for another value."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise wrong(name, "an int", value)
     if value < 0:
@@ -129,14 +129,14 @@ def count(value: object, name: str) -> int:
 
 
 def number(value: object, name: str) -> int | float:
-    """The value, which must be an int or a float."""
+    """Return an int or a float; raise TypeError for another value."""
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         raise wrong(name, "an int or a float", value)
     return value
 
 
 def finite(value: object, name: str) -> int | float:
-    """The value, which must be an int or a finite float; raises TypeError and ValueError."""
+    """Return an int or a finite float; raise TypeError or ValueError for another value."""
     found = number(value, name)
     if not -math.inf < found < math.inf:
         raise ValueError(f"{name} must be an int or a finite float, got {found}")
@@ -144,27 +144,27 @@ def finite(value: object, name: str) -> int | float:
 
 
 def function(value: Callable[..., Any], name: str) -> None:
-    """Raises TypeError unless the value can be called."""
+    """Raise TypeError unless the value can be called."""
     if not callable(value):
         raise wrong(name, "a function", value)
 
 
 def mapping(value: object, name: str) -> Mapping[Any, Any]:
-    """The value, which must be a mapping."""
+    """Return a mapping; raise TypeError for another value."""
     if not isinstance(value, Mapping):
         raise wrong(name, "a mapping of names to values", value)
     return value
 
 
 def instance(value: object, kind: type[T], name: str) -> T:
-    """The value, which must be an instance of a class."""
+    """Return an instance of a class; raise TypeError for another value."""
     if not isinstance(value, kind):
         raise wrong(name, f"a {kind.__module__.partition('.')[0]}.{kind.__name__}", value)
     return value
 
 
 def choice(value: object, possible: Sequence[str], name: str) -> None:
-    """Raises TypeError if the value is not a str, and ValueError if it is none of the possible ones."""
+    """Raise TypeError if the value is not a str, and ValueError if it is none of the possible ones."""
     if not isinstance(value, str):
         raise wrong(name, " or ".join(map(repr, possible)), value)
     if value not in possible:

@@ -1,7 +1,7 @@
-"""Short pieces of work that Ctrl-C must not cut in two: bookkeeping of locks, connections and counts.
+"""Protects short pieces of work from Ctrl-C: bookkeeping of locks, connections and counts.
 
-Python calls the handler of a signal, which raises KeyboardInterrupt, between any two instructions of the main thread: also
-in the middle of a ``finally`` block. :class:`Deferred` delays that until a safe point.
+Python calls the handler of a signal between any two instructions of the main thread, also inside a ``finally`` block. The
+handler of SIGINT raises KeyboardInterrupt. :class:`Deferred` delays the handler until a safe point.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ except ImportError:  # pragma: no cover - another implementation of Python
     from signal import signal as set_handler
 
 SLICE = 0.05
-"""Seconds of a wait after which an interrupt is let through."""
+"""Seconds of a wait after which a deferred interrupt is delivered."""
 
 
 class Deferred:
-    """In the main thread SIGINT has its effect only at the end of the ``with`` block, or at :meth:`deliver`.
+    """Defers SIGINT in the main thread to the end of the ``with`` block, or to :meth:`deliver`.
 
-    Elsewhere it does nothing, since handlers run in the main thread only. Blocks may be nested.
+    In other threads it does nothing, because handlers run in the main thread only. Blocks may be nested.
     """
 
     __slots__ = ("_handler", "_noted")
@@ -41,7 +41,7 @@ class Deferred:
         if threading.get_ident() == threading.main_thread().ident:
             handler = getsignal(signal.SIGINT)
             if callable(handler):
-                # In this order: an interruption before the second step finds nothing changed.
+                # In this order: an interrupt before the second step finds nothing changed.
                 self._handler = handler
                 set_handler(signal.SIGINT, self._note)
         return self
@@ -50,7 +50,7 @@ class Deferred:
         self._noted = number, frame
 
     def deliver(self) -> None:
-        """Let an interrupt that has come through now: nothing is half done here."""
+        """Call the handler now if an interrupt has arrived. Callers do so where no work is half done."""
         noted, self._noted = self._noted, None
         if noted is not None and self._handler is not None:
             self._handler(*noted)
@@ -62,16 +62,16 @@ class Deferred:
             self.deliver()
 
     def leave(self) -> bool:
-        """End the block without letting an interrupt through; returns whether one has come."""
+        """End the block without calling the handler; return whether an interrupt has arrived."""
         if self._handler is not None:
             set_handler(signal.SIGINT, self._handler)
         return self._noted is not None
 
 
 def start_thread(thread: threading.Thread) -> None:
-    """Start a thread; raises RuntimeError when the interpreter starts no more threads.
+    """Start a thread; raise RuntimeError if the interpreter starts no more threads.
 
-    :meth:`threading.Thread.start` waits on a condition. An interrupt there would become a RuntimeError as well.
+    :meth:`threading.Thread.start` waits on a condition, where an interrupt would also become a RuntimeError.
     """
     with Deferred():
         thread.start()

@@ -290,13 +290,13 @@ class LiveInstance(Instance):
             self.close()
 
     def is_own(self) -> bool:
-        """Whether this process began it; a forked child has copies of its parent's."""
+        """Return whether this process opened the instance; a forked child has copies of its parent's instances."""
         return self._pid == os.getpid()
 
     def __del__(self) -> None:
         if self._live and self.is_own():
             self._live = False
-            # In a thread of its own: the collector runs anywhere, also where locks of the store are held.
+            # In a separate thread, because the garbage collector also runs where this thread holds locks of the store.
             ending = threading.Thread(target=self._end_collected, name="hbasemk-end", daemon=True)
             try:
                 warnings.warn(
@@ -315,7 +315,7 @@ class LiveInstance(Instance):
 
     def _end_collected(self) -> None:
         if isinstance(self.store.inner, NamedStore):
-            # What it holds must not depend on when Python frees an object.
+            # The contents of a named store must not depend on when Python frees an object.
             self._owns_store = False
         self.end()
 
@@ -325,7 +325,7 @@ _live: weakref.WeakSet[LiveInstance] = weakref.WeakSet()
 
 @atexit.register
 def _end_all() -> None:
-    """At the end of the interpreter: give back the leases of repositories that are still open."""
+    """Release, at the end of the interpreter, the leases of repositories that are still open."""
     for instance in list(_live):
         if instance.is_own():
             instance.end()

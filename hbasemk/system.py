@@ -1,4 +1,4 @@
-"""The real world for the kernel: this machine's clocks, chance, threads and name."""
+"""The runtime of the kernel on a real machine: clocks, random numbers, threads and the machine's name."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def _monotonic_clock() -> Callable[[], float]:
 
 
 class PerProcess(Generic[T]):
-    """A thing that each process makes for itself when it first asks: locks, threads.
+    """An object, such as a pool of threads, that each process makes at its first use.
 
-    After a fork a child would wait forever for locks and results of its parent's threads, which it does not have.
+    A forked child has no threads of its parent. It would wait forever for their locks and results.
     """
 
     __slots__ = ("_made", "_make")
@@ -47,21 +47,21 @@ class PerProcess(Generic[T]):
         self._made: dict[int, T] = {}
 
     def get(self) -> T:
-        """This process's own; of threads that ask first at the same time one makes it for all."""
+        """Return this process's object. If several threads make it at the same time, all get the same one."""
         found = self._made.get(os.getpid())
         return self._made.setdefault(os.getpid(), self._make()) if found is None else found
 
     def made(self) -> T | None:
-        """This process's own, if it has asked for it."""
+        """Return this process's object, or None if it has not made one."""
         return self._made.get(os.getpid())
 
 
 _locks: weakref.WeakSet[threading.RLock] = weakref.WeakSet()
-"""All locks that kernels have, to be renewed after a fork."""
+"""The locks of all kernels, which a forked child renews."""
 
 
 def _renew_locks() -> None:
-    """In a forked child: free the locks that threads of the parent held. The thread that forked keeps its own."""
+    """Free, in a forked child, the locks that other threads of the parent held. The thread that forked keeps its own."""
     for lock in list(_locks):
         if not lock._is_owned():  # type: ignore[attr-defined]
             lock._at_fork_reinit()  # type: ignore[attr-defined]
@@ -72,7 +72,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class _Call(Generic[T]):
-    """A call that another thread makes. Waiting for its end can be interrupted, and repeated."""
+    """A call that another thread makes. A wait for its end can be interrupted, and repeated."""
 
     __slots__ = ("_begun", "_call", "_ended", "_error", "_value")
 
@@ -84,7 +84,7 @@ class _Call(Generic[T]):
         self._value: T
 
     def make(self) -> None:
-        """Make it, in this thread, unless another thread does."""
+        """Make the call in this thread, unless another thread does."""
         if not self._begun.acquire(blocking=False):
             return
         try:
@@ -94,13 +94,13 @@ class _Call(Generic[T]):
         self._ended.raise_()
 
     def error(self) -> BaseException | None:
-        """Wait for the end; returns what the call raised."""
+        """Wait for the end; return the error that the call raised, or None."""
         while not self._ended.wait(LONGEST):
             continue
         return self._error
 
     def result(self) -> T:
-        """Wait for the end; returns what the call returned, or raises what it raised."""
+        """Wait for the end; return the result of the call, or raise its error."""
         error = self.error()
         if error is None:
             return self._value
@@ -112,9 +112,9 @@ class _Call(Generic[T]):
 
 
 class _Threads:
-    """Threads that make calls for others, kept for the next call. There is nothing that an interruption could leave held.
+    """A pool of threads that make calls for other threads. An interrupt leaves none of its locks held.
 
-    :class:`concurrent.futures.ThreadPoolExecutor` uses conditions, which can be left held.
+    An interrupt can leave the conditions of :class:`concurrent.futures.ThreadPoolExecutor` held.
     """
 
     def __init__(self) -> None:
@@ -123,7 +123,7 @@ class _Threads:
         self._over = False
 
     def start(self, call: Callable[[], A]) -> _Call[A]:
-        """Have a call made; raises RuntimeError when no thread can be started any more."""
+        """Let a thread make a call; raise RuntimeError if the interpreter starts no more threads."""
         made = _Call(call)
         try:
             self._idle.pop()
@@ -131,12 +131,12 @@ class _Threads:
             start_thread(threading.Thread(target=self._work, name="hbasemk-call", daemon=True))
         self._calls.put(made)
         if self._over:
-            # Perhaps all threads have ended before they came to it.
+            # All threads may have ended before they took this call.
             made.make()
         return made
 
     def end(self) -> None:
-        """End the threads, each after the call that it is in."""
+        """End the threads, each after its present call."""
         self._over = True
         self._calls.put(None)
 
@@ -154,7 +154,7 @@ class _Threads:
 class SystemRuntime:
     """A :class:`~hbasemk.kernel.runtime.Runtime` on real clocks and threads.
 
-    Threads are started when they are first needed, and sleeping ends when :meth:`close` is called.
+    It starts threads when they are first needed. :meth:`close` ends all sleeps.
     """
 
     def __init__(self, retry_timeout: float = DEFAULT_RETRY_TIMEOUT) -> None:
@@ -167,20 +167,20 @@ class SystemRuntime:
 
     @property
     def random(self) -> random.Random:
-        """Seeded from the operating system."""
+        """A generator that the operating system seeded."""
         return self._random
 
     def now_ms(self) -> int:
-        """The wall clock in ms since 1970."""
+        """Return the wall clock in ms since 1970."""
         return time.time_ns() // 1_000_000
 
     def sleep(self, seconds: float) -> None:
-        """Wait; returns at once when the runtime is closed."""
+        """Wait; return at once when the runtime is closed."""
         self._closing.wait(seconds)
 
     @property
     def retry_timeout(self) -> float:
-        """As it was given: how many seconds a call is made again that the store refused."""
+        """The number of seconds for which a refused call of the store is retried."""
         return self._retry_timeout
 
     @property
@@ -189,13 +189,13 @@ class SystemRuntime:
         return self._closing.is_raised
 
     def lock(self) -> AbstractContextManager[object]:
-        """A new re-entrant lock, implemented in C: an interruption cannot come between taking it and what releases it."""
+        """Return a new reentrant lock, implemented in C: no interrupt falls between its acquisition and the ``with`` block."""
         lock = threading.RLock()
         _locks.add(lock)
         return lock
 
     def run_parallel(self, first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
-        """Run two calls at the same time, when closed one after the other; if either raises, that is raised after both ended."""
+        """Run two calls in parallel, or in turn if the runtime is closed; raise the error of either after both have ended."""
         future = self._started(first)
         if future is None:
             return self._in_turn(first, second)
@@ -204,13 +204,13 @@ class SystemRuntime:
         except BaseException:
             error = future.error()
             if error is not None:
-                # What went wrong with the store matters more than what was wrong with the change.
+                # An error of the store matters more than an error of the change.
                 raise error from None
             raise
         return future.result(), result
 
     def _started(self, call: Callable[[], A]) -> _Call[A] | None:
-        """The call, being made by another thread; None when the runtime is closed."""
+        """Start a call in another thread; return None if the runtime is closed."""
         try:
             return None if self.closed else self._threads.get().start(partial(copy_context().run, call))
         except RuntimeError:
@@ -223,20 +223,20 @@ class SystemRuntime:
         try:
             one = first()
         except BaseException:
-            # As when both are made at once: the second ends as well, and the first one's error counts.
+            # As in parallel: the second call ends as well, and the error of the first one counts.
             with contextlib.suppress(Exception):
                 second()
             raise
         return one, second()
 
     def identity(self) -> tuple[int, str]:
-        """A 16-bit hash of the MAC, and host name with process id."""
+        """Return a 16-bit hash of the MAC, and the host name with the process id."""
         mac = uuid.getnode().to_bytes(6, "big")
         digest = hashlib.sha256(mac).digest()
         return int.from_bytes(digest[:2], "big"), f"{socket.gethostname()} pid {os.getpid()}"
 
     def close(self) -> None:
-        """End all sleeping and the threads; idempotent."""
+        """End all sleeps and the threads; idempotent."""
         self._closing.raise_()
         threads = self._threads.made()
         if threads is not None:

@@ -1,8 +1,8 @@
-"""Waiting for other threads, in a way that an interruption (Ctrl-C) at any point cannot spoil.
+"""Waits for other threads that an interrupt (Ctrl-C) at any point leaves in order.
 
 :class:`threading.Condition` and :class:`threading.Event` hold a lock while they run Python code. A KeyboardInterrupt there
-leaves the lock held forever, and a signal handler that uses the same object waits for itself. The classes here consist
-of locks that are implemented in C, each of one waiter: there is nothing to leave held.
+leaves the lock held forever, and a signal handler that uses the same object waits for itself. The classes here use only
+locks that are implemented in C, one for each waiter. So no interrupt leaves a lock held.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LONGEST: Final = threading.TIMEOUT_MAX
 
 
 class Bell:
-    """Wakes one waiting thread. A ring while nobody waits ends the next wait; several count as one.
+    """Wakes one waiting thread. A ring without a waiting thread ends the next wait; several rings count as one.
 
     :meth:`ring` may be called by any thread and by signal handlers.
     """
@@ -32,16 +32,16 @@ class Bell:
         try:
             self._silent.release()
         except RuntimeError:
-            # It has been rung already.
+            # The bell has been rung already.
             return
 
     def wait(self, seconds: float) -> bool:
-        """Wait for a ring, at most ``seconds``; returns whether it was rung."""
+        """Wait for a ring, at most ``seconds``; return whether the bell was rung."""
         return self._silent.acquire(timeout=min(max(seconds, 0.0), LONGEST))
 
 
 class Bells:
-    """Rings all bells that are hung up here and still referred to by somebody else."""
+    """Rings all bells that :meth:`hang` returned and that another object still refers to."""
 
     __slots__ = ("_hung",)
 
@@ -49,17 +49,17 @@ class Bells:
         self._hung: dict[int, weakref.ref[Bell]] = {}
 
     def hang(self) -> Bell:
-        """A new bell; it comes off when nothing refers to it any more."""
+        """Return a new bell; this object drops it when no other object refers to it."""
         bell = Bell()
         self._hung[id(bell)] = weakref.ref(bell)
         return bell
 
     def are_awaited(self) -> bool:
-        """Return whether a bell is hung up."""
+        """Return whether any bell is left."""
         return any(reference() is not None for reference in list(self._hung.values()))
 
     def ring(self) -> None:
-        """Ring all of them."""
+        """Ring all bells."""
         for key, reference in list(self._hung.items()):
             bell = reference()
             if bell is not None:
@@ -69,7 +69,7 @@ class Bells:
 
 
 class Flag:
-    """Is raised once, and then ends all waits for it, present and future ones."""
+    """A flag that is raised once, and then ends all waits for it, present and future ones."""
 
     __slots__ = ("_bells", "_raised")
 
@@ -88,9 +88,9 @@ class Flag:
         self._bells.ring()
 
     def wait(self, seconds: float) -> bool:
-        """Wait until the flag is raised, at most ``seconds``; returns whether it is."""
+        """Wait until the flag is raised, at most ``seconds``; return whether it is raised."""
         if not self._raised:
-            # Hung up before the flag is looked at again, so that no ring is missed.
+            # Make the bell before the second look at the flag, so that no ring is missed.
             bell = self._bells.hang()
             if not self._raised:
                 bell.wait(seconds)

@@ -134,7 +134,7 @@ class Moment:
         return {row: number for row, number in self._rows.items() if number}
 
     def ready(self) -> list[int]:
-        """The processes that can make a step."""
+        """Return the processes that can make a step."""
         nexts = self.model.nexts
         return [process for process, answers in enumerate(self.answers) if nexts[answers].does is Does.STEPS]
 

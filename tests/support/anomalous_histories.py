@@ -8,7 +8,7 @@ from hbasemk.testing.history import Add, Kind, Read, Transaction, Write
 
 
 def t(name: str, *operations: Any, **fields: Any) -> Transaction:
-    """A committed transaction of an instance of its own, at the same time as all others; revision 5 if named "5 ..."."""
+    """Return a committed transaction of a separate instance, concurrent with all others; revision 5 if named "5 ..."."""
     number = name.split()[0]
     fields.setdefault("revision", number if number.isdigit() else None)
     fields = {"instance": name, "outcome": "committed", "begun": 0.0, "ended": 9.0, **fields}

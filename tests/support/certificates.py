@@ -25,7 +25,7 @@ class Authority:
         return self._authority.issue_cert(*names)
 
     def file_for(self, *names: str) -> str:
-        """Write a new certificate and its key into one file; returns its path."""
+        """Write a new certificate and its key into one file; return its path."""
         path = self._folder / f"{names[0]}.pem"
         self.issue(*names).private_key_and_cert_chain_pem.write_to_path(str(path))
         return str(path)

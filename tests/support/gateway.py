@@ -131,7 +131,7 @@ class FakeGateway:
 
 @contextmanager
 def fake_gateway(transport: Transport | None = None, context: ssl.SSLContext | None = None) -> Iterator[FakeGateway]:
-    """A misbehaving gateway on a free port of this machine; with a context it uses TLS."""
+    """Run a misbehaving gateway on a free port of this machine; with a context it uses TLS."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         made = FakeGateway(listener, transport or Transport(), context)
         thread = threading.Thread(target=made.serve, daemon=True)

@@ -30,7 +30,7 @@ class GatewayProcess:
         self._settings = settings
 
     def start(self) -> None:
-        """Start the process; returns before it answers."""
+        """Start the process; return before it answers."""
         properties = "".join(
             f"<property><name>{name}</name><value>{value}</value></property>" for name, value in self._settings.items()
         )

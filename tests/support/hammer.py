@@ -18,7 +18,7 @@ from hbasemk.store.abc import Scan, scan_all
 from tests.support.repositories import problems
 
 AWAY: float = 120.0
-"""Seconds that a process goes on trying while the store is away."""
+"""Seconds for which a process retries during an outage of the store."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class WorkerReport:
 
 
 def fingerprint(repository: Repository) -> str:
-    """A hash of the whole tree at head after a poll."""
+    """Return a hash of the whole tree at head after a poll."""
     digest = hashlib.sha256()
     for node in repository.refresh().walk():
         digest.update(repr((node.path, sorted(node.items()))).encode())
@@ -43,7 +43,7 @@ def fingerprint(repository: Repository) -> str:
 
 
 def hammer(url: str, number: int, commits: int, pipe: Connection) -> None:
-    """Commit to a node of one's own, ``commits`` times or more, until the pipe has a message; count some on a shared node."""
+    """Commit to this process's node, ``commits`` times or more, until the pipe has a message; count some on a shared node."""
     errors: list[str] = []
     unknown = 0
 

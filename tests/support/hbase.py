@@ -82,11 +82,11 @@ class HBase:
         return HBaseStore([Address(self.host, self.thrift2)], prefix=prefix)
 
     def url(self, prefix: str) -> str:
-        """The URL of the repository with a prefix."""
+        """Return the URL of the repository with a prefix."""
         return f"hbase://{self.host}:{self.thrift2}/?prefix={prefix}"
 
     def drop(self) -> None:
-        """Begin to remove all tables under the prefixes that were given out; `close` waits for the end."""
+        """Begin to remove all tables under the prefixes in use; `close` waits for the end."""
         while self.prefixes:
             self._dropped.append(self._threads.submit(self._drop_tables, self.prefixes.pop()))
         while self._dropped and self._dropped[0].done():
@@ -106,7 +106,7 @@ class HBase:
         self._control("stop")
 
     def start_gateway(self) -> None:
-        """Bring the Thrift2 gateway back; returns when it answers."""
+        """Start the Thrift2 gateway again; return when it answers."""
         self._control("start")
         self._until_healthy()
 
@@ -125,7 +125,7 @@ class HBase:
         self.run_inside(["gateway", verb])
 
     def run_inside(self, command: list[str]) -> str:
-        """Run a command in the container; returns its output."""
+        """Run a command in the container; return its output."""
         code, output = self.container.get_wrapped_container().exec_run(command)
         assert code == 0, output
         return str(output, errors="replace")
@@ -156,7 +156,7 @@ def missing() -> str | None:
 
 @contextmanager
 def running() -> Iterator[HBase]:
-    """The HBase of this test run."""
+    """Run the HBase of this test run."""
     given = os.environ.get("HBASEMK_TEST_HBASE")
     if given:
         host, _, port = given.rpartition(":")

@@ -14,7 +14,7 @@ SEED = int(os.environ.get("HBASEMK_HISTORY_SEED", "1"))
 
 
 def verify(report: RunReport) -> None:
-    """No anomaly, no problem, and enough was done for that to mean something."""
+    """Assert that there is no anomaly and no problem, and that the run did enough to show some."""
     print(report)
     assert report.anomalies == [], report.explain()
     assert [str(problem) for problem in report.problems] == []

@@ -38,7 +38,7 @@ TREE = "/t\x1b[7m\nree"
 
 
 def as_stored(text: str) -> bytes:
-    """The exact bytes of a text."""
+    """Return the exact bytes of a text."""
     return b"".join(
         bytes([ord(one) - 0xDC00]) if 0xDC80 <= ord(one) <= 0xDCFF else one.encode("utf-8", "surrogatepass")
         for one in text

@@ -1,4 +1,4 @@
-"""Directories to import, and what a test wants to know about the result."""
+"""Directories to import, and checks of the result."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SMALL = {
 
 
 def write_files(top: Path, files: dict[str, bytes]) -> Path:
-    """Write files, and the directories that they need, below ``top``; returns ``top``."""
+    """Write files, and the directories that they need, below ``top``; return ``top``."""
     for relative, data in files.items():
         where = top / relative
         where.parent.mkdir(parents=True, exist_ok=True)
@@ -40,14 +40,14 @@ def write_files(top: Path, files: dict[str, bytes]) -> Path:
 
 
 def many_files(top: Path, count: int, per_directory: int = 25) -> Path:
-    """A directory with ``count`` files in subdirectories; returns ``top``."""
+    """Write ``count`` files into subdirectories of ``top``; return ``top``."""
     return write_files(
         top, {f"d{number // per_directory:03}/f{number:05}.txt": f"{number}\n".encode() for number in range(count)}
     )
 
 
 def on_disk(top: Path) -> dict[str, tuple[str, str]]:
-    """Kind and content (or target) of every entry below a directory, by relative path, seen without the importer."""
+    """Return kind and content (or target) of every entry below a directory, by relative path, without the importer."""
     found: dict[str, tuple[str, str]] = {}
     for where, directories, files in os.walk(top):
         for name in directories + files:
@@ -63,7 +63,7 @@ def on_disk(top: Path) -> dict[str, tuple[str, str]]:
 
 
 def in_tree(url: str, at: str) -> dict[str, tuple[str, str]]:
-    """The same of an imported tree."""
+    """Return the same of an imported tree."""
     found: dict[str, tuple[str, str]] = {}
     with connect(url, create=False, poll_interval=0) as repository:
         for node in repository.refresh().walk(at):
@@ -75,13 +75,13 @@ def in_tree(url: str, at: str) -> dict[str, tuple[str, str]]:
 
 
 def totals(url: str, at: str) -> dict[str, Any]:
-    """The properties of an import's root."""
+    """Return the properties of an import's root."""
     with connect(url, create=False, poll_interval=0) as repository:
         return dict(repository.refresh()[at])
 
 
 def differences(url: str, top: Path, at: str, **options: Any) -> list[str]:
-    """What the verification says."""
+    """Return the differences that the verification finds."""
     return list(verify(url, str(top), at, Verification(), **options))
 
 
@@ -141,7 +141,7 @@ def assert_imported(url: str, top: Path, at: str = AT) -> None:
 
 @contextmanager
 def one_worker(url: str, top: Path, retry_timeout: float = 30.0) -> Iterator[Worker]:
-    """A worker in this process, with a reader in another one."""
+    """Open a worker in this process, with a reader in another one."""
     job = Job(url, str(top), AT, retry_timeout)
     with FileReader.spawned(ReaderJob(url, str(top), 65536)) as reader:
         worker = Worker(job, reader)
@@ -151,7 +151,7 @@ def one_worker(url: str, top: Path, retry_timeout: float = 30.0) -> Iterator[Wor
 
 @contextmanager
 def one_batch(url: str, top: Path, retry_timeout: float = 30.0) -> Iterator[tuple[Worker, Batch]]:
-    """A worker, and all entries of a directory without subdirectories as its first batch."""
+    """Open a worker, with all entries of a directory without subdirectories as its first batch."""
     Import(url, str(top), AT, workers=1, exclude=["*"]).run()
     with one_worker(url, top, retry_timeout) as worker:
         yield worker, Batch(0, entries=list(entries.walk(str(top), (), lambda _: None)))

@@ -106,7 +106,7 @@ def _trace(at: Callable[[FrameType], None]) -> Callable[[FrameType, str, Any], A
 
 
 def points_of(call: Callable[[], object]) -> list[Point]:
-    """Make a call; returns the points that it passes, each once."""
+    """Make a call; return the points that it passes, each once."""
     met: dict[Point, None] = {}
     sys.settrace(_trace(lambda frame: met.setdefault((frame.f_code, frame.f_lasti))))
     try:
@@ -117,7 +117,7 @@ def points_of(call: Callable[[], object]) -> list[Point]:
 
 
 def interrupted_at(point: Point, call: Callable[[], object]) -> bool:
-    """Make a call and interrupt it at a point; returns whether that ended it. The call must be able to pass the point."""
+    """Make a call and interrupt it at a point; return whether that ended it. The call must be able to pass the point."""
     left = [point]
 
     def interrupt(frame: FrameType) -> None:
@@ -158,7 +158,7 @@ def signals(running: subprocess.Popen[str], chance: random.Random, longest_pause
 
 
 def place(point: Point) -> str:
-    """The file and line of a point."""
+    """Return the file and line of a point."""
     code, offset = point
     line = None
     for start, number in dis.findlinestarts(code):

@@ -1,4 +1,4 @@
-"""Real processes that kill themselves with SIGKILL at a chosen store call, and what each of them does."""
+"""Real processes that kill themselves with SIGKILL at a chosen store call, and their actions."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from hbasemk.testing.wrapped import Call, FaultyStore
 
 
 def prepare(tx: Transaction, place: str) -> None:
-    """What an action finds."""
+    """Add the nodes that an action changes."""
     tx.add(place, {"v": "old"})
     tx.add(f"{place}/old", {"x": 1})
     tx.add(f"{place}/old/below")
 
 
 def change(repository: Repository, place: str) -> None:
-    """A property, a node that comes, a subtree that goes, in one commit."""
+    """Set a property, add a node and remove a subtree in one commit."""
 
     def all_of_it(tx: Transaction) -> None:
         tx.set(place, "v", "new")
@@ -33,7 +33,7 @@ def change(repository: Repository, place: str) -> None:
 
 
 def merge(repository: Repository, place: str) -> None:
-    """The same through a branch."""
+    """Make the same changes on a branch, and merge it."""
     with repository.branch() as branch:
         branch.run(lambda tx: tx.set(place, "v", "new"))
         branch.run(lambda tx: tx.add(f"{place}/new", {"x": 2}))
@@ -44,15 +44,15 @@ ACTIONS: dict[str, Callable[[Repository, str], None]] = {"change": change, "merg
 
 
 def happened(head: Snapshot, place: str) -> bool:
-    """Whether an action happened; raises AssertionError if a part of it did."""
+    """Return whether an action happened; raise AssertionError if only a part of it did."""
     parts = {head[place]["v"] == "new", f"{place}/new" in head, f"{place}/old" not in head}
     parts.add(f"{place}/old/below" not in head)
-    assert len(parts) == 1, f"a part of what {place} was to become is visible"
+    assert len(parts) == 1, f"a part of the change of {place} is visible"
     return parts.pop()
 
 
 def work(url: str, action: str, place: str, at: int, when: str) -> None:
-    """Do it, and die before or after the store call of a number; exits with 0 if there are not so many."""
+    """Carry out an action; kill this process before or after store call ``at``. Exit with 0 if there are fewer calls."""
     store, _, _ = open_store(url)
     faulty = FaultyStore(store)
     repository = Repository(faulty, create=False, poll_interval=0)
@@ -77,7 +77,7 @@ def work(url: str, action: str, place: str, at: int, when: str) -> None:
 
 
 def run(url: str, action: str, place: str, at: int, when: str) -> bool:
-    """Do it in a process of its own; returns whether that was killed."""
+    """Carry out an action in a new process; return whether that was killed."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.support.killed", "hbasemk.store.sqlite", "hbasemk.store.hbase"])
     process = context.Process(target=work, args=(url, action, place, at, when), daemon=True)

@@ -99,7 +99,7 @@ def _path(text: str, at: int, root: str, lengths: list[int]) -> tuple[str, int]:
 
 
 def _added(path: str, node: Node) -> Iterator[str]:
-    """The paths of everything below a new node."""
+    """Yield the paths of everything below a new node."""
     for name, child in node.children.items():
         below = path.rstrip("/") + "/" + name
         yield below
@@ -112,7 +112,7 @@ def _check_new(path: str) -> None:
 
 
 def read(text: str, root: str, changed_subtrees: bool) -> list[tuple[Any, ...]]:
-    """Each operation as a tuple that begins with its offset; raises RefusedError."""
+    """Return each operation as a tuple that begins with its offset; raise RefusedError for invalid text."""
     found: list[tuple[Any, ...]] = []
     lengths: list[int] = []
     at = _skip(text, 0)
@@ -167,7 +167,7 @@ def _plain_node(node: JsonNode) -> Node:
 
 
 def plain(operations: list[Operation]) -> list[tuple[Any, ...]]:
-    """What the real reader found, in the form that :func:`read` gives."""
+    """Return the operations that the real reader found, in the form that :func:`read` returns."""
     found: list[tuple[Any, ...]] = []
     for one in operations:
         if isinstance(one, AddNode):

@@ -20,7 +20,7 @@ Case = TypeVar("Case")
 
 
 def seeds(variable: str, *, sample: int, proof: int, chunk: int, long: int = 0) -> list[Any]:
-    """Ranges of seeds as parameters: the first ``sample`` seeds, then chunks up to ``proof`` that only the proof runs.
+    """Return ranges of seeds as parameters: the first ``sample`` seeds, then chunks up to ``proof`` that only the proof runs.
 
     Only the long proof runs those from ``proof`` up to ``long``. The environment variable replaces all of them: ``first:last``.
     """
@@ -39,7 +39,7 @@ SHARES = [pytest.param(0.4, id="two fifths"), pytest.param(1.0, marks=PROOF, id=
 
 
 def sizes(variable: str | None, sample: float | None, proof: float | None, long: float | None = None) -> list[Any]:
-    """Sizes, divisors of sizes, or seconds, as parameters: of the sample, of the proof and of the long proof.
+    """Return sizes, divisors of sizes, or seconds, as parameters: of the sample, of the proof and of the long proof.
 
     None leaves one of them out. The environment variable replaces all of them.
     """
@@ -61,7 +61,7 @@ def sampled(
     *,
     is_long: Callable[[int, Case], bool] = lambda *_: False,
 ) -> list[Any]:
-    """Cases as parameters; ``is_sample(position, case)`` chooses those that always run, ``is_long`` those of the long proof."""
+    """Return cases as parameters: ``is_sample(position, case)`` selects those that always run, ``is_long`` the long proof."""
 
     def marks(position: int, case: Case) -> Any:
         if is_sample(position, case):
@@ -72,7 +72,7 @@ def sampled(
 
 
 def pairs(kinds: Iterable[str], ways: Iterable[str], sample: int) -> list[Any]:
-    """All pairs of kinds, each in all ways, as parameters.
+    """Return all pairs of kinds, each in all ways, as parameters.
 
     The proof runs each pair in one way, and pairs in turn in other ways; every ``sample``-th of these cases always runs. The
     long proof runs each pair in its other ways.
@@ -94,5 +94,5 @@ def pairs(kinds: Iterable[str], ways: Iterable[str], sample: int) -> list[Any]:
 
 
 def mutants(cases: Iterable[Case], sample: int) -> list[Any]:
-    """Mutants as parameters; the first ``sample`` of them always run."""
+    """Return mutants as parameters; the first ``sample`` of them always run."""
     return sampled(cases, lambda position, _: position < sample, lambda case: case.__name__)  # type: ignore[attr-defined]

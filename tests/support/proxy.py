@@ -83,7 +83,7 @@ class Proxy:
 
 @contextmanager
 def proxy(host: str, port: int) -> Iterator[Proxy]:
-    """A proxy to a gateway, on a free port of this machine."""
+    """Run a proxy to a gateway, on a free port of this machine."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         made = Proxy(listener, (host, port))
         thread = threading.Thread(target=made.serve, daemon=True)

@@ -28,10 +28,10 @@ def problems(repository: Repository) -> list[str]:
 
 
 def damage(where: str | MemoryStore) -> list[str]:
-    """What an instance of its own finds at a URL or in a store, after what dead writers left has been cleaned up.
+    """Return the problems that a new instance finds at a URL or in a store, after it has recovered dead writers.
 
-    That takes until their leases are over; what is still left after half a minute is damage as well. Nothing where no
-    repository was made.
+    Recovery takes until their leases expire; what is left after half a minute is damage as well. Returns nothing if there is
+    no repository.
     """
     try:
         if isinstance(where, str):
@@ -111,7 +111,7 @@ class Instances:
 
 @contextmanager
 def instances(new_store: Callable[[], Store]) -> Iterator[Instances]:
-    """Instances whose repository is checked when the test ends without an error."""
+    """Yield instances; check their repository when the test ends without an error."""
     made = Instances(new_store)
     yield made
     made.finish()

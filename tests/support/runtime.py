@@ -30,7 +30,7 @@ class World:
         self._stores: list[Store] = []
 
     def clock(self) -> int:
-        """The store's clock."""
+        """Return the store's clock in ms."""
         return int(self.ms)
 
     def advance(self, seconds: float) -> None:

@@ -210,7 +210,7 @@ def watch(repository: Repository, record: Record, rest: Path) -> None:
 
 
 def work(url: str, role: str, folder: str, seed: str) -> None:
-    """One process; ``role`` begins with what it does."""
+    """Run one process; ``role`` begins with the name of its work."""
     chance = random.Random(f"{seed} {role}")
     stop, rest, record = Path(folder, "stop"), Path(folder, "rest"), Record(Path(folder, role))
     clocks = (FAR, JUMPS) if url.startswith("sqlite") else (NEAR, (0.0,))

@@ -54,7 +54,7 @@ class Straggler:
 
 
 def opened_late(world: World) -> None:
-    """An instance polls before the straggler commits, and reads the checkpoints long afterwards: it must be exact, too."""
+    """Let an instance poll before the straggler commits, and read the checkpoints long afterwards: it must be exact, too."""
     store = MemoryStore(world.clock)
     faulty = FaultyStore(store)
     slow, quick = open_instance(faulty, world, mac=1), open_instance(store, world, mac=2)
@@ -87,7 +87,7 @@ def opened_late(world: World) -> None:
 
 
 def kept_twice(world: World) -> None:
-    """Two instances with different snapshots of one revision: only one of them can keep its own."""
+    """Let two instances keep different snapshots of one revision: only one of them succeeds."""
     straggler = Straggler(MemoryStore(world.clock), world)
     straggler.other.poll()
     try:
@@ -98,7 +98,7 @@ def kept_twice(world: World) -> None:
 
 
 def changed_together(world: World) -> None:
-    """Two instances change the checkpoints of one revision at the same time: no change is lost."""
+    """Let two instances change the checkpoints of one revision at the same time: no change is lost."""
     store = MemoryStore(world.clock)
     faulty = FaultyStore(store)
     mine, other = open_instance(faulty, world, mac=1), open_instance(store, world, mac=2, seed=2)

@@ -82,7 +82,7 @@ def on_terminal(
 
 
 def controls(text: str) -> list[str]:
-    """The characters of a text that control a terminal or reorder what it shows, but for line feeds and tabs."""
+    """Return the characters, except line feeds and tabs, that control a terminal or reorder its text."""
     return [
         one
         for one in text

@@ -174,12 +174,12 @@ def first_adjust_not_read_back(patch: pytest.MonkeyPatch) -> None:
 
 
 def sets_ignore_adjusts(patch: pytest.MonkeyPatch) -> None:
-    """For the histories: in a serializable transaction, the order of a set and an adjust matters to the other reads."""
+    """Only histories find it: in a serializable transaction, the order of a set and an adjust matters to the other reads."""
     patch.setattr(change_set, "_exact", lambda *_: frozenset())
 
 
 def adjusts_ignore_sets(patch: pytest.MonkeyPatch) -> None:
-    """For the histories, too."""
+    """Only histories find it."""
     original = change_set.of_nodes
 
     def of_nodes(nodes: Any, reads: Any = None) -> Any:

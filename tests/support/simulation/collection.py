@@ -185,7 +185,7 @@ class CollectedSchedule(Schedule):
                     instance.sweep_branches(0)
 
     def compare_branch(self, actor: Actor, at: int, before: Any) -> None:
-        """A branch that has not ended reads the same in every instance, whatever its age."""
+        """Check that a branch that has not ended reads the same in every instance, whatever its age."""
         instance = self.opened(actor)
         try:
             found = tree(instance, instance.branch(at).view)

@@ -29,7 +29,7 @@ def all_mutants() -> list[Callable[[pytest.MonkeyPatch], None]]:
 
 
 def misfits(mutant: Callable[[pytest.MonkeyPatch], None]) -> list[str]:
-    """The arguments that a function of the kernel takes and its replacement does not, as "function: argument"."""
+    """Return the arguments that a function of the kernel takes and its replacement does not, as "function: argument"."""
     recorder = _Recorder()
     try:
         mutant(cast(pytest.MonkeyPatch, recorder))

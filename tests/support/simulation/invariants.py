@@ -60,7 +60,7 @@ class RecordedRun:
         self.live: list[Instance] = []
 
     def run(self) -> None:
-        """Run the schedule and check everything; raises Broken."""
+        """Run the schedule and check everything; raise Broken if an invariant is violated."""
         self.simulator.run()
         for actor in self.simulator.actors:
             if actor.error is not None and not isinstance(actor.error, Died):

@@ -46,7 +46,7 @@ class KeepSchedule:
                 simulator.add(f"{name}{number}", self._surviving(work))
 
     def run(self) -> None:
-        """Run to the end; raises Broken if a reader read anything else than what was kept."""
+        """Run to the end; raise Broken if a reader read anything but the kept snapshot."""
         self.simulator.run()
         self.simulator.calm()
         for actor in (*self.simulator.actors, *self.simulator.threads):

@@ -14,7 +14,7 @@ class SeededRun(Protocol):
     simulator: Simulator
 
     def run(self) -> None:
-        """Run it and check the invariants; raises Broken."""
+        """Run the schedule and check the invariants; raise Broken if one is violated."""
 
 
 S = TypeVar("S", bound=SeededRun)

@@ -15,7 +15,7 @@ class Broken(AssertionError):
 
 
 def check_tables(instance: Instance, when: str = "tables", but: Sequence[str] = ()) -> None:
-    """Raises Broken if the integrity check finds anything but these kinds of problems."""
+    """Raise Broken if the integrity check finds any problem of a kind not in ``but``."""
     problems = [str(problem) for problem in IntegrityCheck(instance).run() if problem.kind not in but]
     if problems:
         raise Broken(f"{when}: {problems}")

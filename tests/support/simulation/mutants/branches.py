@@ -25,7 +25,7 @@ def merge_without_validation_against_later_commits(patch: pytest.MonkeyPatch) ->
 
 
 def branch_heads_without_compare_and_set(patch: pytest.MonkeyPatch) -> None:
-    """For two processes on one branch, which the schedules do not have."""
+    """Only two processes on one branch find it, which the schedules do not have."""
 
     def move(self: BranchHeads, root: int, _: bytes, then: bytes, *__: object, **___: object) -> bool:
         self._store.write(schema.JOURNAL, [Put(schema.revision_key(root), [NewCell(*schema.BRANCH_HEAD, then)])])

@@ -90,7 +90,7 @@ def lower_ignored(patch: pytest.MonkeyPatch) -> None:
 
 
 def child_lists_not_read_back(patch: pytest.MonkeyPatch) -> None:
-    """For the interleavings: transactions of histories also read each listed child, and the schedules list nothing."""
+    """Only interleavings find it: histories also read each listed child, and the schedules list nothing."""
     patch.setattr(ReadSet, "children", lambda *_: None)
 
 
@@ -99,18 +99,18 @@ def reads_not_read_back(patch: pytest.MonkeyPatch) -> None:
 
 
 def changes_without_effect_rely_on_nothing(patch: pytest.MonkeyPatch) -> None:
-    """For the histories and the interleavings: the schedules repeat no value."""
+    """Histories and interleavings find it: the schedules repeat no value."""
     patch.setattr(StagedNode, "depends_on_base", property(lambda _: False))
     patch.setattr(change_set, "_columns_without_effect", lambda _: {})
 
 
 def expectations_not_depended_on(patch: pytest.MonkeyPatch) -> None:
-    """For the histories and the interleavings: the schedules expect nothing."""
+    """Histories and interleavings find it: the schedules expect nothing."""
     patch.setattr(ChangeSet, "depends_on", lambda self: self.reads or ReadSet())
 
 
 def expected_absence_not_depended_on(patch: pytest.MonkeyPatch) -> None:
-    """For the histories and the interleavings: the schedules expect nothing."""
+    """Histories and interleavings find it: the schedules expect nothing."""
     original = ChangeSet.depends_on
 
     def depends_on(self: ChangeSet) -> ReadSet:
@@ -121,7 +121,7 @@ def expected_absence_not_depended_on(patch: pytest.MonkeyPatch) -> None:
 
 
 def versions_of_the_head_expected(patch: pytest.MonkeyPatch) -> None:
-    """For a branch, and for the error of a commit on an old base: elsewhere the read-back finds the same."""
+    """Only a branch, and the error of a commit on an old base, show it: elsewhere the read-back finds the same."""
     original = Staging._expect
 
     def expect(self: Staging, operation: Expect) -> None:
@@ -137,5 +137,5 @@ def versions_of_the_head_expected(patch: pytest.MonkeyPatch) -> None:
 
 
 def names_not_kept_apart(patch: pytest.MonkeyPatch) -> None:
-    """For the interleavings: no workload of the schedules names a property like a child."""
+    """Only interleavings find it: no workload of the schedules names a property like a child."""
     patch.setattr(change_set, "_keep_names_apart", lambda node, plan: None)
