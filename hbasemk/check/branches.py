@@ -34,7 +34,7 @@ class BranchesCheck:
                 yield Problem(kinds.BRANCH, "", text(revision), "its list of the branch's revisions is damaged")
             elif own[0] == revision:
                 yield from self._check_root(known[revision])
-            elif known[own[0]].value(schema.BRANCH_VIEW) is None:
+            elif known[own[0]].value(schema.BRANCH_VIEW) is None and not self._context.is_collected(own[0]):
                 yield Problem(kinds.BRANCH, "", text(revision), f"its branch {text(own[0])} does not exist")
 
     def _check_root(self, root: JournalRow) -> Iterator[Problem]:
@@ -62,7 +62,8 @@ class BranchesCheck:
         at, name = text(root.revision), text(target)
         (head,) = self._context.journal_rows([target], (schema.BRANCH, schema.ABORT))
         if head.branch_root is None:
-            yield Problem(kinds.BRANCH_HEAD, "", at, f"its head {name} does not exist")
+            if how != REBASED or not self._context.is_collected(target):
+                yield Problem(kinds.BRANCH_HEAD, "", at, f"its head {name} does not exist")
         elif how == REBASED:
             return
         elif head.branch_root != root.revision:

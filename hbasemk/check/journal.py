@@ -72,6 +72,11 @@ class JournalCheck:
 
     def _check(self, entry: _Entry) -> Iterator[Problem]:
         at = text(entry.revision)
+        row = entry.row
+        if row.is_branch and row.value(schema.COMMITTED) is None and self._context.is_collected(entry.revision):
+            detail = "a process that slept wrote to its row, which a collector had deleted"
+            yield Problem(kinds.BRANCH, "", at, detail, kinds.LEFTOVER)
+            return
         yield from _check_shape(entry, root=entry.revision == self._context.settings.root_revision)
         if entry.row.committed and entry.row.aborted:
             yield Problem(kinds.BOTH, "", at, "both flags are set")

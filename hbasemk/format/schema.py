@@ -88,6 +88,8 @@ COLLECTING: Final[Column] = (DATA, b"collecting")
 """When a background collection began last, in ms since the epoch."""
 COLLECTED: Final[Column] = (DATA, b"collected")
 """How far the collector has come (``kernel/collection``)."""
+COLLECTED_ROWS: Final[Column] = (DATA, b"collectedRows")
+"""How far it has deleted rows of ended branches and late cells."""
 LEASE: Final[Column] = (DATA, b"lease")
 CLOCK: Final[Column] = (DATA, b"clock")
 CHILD_COUNT: Final[Column] = (DATA, b"childCount")

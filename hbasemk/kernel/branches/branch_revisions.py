@@ -69,20 +69,33 @@ class BranchRevisions:
         )
 
     def outcome(self, revision: int) -> Outcome:
-        """Return whether a branch revision ever became its branch's head; after a merge or rebase this never changes."""
-        columns = (schema.BRANCH, schema.ABORT)
+        """Return whether a branch revision ever became its branch's head; after a merge or rebase this never changes.
+
+        Raises RevisionCollectedError if the branch has ended so long ago that its rows may be deleted.
+        """
+        columns = (schema.BRANCH, schema.COMMITTED, schema.ABORT)
         row = self._row(revision, columns)
         root = row.branch_root
         if root is None:
+            self._require_recorded(revision, row)
             return Outcome.ABORTED
-        head = self._heads.read(root)
+        first = self._heads.row(root)
+        self._require_recorded(root, first)
+        head = first.branch_head
         if head is None or head.newest is None:
             # An older version of the library ended the branch and did not store its newest revision.
             return Outcome.ABORTED if row.aborted else Outcome.COMMITTED
         newest = self._row(head.newest, columns)
+        self._require_recorded(head.newest, newest)
         if head.how not in (MERGED, REBASED) and (row.aborted or newest.aborted):
             return Outcome.ABORTED
         return Outcome.COMMITTED if revision in (newest.branch or ()) else Outcome.ABORTED
+
+    def _require_recorded(self, revision: int, row: JournalRow) -> None:
+        """Raise RevisionCollectedError if a row is missing that a collector may have deleted."""
+        error = None if row.cells else self._journal.unrecorded(revision)
+        if error is not None:
+            raise error
 
     def common(self, state: BranchState, revision: int) -> int:
         """Return the newest revision of a branch on which another revision of it builds; a reset may have dropped that one."""
@@ -101,6 +114,8 @@ class BranchRevisions:
             raise self._unknown(revision)
         root, *own = branch
         first = row if root == revision else self._row(root, (schema.BRANCH_VIEW,))
+        if not first.cells:
+            raise self._unknown(revision)
         base, stored = row.base, first.branch_view
         if base is None:
             raise row.damaged("a branch revision must have a base", schema.BASE)

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import Final
 
-from hbasemk.errors import BranchError, ClosedError, CommitUnknownError, StoreError
+from hbasemk.errors import BranchError, ClosedError, CommitUnknownError, RevisionCollectedError, StoreError
 from hbasemk.format import changes, journal_row, revisions, schema
 from hbasemk.format.branch_head import ABANDONED, BranchHead
 from hbasemk.format.changes import RowChange
@@ -195,6 +195,10 @@ class Branches(Committing):
             )
             # After a lost reply, another instance may already have committed on top: then the move succeeded.
             moved = moved or self.outcome(new) is Outcome.COMMITTED
+        except RevisionCollectedError as error:
+            # The branch has ended, and its rows are deleted. So nobody can read this revision.
+            self._roll_back(new, touched)
+            raise CommitUnknownError(error.message, revision=error.revision) from error
         except (StoreError, ClosedError) as error:
             if not lost_replies:
                 self._roll_back(new, touched)
@@ -219,7 +223,10 @@ class Branches(Committing):
             self._outcomes.resolve_pending_quietly()
 
     def outcome(self, revision: int) -> Outcome:
-        """Return whether a branch revision ever became its branch's head; after a merge or rebase this never changes."""
+        """Return whether a branch revision ever became its branch's head; after a merge or rebase this never changes.
+
+        Raises RevisionCollectedError if the branch has ended so long ago that its rows may be deleted.
+        """
         return self._revisions.outcome(revision)
 
     @within_retry_timeout

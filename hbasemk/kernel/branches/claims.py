@@ -8,6 +8,7 @@ row of the branch. It replaces an earlier claim only after it has made sure that
 
 from __future__ import annotations
 
+from hbasemk.errors import BranchError
 from hbasemk.format import revisions, schema
 from hbasemk.format.branch_head import ABANDONED, BranchClaim
 from hbasemk.format.journal_row import JournalRow, Outcome
@@ -29,12 +30,16 @@ class BranchClaims:
         """Let only ``claimant`` apply the adjusts of a branch up to ``revision``; return None if it may.
 
         The claimant is a merge, or the first revision of the branch to which it is rebased. Returns the earlier claim if that
-        one has taken effect. Two round trips without an earlier claim.
+        one has taken effect. Raises BranchError if the branch has ended so long ago that its rows are deleted. Two round trips
+        without an earlier claim.
         """
         wanted = BranchClaim(claimant, revision)
         while True:
             row = self._heads.row(root)
             found = row.branch_claim
+            if not row.cells:
+                text = revisions.to_text(revision)
+                raise BranchError(f"branch revision {text} belongs to a branch that has ended", revision=text)
             if found == wanted:
                 return None
             if found is not None and self._is_in_effect(found, row):

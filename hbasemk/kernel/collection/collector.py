@@ -18,6 +18,7 @@ from hbasemk.kernel import settings
 from hbasemk.kernel.batches import batched
 from hbasemk.kernel.collection import other_cells, raising, retention, rule
 from hbasemk.kernel.collection.progress import Progress, read_progress
+from hbasemk.kernel.collection.run import Run
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.fence import GRACE
 from hbasemk.kernel.journal.rows import WHOLE, whole_rows
@@ -228,17 +229,17 @@ class Collector:
         return versions
 
     def _collect_others(self, report: Report) -> None:
-        """Delete what nothing needs outside of nodes."""
-        for kind in other_cells.KINDS:
-            for part in batched(kind.find(self._store, report.horizon), ROWS):
-                report.cells[kind.name] += sum(len(delete.cells) for delete in part)
-                self._send(part, kind.table)
+        """Delete what nothing needs besides the cells that the windows name."""
+        other_cells.collect(Run(self._instance, report.horizon, report.cells, self._writes, self._pause))
 
-    def _send(self, deletes: Sequence[Delete], table: str = schema.NODES) -> None:
+    def _send(self, deletes: Sequence[Delete]) -> None:
         if deletes and self._writes:
-            self._store.delete(table, deletes)
-        if self._rows_per_second is not None and deletes:
-            self._instance.runtime.sleep(len(deletes) / self._rows_per_second)
+            self._store.delete(schema.NODES, deletes)
+        self._pause(len(deletes))
+
+    def _pause(self, rows: int) -> None:
+        if self._rows_per_second is not None and rows:
+            self._instance.runtime.sleep(rows / self._rows_per_second)
 
     def _forget_window(self, rows: Sequence[JournalRow], end: int, report: Report) -> None:
         """Delete the marks of nodes that these revisions deleted, if nothing has revived them up to ``end``."""

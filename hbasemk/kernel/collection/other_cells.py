@@ -1,25 +1,15 @@
-"""What a run deletes besides the cells of nodes."""
+"""What a run deletes besides the cells of nodes that the journal names."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
-
 from hbasemk.format import schema
-from hbasemk.kernel.collection import leases, memos
-from hbasemk.kernel.retrying_store import RetryingStore
-from hbasemk.store.abc import Delete
+from hbasemk.kernel.collection import leases, memos, passed_rows
+from hbasemk.kernel.collection.run import Run
 
 
-class Kind(NamedTuple):
-    """Cells of one kind. ``find`` yields the exact versions that nothing needs once the horizon is a given revision."""
-
-    name: str
-    table: str
-    find: Callable[[RetryingStore, int], Iterator[Delete]]
-
-
-KINDS: Final = (
-    Kind(memos.KIND, schema.CLUSTER, memos.old_memos),
-    Kind(leases.KIND, schema.CLUSTER, leases.old_leases),
-)
+def collect(run: Run) -> None:
+    """Delete what nothing needs any more. The windows of the journal are done."""
+    store, horizon = run.instance.store, run.horizon
+    passed_rows.collect(run)
+    run.delete(memos.KIND, schema.CLUSTER, memos.old_memos(store, horizon))
+    run.delete(leases.KIND, schema.CLUSTER, leases.old_leases(store, horizon))

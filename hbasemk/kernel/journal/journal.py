@@ -136,6 +136,18 @@ class Journal(PolledRevisions):
             oldest=oldest,
         )
 
+    def unrecorded(self, revision: int) -> RevisionCollectedError | None:
+        """Return the error for a revision without a journal row if its row may have been deleted, else None. One round trip."""
+        if not self.fence.active or revision > self.fence.refresh():
+            return None
+        text, oldest = revisions.to_text(revision), revisions.to_text(self.fence.horizon)
+        return RevisionCollectedError(
+            f"the outcome of revision {text} is no longer recorded: it is older than the retention of the repository at "
+            f"{self._store.location}; the oldest snapshot that can be read is {oldest}",
+            revision=text,
+            oldest=oldest,
+        )
+
     # --- the contents of a view --------------------------------------------------------------------------
 
     def low_bound_for(self, view: View) -> int:

@@ -1,0 +1,199 @@
+"""The rows of ended branches, and late cells of aborted revisions, go when the horizon has passed them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hbasemk.check import IntegrityCheck
+from hbasemk.check import problem as kinds
+from hbasemk.errors import BranchError, CommitUnknownError, HbasemkError, RevisionCollectedError, UnknownRevisionError
+from hbasemk.format import changes, paths, revisions, schema
+from hbasemk.format.changes import RowChange
+from hbasemk.format.journal_row import Outcome
+from hbasemk.kernel.collection import passed_rows
+from hbasemk.kernel.collection.collector import Collector
+from hbasemk.kernel.collection.run import Run
+from hbasemk.kernel.commit.change_source import OperationList
+from hbasemk.kernel.commit.operations import AddNode, Adjust, Operation, SetProperty
+from hbasemk.kernel.instance import Instance
+from hbasemk.store.abc import ALL_VERSIONS, NewCell, Put, Scan
+from hbasemk.store.memory import MemoryStore
+from tests.support.branches import commit_on_branch
+from tests.support.runtime import World, open_instance
+from tests.support.simulation.crashes.sites import tree
+
+HOUR = 3600.0
+RETENTION_MS = 3_600_000
+
+
+@pytest.fixture
+def store(world: World) -> MemoryStore:
+    """A store with transactions, as SQLite."""
+    return MemoryStore(world.clock, transactions=True)
+
+
+def commit(instance: Instance, *operations: Operation) -> int:
+    return instance.commit(lambda _: OperationList(operations), "", retry_timeout=1, max_poll_age=0)
+
+
+def branch_rows(store: MemoryStore) -> list[int]:
+    rows = store.scan(schema.JOURNAL, Scan(None, None, 1000))
+    ids = [int.from_bytes(row.key, "big") for row in rows if len(row.key) == 8 and row.key[0] < 0x80]
+    return [one for one in ids if revisions.is_branch(one) and one != schema.NOTICE]
+
+
+def private_cells(store: MemoryStore) -> int:
+    rows = store.scan(schema.NODES, Scan(None, None, 1000, versions=ALL_VERSIONS))
+    return sum(revisions.is_branch(cell.timestamp) for row in rows for cell in row.cells)
+
+
+ENDS: dict[str, Callable[[Instance, int], Any]] = {
+    "merged": lambda one, at: one.merge_branch(at, ""),
+    "abandoned": lambda one, at: one.abandon_branch(at),
+    "rebased": lambda one, at: one.abandon_branch(one.rebase_branch(at, one.head(), "")),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_branch_that_ended_goes_with_its_rows_and_cells(store: MemoryStore, world: World, end: str) -> None:
+    one = open_instance(store, world)
+    commit(one, AddNode("/a", {"p": 0}))
+    at = commit_on_branch(one, one.begin_branch(one.head()), [SetProperty("/a", "p", 1)])
+    at = commit_on_branch(one, at, [AddNode("/b", {})])
+    commit(one, AddNode("/x", {}))
+    ENDS[end](one, at)
+    before = tree(one)
+    world.advance(2 * HOUR)
+    one.sweep_branches(None)
+    world.advance(2 * HOUR)
+    count = len(branch_rows(store))
+    assert count >= 3
+    deleted = 0
+    for path in ("/y", "/z"):
+        # The horizon is a trunk revision, so it may pass the rows only with the next one.
+        commit(one, AddNode(path, {}))
+        estimated = Collector(one).estimate(RETENTION_MS).cells["rows of ended branches"]
+        assert Collector(one).run(RETENTION_MS).cells["rows of ended branches"] == estimated
+        deleted += estimated
+        world.advance(2 * HOUR)
+    assert deleted == count
+    assert (branch_rows(store), private_cells(store)) == ([], 0)
+    fresh = open_instance(store, world, mac=9)
+    assert tree(fresh).items() >= before.items()
+    with pytest.raises(UnknownRevisionError):
+        fresh.branch(at)
+    for instance in (one, fresh):
+        with pytest.raises(RevisionCollectedError, match="no longer recorded"):
+            instance.outcome(at)
+    assert not list(IntegrityCheck(fresh).run())
+
+
+def collected_branch(one: Instance, store: MemoryStore, world: World, at: int) -> None:
+    """End a branch and collect everything of it."""
+    one.abandon_branch(at)
+    world.advance(2 * HOUR)
+    one.sweep_branches(None)
+    commit(one, AddNode("/later", {}))
+    world.advance(2 * HOUR)
+    commit(one, AddNode("/latest", {}))
+    one.maintain()
+    assert Collector(one).run(RETENTION_MS).cells["rows of ended branches"]
+    assert at not in branch_rows(store)
+
+
+def test_an_open_branch_keeps_its_rows(store: MemoryStore, world: World) -> None:
+    one = open_instance(store, world)
+    commit(one, AddNode("/a", {"p": 0}))
+    kept = commit_on_branch(one, one.begin_branch(one.head()), [SetProperty("/a", "p", 1)])
+    ended = one.begin_branch(one.head())
+    one.abandon_branch(ended)
+    for number in range(3):
+        world.advance(2 * HOUR)
+        one.sweep_branches(None)
+        commit(one, AddNode(f"/x{number}", {}))
+        Collector(one).run(RETENTION_MS)
+    assert kept in branch_rows(store)
+    fresh = open_instance(store, world, mac=9)
+    assert tree(fresh, fresh.branch(kept).view) == {"/": {}, "/a": {"p": 1}}
+    assert fresh.outcome(kept) is Outcome.COMMITTED
+    assert fresh.merge_branch(kept, "")
+    assert not list(IntegrityCheck(fresh).run())
+
+
+@pytest.mark.parametrize("call", ["commit", "merge", "reset"])
+def test_a_process_that_slept_until_its_branch_was_collected_changes_nothing(
+    store: MemoryStore, world: World, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    one, other = open_instance(store, world, mac=1), open_instance(store, world, mac=2)
+    commit(one, AddNode("/a", {"p": 0}))
+    first = one.begin_branch(one.head())
+    at = commit_on_branch(one, first, [Adjust("/a", "p", 1)])
+    check_and_write, slept = one.store.check_and_write, []
+
+    def sleep_first(table: str, column: Any, *arguments: Any, **options: Any) -> bool:
+        if column in (schema.BRANCH_HEAD, schema.BRANCH_CLAIM) and not slept:
+            slept.append(True)
+            other.poll()
+            collected_branch(other, store, world, at)
+        return check_and_write(table, column, *arguments, **options)
+
+    monkeypatch.setattr(one.store, "check_and_write", sleep_first)
+    acts: dict[str, Callable[[], Any]] = {
+        "commit": lambda: commit_on_branch(one, at, [SetProperty("/a", "q", 1)]),
+        # Its claim finds no row, so it writes one; then its read-back is refused.
+        "merge": lambda: one.merge_branch(at, ""),
+        "reset": lambda: one.reset_branch(at, first),
+    }
+    with pytest.raises(HbasemkError) as raised:
+        acts[call]()
+    assert slept
+    expected = {"commit": CommitUnknownError, "merge": RevisionCollectedError, "reset": BranchError}
+    assert isinstance(raised.value, expected[call])
+    assert private_cells(store) == 0
+    fresh = open_instance(store, world, mac=9)
+    assert tree(fresh) == {"/": {}, "/a": {"p": 0}, "/later": {}, "/latest": {}}
+    # What it wrote to rows that were gone is no damage, and a run that looks at everything deletes it.
+    assert {one.severity for one in IntegrityCheck(fresh).run()} <= {kinds.LEFTOVER}
+    passed_rows.collect(Run(fresh, fresh.journal.fence.refresh(), Counter(), True, lambda _: None, full=True))
+    assert not list(IntegrityCheck(fresh).run())
+
+
+def test_a_claim_on_a_branch_that_is_gone_is_refused(store: MemoryStore, world: World) -> None:
+    one = open_instance(store, world)
+    commit(one, AddNode("/a", {"p": 0}))
+    at = commit_on_branch(one, one.begin_branch(one.head()), [Adjust("/a", "p", 1)])
+    root = one.branch(at).root
+    collected_branch(one, store, world, at)
+    with pytest.raises(BranchError, match="has ended"):
+        one.branches._claims.take(root, one.head().revision, at)
+    assert branch_rows(store) == []
+
+
+def test_late_cells_of_a_revision_swept_in_doubt_go(store: MemoryStore, world: World) -> None:
+    one, other = open_instance(store, world, mac=1), open_instance(store, world, mac=2)
+    commit(one, AddNode("/a", {"p": 0}))
+    aborted = one.clock.next(one.journal.highest_seen)
+    commit(other, AddNode("/b", {}))
+    other.outcomes.abort_missing(aborted)
+    late = [NewCell(schema.DATA, b"\x01p", b"\x01", aborted)]
+    row = Put(schema.revision_key(aborted), _declared())
+    store.write(schema.JOURNAL, [row])
+    other.outcomes.recover(aborted)
+    commit(other, AddNode("/c", {}))
+    other.recovery.advance()
+    store.write(schema.NODES, [Put(paths.key("/a"), late)])
+    world.advance(2 * HOUR)
+    commit(other, AddNode("/d", {}))
+    assert Collector(other).estimate(RETENTION_MS).cells["cells of aborted revisions"] == 1
+    assert Collector(other).run(RETENTION_MS).cells["cells of aborted revisions"] == 1
+    rows = store.scan(schema.NODES, Scan(None, None, 1000, versions=ALL_VERSIONS))
+    assert aborted not in {cell.timestamp for found in rows for cell in found.cells}
+    assert not list(IntegrityCheck(other).run())
+
+
+def _declared() -> list[NewCell]:
+    return changes.encode([RowChange("/a", changes.CHANGED, ("p",))])
