@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, KeysView, Mapping, Sequence
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
 from typing import Final, Literal, NamedTuple, TypeVar, overload
 
 from hbasemk import arguments
@@ -77,8 +77,9 @@ class Node(Mapping[str, Value]):
         return self._snapshot[paths.join(self._state.path, arguments.node_name(name))]
 
     def __getitem__(self, name: str) -> Value:
+        state = self._state
         try:
-            value = self._state.properties[name]
+            value = (state.shareable or state.properties)[name]
         except (KeyError, TypeError):
             arguments.text(name, "name")
             raise PropertyNotFoundError(
@@ -86,7 +87,7 @@ class Node(Mapping[str, Value]):
                 path=self._state.path,
                 name=name,
             ) from None
-        return list(value) if isinstance(value, list) else value
+        return list(value) if value.__class__ is list else value
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and name in self._state.encoded
@@ -101,6 +102,16 @@ class Node(Mapping[str, Value]):
     def keys(self) -> KeysView[str]:
         """Return the names of the properties."""
         return self._state.encoded.keys()
+
+    def values(self) -> ValuesView[Value]:
+        """Return the values of the properties."""
+        state = self._state
+        return (state.shareable or state.copied_lists()).values()
+
+    def items(self) -> ItemsView[str, Value]:
+        """Return the names and values of the properties; faster than a copy of the node."""
+        state = self._state
+        return (state.shareable or state.copied_lists()).items()
 
     def __len__(self) -> int:
         return len(self._state.encoded)

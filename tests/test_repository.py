@@ -142,8 +142,9 @@ def test_snapshots_are_mappings() -> None:
         assert head == repo.at(head.revision)
         node = head["/a"]
         assert dict(node) == {"list": [1, 2]}
-        node["list"].append(3)  # type: ignore[union-attr]
-        assert head["/a"]["list"] == [1, 2]
+        for taken in (node["list"], dict(node.items())["list"], next(iter(node.values()))):
+            taken.append(3)  # type: ignore[union-attr]
+            assert head["/a"]["list"] == node["list"] == [1, 2]
         assert (node.name, node.path, node.children, node.child("b").path) == ("a", "/a", ["b"], "/a/b")
         with pytest.raises(KeyError):
             node["none"]

@@ -125,7 +125,7 @@ class _Hbasemk(System):
 
     def subtree(self, path: str) -> int:
         """Walk the subtree and decode every value."""
-        return sum(1 for node in self.repository.head.walk(path) if dict(node) is not None) - 1
+        return sum(1 for node in self.repository.head.walk(path) if node.items() is not None) - 1
 
     def refresh(self) -> None:
         """Poll once."""

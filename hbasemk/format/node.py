@@ -23,10 +23,11 @@ class NodeState:
 
     ``encoded`` maps property names to encoded values, sums included; values are decoded on first access. ``later`` maps the
     qualifiers of the property columns that were written after the node's life began to their newest visible version.
+    ``shareable`` is None or the decoded properties, if none of them is a list that a caller could change.
     ``adjusted`` maps the names of properties that were adjusted to their parts. It is None if the node has no such property.
     """
 
-    __slots__ = ("_decoded", "adjusted", "created", "encoded", "later", "path", "revision")
+    __slots__ = ("_decoded", "adjusted", "created", "encoded", "later", "path", "revision", "shareable")
 
     def __init__(
         self,
@@ -44,13 +45,20 @@ class NodeState:
         self.encoded = encoded
         self.adjusted = adjusted
         self._decoded: dict[str, Value] | None = None
+        self.shareable: dict[str, Value] | None = None
 
     @property
     def properties(self) -> dict[str, Value]:
         """The decoded properties by name; callers must not change them."""
         if self._decoded is None:
             self._decoded = decode_properties(self.path, self.encoded)
+            if list not in map(type, self._decoded.values()):
+                self.shareable = self._decoded
         return self._decoded
+
+    def copied_lists(self) -> dict[str, Value]:
+        """Return the decoded properties with lists that callers may change."""
+        return {name: list(value) if isinstance(value, list) else value for name, value in self.properties.items()}
 
     @property
     def version(self) -> str:

@@ -56,7 +56,8 @@ class Entry(NamedTuple):
 
 
 _state_since: Final = attrgetter("position")
-_names_since: Final = attrgetter("names_position")
+state_of: Final = attrgetter("state")
+names_since: Final = attrgetter("names_position")
 _NOTHING: Final = Entry(_NEVER, None, _NEVER, (), 0)
 
 
@@ -104,9 +105,17 @@ class NodeCache:
         """Return an entry whose state is valid in the view, or None. Its names may be unknown."""
         return self._find(path, view, _state_since)
 
+    def get_all(self, node_paths: Sequence[str], view: View) -> Sequence[Entry | None]:
+        """Return what :meth:`get` returns for each path; much faster if all entries were used recently."""
+        found = list(map(self._young.get, node_paths))
+        if found and all(found) and max(map(_state_since, found)) <= view.position and view.extent is None:
+            self._hits += len(found)
+            return found
+        return [self.get(path, view) for path in node_paths]
+
     def children(self, path: str, view: View) -> Sequence[str] | None:
         """Return the names of all children of a node in the view, in order; None if they are not known."""
-        entry = self._find(path, view, _names_since)
+        entry = self._find(path, view, names_since)
         return None if entry is None else entry.names
 
     def _find(self, path: str, view: View, since: Callable[[Entry], int]) -> Entry | None:

@@ -357,10 +357,13 @@ class _Paged:
 
 def _present(state: NodeState, cells: Sequence[Cell]) -> list[str]:
     """Return the names of the children that a node's visible cells show."""
-    created = state.created
-    return [
-        name_of(state.path, cell[:2]) for cell in cells if cell.value == schema.PRESENT and cell.timestamp >= created
-    ]
+    created, present = state.created, schema.PRESENT
+    found = [qualifier for _, qualifier, version, value in cells if value == present and version >= created]
+    try:
+        return [qualifier.decode("utf-8", "surrogatepass") for qualifier in found]
+    except UnicodeDecodeError:
+        # Name the damaged column.
+        return [name_of(state.path, (schema.CHILDREN, qualifier)) for qualifier in found]
 
 
 def count_of(cells: Sequence[Cell], created: int) -> int:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, TypeGuard
 
 from hbasemk.format import paths, schema
 from hbasemk.format.node import NodeState, from_cells
 from hbasemk.kernel.batches import batched
 from hbasemk.kernel.journal.view import View
-from hbasemk.kernel.reading.cache import UNKNOWN, NodeCache
+from hbasemk.kernel.reading.cache import UNKNOWN, Entry, NodeCache, names_since, state_of
 from hbasemk.kernel.reading.visible_cells import VisibleCells
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
@@ -20,6 +20,10 @@ LEVEL_BATCH: Final = 1000
 """Rows of a level of a subtree in one read."""
 _AT_LEAST: Final = 500
 """Fewer bytes than a node takes in the cache."""
+
+
+def _are_known(entries: Sequence[Entry | None]) -> TypeGuard[Sequence[Entry]]:
+    return all(entries)
 
 
 class SubtreeWalk:
@@ -45,36 +49,46 @@ class SubtreeWalk:
 
     def levels(self, depth: int | None) -> Iterator[list[NodeState]]:
         """Yield the nodes of each level in batches; see :meth:`Reader.levels`."""
-        view, path = self._view, self._path
         level = 0
-        names = self._cache.children(path, view)
-        above = None if names is None else {path: names}
-        tops: list[str] = [path]
+        tops: Sequence[str] = [self._path]
+        names = self._cache.children(self._path, self._view)
+        above = None if names is None else [(paths.join(self._path, ""), names)]
         while above is not None and (depth is None or level < depth):
             # Names may contain characters below "/", so the order of the parents is not enough.
-            tops = sorted([paths.join(parent, name) for parent, names in above.items() for name in names])
+            tops = sorted([prefix + name for prefix, names in above for name in names])
             if not tops:
                 return
             level += 1
-            above = {}
+            above = []
             for part in batched(tops, LEVEL_BATCH):
-                entries = [self._cache.get(one, view) for one in part]
-                read = self._fetch([one for one, entry in zip(part, entries, strict=True) if entry is None])
-                states = []
-                for one, entry in zip(part, entries, strict=True):
-                    state = read[one] if entry is None else entry.state
-                    if state is not None:
-                        states.append(state)
-                    if above is not None:
-                        names = self._cache.children(one, view) if entry is None else entry.names_in(view)
-                        if names is None:
-                            above = None
-                        elif names:
-                            above[one] = names
+                states, below = self._cached(part)
+                if below is None:
+                    above = None
+                elif above is not None:
+                    above += below
                 if states:
                     yield states
         if above is None:
             yield from self._scan_levels(level, depth, tops)
+
+    def _cached(self, part: Sequence[str]) -> tuple[list[NodeState], list[tuple[str, Sequence[str]]] | None]:
+        """Return those of these nodes that exist; and the names of the children of each, after the beginning of their paths.
+
+        Returns None instead of the names if the cache lacks some. Reads the nodes that it lacks.
+        """
+        view = self._view
+        entries = self._cache.get_all(part, view)
+        if _are_known(entries):
+            unknown = max(map(names_since, entries)) > view.position
+            below = [
+                (paths.join(path, ""), entry.names) for path, entry in zip(part, entries, strict=True) if entry.names
+            ]
+            return list(filter(None, map(state_of, entries))), None if unknown else below
+        read = self._fetch([path for path, entry in zip(part, entries, strict=True) if entry is None])
+        states = [read[path] if entry is None else entry.state for path, entry in zip(part, entries, strict=True)]
+        lists = [(paths.join(path, ""), self._cache.children(path, view)) for path in part]
+        known = [(prefix, names) for prefix, names in lists if names is not None]
+        return list(filter(None, states)), known if len(known) == len(lists) else None
 
     def _scan_levels(self, level: int, depth: int | None, tops: Sequence[str]) -> Iterator[list[NodeState]]:
         """Yield the levels of a subtree after ``level``, whose nodes are ``tops``, from the store; and fill the cache.

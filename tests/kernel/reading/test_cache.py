@@ -192,6 +192,23 @@ def test_a_view_with_an_extent_has_entries_of_its_own() -> None:
     assert cache.get("/a", branch) is None
 
 
+def test_many_lookups_at_once_find_what_single_ones_find() -> None:
+    cache = NodeCache(threading.RLock(), 6000)
+    extent = View.of(900, Extent(900), 900)
+    paths = [f"/{number}" for number in range(6)]
+    cache.put_all(_at(3), [(path, NodeState(path, 1, 1003, {}, {}), ()) for path in paths[:4]])
+    cache.put_all(extent, [(path, None, ()) for path in paths])
+    for position in (4, 5):
+        cache.arrived(_touches(position, paths[position - 4]))
+        cache.put(paths[position - 4], _at(position), NodeState(paths[position - 4], 1, 1000 + position, {}, {}))
+    for view in (_at(2), _at(3), _at(4), _at(5), extent, _at(5)._replace(own=frozenset({5}))):
+        for wanted in (paths, paths[:4], paths[:1], []):
+            single = [cache.get(path, view) for path in wanted]
+            hits = cache.statistics.hits
+            assert list(cache.get_all(wanted, view)) == single
+            assert cache.statistics.hits - hits == sum(entry is not None for entry in single)
+
+
 def test_states_built_on_a_view_with_an_extent_are_not_cached(world: World) -> None:
     one = open_instance(MemoryStore(world.clock), world)
     head, node = one.head(), [RowChange("/a", CHANGED, ["n"])]
