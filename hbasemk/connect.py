@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 from urllib.parse import SplitResult, quote, unquote, unquote_plus, urlsplit
 
 from hbasemk.errors import InvalidValueError
 from hbasemk.format.limits import shown
 from hbasemk.kernel.settings import Settings
+from hbasemk.layout import lay_out
 from hbasemk.repository import Repository
 from hbasemk.store.abc import Store
 from hbasemk.store.memory import NamedStores
@@ -36,6 +37,8 @@ def connect(
     create: bool = True,
     settings: Settings | None = None,
     schema_version: int | range | None = None,
+    splits: Sequence[str] = (),
+    compression: str | None = None,
     **options: Any,
 ) -> Repository:
     """Open the repository at ``url``; create it with ``settings`` if it does not exist, unless ``create`` is False.
@@ -53,15 +56,23 @@ def connect(
     has no meaning, TypeError for anything but a str (a path object too: the URL names the kind of store), and StoreError if
     the store cannot be used. ``schema_version`` is the schema number of the application that this process accepts, or a range
     of them (None: all); SchemaVersionError is raised if the repository has another one.
+
+    ``splits`` and ``compression`` apply to HBase, when tables are created. The table of nodes is divided into regions at the
+    paths in ``splits``, and the table of blobs into as many regions. ``compression`` is the name of a codec, such as ``GZ``.
+    Raises InvalidValueError if the tables exist with another compression, or without these regions.
     """
     unknown = sorted(options.keys() - _REPOSITORY_OPTIONS.keys())
     if unknown:
         raise TypeError(
             f"connect() got the unknown option {unknown[0]!r}; expected {', '.join(_REPOSITORY_OPTIONS)}, create, "
-            "settings or schema_version. Put the options of a store into its URL."
+            "settings, schema_version, splits or compression. Put the options of a store into its URL."
         )
     store, owned, more = open_store(url)
     try:
+        if splits or compression is not None:
+            if not create:
+                raise InvalidValueError("splits and compression apply to new tables, so create must be True, got False")
+            lay_out(store, redacted(url), splits, compression)
         return Repository(
             store,
             create=create,

@@ -69,6 +69,15 @@ def _change(session: Session, change: Callable[[Transaction], None], message: st
     metavar="DURATION",
     help="How long old revisions stay readable: 48h, 7d, forever. Default 7d; not on HBase.",
 )
+@click.option(
+    "--splits",
+    metavar="PATH",
+    multiple=True,
+    help="On HBase: begin a region of the table of nodes at PATH. May be given several times.",
+)
+@click.option(
+    "--compression", metavar="CODEC", help="On HBase: compress the tables with CODEC: GZ, SNAPPY, ZSTD, LZ4, …."
+)
 @click.pass_obj
 def init(
     session: Session,
@@ -77,6 +86,8 @@ def init(
     max_lag: int | None,
     lease: int | None,
     retention: tuple[int | None] | None,
+    splits: tuple[str, ...],
+    compression: str | None,
 ) -> None:
     """Create the repository, unless it exists already.
 
@@ -99,7 +110,14 @@ def init(
         requested["max_lag_ms"] = max_lag
     if lease is not None:
         requested["lease_ms"] = lease
-    with connect(session.url, create=True, settings=Settings(**requested), poll_interval=0) as repository:
+    with connect(
+        session.url,
+        create=True,
+        settings=Settings(**requested),
+        splits=splits,
+        compression=compression,
+        poll_interval=0,
+    ) as repository:
         chosen = instance_of(repository).settings
         stored = dataclasses.asdict(chosen)
         for name, value in requested.items():

@@ -45,7 +45,6 @@ class Result:
 
 ONE_VERSION: Final = 0
 BLOOM_ROW: Final = 1
-UNCOMPRESSED: Final = 2
 ROW_INDEX_V1: Final = 7
 FOREVER: Final = 2**31 - 1
 THRIFT1: Final = 1
@@ -82,6 +81,7 @@ DESCRIBE: Final = _method("getTableDescriptors", effect=False)
 IS_DISABLED: Final = _method("isTableDisabled", effect=False)
 IS_AVAILABLE: Final = _method("isTableAvailable", effect=False)
 CREATE_TABLE: Final = _method("createTable", effect=True)
+REGIONS: Final = _method("getAllRegionLocations", effect=False)
 DISABLE_TABLE: Final = _method("disableTable", effect=True)
 DELETE_TABLE: Final = _method("deleteTable", effect=True)
 SERVER_TYPE: Final = _method("getThriftServerType", effect=False)

@@ -85,7 +85,7 @@ struct Family {
     1: required binary name,
     /* 0: none, 1: row, 2: row and column */
     5: optional i32 bloom_filter,
-    /* 2: none */
+    /* see layout.py */
     6: optional i32 compression,
     /* 0: none, 2: PREFIX, 3: DIFF, 4: FAST_DIFF, 7: ROW_INDEX_V1 */
     8: optional i32 block_encoding,
@@ -98,6 +98,14 @@ struct Family {
 struct TableDescriptor {
     1: required TableName name,
     2: optional list<Family> families
+}
+
+struct Region {
+    3: optional binary start
+}
+
+struct RegionLocation {
+    2: required Region region
 }
 
 service Gateway {
@@ -118,6 +126,8 @@ service Gateway {
     void createTable(1: TableDescriptor table, 2: list<binary> split_keys) throws (1: HBaseError error),
     void disableTable(1: TableName table) throws (1: HBaseError error),
     void deleteTable(1: TableName table) throws (1: HBaseError error),
+
+    list<RegionLocation> getAllRegionLocations(1: binary table) throws (1: HBaseError error),
 
     /* 1: Thrift1, 2: Thrift2 */
     i32 getThriftServerType()

@@ -17,6 +17,7 @@ from hbasemk.store.abc import MAX_TIMESTAMP, Column, Delete, Get, Limits, Put, R
 from hbasemk.store.hbase import gateway, messages
 from hbasemk.store.hbase.address import Address
 from hbasemk.store.hbase.client import CONNECT_SECONDS, Client
+from hbasemk.store.hbase.layout import Layout
 from hbasemk.store.hbase.tables import TableNames, Tables
 from hbasemk.store.hbase.transport import Transport
 
@@ -77,6 +78,7 @@ class HBaseStore(Store):
             connect_timeout=connect_timeout,
             clock=clock,
         )
+        self.layout = Layout()
         self._tables = Tables(self._client, self._names, self._location, timeout)
 
     @property
@@ -96,9 +98,12 @@ class HBaseStore(Store):
         return min(usual, self._transport.frame_limit // 2) if self._transport.framing == "framed" else usual
 
     def create_tables(self, tables: Sequence[Table]) -> None:
-        """Create missing tables, wait until they are available, verify them, and test a timestamp as large as a revision id."""
+        """Create missing tables, wait until they are available, verify them, and test a timestamp as large as a revision id.
+
+        The tables get the attribute ``layout``. Raises InvalidValueError if tables exist that have another one.
+        """
         self._client.check_open()
-        self._tables.create(tables)
+        self._tables.create(tables, self.layout)
 
     def verify(self, tables: Sequence[Table]) -> None:
         """Check families, VERSIONS, TTL, KEEP_DELETED_CELLS, and that no table is disabled."""

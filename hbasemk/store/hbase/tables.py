@@ -17,6 +17,7 @@ from hbasemk.store.abc import ALL_VERSIONS, Table
 from hbasemk.store.hbase import gateway
 from hbasemk.store.hbase.client import Client
 from hbasemk.store.hbase.errors import SLOP_SETTING
+from hbasemk.store.hbase.layout import COMPRESSIONS, Layout
 
 ADMIN_SECONDS: Final = 120.0
 """The timeout of creating and dropping tables, which moves regions and may be slow even if reads and writes are fast."""
@@ -71,13 +72,16 @@ class Tables:
         self._where = where
         self._admin_timeout = max(timeout, ADMIN_SECONDS)
 
-    def create(self, tables: Sequence[Table]) -> None:
+    def create(self, tables: Sequence[Table], layout: Layout) -> None:
         """Create missing tables, wait until they are available, verify them, and test a timestamp as large as a revision id."""
         self._client.verify_gateways()
         existing = self._describe(tables)
         for table in tables:
+            if table.name in existing:
+                self._compare(table, existing[table.name], layout)
+        for table in tables:
             if table.name not in existing:
-                self._create(table)
+                self._create(table, layout)
         deadline = self._client.clock() + self._admin_timeout
         for table in tables:
             self._await(table, deadline)
@@ -85,12 +89,12 @@ class Tables:
         for table in tables:
             self.probe_timestamp(table, time.time_ns() // 1_000_000 - _EPOCH_MS << 24)
 
-    def _create(self, table: Table) -> None:
+    def _create(self, table: Table, layout: Layout) -> None:
         families = [
             gateway.idl.Family(
                 name=family,
                 bloom_filter=gateway.BLOOM_ROW,
-                compression=gateway.UNCOMPRESSED,
+                compression=COMPRESSIONS[layout.compression or "NONE"],
                 block_encoding=gateway.ROW_INDEX_V1,
                 keep_deleted=0,
                 versions=table.versions,
@@ -100,11 +104,42 @@ class Tables:
         ]
         wanted = gateway.idl.TableDescriptor(self._names.admin(table.name), families)
         try:
-            self._admin(gateway.CREATE_TABLE, gateway.CREATE_TABLE.request(wanted, None), table.name)
+            request = gateway.CREATE_TABLE.request(wanted, layout.splits.get(table.name))
+            self._admin(gateway.CREATE_TABLE, request, table.name)
         except StoreError as error:
-            # Another process created the table first; verify() checks it like any other table.
-            if "TableExistsException" not in error.message:
-                raise
+            if "TableExistsException" in error.message:
+                # Another process created the table first; verify() checks it like any other table.
+                self._compare(table, self._describe([table])[table.name], layout)
+                return
+            if layout.compression is not None and layout.compression.lower() in error.message.lower():
+                raise StoreUnusableError(
+                    f"{self._where}: HBase cannot compress with {layout.compression}, so table {self._shown_name(table)} was "
+                    f"not created; install the codec on all region servers, or use GZ, which HBase contains ({error.cause})"
+                ) from error
+            raise
+
+    def _compare(self, table: Table, found: Any, layout: Layout) -> None:
+        """Raise InvalidValueError if an existing table lacks the requested layout; more regions are not a difference."""
+        advice = "It was not changed: leave out the option, or change the table in HBase's shell"
+        if layout.compression is not None:
+            for family in found.families or ():
+                if family.name in table.families and family.compression != COMPRESSIONS[layout.compression]:
+                    actual = next(
+                        (name for name, number in COMPRESSIONS.items() if number == family.compression), "NONE"
+                    )
+                    raise InvalidValueError(
+                        f"{self._where}: table {self._shown_name(table)} exists with COMPRESSION = {actual}, not "
+                        f"{layout.compression}. {advice}"
+                    )
+        if layout.splits.get(table.name):
+            name = self._names.data(table.name)
+            regions = self._client.call(gateway.REGIONS, gateway.REGIONS.request(name), name)
+            missing = set(layout.splits[table.name]).difference(one.region.start for one in regions)
+            if missing:
+                raise InvalidValueError(
+                    f"{self._where}: table {self._shown_name(table)} exists, and no region of it begins at "
+                    f"{min(missing)!r}. {advice}"
+                )
 
     def _await(self, table: Table, deadline: float) -> None:
         method = gateway.IS_AVAILABLE
