@@ -27,8 +27,12 @@ prepare_python() { # extras, such as [test]
     "$root/.venv/bin/python" -m pip install -q --disable-pip-version-check -e "$root$1"
 }
 
-# Test processes to run side by side: one for each core, and one that mostly waits for HBase.
+# Test processes to run side by side: one for each core, two that mostly wait for HBase, and one that mostly waits for
+# processes it started. Each needs some 0.5 GiB; HBase and its gateways need 2 GiB.
 processes() {
-    cores=$("$root/.venv/bin/python" -c 'import os; print(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())')
-    [ "$cores" -lt 4 ] && echo $((cores + 1)) || echo 4
+    "$root/.venv/bin/python" -c '
+import os
+cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+print(max(1, min(cores + 3, 8, int((gib - 2.5) / 0.75))))'
 }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import multiprocessing
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +16,7 @@ from hbasemk.store.abc import Store
 from hbasemk.store.memory import MemoryStore
 from hbasemk.store.sqlite import SqliteStore
 from tests.support.hbase import HBase, missing, running
+from tests.support.quick_processes import get_context
 from tests.support.repositories import Checked, Instances, instances, judge
 from tests.support.runtime import World
 
@@ -33,8 +36,6 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_report_header(config: pytest.Config) -> str:
     reason = config.stash.get(_NONE, None)
     if reason is None:
-        import os
-
         return f"hbase: {os.environ.get('HBASEMK_TEST_HBASE', 'in a container of this run')}"
     return f"hbase: none, tests marked 'integration' are skipped ({reason})"
 
@@ -44,13 +45,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     reason = config.stash.get(_NONE, None)
     for item in items:
         if item.get_closest_marker("integration"):
-            # They share one HBase, so one process runs them all.
-            item.add_marker(pytest.mark.xdist_group("hbase"))
+            # They share one HBase, and mostly wait for it: two processes run them. One of them runs all tests that start
+            # gateways in it, and so takes their ports.
+            part = "integration" if item.path.parent.name == "integration" else "others"
+            item.add_marker(pytest.mark.xdist_group(f"hbase {part}"))
             if reason is not None:
                 item.add_marker(pytest.mark.skip(reason=reason))
     if getattr(config.option, "loadgroup", False):
-        # A slow test that begins last would keep one process busy while the others wait. The tests on HBase begin first: one
-        # process runs them all, and mostly waits.
+        # A slow test that begins last would keep one process busy while the others wait. The tests on HBase begin first.
         items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in ("slow", "integration")])
 
 
@@ -81,15 +83,26 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 def pytest_collection_finish(session: pytest.Session) -> None:
     if getattr(session.config.option, "loadgroup", False):
         apart = [
-            one.nodeid for one in session.items if one.get_closest_marker("integration") and "@hbase" not in one.nodeid
+            one.nodeid for one in session.items if one.get_closest_marker("integration") and "@hbase " not in one.nodeid
         ]
-        assert not apart, f"each process that runs one of these would start an HBase of its own: {apart[:3]}"
+        assert not apart, f"every process, not two, would run tests on HBase: {apart[:3]}"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_processes() -> Iterator[None]:
+    """Processes that tests start are forks, see :mod:`tests.support.quick_processes`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(multiprocessing, "get_context", get_context)
+        yield
 
 
 @pytest.fixture(scope="session")
-def hbase_server() -> Iterator[HBase]:
+def hbase_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HBase]:
     """The HBase of this run."""
-    with running() as found:
+    directory = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        directory = directory.parent  # all processes of the run have it
+    with running(directory) as found:
         yield found
 
 

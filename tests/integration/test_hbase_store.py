@@ -17,6 +17,7 @@ from hbasemk.store.abc import ALL_VERSIONS, Cell, Get, NewCell, Put, Row, Scan, 
 from hbasemk.store.hbase import Address, HBaseStore, gateway
 from hbasemk.store.hbase.store import MAX_CELL
 from hbasemk.testing.store.base import together
+from tests.support.gateway_processes import gateway_process
 from tests.support.hbase import HBase
 from tests.support.proxy import Proxy, proxy
 
@@ -317,36 +318,36 @@ def test_calls_are_not_applied_while_the_gateway_is_down_and_succeed_afterwards(
 
 
 def test_a_gateway_that_is_killed_under_load_and_comes_back(hbase: HBase, row: bytes) -> None:
-    if hbase.container is None:
-        pytest.skip("the gateway of an HBase that ran before the tests is not killed")
-    store = HBaseStore([Address(hbase.host, hbase.thrift2)], prefix=hbase.new_prefix(), timeout=10)
-    store.create_tables([TABLE])
-    errors: list[StoreError] = []
-    done: list[bytes] = []
+    with gateway_process(hbase) as gateway:
+        gateway.until_ready()
+        store = HBaseStore([Address(hbase.host, gateway.port)], prefix=hbase.new_prefix(), timeout=10)
+        store.create_tables([TABLE])
+        errors: list[StoreError] = []
+        done: list[bytes] = []
 
-    def work(thread: int) -> None:
-        turn = 0
-        while len(errors) < 40 or turn < 50:
-            key = row + b"%d/%d" % (thread, turn)
-            turn += 1
-            try:
-                store.write("cells", [put(key, key)])
-                done.append(key)
-            except StoreError as error:
-                errors.append(error)
+        def work(thread: int) -> None:
+            turn = 0
+            while len(errors) < 40 or turn < 50:
+                key = row + b"%d/%d" % (thread, turn)
+                turn += 1
+                try:
+                    store.write("cells", [put(key, key)])
+                    done.append(key)
+                except StoreError as error:
+                    errors.append(error)
 
-    try:
-        workers = [lambda thread=thread: work(thread) for thread in range(4)]  # type: ignore[misc]
-        together([*workers, hbase.stop_gateway])
-        assert errors
-        assert all(isinstance(error, (StoreNotAppliedError, StoreUnknownError)) for error in errors)
-        hbase.start_gateway()
-        rows = store.read("cells", [Get(key) for key in done])
-        assert [[cell.value for cell in found.cells] for found in rows] == [[key] for key in done]
-    finally:
-        hbase.start_gateway()
-        store.drop_tables([TABLE])
-        store.close()
+        try:
+            workers = [lambda thread=thread: work(thread) for thread in range(4)]  # type: ignore[misc]
+            together([*workers, lambda: gateway.signal("KILL")])
+            assert errors
+            assert all(isinstance(error, (StoreNotAppliedError, StoreUnknownError)) for error in errors)
+            gateway.start()
+            gateway.until_ready()
+            rows = store.read("cells", [Get(key) for key in done])
+            assert [[cell.value for cell in found.cells] for found in rows] == [[key] for key in done]
+            store.drop_tables([TABLE])
+        finally:
+            store.close()
 
 
 # --- threads and forks -----------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import hammer
+from tests.support.gateway_processes import gateway_process
 from tests.support.hbase import HBase
 
 PROCESSES = 8
@@ -39,16 +40,18 @@ def test_on_hbase(hbase: HBase) -> None:
 @pytest.mark.integration
 @pytest.mark.slow
 def test_on_hbase_while_the_gateway_is_killed_and_comes_back(hbase: HBase) -> None:
-    hbase.needs_own_gateway()
+    with gateway_process(hbase) as gateway:
+        gateway.until_ready()
 
-    def crash() -> None:
-        for _ in range(2):
-            time.sleep(2)  # let them start; the result does not depend on their progress
-            hbase.stop_gateway()
-            time.sleep(1)
-            hbase.start_gateway()
+        def crash() -> None:
+            for _ in range(2):
+                time.sleep(2)  # let them start; the result does not depend on their progress
+                gateway.signal("KILL")
+                time.sleep(1)
+                gateway.start()
+                gateway.until_ready()
 
-    reports = hammer.run(hbase.url(hbase.new_prefix()) + "&timeout=10", PROCESSES, COMMITS, crash)
+        reports = hammer.run(gateway.url(hbase.new_prefix()) + "&timeout=10", PROCESSES, COMMITS, crash)
     report(reports)
     # The processes retry within their retry_timeout, so no caller of run notices the outage.
     assert [error for one in reports for error in one.errors] == []

@@ -7,7 +7,8 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from tests.support.hbase import MORE_PORTS, READY_WITHIN, HBase
+from tests.support.hbase import HBase
+from tests.support.hbase_container import MORE_PORTS, READY_WITHIN
 
 _START = """
 mkdir -p /run/hbasemk/{port}
@@ -35,7 +36,11 @@ class GatewayProcess:
             f"<property><name>{name}</name><value>{value}</value></property>" for name, value in self._settings.items()
         )
         script = _START.format(port=self._inside, properties=properties)
-        self._hbase.container.get_wrapped_container().exec_run(["bash", "-c", script], detach=True)
+        self._hbase.container.exec_run(["bash", "-c", script], detach=True)
+
+    def url(self, prefix: str) -> str:
+        """Return the URL of the repository with a prefix, through this gateway."""
+        return f"hbase://{self._hbase.host}:{self.port}/?prefix={prefix}"
 
     def signal(self, name: str) -> None:
         """Send a signal to the process: KILL, or STOP and CONT to let it hang and go on."""
@@ -45,7 +50,7 @@ class GatewayProcess:
         """Wait until the process listens."""
         deadline = time.monotonic() + READY_WITHIN
         probe = ["bash", "-c", f"exec 3<>/dev/tcp/127.0.0.1/{self._inside}"]
-        while self._hbase.container.get_wrapped_container().exec_run(probe).exit_code:
+        while self._hbase.container.exec_run(probe).exit_code:
             if time.monotonic() > deadline:
                 log = self._hbase.run_inside(["tail", "-n", "60", f"/run/hbasemk/{self._inside}/log"])
                 raise RuntimeError(f"the gateway did not become ready:\n{log}")

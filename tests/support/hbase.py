@@ -1,4 +1,4 @@
-"""A real HBase for tests: in a container that is started once, or one that runs already."""
+"""A real HBase for tests: in a container of this run, or one that runs already."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import base64
 import os
 import socket
 import subprocess
-import time
 import uuid
 from collections import deque
 from collections.abc import Iterator
@@ -20,17 +19,10 @@ import pytest
 
 from hbasemk.format import schema
 from hbasemk.store.hbase import Address, HBaseStore
+from tests.support.hbase_container import MORE_PORTS, shared_container
 
-BUILD = Path(__file__).parents[2] / "docker" / "hbase" / "build.sh"
-READY_WITHIN = 240.0
-"""Seconds for the container to become healthy."""
-JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""HBase lives for some minutes only: compiling its code well takes it more time than that saves."""
 AHEAD = 6
 """So many pairs of empty tables are created before a test asks for them. One pair takes HBase a second, six take two."""
-
-MORE_PORTS = range(9092, 9097)
-"""Ports in the container for gateways that tests start."""
 
 
 def unused_prefix() -> str:
@@ -101,15 +93,6 @@ class HBase:
             dropped.result()
         self._threads.shutdown()
 
-    def stop_gateway(self) -> None:
-        """Kill the Thrift2 gateway as a crash would."""
-        self._control("stop")
-
-    def start_gateway(self) -> None:
-        """Start the Thrift2 gateway again; return when it answers."""
-        self._control("start")
-        self._until_healthy()
-
     def copy_inside(self, data: bytes, path: str) -> None:
         """Write a file in the container."""
         text = base64.b64encode(data).decode()
@@ -120,27 +103,11 @@ class HBase:
         if self.container is None:
             pytest.skip("the gateway of an HBase that ran before the tests is not killed")
 
-    def _control(self, verb: str) -> None:
-        self.needs_own_gateway()
-        self.run_inside(["gateway", verb])
-
     def run_inside(self, command: list[str]) -> str:
         """Run a command in the container; return its output."""
-        code, output = self.container.get_wrapped_container().exec_run(command)
+        code, output = self.container.exec_run(command)
         assert code == 0, output
         return str(output, errors="replace")
-
-    def _until_healthy(self) -> None:
-        deadline = time.monotonic() + READY_WITHIN
-        wrapped = self.container.get_wrapped_container()
-        while True:
-            wrapped.reload()
-            up = wrapped.status == "running"
-            if up and wrapped.exec_run(["/opt/hbase/bin/health"]).exit_code == 0:
-                return
-            if not up or time.monotonic() > deadline:
-                raise RuntimeError(f"HBase did not become ready:\n{wrapped.logs(tail=60).decode(errors='replace')}")
-            time.sleep(0.25)
 
 
 def missing() -> str | None:
@@ -155,8 +122,8 @@ def missing() -> str | None:
 
 
 @contextmanager
-def running() -> Iterator[HBase]:
-    """Run the HBase of this test run."""
+def running(directory: Path) -> Iterator[HBase]:
+    """Run the HBase of this test run; its processes find each other's container in ``directory``."""
     given = os.environ.get("HBASEMK_TEST_HBASE")
     if given:
         host, _, port = given.rpartition(":")
@@ -166,31 +133,10 @@ def running() -> Iterator[HBase]:
         yield found
         found.close()
         return
-    os.environ.setdefault("TESTCONTAINERS_RYUK_DISABLED", "true")
-    from testcontainers.core.container import DockerContainer
-
-    built = subprocess.run(["sh", str(BUILD)], stdout=subprocess.PIPE, text=True, check=True)
-    container = DockerContainer(built.stdout.strip())
-    # Published on loopback only, on ports that are free.
-    addresses: dict[str, Any] = {f"{port}/tcp": ("127.0.0.1", None) for port in (9090, 9091, *MORE_PORTS)}
-    container.ports = addresses
-    container.with_env("JDK_JAVA_OPTIONS", JAVA_OPTIONS)
-    # Docker would run the health check every two seconds; `HBase` runs it when it waits.
-    container.with_kwargs(healthcheck={"test": ["NONE"]})
-    try:
-        container.start()
-        wrapped = container.get_wrapped_container()
-        wrapped.reload()
-        ports = wrapped.ports
-        made = HBase(
-            "127.0.0.1",
-            int(ports["9091/tcp"][0]["HostPort"]),
-            int(ports["9090/tcp"][0]["HostPort"]),
-            container,
-            more_ports={port: int(ports[f"{port}/tcp"][0]["HostPort"]) for port in MORE_PORTS},
+    with shared_container(directory) as container:
+        ports = {port: int(container.ports[f"{port}/tcp"][0]["HostPort"]) for port in (9090, 9091, *MORE_PORTS)}
+        found = HBase(
+            "127.0.0.1", ports[9091], ports[9090], container, more_ports={port: ports[port] for port in MORE_PORTS}
         )
-        made._until_healthy()
-        yield made
-        made.close()
-    finally:
-        container.stop(force=True, delete_volume=True)
+        yield found
+        found.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from hbasemk.connect import open_store
 from hbasemk.repository import instance_of
 from hbasemk.snapshot import Snapshot
 from hbasemk.testing.wrapped import Call, FaultyStore
+from tests.support.quick_processes import quick_context
 
 
 def prepare(tx: Transaction, place: str) -> None:
@@ -78,9 +78,7 @@ def work(url: str, action: str, place: str, at: int, when: str) -> None:
 
 def run(url: str, action: str, place: str, at: int, when: str) -> bool:
     """Carry out an action in a new process; return whether that was killed."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.support.killed", "hbasemk.store.sqlite", "hbasemk.store.hbase"])
-    process = context.Process(target=work, args=(url, action, place, at, when), daemon=True)
+    process = quick_context().Process(target=work, args=(url, action, place, at, when), daemon=True)
     process.start()
     process.join(120)
     assert process.exitcode in (0, -signal.SIGKILL), f"{place} ended with {process.exitcode}"

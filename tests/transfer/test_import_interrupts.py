@@ -26,6 +26,7 @@ from hbasemk.transfer.files.importer import Import, Result, _Worker
 from hbasemk.transfer.files.verify import Verification, verify
 from hbasemk.transfer.files.worker import Batch
 from hbasemk.transfer.json.importer import JsonImport
+from tests.support import quick_processes
 from tests.support.hbase import HBase
 from tests.support.interrupting import SECONDS, Point, each_point, in_files, interrupted_at, points_of
 from tests.support.repositories import Checked
@@ -158,11 +159,9 @@ class Folder:
 
 @pytest.fixture
 def folder(checked: Checked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
-    if SECONDS:
-        # Workers start faster this way. With all points, workers start as usual.
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["hbasemk.transfer.files.worker", "hbasemk.store.sqlite"])
-        monkeypatch.setattr(multiprocessing, "get_context", lambda _: context)
+    if not SECONDS:
+        # With all points, workers start as usual.
+        monkeypatch.setattr(multiprocessing, "get_context", quick_processes.usual_context)
     return Folder(checked(f"sqlite:///{tmp_path / 'content.db'}?busy_timeout=3600&durable=no"), tmp_path / "top")
 
 
