@@ -153,7 +153,7 @@ class JsonImport:
             if path in batch:
                 raise InvalidChangeError(f"{self._name} contains {path} twice; remove one of them", path=path)
             batch[path] = found
-            size += sum(map(len, _encoded(found).values()))
+            size += sum(map(_size, found.values()))
             if len(batch) >= self._size or size >= LARGEST:
                 yield batch
                 batch, size = {}, 0
@@ -270,6 +270,11 @@ class JsonImport:
 
 def _encoded(properties: Mapping[str, PropertyValue]) -> Encoded:
     return {name: encode(value) for name, value in properties.items()}
+
+
+def _size(value: PropertyValue) -> int:
+    """Return about how many bytes a value takes."""
+    return len(value) if isinstance(value, str) and value.isascii() else len(encode(value))
 
 
 def _missing(repository: Repository, nodes: Iterable[dict[str, PropertyValue]]) -> Iterator[str]:

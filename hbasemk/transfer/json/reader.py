@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import codecs
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import BinaryIO, Final, NoReturn
 
 from hbasemk.errors import HbasemkError, InvalidValueError, LimitError
 from hbasemk.format import paths
 from hbasemk.format.values import PropertyValue, encode
-from hbasemk.transfer.json.values import decoder, from_json
+from hbasemk.transfer.json.values import decoder, from_json, object_decoder
 
 PIECE: Final = 1 << 20
 """The bytes of one read."""
@@ -19,6 +22,21 @@ LONGEST: Final = 100_000_000
 _NEAR: Final = 64
 """An error so close to the end of a piece may only mean that the piece ends there."""
 _SPACE: Final = " \t\n\r"
+_SHORT: Final = 1_000_000
+"""A text of so many characters is certainly not too large for a property."""
+
+
+def _tokens(*tokens: str) -> Callable[[str, int], re.Match[str] | None]:
+    """Return a function that matches these tokens, with white space before each, in a text at a position."""
+    return re.compile("".join(rf"[ \t\n\r]*{re.escape(token)}" for token in tokens)).match
+
+
+_check_name: Final = lru_cache(maxsize=1024)(paths.check_name)
+_begins_properties: Final = _tokens("{", '"properties"', ":")
+_begins_children: Final = _tokens(",", '"children"', ":", "{")
+_ends: Final = _tokens("}", "}")
+_begins_name: Final = _tokens('"')
+_between: Final = _tokens(":")
 
 
 def read_tree(source: BinaryIO, name: str, at: str) -> Iterator[tuple[str, dict[str, PropertyValue]]]:
@@ -50,6 +68,8 @@ class _Reader:
         while within:
             path, any_before = within.pop()
             self._node = path
+            if self._skip(_ends):
+                continue
             if self._peek() == "}":
                 self._take("}")
                 self._take("}", "the node's end, since properties come before children")
@@ -58,7 +78,8 @@ class _Reader:
                 self._take(",")
             within.append((path, True))
             self._node = self._child(path, self._string())
-            self._take(":")
+            if not self._skip(_between):
+                self._take(":")
             path = self._node
             found, more = self._begin()
             yield path, found
@@ -76,14 +97,19 @@ class _Reader:
     def _begin(self) -> tuple[dict[str, PropertyValue], bool]:
         """Read a node's properties; return them, and whether its children follow."""
         found: dict[str, PropertyValue] = {}
-        self._take("{")
-        if self._peek() == "}":
-            self._take("}")
-            return found, False
-        key = self._string()
+        key = "properties"
+        if not self._skip(_begins_properties):
+            self._take("{")
+            if self._peek() == "}":
+                self._take("}")
+                return found, False
+            key = self._string()
+            if key == "properties":
+                self._take(":")
         if key == "properties":
-            self._take(":")
             found = self._properties()
+            if self._skip(_begins_children):
+                return found, True
             if self._take(",}") == "}":
                 return found, False
             key = self._string()
@@ -94,6 +120,10 @@ class _Reader:
         return found, True
 
     def _properties(self) -> dict[str, PropertyValue]:
+        self._peek()
+        at_once = self._properties_at_once()
+        if at_once is not None:
+            return at_once
         found: dict[str, PropertyValue] = {}
         self._take("{")
         if self._peek() == "}":
@@ -114,9 +144,41 @@ class _Reader:
             if self._take(",}") == "}":
                 return found
 
+    def _properties_at_once(self) -> dict[str, PropertyValue] | None:
+        """Read the properties if all of them are in the present piece of the text, and valid; else read nothing."""
+        try:
+            parsed, end = object_decoder.raw_decode(self._text, self._at)
+            if not isinstance(parsed, dict):
+                return None
+            for name, value in parsed.items():
+                _check_name(name)
+                if not isinstance(value, str) or len(value) > _SHORT:
+                    parsed[name] = from_json(value)
+                    encode(parsed[name])
+        except (ValueError, RecursionError, HbasemkError):
+            return None
+        self._at = end
+        return parsed
+
     # --- pieces of text ----------------------------------------------------------------------------------
 
+    def _skip(self, match: Callable[[str, int], re.Match[str] | None]) -> bool:
+        """Skip tokens if all of them are next in the present piece of the text."""
+        found = match(self._text, self._at)
+        if found is None:
+            return False
+        self._at = found.end()
+        return True
+
     def _string(self) -> str:
+        found = _begins_name(self._text, self._at)
+        if found is not None:
+            try:
+                name, self._at = scanstring(self._text, found.end(), True)
+                return str(name)
+            except json.JSONDecodeError:
+                # The piece may end in it.
+                pass
         if self._peek() != '"':
             self._fail("expected a name in quotation marks")
         return str(self._value())

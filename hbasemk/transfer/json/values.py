@@ -22,13 +22,20 @@ from hbasemk.jsop import Number
 
 _LONGEST_DECIMAL: Final = 14_000
 """The bits of integers that Python converts to and from decimal digits, of which it accepts at most 4300."""
+_DIGITS: Final = 300
+"""Python converts so many digits whatever its limit is."""
+_SHORT: Final = 10**_DIGITS
 _split_pair: Final = re.compile("[\ud800-\udbff][\udc00-\udfff]").search
 
 
 def to_json(value: Value) -> str:
     """Return a property value as JSON text in ASCII."""
-    if type(value) is str and value.isascii():
+    if isinstance(value, str) and value.isascii():
         return quote(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int) and -_SHORT < value < _SHORT:
+        return str(value)
     if isinstance(value, list):
         return f"[{', '.join(map(to_json, value))}]"
     if isinstance(value, Json):
@@ -71,11 +78,11 @@ def _marked(mark: str, text: str) -> str:
 
 
 def _scalar(parsed: object) -> Scalar:
+    if isinstance(parsed, (str, bool, int, float)):
+        return parsed
     if isinstance(parsed, Number):
         exact = parsed.exact
         return Json(parsed.text) if exact is None else exact
-    if isinstance(parsed, (bool, str)):
-        return parsed
     if isinstance(parsed, dict) and len(parsed) == 1:
         ((mark, inside),) = parsed.items()
         if mark in _MARKS and isinstance(inside, str):
@@ -102,5 +109,25 @@ def _refuse(name: str) -> NoReturn:
     raise InvalidValueError(f"{name} is not JSON; expected a finite number")
 
 
-decoder: Final = json.JSONDecoder(parse_int=Number, parse_float=Number, parse_constant=_refuse)
-"""Reads JSON; numbers become :class:`Number`."""
+def _integer(text: str) -> int | Number:
+    return int(text) if len(text) <= _DIGITS and text != "-0" else Number(text)
+
+
+def _real(text: str) -> float | Number:
+    real = float(text)
+    return real if repr(real) == text else Number(text)
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise InvalidValueError("an object has a name twice")
+    return found
+
+
+decoder: Final = json.JSONDecoder(parse_int=_integer, parse_float=_real, parse_constant=_refuse)
+"""Reads JSON; a number becomes the ``int`` or ``float`` that is written with this spelling, or else a :class:`Number`."""
+object_decoder: Final = json.JSONDecoder(
+    parse_int=_integer, parse_float=_real, parse_constant=_refuse, object_pairs_hook=_object
+)
+"""The same, but raises InvalidValueError for an object with a name twice."""

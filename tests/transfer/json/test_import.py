@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import random
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,55 @@ def test_pieces_of_any_size_are_read_as_the_same_tree(file: Path, monkeypatch: p
     for size in range(1, 40):
         monkeypatch.setattr(reader, "PIECE", size)
         assert list(read_tree(io.BytesIO(text), f"pieces of {size}", "/")) == wanted
+
+
+PARTS = (
+    '"properties"',
+    '"children"',
+    "{",
+    "}",
+    ",",
+    ":",
+    '"',
+    " ",
+    '"n": 1',
+    "null",
+    "1e5",
+    "[",
+    "]",
+    '{"$float": "inf"}',
+    "\\",
+)
+
+
+def outcome(text: str) -> Any:
+    """Return what a text is read as: the nodes with their stored values, or the error."""
+    try:
+        found = read_tree(io.BytesIO(text.encode()), "given", "/at")
+        return [(path, [(name, encode(value)) for name, value in properties.items()]) for path, properties in found]
+    except ValueError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_nodes_read_at_once_and_piece_by_piece_are_the_same(
+    file: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    whole = file.read_text()
+    texts = [whole]
+    for _ in range(300):
+        at = chance.randrange(len(whole))
+        until = at + chance.choice((0, 0, 1, 5))
+        texts.append(whole[:at] + chance.choice((*PARTS, whole[at : at + 9])) + whole[until:])
+    at_once = list(map(outcome, texts))
+    assert len({type(one) for one in at_once}) == 2
+    monkeypatch.setattr(reader._Reader, "_properties_at_once", lambda _: None)
+    monkeypatch.setattr(reader._Reader, "_skip", lambda *_: False)
+    monkeypatch.setattr(reader, "scanstring", lambda *_: json.loads("cut off"))
+    for text, found in zip(texts, at_once, strict=True):
+        assert outcome(text) == found, text
 
 
 def test_a_second_import_changes_nothing(new: str, file: Path) -> None:
