@@ -9,7 +9,8 @@ from typing import Final
 from hbasemk.check import problem as kinds
 from hbasemk.check.context import CheckContext
 from hbasemk.check.problem import Problem
-from hbasemk.format import schema
+from hbasemk.format import blob_use, schema
+from hbasemk.format.blob_use import USED
 from hbasemk.kernel.blobs import CHUNK, DATA, LENGTH
 from hbasemk.store.abc import Cell, CellVersion, Delete, Row, Scan
 
@@ -31,6 +32,8 @@ class _Blob:
         self.size = 0
         self.chunks = 0
         self.wrong = ""
+        self.is_doomed = False
+        """A collector is deleting it, or was: then anything may be missing."""
         self.digest = hashlib.sha256()
         self.cells: list[tuple[bytes, int]] = []
 
@@ -55,6 +58,15 @@ class BlobsCheck:
                     yield from self._end(blob)
                 blob = _Blob(row.key[:KEY])
             cells = {(cell.family, cell.qualifier): cell for cell in row.cells}
+            used = cells.get(USED) if len(row.key) == KEY else None
+            if used is not None:
+                blob.is_doomed = blob_use.is_doomed(used.value)
+                if not blob_use.is_value(used.value):
+                    yield Problem(
+                        kinds.BLOB_ROW, blob.key.hex(), "", f"its last use {used.value[:40]!r} cannot be read"
+                    )
+                if LENGTH not in cells:
+                    continue
             yield from self._add(blob, row.key, cells.get(LENGTH if len(row.key) == KEY else DATA))
         if blob is not None:
             yield from self._end(blob)
@@ -85,14 +97,14 @@ class BlobsCheck:
             if blob.length is None:
                 blob.cells.append((key, cell.timestamp))
                 return
-            if number != blob.chunks and not blob.wrong:
+            if number != blob.chunks and not blob.wrong and not blob.is_doomed:
                 yield _missing(name, blob.chunks)
                 blob.wrong = "chunks"
             blob.chunks = number + 1
             blob.size += len(cell.value)
             blob.digest.update(cell.value)
             expected = min(CHUNK, blob.length - number * CHUNK)
-            if len(cell.value) != max(expected, 0) and not blob.wrong:
+            if len(cell.value) != max(expected, 0) and not blob.wrong and not blob.is_doomed:
                 detail = (
                     f"chunk {number} has {len(cell.value)} bytes, expected {expected} in a blob of {blob.length} bytes"
                 )
@@ -111,7 +123,7 @@ class BlobsCheck:
             deletes = tuple(Delete(key, [CellVersion(*DATA, timestamp)]) for key, timestamp in blob.cells)
             yield Problem(kinds.UPLOAD, name, "", detail, kinds.NOTE, old, deletes if old else ())
             return
-        if blob.wrong:
+        if blob.wrong or blob.is_doomed:
             return
         if blob.size < blob.length:
             yield _missing(name, blob.chunks)

@@ -65,12 +65,8 @@ def wrong_value(cell: Cell) -> tuple[str, str] | None:
 
 
 def blobs_of(data: bytes) -> list[str]:
-    """Return the ids of the blobs to which a stored value refers."""
-    # Only references and arrays can do so. The type byte avoids decoding other values.
-    if data[:1] not in (b"\x06", b"\x09"):
-        return []
+    """Return the ids of the blobs to which a stored value refers; none if it cannot be decoded."""
     try:
-        value = values.decode(data)
+        return values.blobs_of(data)
     except FormatError:
         return []
-    return [one.id for one in (value if isinstance(value, list) else [value]) if isinstance(one, values.BlobRef)]

@@ -79,8 +79,9 @@ class Repair:
         return f"aborted it; {_deleted(problem)}" if swept else _deleted(problem)
 
     def _delete_upload(self, problem: Problem) -> str:
-        """Delete exactly the chunks that are a day old; a new upload of the same blob writes newer ones."""
-        rollback.delete_cells(self._instance, schema.BLOBS, problem.cells)
+        """Delete exactly the chunks that are a day old, unless the upload has ended; a new upload writes newer ones."""
+        if not rollback.delete_upload(self._instance, problem.path, problem.cells):
+            return RIGHT
         return f"deleted {len(problem.cells)} chunks"
 
     def _delete_memo(self, problem: Problem) -> str:

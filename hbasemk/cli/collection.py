@@ -68,6 +68,7 @@ def retention(session: Session, duration: tuple[int | None] | None) -> None:
 
 @click.command("collect")
 @click.option("--dry-run", is_flag=True, help="Only count what would be deleted; write nothing.")
+@click.option("--blobs", is_flag=True, help="Delete blobs that nothing refers to as well; reads all nodes.")
 @click.option(
     "--rows-per-second",
     type=click.IntRange(min=1),
@@ -75,7 +76,7 @@ def retention(session: Session, duration: tuple[int | None] | None) -> None:
     help="Delete from at most so many rows each second.",
 )
 @click.pass_obj
-def collect(session: Session, dry_run: bool, rows_per_second: int | None) -> None:
+def collect(session: Session, dry_run: bool, blobs: bool, rows_per_second: int | None) -> None:
     """Delete cells that only old snapshots need.
 
     Writers do the same in the background. Snapshots that are younger than the retention stay readable, and so do checkpoints and
@@ -98,13 +99,15 @@ def collect(session: Session, dry_run: bool, rows_per_second: int | None) -> Non
                 "retention first, for example: hbasemk retention 7d"
             )
         collector = Collector(instance, rows_per_second)
-        report = collector.estimate(found) if dry_run else collector.run(found)
+        report = collector.estimate(found, blobs=blobs) if dry_run else collector.run(found, blobs=blobs)
     facts: dict[str, Any] = {
         "horizon": revisions.to_text(report.horizon) if report.horizon else None,
         "revisions": report.revisions,
         **{kind: report.cells[kind] for kind in sorted(report.cells)},
         "cells": sum(report.cells.values()),
     }
+    if not report.blobs_done:
+        click.echo("no blob was deleted, because other processes collected at the same time; try again", err=True)
     if session.json:
         output.print_json(json.dumps({name.replace(" ", "_"): value for name, value in facts.items()}))
     else:

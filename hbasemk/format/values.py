@@ -156,3 +156,12 @@ def _decode_scalar(data: bytes) -> Scalar:
     if kind == _BYTES:
         return bytes(data[1:])
     raise ValueError(f"type byte {kind}")
+
+
+def blobs_of(data: bytes) -> list[str]:
+    """Return the ids of the blobs to which a stored value refers; raise FormatError if it is a damaged array."""
+    # Only references and arrays can do so. The type byte avoids decoding other values.
+    if data[:1] not in (bytes([_BLOB]), bytes([_ARRAY])):
+        return []
+    value = decode(data)
+    return [one.id for one in (value if isinstance(value, list) else [value]) if isinstance(one, BlobRef)]

@@ -2,18 +2,24 @@
 
 The row with the length is written after all chunks. So an interrupted upload leaves unreferenced chunks, never an
 unreadable blob. Memory stays bounded for reads and writes: an upload is spooled to a file while it is hashed.
+
+A writer that finds its content stored renews the cell ``used``, because a collector deletes blobs that nothing refers to and
+nobody has used for a time (``docs/protocol.md``, section 9).
 """
 
 from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Iterator
-from typing import BinaryIO, Final
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, Final, NamedTuple
 
 from hbasemk.errors import BlobNotFoundError, InvalidValueError
-from hbasemk.format import schema
-from hbasemk.store.abc import Column, Get, NewCell, Put, Store
+from hbasemk.format import blob_use, schema
+from hbasemk.format.blob_use import USED
+from hbasemk.kernel.retrying_store import RetryingStore
+from hbasemk.kernel.runtime import Runtime
+from hbasemk.store.abc import Cell, Column, Get, NewCell, Put
 
 CHUNK: Final = 1024 * 1024
 SPOOL: Final = 8 * CHUNK
@@ -22,13 +28,37 @@ AT_ONCE: Final = 4
 """The number of chunks written or read in one call."""
 DATA: Final[Column] = (schema.DATA, b"data")
 LENGTH: Final[Column] = (schema.DATA, b"length")
+RENEW_MS: Final = 3_600_000
+"""A use that was recorded less than this time ago is not recorded again."""
+
+
+class Head(NamedTuple):
+    """The first row of a blob: its length and its last use, each None if the cell does not exist."""
+
+    length: Cell | None
+    used: Cell | None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all of the content is stored, and no collector is about to delete it."""
+        return self.length is not None and not self.is_doomed
+
+    @property
+    def is_doomed(self) -> bool:
+        """Whether a collector has announced that it deletes the blob."""
+        return self.used is not None and blob_use.is_doomed(self.used.value)
 
 
 class Blobs:
-    """The blobs of one repository."""
+    """The blobs of one repository, as one instance uses them.
 
-    def __init__(self, store: Store) -> None:
+    ``latest_ms`` returns an upper bound of the store's clock, in ms since 1970; None if that is not known without a call.
+    """
+
+    def __init__(self, store: RetryingStore, runtime: Runtime, latest_ms: Callable[[], float | None]) -> None:
         self._store = store
+        self._runtime = runtime
+        self._latest_ms = latest_ms
 
     def write(self, stream: BinaryIO, *, durable: bool = True) -> str:
         """Store the content of a stream and return the blob's id; equal bytes have the same id.
@@ -45,26 +75,83 @@ class Blobs:
                 spool.write(block)
                 length += len(block)
             key = digest.digest()
-            if self._length(key) is None:
-                spool.seek(0)
-                self._upload(key, spool, length, durable)  # type: ignore[arg-type]
+            while not self._renew(key, head := self.head(key), durable=durable):
+                if not head.is_complete:
+                    spool.seek(0)
+                    self._upload(key, spool)  # type: ignore[arg-type]
+                    # If another process has uploaded or doomed the blob meanwhile, its content may be incomplete.
+                    if self.use(key, head, length, durable=durable):
+                        break
         return key.hex()
 
-    def _upload(self, key: bytes, spool: BinaryIO, length: int, durable: bool) -> None:
+    def keep(self, blob: str) -> int:
+        """Return the length of a blob, and record that it is used: it then stays for at least the retention.
+
+        One round trip; two if its use was not recorded recently. Raises BlobNotFoundError.
+        """
+        key = _key(blob)
+        while True:
+            head = self.head(key)
+            if not head.is_complete or head.length is None:
+                raise _missing(blob)
+            if self._renew(key, head):
+                return _decode_length(head.length.value, key)
+
+    def head(self, key: bytes) -> Head:
+        """Read the first row of a blob. One round trip."""
+        (row,) = self._store.read(schema.BLOBS, [Get(key, columns=(LENGTH, USED))])
+        cells = {(cell.family, cell.qualifier): cell for cell in row.cells}
+        if LENGTH in cells:
+            _decode_length(cells[LENGTH].value, key)
+        return Head(cells.get(LENGTH), cells.get(USED))
+
+    def _renew(self, key: bytes, head: Head, *, durable: bool = True) -> bool:
+        """Record that a complete blob is used, unless this was done recently; return False if it is not complete any more."""
+        if not head.is_complete:
+            return False
+        if head.used is not None:
+            now = self._latest_ms()
+            if now is not None and 0 <= now - head.used.timestamp < RENEW_MS:
+                return True
+        return self.use(key, head, durable=durable)
+
+    def use(self, key: bytes, head: Head, length: int | None = None, *, durable: bool = True) -> bool:
+        """Record that a blob is used, and its length if given, unless ``used`` has changed; return whether it is recorded."""
+        cells = [] if length is None else [NewCell(*LENGTH, length.to_bytes(8, "big"))]
+        return self._mark(key, head.used, blob_use.alive(self._nonce()), cells, durable=durable)
+
+    def doom(self, key: bytes, head: Head) -> bool:
+        """Announce that a collector deletes a blob, unless ``used`` has changed; return whether it has announced that."""
+        return self._mark(key, head.used, blob_use.doomed(self._nonce()), [])
+
+    def _mark(
+        self, key: bytes, found: Cell | None, value: bytes, cells: list[NewCell], *, durable: bool = True
+    ) -> bool:
+        put = Put(key, [NewCell(*USED, value), *cells])
+        expected = None if found is None else found.value
+        if self._store.check_and_write(schema.BLOBS, USED, expected, put, durable=durable):
+            return True
+        # After a lost reply, the second attempt finds the value that the first one wrote.
+        used = self.head(key).used
+        return used is not None and used.value == value
+
+    def _nonce(self) -> bytes:
+        return self._runtime.random.getrandbits(8 * blob_use.NONCE_BYTES).to_bytes(blob_use.NONCE_BYTES, "big")
+
+    def _upload(self, key: bytes, spool: BinaryIO) -> None:
         puts: list[Put] = []
         number = 0
         while block := spool.read(CHUNK):
-            puts.append(Put(_chunk_key(key, number), [NewCell(*DATA, block)]))
+            puts.append(Put(chunk_key(key, number), [NewCell(*DATA, block)]))
             number += 1
             if len(puts) == AT_ONCE:
                 self._put(puts)
                 puts = []
         self._put(puts)
-        self._put([Put(key, [NewCell(*LENGTH, length.to_bytes(8, "big"))])], durable=durable)
 
-    def _put(self, puts: list[Put], *, durable: bool = False) -> None:
+    def _put(self, puts: list[Put]) -> None:
         if puts:
-            self._store.write(schema.BLOBS, puts, durable=durable)
+            self._store.write(schema.BLOBS, puts, durable=False)
 
     def length(self, blob: str) -> int:
         """Return the length of a blob in bytes. One round trip. Raises BlobNotFoundError."""
@@ -93,7 +180,7 @@ class Blobs:
         while position < end:
             first = position // CHUNK
             last = min(first + AT_ONCE, -(-end // CHUNK))
-            gets = [Get(_chunk_key(key, number), columns=(DATA,)) for number in range(first, last)]
+            gets = [Get(chunk_key(key, number), columns=(DATA,)) for number in range(first, last)]
             for row in self._store.read(schema.BLOBS, gets):
                 if not row.cells:
                     raise _missing(blob)
@@ -106,9 +193,7 @@ class Blobs:
 
     def _length(self, key: bytes) -> int | None:
         row = self._store.read(schema.BLOBS, [Get(key, columns=(LENGTH,))])[0]
-        if row.cells and len(row.cells[0].value) != 8:
-            raise schema.damaged("the length of a blob is not a number of 8 bytes", schema.BLOBS, key, LENGTH)
-        return int.from_bytes(row.cells[0].value, "big") if row.cells else None
+        return _decode_length(row.cells[0].value, key) if row.cells else None
 
 
 def _read(stream: BinaryIO) -> bytes:
@@ -138,8 +223,15 @@ def _key(blob: str) -> bytes:
     return key
 
 
-def _chunk_key(key: bytes, number: int) -> bytes:
+def chunk_key(key: bytes, number: int) -> bytes:
+    """Return the row key of a chunk; ``key`` is that of the blob."""
     return key + number.to_bytes(4, "big")
+
+
+def _decode_length(data: bytes, key: bytes) -> int:
+    if len(data) != 8:
+        raise schema.damaged("the length of a blob is not a number of 8 bytes", schema.BLOBS, key, LENGTH)
+    return int.from_bytes(data, "big")
 
 
 def _missing(blob: str) -> BlobNotFoundError:

@@ -97,7 +97,7 @@ class Instance:
         self._sweep_due = runtime.monotonic() + SWEEP_EVERY
         self._measured_at = runtime.monotonic()
         self.branches = Branches(context, self._committer, self.lease)
-        self.blobs = Blobs(store)
+        self.blobs = Blobs(store, runtime, self.lease.server.latest_ms)
         self._advanced_at = 0
         self._maintained_at = 0
         self.max_poll_age = 0.0

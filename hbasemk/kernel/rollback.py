@@ -111,6 +111,17 @@ def delete_cells(instance: Instance, table: str, deletes: Sequence[Delete]) -> N
     instance.store.delete(table, deletes)
 
 
+def delete_upload(instance: Instance, blob: str, deletes: Sequence[Delete]) -> bool:
+    """Delete chunks of an upload that has not ended, and let it fail if it goes on; return False if it has ended."""
+    key = bytes.fromhex(blob)
+    head = instance.blobs.head(key)
+    # The upload ends by compare-and-set of the cell that this changes, and is then repeated.
+    if head.length is not None or not instance.blobs.doom(key, head):
+        return False
+    instance.store.delete(schema.BLOBS, deletes)
+    return True
+
+
 def delete_aborted(instance: Instance, revision: int, deletes: Sequence[Delete]) -> bool:
     """Delete cells of a revision in ``nodes`` if it is aborted, which is final; return whether it is."""
     if instance.outcomes.of(revision) is not Outcome.ABORTED:

@@ -16,7 +16,7 @@ from hbasemk.format import changes, journal_row, paths, revisions, schema
 from hbasemk.format.journal_row import JournalRow
 from hbasemk.kernel import settings
 from hbasemk.kernel.batches import batched
-from hbasemk.kernel.collection import other_cells, raising, retention, rule
+from hbasemk.kernel.collection import other_cells, raising, retention, rule, unused_blobs
 from hbasemk.kernel.collection.progress import Progress, read_progress
 from hbasemk.kernel.collection.run import Run
 from hbasemk.kernel.instance import Instance
@@ -43,6 +43,8 @@ class Report:
     horizon: int = 0
     revisions: int = 0
     cells: Counter[str] = field(default_factory=Counter)
+    blobs_done: bool = True
+    """False if the horizon rose all the time, so that no blob could be deleted."""
 
 
 class Collector:
@@ -58,19 +60,28 @@ class Collector:
 
     # --- runs --------------------------------------------------------------------------------------------
 
-    def run(self, retention_ms: int, *, wait: bool = True) -> Report:
-        """Raise the horizon, and delete what is older.
+    def run(self, retention_ms: int, *, wait: bool = True, blobs: bool = False) -> Report:
+        """Raise the horizon, and delete what is older; with ``blobs`` also blobs that nothing refers to.
 
         With ``wait``, wait until all readers know the new horizon. Otherwise delete up to one that they know by now, so that
         a later run deletes the rest. Raises ClockSkewError and StoreError; what has been done stays done.
         """
         self.publish(retention_ms)
-        runtime, journal = self._instance.runtime, self._instance.journal
-        while wait and journal.fence.known_for(GRACE) < journal.fence.horizon:
-            runtime.sleep(GRACE / 4)
+        if wait:
+            self._settle()
         report = Report()
         self.collect(retention_ms, report)
+        if blobs:
+            report.blobs_done = unused_blobs.collect(self._run(report), retention_ms, self._settle)
         return report
+
+    def _settle(self) -> int:
+        """Wait until all readers know the present horizon; return it."""
+        runtime, fence = self._instance.runtime, self._instance.journal.fence
+        fence.refresh()
+        while fence.known_for(GRACE) < fence.horizon:
+            runtime.sleep(GRACE / 4)
+        return fence.horizon
 
     def publish(self, retention_ms: int) -> None:
         """Raise the horizon as far as the retention, branches and checkpoints allow."""
@@ -113,7 +124,7 @@ class Collector:
                 return True
         return False
 
-    def estimate(self, retention_ms: int) -> Report:
+    def estimate(self, retention_ms: int, *, blobs: bool = False) -> Report:
         """Count what a run would delete, by kind. Writes nothing."""
         instance = self._instance
         instance.poll()
@@ -133,6 +144,9 @@ class Collector:
                     counted.add(hash(path))
                     self._collect_row(paths.key(path), report.horizon, report)
         self._collect_others(report)
+        if blobs:
+            horizon = report.horizon
+            report.blobs_done = unused_blobs.collect(self._run(report), retention_ms, lambda: horizon)
         return report
 
     def _window(self, low: int, high: int) -> tuple[int, list[JournalRow]] | None:
@@ -230,7 +244,10 @@ class Collector:
 
     def _collect_others(self, report: Report) -> None:
         """Delete what nothing needs besides the cells that the windows name."""
-        other_cells.collect(Run(self._instance, report.horizon, report.cells, self._writes, self._pause))
+        other_cells.collect(self._run(report))
+
+    def _run(self, report: Report) -> Run:
+        return Run(self._instance, report.horizon, report.cells, self._writes, self._pause)
 
     def _send(self, deletes: Sequence[Delete]) -> None:
         if deletes and self._writes:

@@ -97,6 +97,11 @@ class ServerClock:
         known = self._store.clock_ms()
         return self._high + monotonic * 1000 if known is None else known + 1
 
+    def latest_ms(self) -> float | None:
+        """Return the highest time that the clock can show now; None if it was not measured recently. No round trip."""
+        known = self._store.clock_ms() is not None or self.is_recent(MEASUREMENT_VALID)
+        return self.at_most(self._runtime.monotonic()) if known else None
+
 
 class Lease:
     """One instance's lease of a machine id, claimed at the first commit and renewed in the background.

@@ -286,6 +286,6 @@ def _missing(repository: Repository, nodes: Iterable[dict[str, PropertyValue]]) 
                     wanted[one.id] = None
     for blob in wanted:
         try:
-            repository.blobs.length(blob)
+            instance_of(repository).blobs.keep(blob)
         except BlobNotFoundError:
             yield blob

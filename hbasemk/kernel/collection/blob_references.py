@@ -1,0 +1,99 @@
+"""Which blobs the cells of nodes refer to, in bounded memory.
+
+The set may contain blobs that nothing refers to, at random: a run then keeps them, and the next one uses other random bytes.
+It contains every blob to which a cell refers that was stored while all rows were read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Final
+
+from hbasemk.format import schema, values
+from hbasemk.kernel.collection.run import Run
+from hbasemk.kernel.retrying_store import RetryingStore
+from hbasemk.store.abc import Cell, Get, Scan
+
+BITS_PER_BLOB: Final = 10
+HASHES: Final = 7
+LEAST_BITS: Final = 1 << 20
+MOST_BITS: Final = 1 << 29
+"""64 MiB: enough for 50 million blobs."""
+ROWS: Final = 100
+VERSIONS: Final = 8
+"""The versions of a column in the first read of its row; columns that have more are read on their own."""
+DEEPER: Final = 1000
+
+
+class ReferenceSet:
+    """A set of blob ids that may contain more than was added: a Bloom filter for about ``blobs`` of them."""
+
+    def __init__(self, blobs: int, salt: bytes) -> None:
+        self._bits = min(max(blobs * BITS_PER_BLOB, LEAST_BITS), MOST_BITS)
+        self._salt = salt
+        self._bytes = bytearray(self._bits // 8 + 1)
+
+    def _places(self, blob: bytes) -> Iterable[int]:
+        digest = hashlib.blake2b(blob, key=self._salt, digest_size=8 * HASHES).digest()
+        return (int.from_bytes(digest[at : at + 8], "big") % self._bits for at in range(0, 8 * HASHES, 8))
+
+    def add(self, blob: bytes) -> None:
+        """Add the key of a blob."""
+        for place in self._places(blob):
+            self._bytes[place >> 3] |= 1 << (place & 7)
+
+    def __contains__(self, blob: bytes) -> bool:
+        """Return whether the key of a blob was added; sometimes also True if it was not."""
+        return all(self._bytes[place >> 3] >> (place & 7) & 1 for place in self._places(blob))
+
+
+def read_references(run: Run, blobs: int) -> ReferenceSet:
+    """Return the blobs to which any version of any property refers, on trunk and on branches."""
+    store = run.instance.store
+    found = ReferenceSet(blobs, run.instance.runtime.random.getrandbits(64).to_bytes(8, "big"))
+    scan = Scan(None, None, ROWS, families=(schema.DATA,), versions=VERSIONS)
+    while True:
+        rows = store.scan(schema.NODES, scan)
+        for row in rows:
+            _add(found, row.cells)
+            for qualifier, oldest in _deep(row.cells).items():
+                _add_older(store, found, row.key, qualifier, oldest)
+        run.pause(len(rows))
+        if len(rows) < ROWS:
+            return found
+        scan = scan._replace(start=rows[-1].key + b"\0")
+
+
+def _deep(cells: Iterable[Cell]) -> dict[bytes, int]:
+    """Return the columns that may have further versions, with the oldest version read."""
+    counts: dict[bytes, int] = {}
+    oldest: dict[bytes, int] = {}
+    for cell in cells:
+        counts[cell.qualifier] = counts.get(cell.qualifier, 0) + 1
+        oldest[cell.qualifier] = cell.timestamp
+    return {
+        qualifier: oldest[qualifier]
+        for qualifier, count in counts.items()
+        if count == VERSIONS and qualifier[0] == schema.PROPERTY
+    }
+
+
+def _add_older(store: RetryingStore, found: ReferenceSet, key: bytes, qualifier: bytes, before: int) -> None:
+    more = True
+    while more:
+        get = Get(key, columns=((schema.DATA, qualifier),), before=before, versions=DEEPER)
+        cells = store.read(schema.NODES, [get])[0].cells
+        _add(found, cells)
+        more = len(cells) == DEEPER
+        before = cells[-1].timestamp if cells else 0
+
+
+def _add(found: ReferenceSet, cells: Iterable[Cell]) -> None:
+    for cell in cells:
+        if cell.qualifier[0] == schema.PROPERTY:
+            # A value that cannot be decoded ends the run: what it refers to is unknown.
+            for blob in values.blobs_of(cell.value):
+                with suppress(ValueError):
+                    found.add(bytes.fromhex(blob))

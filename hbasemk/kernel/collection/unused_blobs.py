@@ -1,0 +1,139 @@
+"""Blobs to which no cell refers and which nobody has used for longer than the retention.
+
+The collector reads all references while the horizon stays. Then it dooms each blob by compare-and-set of ``used``, and deletes
+exactly the versions that it had read before. A writer that wants the blob renews ``used`` first, so the compare-and-set fails;
+or it finds the blob doomed, and uploads newer versions. See ``docs/protocol.md``, section 9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Final
+
+from hbasemk.errors import CheckpointError, RevisionCollectedError, StoreError
+from hbasemk.format import schema
+from hbasemk.format.blob_use import USED
+from hbasemk.format.extent import Extent
+from hbasemk.kernel import checkpoints
+from hbasemk.kernel.blobs import DATA, LENGTH, RENEW_MS, Head
+from hbasemk.kernel.collection.blob_references import read_references
+from hbasemk.kernel.collection.run import Run
+from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.journal import fence
+from hbasemk.kernel.journal.view import View
+from hbasemk.store.abc import CellVersion, Delete, Scan, scan_all
+
+KIND: Final = "unused blobs"
+HEADS: Final = 1000
+CHUNKS: Final = 4
+"""The number of chunks that one call reads."""
+HOLD_MS: Final = 6 * 3_600_000
+KEY: Final = 32
+ATTEMPTS: Final = 3
+
+
+def collect(run: Run, retention_ms: int, settle: Callable[[], int]) -> bool:
+    """Delete the blobs that nothing needs; return False if the horizon rose all the time, so that none could be deleted.
+
+    ``settle`` waits until all readers know the present horizon, and returns it. Nothing happens before old revisions are
+    collected. Raises FormatError if a reference cannot be decoded.
+    """
+    for _ in range(ATTEMPTS):
+        horizon = settle()
+        if not horizon or _try(run, retention_ms, horizon):
+            return True
+    return False
+
+
+def _try(run: Run, retention_ms: int, horizon: int) -> bool:
+    instance = run.instance
+    began_ms = instance.lease.time() + instance.settings.epoch_ms
+    skew = 2 * instance.settings.max_clock_skew_ms
+    try:
+        hold = _hold(instance, horizon) if run.writes else None
+    except RevisionCollectedError:
+        # Another collector has just raised the horizon.
+        return False
+    try:
+        blobs = sum(1 for _ in _heads(instance))
+        references = read_references(run, blobs)
+    finally:
+        if hold is not None:
+            _release(instance, hold)
+    # While the horizon stays, nothing goes that a readable snapshot shows. So whoever copied a reference to a row that had been
+    # read left it in its source.
+    if run.writes and fence.read_horizon(instance.store).revision != horizon:
+        return False
+    for key, head in _heads(instance):
+        if key not in references:
+            _collect(
+                run, key, head, used_before=began_ms - retention_ms - RENEW_MS - skew, old=began_ms - RENEW_MS - skew
+            )
+    return True
+
+
+def _hold(instance: Instance, horizon: int) -> checkpoints.Checkpoint | None:
+    """Keep the horizon from rising, as far as possible, while the references are read."""
+    until_ms = instance.checkpoint_cells.latest_ms() + HOLD_MS
+    view = View.of(horizon, Extent(horizon), horizon)
+    try:
+        return checkpoints.keep(instance, view, until_ms, "collection of blobs", or_more=True)
+    except CheckpointError:
+        # Another checkpoint of this revision keeps less; the horizon is compared afterwards anyway.
+        return None
+
+
+def _release(instance: Instance, hold: checkpoints.Checkpoint) -> None:
+    # If the store is out of reach, the entry expires.
+    with suppress(StoreError, CheckpointError):
+        checkpoints.release(instance, hold.revision, hold.number)
+
+
+def _heads(instance: Instance) -> Iterator[tuple[bytes, Head]]:
+    scan = Scan(None, None, HEADS, columns=(LENGTH, USED))
+    for row in scan_all(instance.store, schema.BLOBS, scan):
+        if len(row.key) == KEY:
+            cells = {(cell.family, cell.qualifier): cell for cell in row.cells}
+            yield row.key, Head(cells.get(LENGTH), cells.get(USED))
+
+
+def _collect(run: Run, key: bytes, head: Head, *, used_before: int, old: int) -> None:
+    """Delete a blob that nothing refers to, unless it was used after ``used_before`` or a collector doomed it after ``old``."""
+    blobs = run.instance.blobs
+    if head.used is None:
+        # An older version of the library wrote it. When it was used last is unknown, so this counts as a use.
+        if run.writes:
+            blobs.use(key, head)
+        return
+    if head.used.timestamp >= (old if head.is_doomed else used_before):
+        return
+    # The versions are read before the blob is doomed: a writer that finds it doomed writes newer ones.
+    chunks = _chunks(run, key)
+    if head.length is None and not chunks:
+        # What another run has left. No writer can be using this version of the cell any more.
+        _delete(run, [Delete(key, [CellVersion(*USED, head.used.timestamp)])])
+        return
+    if any(cell.timestamp >= old for chunk in chunks for cell in chunk.cells):
+        # A writer is uploading it again. Its next attempt could write versions with the same timestamps.
+        return
+    if run.writes and not blobs.doom(key, head):
+        return
+    run.cells[KIND] += 1
+    _delete(run, chunks)
+    if head.length is not None:
+        _delete(run, [Delete(key, [CellVersion(*LENGTH, head.length.timestamp)])])
+
+
+def _delete(run: Run, deletes: Sequence[Delete]) -> None:
+    if run.writes and deletes:
+        run.instance.store.delete(schema.BLOBS, deletes)
+        run.pause(len(deletes))
+
+
+def _chunks(run: Run, key: bytes) -> Sequence[Delete]:
+    scan = Scan(key + b"\0", key + b"\xff" * 5, CHUNKS, columns=(DATA,))
+    return [
+        Delete(row.key, [CellVersion(*DATA, cell.timestamp) for cell in row.cells])
+        for row in scan_all(run.instance.store, schema.BLOBS, scan)
+    ]

@@ -1,0 +1,192 @@
+"""A sweep of unused blobs beside a process that writes the same content and refers to it: all interleavings, two switches."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from hbasemk.errors import HbasemkError
+from hbasemk.format import blob_use, schema
+from hbasemk.format.values import BlobRef
+from hbasemk.kernel import blobs as kernel_blobs
+from hbasemk.kernel.blobs import USED, Blobs, Head
+from hbasemk.kernel.collection import collector, unused_blobs
+from hbasemk.kernel.collection.collector import Collector
+from hbasemk.kernel.collection.run import Run
+from hbasemk.kernel.commit.change_source import OperationList
+from hbasemk.kernel.commit.operations import AddNode, SetProperty
+from hbasemk.kernel.settings import Settings
+from hbasemk.store.abc import NewCell, Put
+from hbasemk.testing.simulation import Actor, Simulator
+from hbasemk.testing.stepped import SteppedSimulator
+from tests.support import proof
+
+SETTINGS = Settings(max_clock_skew_ms=500, lease_ms=600_000, max_lag_ms=100)
+RETENTION_MS = 10
+CONTENT = b"twelve bytes"
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel_blobs, "CHUNK", 8)
+    monkeypatch.setattr(collector, "GRACE", 0.0)
+
+
+class Prepared:
+    """A store with a blob that nobody has used for a long time: complete, or doomed by a sweep that was killed."""
+
+    def __init__(self, *, is_doomed: bool) -> None:
+        simulator = Simulator(0, transactions=True)
+        self.store = simulator.store
+        one = simulator.add("one", lambda _: None).open(wanted=SETTINGS)
+        for path in ("/a", "/b"):
+            one.commit(lambda _, path=path: OperationList([AddNode(path, {})]), "")  # type: ignore[misc]
+        blob = one.blobs.write(io.BytesIO(CONTENT))
+        if is_doomed:
+            key = bytes.fromhex(blob)
+            assert one.blobs.doom(key, one.blobs.head(key))
+        one.close()
+        simulator.ms += 10_000_000
+        first = simulator.add("first", lambda _: None).open()
+        Collector(first).run(RETENTION_MS)
+        first.close()
+        simulator.ms += 5
+        self.ms = simulator.ms
+
+
+class Beside:
+    """One run: the sweep is process 0, the writer process 1."""
+
+    def __init__(self, prepared: Prepared) -> None:
+        self.simulator = SteppedSimulator()
+        self.simulator.ms = prepared.ms
+        self.simulator.store = prepared.store.clone(lambda: int(self.simulator.ms))
+        self.cells = Counter[str]()
+        self.ref: BlobRef | None = None
+        self.sweeping = self.simulator.add("sweep", self.sweeps).open()
+        self.writing = self.simulator.add("writer", self.writes).open()
+        for instance in (self.sweeping, self.writing):
+            instance.clock.next(0)
+        self.simulator.ms += 1
+
+    def sweeps(self, _: Actor) -> None:
+        horizon = self.sweeping.journal.fence.horizon
+        run = Run(self.sweeping, horizon, self.cells, True, lambda _: None)
+        assert unused_blobs.collect(run, RETENTION_MS, lambda: horizon)
+
+    def writes(self, _: Actor) -> None:
+        ref = BlobRef(self.writing.blobs.write(io.BytesIO(CONTENT)))
+        self.writing.commit(lambda _: OperationList([SetProperty("/b", "p", ref)]), "", retry_timeout=9)
+        self.ref = ref
+
+    def go(self, order: tuple[int, int, int]) -> tuple[int, int]:
+        """Let process ``order[0]`` make ``order[1]`` steps, the other one ``order[2]``, then finish both."""
+        first, second = self.simulator.actors[order[0]], self.simulator.actors[1 - order[0]]
+        self.simulator.prepare()
+        made = [0, 0]
+        for actor, limit, at in ((first, order[1], 0), (second, order[2], 1), (first, 10**6, 0), (second, 10**6, 1)):
+            while made[at] < limit and not actor.greenlet.dead:
+                self.simulator.go(actor)
+                made[at] += 1
+        return made[0], made[1]
+
+    def problem(self) -> str | None:
+        """Return what went wrong."""
+        for actor in self.simulator.actors:
+            if actor.error is not None:
+                return f"{actor.name}: {actor.error!r}"
+        fresh = self.simulator.add("fresh", lambda _: None).open()
+        if fresh.require(fresh.head(), "/b").properties.get("p") != self.ref or self.ref is None:
+            return "the commit is lost"
+        try:
+            found = fresh.blobs.read(self.ref.id)
+        except HbasemkError as error:
+            return str(error)
+        return None if found == CONTENT else f"the blob reads {found!r}"
+
+
+def orders(prepared: Prepared, every: int) -> Iterator[tuple[int, int, int]]:
+    steps = Beside(prepared).go((0, 10**6, 10**6))
+    for first in (0, 1):
+        own, others = steps if first == 0 else steps[::-1]
+        # The other process needs more steps for an upload than if it only looks.
+        for place in range(own + 1):
+            for other in range(0, others + 6, every):
+                yield first, place, other
+
+
+def problems(prepared: Prepared, every: int) -> Iterator[tuple[tuple[int, int, int], Beside, str | None]]:
+    for order in orders(prepared, every):
+        run = Beside(prepared)
+        run.go(order)
+        yield order, run, run.problem()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("every", [3, pytest.param(1, marks=proof.PROOF)])
+@pytest.mark.parametrize("is_doomed", [False, True], ids=["complete", "doomed"])
+def test_a_sweep_beside_a_writer(is_doomed: bool, every: int) -> None:
+    prepared = Prepared(is_doomed=is_doomed)
+    runs = swept = 0
+    for order, run, problem in problems(prepared, every):
+        assert problem is None, "\n".join([f"{order}: {problem}", *run.simulator.trace])
+        runs += 1
+        swept += run.cells["unused blobs"]
+    print(f"{runs} interleavings, {swept} blobs deleted")
+    assert 0 < swept < runs
+
+
+def use_not_recorded(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Blobs, "_renew", lambda self, key, head, *, durable=True: head.is_complete)
+
+
+def doomed_taken_for_complete(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Head, "is_complete", property(lambda self: self.length is not None))
+    patch.setattr(blob_use, "is_doomed", lambda value: False)
+
+
+def doomed_without_comparing(patch: pytest.MonkeyPatch) -> None:
+    def doom(self: Blobs, key: bytes, head: Head) -> bool:
+        self._store.write(schema.BLOBS, [Put(key, [NewCell(*USED, blob_use.doomed(self._nonce()))])])
+        return True
+
+    patch.setattr(Blobs, "doom", doom)
+
+
+def chunks_read_after_it_was_doomed(patch: pytest.MonkeyPatch) -> None:
+    original = unused_blobs._delete
+    chunks = unused_blobs._chunks
+
+    def delete(run: Run, deletes: Any) -> None:
+        rows = [one.row for one in deletes]
+        original(run, chunks(run, rows[0][:32]) if rows and len(rows[0]) > 32 else deletes)
+
+    patch.setattr(unused_blobs, "_delete", delete)
+
+
+MUTANTS = (
+    use_not_recorded,
+    doomed_taken_for_complete,
+    doomed_without_comparing,
+    chunks_read_after_it_was_doomed,
+)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_a_broken_sweep_or_writer_is_found(
+    mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutant(monkeypatch)
+    for is_doomed in (False, True):
+        for _, _, problem in problems(Prepared(is_doomed=is_doomed), 1):
+            if problem is not None:
+                print(problem)
+                return
+    pytest.fail(f"no interleaving shows {mutant.__name__}")
