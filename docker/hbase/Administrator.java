@@ -11,7 +11,10 @@ import org.apache.hadoop.hbase.client.ConnectionFactory;
 import org.apache.hadoop.hbase.client.RegionInfo;
 import org.apache.hadoop.hbase.util.Bytes;
 
-/** Reads commands of an administrator, one a line, and answers each: lines of data, then "ok" or "error" and the reason. */
+/**
+ * Reads commands of an administrator, one a line, and answers each: lines of data
+ * after "= ", then "ok" or "error" and the reason. Other lines are log messages.
+ */
 public final class Administrator {
     private final Connection connection;
     private final Admin admin;
@@ -79,7 +82,7 @@ public final class Administrator {
             var administrator = new Administrator(connection);
             for (String line = input.readLine(); line != null; line = input.readLine()) {
                 try {
-                    administrator.run(line.trim().split(" ")).forEach(System.out::println);
+                    administrator.run(line.trim().split(" ")).forEach(answer -> System.out.println("= " + answer));
                     System.out.println("ok");
                 } catch (Exception error) {
                     System.out.println("error " + String.valueOf(error).replace('\n', ' '));

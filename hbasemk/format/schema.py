@@ -92,6 +92,8 @@ COLLECTED_ROWS: Final[Column] = (DATA, b"collectedRows")
 """How far it has deleted rows of ended branches and late cells."""
 LEASE: Final[Column] = (DATA, b"lease")
 CLOCK: Final[Column] = (DATA, b"clock")
+CLOCK_ONCE: Final = b"clock:"
+"""The beginning of the qualifier of a clock cell that is used once; 8 random bytes follow."""
 CHILD_COUNT: Final[Column] = (DATA, b"childCount")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from hbasemk.errors import FormatError, LeaseLostError, SchemaVersionError, StoreUnusableError
+from hbasemk.errors import FormatError, LeaseLostError, SchemaVersionError, StoreNotAppliedError, StoreUnusableError
 from hbasemk.format import revisions, schema
 from hbasemk.format.horizon import Horizon
 from hbasemk.format.lease_record import LeaseRecord, record_of
@@ -22,13 +22,11 @@ from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.schema_version import Accepted
 from hbasemk.kernel.settings import Settings
-from hbasemk.store.abc import CellVersion, Delete, Get, NewCell, Put, Row
+from hbasemk.store.abc import CellVersion, Column, Delete, Get, NewCell, Put, Row
 
 WATCHED: Final = Get(schema.SETTINGS_ROW, columns=(schema.SETTINGS, schema.SCHEMA_VERSION, schema.HORIZON))
 """What each claim and each renewal reads again."""
 PROBES_PER_READ: Final = 16
-MEASURE_ATTEMPTS: Final = 20
-"""Attempts to measure the store's clock while other processes measure it in the same row."""
 MEASUREMENT_VALID: Final = 30.0
 """Seconds for which a measurement of the store's clock may be used to decide that another process's lease has expired."""
 
@@ -49,7 +47,7 @@ class ServerClock:
     def measure(self, row: bytes, also: Sequence[Get] = ()) -> list[Row]:
         """Measure the clock: write a cell with the server's time and read it back. Two round trips.
 
-        It takes more if another cell comes back: another process measured in the same row, or the store's clock has
+        It takes five if another cell comes back: another process measured in the same row, or the store's clock has
         gone back since then (a store returns a column's highest timestamp). No round trip if the store shows its clock.
         A failed measurement is repeated as a whole, because a retry of one call would make it less exact. The read also
         returns the rows of ``also``.
@@ -60,22 +58,37 @@ class ServerClock:
         if self._store.clock_ms() is not None:
             self.measured_at = self._runtime.monotonic()
             return self._store.read(schema.CLUSTER, also)
-        for _ in range(MEASURE_ATTEMPTS):
-            token = self._runtime.random.getrandbits(64).to_bytes(8, "big")
-            put = Put(row, [NewCell(*schema.CLOCK, token)])
-            before = self._runtime.monotonic()
-            self._store.write(schema.CLUSTER, [put], durable=False)
-            answer, *rest = self._store.read(schema.CLUSTER, [Get(row, columns=(schema.CLOCK,)), *also])
-            after = self._runtime.monotonic()
-            if answer.cells and answer.cells[0].value == token:
-                self.record(answer.cells[0].timestamp, before, after)
-                return rest
-            if answer.cells:
-                version = CellVersion(*schema.CLOCK, answer.cells[0].timestamp)
-                self._store.delete(schema.CLUSTER, [Delete(row, [version])])
-        raise StoreUnusableError(
-            f"the clock cell written to {self._store.location} could not be read back in {MEASURE_ATTEMPTS} attempts"
-        )
+        token = self._runtime.random.getrandbits(64).to_bytes(8, "big")
+        measured, others, rest = self._probe(row, schema.CLOCK, token, also)
+        if measured:
+            return rest
+        # On HBase each earlier measurement may still be there, below the one that hides this one. So use a column that
+        # no other measurement uses, and remove both cells.
+        once = (schema.DATA, schema.CLOCK_ONCE + token)
+        measured, own, rest = self._probe(row, once, token, also)
+        if not measured:
+            raise StoreNotAppliedError(
+                f"the clock cell written to {self._store.location} could not be read back: the store's clock went back to a "
+                "time before this row was deleted; retry when that time has come again"
+            )
+        versions = [
+            CellVersion(*column, stamp) for column, stamps in ((once, own), (schema.CLOCK, others)) for stamp in stamps
+        ]
+        self._store.delete(schema.CLUSTER, [Delete(row, versions)])
+        return rest
+
+    def _probe(
+        self, row: bytes, column: Column, token: bytes, also: Sequence[Get]
+    ) -> tuple[bool, list[int], list[Row]]:
+        """Write a cell and read its column; return whether it came back, the times of the column, and the other rows."""
+        before = self._runtime.monotonic()
+        self._store.write(schema.CLUSTER, [Put(row, [NewCell(*column, token)])], durable=False)
+        answer, *rest = self._store.read(schema.CLUSTER, [Get(row, columns=(column,)), *also])
+        after = self._runtime.monotonic()
+        measured = any(cell.value == token for cell in answer.cells)
+        if measured:
+            self.record(answer.cells[0].timestamp, before, after)
+        return measured, [cell.timestamp for cell in answer.cells], rest
 
     def record(self, server_ms: int, before: float, after: float) -> None:
         """Record a timestamp that the server gave a cell between two moments of the monotonic clock."""

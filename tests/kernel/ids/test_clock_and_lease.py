@@ -11,7 +11,7 @@ from hbasemk.format import revisions, schema
 from hbasemk.format.lease_record import LeaseRecord, record_of
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, SetProperty
-from hbasemk.store.abc import Get
+from hbasemk.store.abc import ALL_VERSIONS, Get
 from hbasemk.store.memory import MemoryStore
 from hbasemk.system import SystemRuntime
 from hbasemk.testing.wrapped import CountingStore
@@ -223,6 +223,41 @@ def test_slow_clock_measurement_is_not_reported_as_a_wrong_clock(world: World) -
     add(instance, "/a")
     add(instance, "/b")
     assert instance.statistics.too_slow == 1
+
+
+def test_the_clock_is_measured_after_it_went_back_behind_many_measurements(world: World) -> None:
+    ahead = 20_000
+    store = MemoryStore(lambda: world.clock() + ahead)
+    instance = open_instance(store, world, mac=5)
+    # Like HBase, which reads one version of a column and may still have others: they appear when that one is deleted.
+    store._tables[schema.CLUSTER].versions = ALL_VERSIONS
+    for _ in range(100):
+        instance.lease.measure()
+        world.advance(0.01)
+    ahead = 0
+    for _ in range(3):
+        instance.lease.measure()
+        assert abs(instance.lease.server.at_least(instance.runtime.monotonic()) - world.clock()) < 100
+    row = store.read(schema.CLUSTER, [Get(schema.machine_key(5))])[0]
+    assert {cell.qualifier for cell in row.cells} <= {b"clock", b"lease"}
+    store._tables[schema.CLUSTER].versions = 1
+
+
+def test_a_clock_cell_that_cannot_be_read_back_is_an_error_that_passes(world: World) -> None:
+    class Deaf(MemoryStore):
+        is_deaf = False
+
+        def write(self, table, puts, *, durable=True):  # type: ignore[no-untyped-def]
+            if not self.is_deaf:
+                super().write(table, puts, durable=durable)
+
+    store = Deaf(world.clock)
+    instance = open_instance(store, world, mac=5)
+    store.is_deaf = True
+    with pytest.raises(StoreNotAppliedError, match="the store's clock went back to a time before this row was deleted"):
+        instance.lease.measure()
+    store.is_deaf = False
+    instance.lease.measure()
 
 
 def test_store_that_is_always_too_slow_is_reported_and_leaves_nothing_pending(world: World) -> None:
