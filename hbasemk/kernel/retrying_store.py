@@ -190,6 +190,10 @@ class RetryingStore(DelegatingStore):
     def _delete(self, table: str, deletes: Sequence[Delete]) -> None:
         self._retry(lambda: self.inner.delete(table, deletes))
 
+    def give_back_space(self) -> bool:
+        """Give some space back; see :meth:`Store.give_back_space`."""
+        return self._retry(self.inner.give_back_space)
+
     def delete_rows(self, table: str, rows: Sequence[bytes]) -> None:
         """Delete whole rows; see :meth:`Store.delete_rows`."""
         self._retry(lambda: self.inner.delete_rows(table, rows))

@@ -240,6 +240,13 @@ class Store(ABC):
         """
         return {}
 
+    def give_back_space(self) -> bool:
+        """Give some space of deleted cells back to the operating system; return whether there is more to give back.
+
+        One round trip, or none. A store that does so by itself, or never, returns False.
+        """
+        return False
+
     @abstractmethod
     def create_tables(self, tables: Sequence[Table]) -> None:
         """Create missing tables, then :meth:`verify`. Idempotent, and safe when several processes do it at once."""

@@ -60,6 +60,10 @@ class DelegatingStore(Store):
         """As the inner store."""
         return self.inner.files()
 
+    def give_back_space(self) -> bool:
+        """As the inner store."""
+        return self.inner.give_back_space()
+
     def check_puts(self, puts: Sequence[Put]) -> None:
         """As the inner store."""
         self.inner.check_puts(puts)

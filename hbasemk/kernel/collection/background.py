@@ -38,7 +38,8 @@ class BackgroundCollection:
         if not instance.store.supports_transactions or instance.store.read_only or not instance.lease.held:
             return
         if self._running:
-            self._running = not Collector(instance).collect(self._retention_ms, self.report, WINDOWS)
+            done = Collector(instance).collect(self._retention_ms, self.report, WINDOWS)
+            self._running = not done or instance.store.give_back_space()
         elif instance.runtime.monotonic() >= self._due:
             self._due = instance.runtime.monotonic() + EVERY
             found = retention.read(instance)

@@ -73,6 +73,8 @@ class Collector:
         self.collect(retention_ms, report)
         if blobs:
             report.blobs_done = unused_blobs.collect(self._run(report), retention_ms, self._settle)
+        while self._store.give_back_space():
+            self._pause(ROWS)
         return report
 
     def _settle(self) -> int:

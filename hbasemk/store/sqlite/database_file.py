@@ -129,6 +129,8 @@ class DatabaseFile:
             return
         if not create:
             raise StoreUnusableError(f"{self.path} is empty; create the repository first")
+        # Only an empty file can be told so without rewriting it.
+        sql.execute("PRAGMA auto_vacuum=INCREMENTAL")
         sql.execute("BEGIN IMMEDIATE")
         try:
             if not self._is_ours(sql):

@@ -31,7 +31,7 @@ from hbasemk.store.abc import (
     Table,
     in_order_of_last,
 )
-from hbasemk.store.sqlite import cells, errors, files
+from hbasemk.store.sqlite import cells, errors, files, free_pages
 from hbasemk.store.sqlite.cells import Families
 from hbasemk.store.sqlite.connection import Connection
 from hbasemk.store.sqlite.connections import Connections
@@ -390,6 +390,10 @@ class SqliteStore(Store):
             connection.commit()
 
         self._write(table, delete)
+
+    def give_back_space(self) -> bool:
+        """Give some free pages back to the operating system; return whether there are more."""
+        return not self.read_only and self._connections.writing(free_pages.give_back)
 
     def _write(self, table: str, call: Callable[[Connection, Families], T]) -> T:
         return self._connections.writing(

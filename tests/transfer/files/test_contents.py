@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import shutil
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -99,15 +100,19 @@ def test_blobs_of_an_import_become_durable_with_the_commit_that_refers_to_them(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     top = write_files(tmp_path / "docs", {"one": b"1" * 100_000, "two": b"2" * 3_000_000})
-    real = SqliteStore.write
     synced: list[bool] = []
 
-    def write(self: SqliteStore, table: str, puts: Any, *, durable: bool = True) -> None:
-        if table == schema.BLOBS:
-            synced.append(durable)
-        real(self, table, puts, durable=durable)
+    def record(real: Callable[..., Any]) -> Callable[..., Any]:
+        def write(self: SqliteStore, table: str, *arguments: Any, durable: bool = True) -> Any:
+            if table == schema.BLOBS:
+                synced.append(durable)
+            return real(self, table, *arguments, durable=durable)
 
-    monkeypatch.setattr(SqliteStore, "write", write)
+        return write
+
+    # The chunks of a blob, and then its length.
+    monkeypatch.setattr(SqliteStore, "write", record(SqliteStore.write))
+    monkeypatch.setattr(SqliteStore, "check_and_write", record(SqliteStore.check_and_write))
     with one_batch(url, top) as (worker, batch):
         worker.do(batch)
         assert synced == [False] * 4
