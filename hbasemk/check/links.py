@@ -53,19 +53,26 @@ class Links:
 
     def check_parents(self, nodes: Sequence[tuple[str, int]]) -> Iterator[Problem]:
         """Yield orphaned and unlisted nodes (given with the revisions that added them), and dangling blob references."""
-        below = [(path, life) for path, life in nodes if path != paths.ROOT]
+        below: dict[str, list[tuple[str, int]]] = {}
+        for path, life in nodes:
+            if path != paths.ROOT:
+                below.setdefault(paths.parent(path), []).append((path, life))
         gets = [
-            Get(paths.key(paths.parent(path)), columns=(schema.child_column(paths.name(path)), schema.DELETED))
-            for path, _ in below
+            Get(
+                paths.key(above),
+                columns=[schema.DELETED, *(schema.child_column(paths.name(path)) for path, _ in children)],
+            )
+            for above, children in below.items()
         ]
-        for (path, life), cells in zip(below, self._cells(gets), strict=True):
-            found = {cell.family: cell for cell in cells}
-            parent = found.get(schema.DATA)
-            listed = found.get(schema.CHILDREN)
-            if parent is None or parent.value != schema.ALIVE:
-                yield Problem(kinds.ORPHAN, path, text(life), "it exists, but its parent does not", repairable=True)
-            elif listed is None or listed.value != schema.PRESENT or listed.timestamp < parent.timestamp:
-                yield self._unlisted(path, life, parent.timestamp)
+        for children, cells in zip(below.values(), self._cells(gets), strict=True):
+            found = {(cell.family, cell.qualifier): cell for cell in cells}
+            parent = found.get(schema.DELETED)
+            for path, life in children:
+                listed = found.get(schema.child_column(paths.name(path)))
+                if parent is None or parent.value != schema.ALIVE:
+                    yield Problem(kinds.ORPHAN, path, text(life), "it exists, but its parent does not", repairable=True)
+                elif listed is None or listed.value != schema.PRESENT or listed.timestamp < parent.timestamp:
+                    yield self._unlisted(path, life, parent.timestamp)
         yield from self._check_blobs()
 
     def _unlisted(self, path: str, life: int, parent_life: int) -> Problem:

@@ -247,8 +247,9 @@ class NodesCheck:
     def _judge(self, path: str, key: bytes, cells: Sequence[Cell], *, known: bool) -> Iterator[Problem]:
         """Check each cell: its column, its value, and its revision's status and declared cells."""
         wrong: dict[int, list[Cell]] = {}
+        statuses = {version: self._context.status(version) for version in {cell.timestamp for cell in cells}}
         for cell in cells:
-            status = self._context.status(cell.timestamp)
+            status = statuses[cell.timestamp]
             column = (cell.family, cell.qualifier)
             if status.outcome is Outcome.ABORTED or status.outcome is Outcome.ABSENT:
                 wrong.setdefault(cell.timestamp, []).append(cell)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import sqlite3
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 from hbasemk.errors import FormatError, StoreNotAppliedError, StoreUnusableError
 from hbasemk.store.abc import Get, NewCell, Put, Scan
+from hbasemk.store.memory import MemoryStore
 from hbasemk.store.sqlite import SqliteStore, database_file, log_size
 from tests.support.sqlite import FLAG, TABLES, flag
 
@@ -28,6 +30,39 @@ def every_first_call(path: Path):
         store = SqliteStore(str(path))
         yield lambda call=call, store=store: call(store)
         store.close()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_many_named_columns_are_read_as_in_memory(store: SqliteStore, seed: int) -> None:
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    memory = MemoryStore(lambda: 1)
+    memory.create_tables(TABLES)
+    names = [b"%03d" % number for number in range(200)]
+    deep = chance.sample(names, 10)
+    for name in names:
+        versions = chance.sample(range(1, 40), chance.choice((0, 1, 2, 30)) if name in deep else 1)
+        for into in (store, memory) if versions else ():
+            into.write("many", [Put(b"r", [NewCell(b"d", name, b"%d" % at, at) for at in versions])])
+    statements: list[str] = []
+    with store._connections._idle[0].sql as sql:
+        sql.set_trace_callback(statements.append)
+    for _ in range(100):
+        first = chance.randrange(len(names))
+        among = chance.choice((names[first : first + chance.randrange(5, 60)], names, deep))
+        columns = [(b"d", name) for name in chance.choices([*among, b"", b"0005", b"zz"], k=chance.randrange(1, 40))]
+        get = Get(
+            b"r", columns, since=chance.choice((0, 7)), before=chance.choice((20, 50)), versions=chance.choice((1, 3))
+        )
+        assert [list(row.cells) for row in store.read("many", [get])] == [
+            list(row.cells) for row in memory.read("many", [get])
+        ], get
+    del statements[:]
+    assert (
+        len(store.read("many", [Get(b"r", [(b"d", name) for name in sorted({*names} - {*deep})[:100]])])[0].cells)
+        == 100
+    )
+    assert len([one for one in statements if one.startswith("SELECT qualifier")]) <= 12, statements
 
 
 class TestFiles:
@@ -156,6 +191,7 @@ class TestFiles:
 HEAD = """
 import os, resource, sys
 from hbasemk.store.abc import *
+from hbasemk.store.memory import MemoryStore
 from hbasemk.store.sqlite import SqliteStore
 def flag(row, value=b"1"): return Put(row, [NewCell(b"d", b"flag", value)])
 def attempt(call):

@@ -47,7 +47,7 @@ def _selections(draw: strategies.DrawFn, page: bool) -> dict[str, Any]:
     chosen: dict[str, Any] = {"versions": draw(_versions), **draw(_ranges())}
     kind = draw(strategies.integers(0, 3 if page else 2))
     if kind == 1:
-        chosen["columns"] = draw(strategies.lists(_columns, min_size=1, max_size=4))
+        chosen["columns"] = draw(strategies.lists(_columns, min_size=1, max_size=12))
     elif kind == 2:
         chosen["families"] = draw(strategies.sampled_from([[C], [D], [D, C]]))
     elif kind == 3:
