@@ -69,6 +69,7 @@ def retention(session: Session, duration: tuple[int | None] | None) -> None:
 @click.command("collect")
 @click.option("--dry-run", is_flag=True, help="Only count what would be deleted; write nothing.")
 @click.option("--blobs", is_flag=True, help="Delete blobs that nothing refers to as well; reads all nodes.")
+@click.option("--full", is_flag=True, help="Read everything, and not only what has changed since the last time.")
 @click.option(
     "--rows-per-second",
     type=click.IntRange(min=1),
@@ -76,11 +77,12 @@ def retention(session: Session, duration: tuple[int | None] | None) -> None:
     help="Delete from at most so many rows each second.",
 )
 @click.pass_obj
-def collect(session: Session, dry_run: bool, blobs: bool, rows_per_second: int | None) -> None:
+def collect(session: Session, dry_run: bool, blobs: bool, full: bool, rows_per_second: int | None) -> None:
     """Delete cells that only old snapshots need.
 
     Writers do the same in the background. Snapshots that are younger than the retention stay readable, and so do checkpoints and
-    branches. The command waits 10 seconds before it deletes, so that all processes know. It does not work on HBase yet. You may
+    branches. The command waits 10 seconds before it deletes, so that all processes know. With --full it reads all tables, for
+    what `hbasemk check` calls a leftover. It does not work on HBase yet. You may
     interrupt it, and several may run at the same time.
     """
     from hbasemk.errors import InvalidValueError
@@ -98,8 +100,10 @@ def collect(session: Session, dry_run: bool, blobs: bool, rows_per_second: int |
                 f"the repository at {instance.location} has no retention limit, so nothing is collected; choose a "
                 "retention first, for example: hbasemk retention 7d"
             )
-        collector = Collector(instance, rows_per_second)
-        report = collector.estimate(found, blobs=blobs) if dry_run else collector.run(found, blobs=blobs)
+        with output.row_progress("collect") as progress:
+            collector = Collector(instance, rows_per_second, progress)
+            act = collector.estimate if dry_run else collector.run
+            report = act(found, blobs=blobs or full, full=full)
     facts: dict[str, Any] = {
         "horizon": revisions.to_text(report.horizon) if report.horizon else None,
         "revisions": report.revisions,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -42,7 +42,7 @@ def check(session: Session, path: str | None, blobs: bool, repair: bool, null: b
     found: Counter[str] = Counter()
     repaired = left = 0
     counted: dict[str, int] = {}
-    with _progress("check") as progress, contextlib.ExitStack() as stack:
+    with output.row_progress("check") as progress, contextlib.ExitStack() as stack:
         repair_problem: Callable[[Problem], str | None] | None = None
         try:
             repository = stack.enter_context(session.open())
@@ -153,20 +153,6 @@ def upgrade(session: Session, wanted: int | None) -> None:
     if done.numbered or done.aborted:
         facts.update({"revisions numbered": done.numbered, "pending revisions aborted": done.aborted})
     session.facts(facts)
-
-
-@contextlib.contextmanager
-def _progress(what: str) -> Iterator[Callable[[str, int], None]]:
-    """Show on a terminal how many rows of which table have been checked; show nothing when piped."""
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
-
-    with output.progress_bar(BarColumn(), TextColumn("{task.completed} rows"), TimeElapsedColumn()) as bar:
-        task = bar.add_task(what, total=None)
-
-        def progress(table: str, rows: int) -> None:
-            bar.update(task, description=f"{what} {table}", completed=rows)
-
-        yield progress
 
 
 COMMANDS = (check, recover, upgrade)

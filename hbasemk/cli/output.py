@@ -17,7 +17,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import IO, TYPE_CHECKING, Final
 
 import click
@@ -315,3 +315,17 @@ def moment(ms: float) -> str:
 def first_line(message: str) -> str:
     """Return the first non-empty line of a message."""
     return message.lstrip("\n").partition("\n")[0]
+
+
+@contextlib.contextmanager
+def row_progress(what: str) -> Iterator[Callable[[str, int], None]]:
+    """Show on a terminal how many rows of which kind are done; show nothing when piped."""
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+
+    with progress_bar(BarColumn(), TextColumn("{task.completed} rows"), TimeElapsedColumn()) as bar:
+        task = bar.add_task(what, total=None)
+
+        def progress(kind: str, rows: int) -> None:
+            bar.update(task, description=f"{what} {kind}", completed=rows)
+
+        yield progress

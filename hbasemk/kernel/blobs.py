@@ -24,6 +24,8 @@ from hbasemk.store.abc import Cell, Column, Get, NewCell, Put
 CHUNK: Final = 1024 * 1024
 SPOOL: Final = 8 * CHUNK
 """Up to this many bytes, an upload is kept in memory instead of in a file."""
+KEY: Final = 32
+"""The bytes of a blob's key."""
 AT_ONCE: Final = 4
 """The number of chunks written or read in one call."""
 DATA: Final[Column] = (schema.DATA, b"data")
@@ -218,7 +220,7 @@ def _key(blob: str) -> bytes:
         key = bytes.fromhex(blob)
     except (ValueError, TypeError):
         raise _missing(blob) from None
-    if len(key) != 32 or key.hex() != blob:
+    if len(key) != KEY or key.hex() != blob:
         raise _missing(blob)
     return key
 

@@ -54,6 +54,7 @@ def read_references(run: Run, blobs: int) -> ReferenceSet:
     store = run.instance.store
     found = ReferenceSet(blobs, run.instance.runtime.random.getrandbits(64).to_bytes(8, "big"))
     scan = Scan(None, None, ROWS, families=(schema.DATA,), versions=VERSIONS)
+    checked = 0
     while True:
         rows = store.scan(schema.NODES, scan)
         for row in rows:
@@ -61,6 +62,8 @@ def read_references(run: Run, blobs: int) -> ReferenceSet:
             for qualifier, oldest in _deep(row.cells).items():
                 _add_older(store, found, row.key, qualifier, oldest)
         run.pause(len(rows))
+        checked += len(rows)
+        run.progress("nodes read for references to blobs", checked)
         if len(rows) < ROWS:
             return found
         scan = scan._replace(start=rows[-1].key + b"\0")

@@ -16,7 +16,7 @@ from hbasemk.format import changes, journal_row, paths, revisions, schema
 from hbasemk.format.journal_row import JournalRow
 from hbasemk.kernel import settings
 from hbasemk.kernel.batches import batched
-from hbasemk.kernel.collection import other_cells, raising, retention, rule, unused_blobs
+from hbasemk.kernel.collection import every_row, lost_uploads, other_cells, raising, retention, rule, unused_blobs
 from hbasemk.kernel.collection.progress import Progress, read_progress
 from hbasemk.kernel.collection.run import Run
 from hbasemk.kernel.instance import Instance
@@ -48,21 +48,31 @@ class Report:
 
 
 class Collector:
-    """Collects for one instance, from at most ``rows_per_second`` rows each second (None: there is no limit)."""
+    """Collects for one instance, from at most ``rows_per_second`` rows each second (None: there is no limit).
 
-    def __init__(self, instance: Instance, rows_per_second: int | None = None) -> None:
+    ``progress`` is called with a word and the number of those that are done.
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        rows_per_second: int | None = None,
+        progress: Callable[[str, int], None] = lambda *_: None,
+    ) -> None:
         retention.require_supported(instance)
         self._instance = instance
         self._store = instance.store
         self._rows_per_second = rows_per_second
         self._hidden: frozenset[int] = frozenset()
         self._writes = True
+        self._progress = progress
 
     # --- runs --------------------------------------------------------------------------------------------
 
-    def run(self, retention_ms: int, *, wait: bool = True, blobs: bool = False) -> Report:
+    def run(self, retention_ms: int, *, wait: bool = True, blobs: bool = False, full: bool = False) -> Report:
         """Raise the horizon, and delete what is older; with ``blobs`` also blobs that nothing refers to.
 
+        With ``full``, read all rows, and not only what has changed since the last run.
         With ``wait``, wait until all readers know the new horizon. Otherwise delete up to one that they know by now, so that
         a later run deletes the rest. Raises ClockSkewError and StoreError; what has been done stays done.
         """
@@ -71,6 +81,8 @@ class Collector:
             self._settle()
         report = Report()
         self.collect(retention_ms, report)
+        if full:
+            self._collect_everything(retention_ms, report)
         if blobs:
             report.blobs_done = unused_blobs.collect(self._run(report), retention_ms, self._settle)
         while self._store.give_back_space():
@@ -104,8 +116,7 @@ class Collector:
         _, watermark = settings.read(self._store)
         # Read after the horizon was published: every id up to it is decided, and hidden if it must be.
         self._hidden = frozenset() if watermark is None else watermark.hidden
-        old = max(0, revisions.ms_of(horizon) - remembered_ms)
-        forget = min(revisions.pack(old, 0, 0) - 1 if old else 0, horizon)
+        forget = _forgotten_at(horizon, remembered_ms)
         done = 0
         while windows is None or done < windows:
             done += 1
@@ -115,6 +126,7 @@ class Collector:
                 # If this fails, another collector has done the same.
                 if self._save(progress._replace(collected=end), data):
                     report.revisions += len(rows)
+                    self._progress("revisions", report.revisions)
             elif (
                 window := self._next(lambda progress: (progress.forgotten, min(forget, progress.collected)))
             ) is not None:
@@ -126,30 +138,57 @@ class Collector:
                 return True
         return False
 
-    def estimate(self, retention_ms: int, *, blobs: bool = False) -> Report:
+    def estimate(self, retention_ms: int, *, blobs: bool = False, full: bool = False) -> Report:
         """Count what a run would delete, by kind. Writes nothing."""
         instance = self._instance
         instance.poll()
         current = self._instance.journal.fence.refresh()
-        report = Report(raising.target(instance, retention_ms, current) or current)
+        horizon = raising.target(instance, retention_ms, current) or current
+        report = Report(horizon)
         _, watermark = settings.read(self._store)
         self._hidden = frozenset() if watermark is None else watermark.hidden
         self._writes = False
+        if full:
+            self._collect_everything(retention_ms, report)
+        else:
+            self._estimate_windows(_forgotten_at(horizon, retention_ms), report)
+            self._collect_others(report)
+        if blobs:
+            report.blobs_done = unused_blobs.collect(self._run(report), retention_ms, lambda: horizon)
+        return report
+
+    def _estimate_windows(self, forget: int, report: Report) -> None:
         counted: set[int] = set()
-        low = read_progress(self._store)[0].collected
+        low, forgotten = read_progress(self._store)[0]
         while (window := self._window(low, report.horizon)) is not None:
             low, rows = window
             report.revisions += len(rows)
+            self._progress("revisions", report.revisions)
             for path in dict.fromkeys(change.path for row in rows for change in row.changes):
                 # Each row once: what a window does not delete would be counted again.
                 if hash(path) not in counted:
                     counted.add(hash(path))
                     self._collect_row(paths.key(path), report.horizon, report)
-        self._collect_others(report)
-        if blobs:
-            horizon = report.horizon
-            report.blobs_done = unused_blobs.collect(self._run(report), retention_ms, lambda: horizon)
-        return report
+        counted.clear()
+        while (window := self._window(forgotten, forget)) is not None:
+            forgotten, rows = window
+            removed = [path for path in _removed(rows) if hash(path) not in counted]
+            counted.update(map(hash, removed))
+            self._forget([paths.key(path) for path in removed], forget, report)
+
+    def _collect_everything(self, remembered_ms: int, report: Report) -> None:
+        """Do what a run does for all rows, as far as readers know the horizon."""
+        if not report.horizon:
+            return
+        run = self._run(report, full=True)
+        forget = _forgotten_at(report.horizon, remembered_ms)
+        every_row.collect(
+            run,
+            lambda key: self._collect_row(key, report.horizon, report),
+            lambda keys: self._forget(keys, forget, report),
+        )
+        other_cells.collect(run)
+        lost_uploads.collect(run)
 
     def _window(self, low: int, high: int) -> tuple[int, list[JournalRow]] | None:
         """Return the last id of the next window above ``low``, and its committed revisions; None if there is none."""
@@ -218,10 +257,14 @@ class Collector:
                 after = row.cells[-1].qualifier
                 columns = {(cell.family, cell.qualifier): None for cell in row.cells}
                 get = Get(key, columns=list({**columns, schema.DELETED: None}), before=end + 1, versions=ALL_VERSIONS)
-                self._delete(self._store.read(schema.NODES, [get]), end, report)
+                found = self._store.read(schema.NODES, [get])
+                self._delete(found, end, report, with_lives=schema.DELETED in columns)
 
-    def _delete(self, rows: Iterable[Row], end: int, report: Report) -> None:
-        """Delete the versions of these columns that the view at ``end`` does not need; ``deleted`` is among the columns."""
+    def _delete(self, rows: Iterable[Row], end: int, report: Report, *, with_lives: bool = True) -> None:
+        """Delete the versions of these columns that the view at ``end`` does not need; ``deleted`` is among the columns.
+
+        Unless ``with_lives``, the versions of ``deleted`` stay: another page of the row contains them.
+        """
         deletes: list[Delete] = []
         for row in rows:
             versions = self._versions_of(row)
@@ -230,6 +273,8 @@ class Collector:
                 # Without a life nothing says what the cells mean: another collector has forgotten the node, or it is damage.
                 continue
             gone = rule.collectable(versions, end)
+            if not with_lives:
+                gone = [cell for cell in gone if cell[:2] != schema.DELETED]
             if gone:
                 deletes.append(Delete(row.key, gone))
                 dead = max(lives)[1] != schema.ALIVE
@@ -248,8 +293,8 @@ class Collector:
         """Delete what nothing needs besides the cells that the windows name."""
         other_cells.collect(self._run(report))
 
-    def _run(self, report: Report) -> Run:
-        return Run(self._instance, report.horizon, report.cells, self._writes, self._pause)
+    def _run(self, report: Report, *, full: bool = False) -> Run:
+        return Run(self._instance, report.horizon, report.cells, self._writes, self._pause, full, self._progress)
 
     def _send(self, deletes: Sequence[Delete]) -> None:
         if deletes and self._writes:
@@ -262,16 +307,29 @@ class Collector:
 
     def _forget_window(self, rows: Sequence[JournalRow], end: int, report: Report) -> None:
         """Delete the marks of nodes that these revisions deleted, if nothing has revived them up to ``end``."""
-        removed = {change.path: None for row in rows for change in row.changes if change.kind == changes.REMOVED}
-        for part in batched(list(removed), ROWS):
-            gets = [
-                Get(paths.key(path), columns=(schema.DELETED,), before=end + 1, versions=ALL_VERSIONS) for path in part
-            ]
+        self._forget([paths.key(path) for path in _removed(rows)], end, report)
+
+    def _forget(self, keys: Sequence[bytes], end: int, report: Report) -> None:
+        """Delete the marks of deleted nodes that were deleted up to ``end``, and that nothing revived up to there."""
+        for part in batched(keys, ROWS):
+            gets = [Get(key, columns=(schema.DELETED,), before=end + 1, versions=ALL_VERSIONS) for key in part]
             deletes = []
             for row in self._store.read(schema.NODES, gets):
                 lives = self._versions_of(row).get(schema.DELETED)
                 if lives is not None and max(lives)[1] != schema.ALIVE:
                     gone = [CellVersion(*schema.DELETED, version) for version, _ in sorted(lives)]
                     deletes.append(Delete(row.key, gone))
-                    report.cells[FORGOTTEN] += len(gone)
+                    # An estimate has counted the others already.
+                    report.cells[FORGOTTEN] += len(gone) if self._writes else 1
             self._send(deletes)
+
+
+def _forgotten_at(horizon: int, remembered_ms: int) -> int:
+    """Return the id up to which marks of deletions go: the horizon has passed them by ``remembered_ms``."""
+    old = max(0, revisions.ms_of(horizon) - remembered_ms)
+    return min(revisions.pack(old, 0, 0) - 1 if old else 0, horizon)
+
+
+def _removed(rows: Sequence[JournalRow]) -> list[str]:
+    """Return the paths of the nodes that some revisions removed, each once."""
+    return list(dict.fromkeys(one.path for row in rows for one in row.changes if one.kind == changes.REMOVED))

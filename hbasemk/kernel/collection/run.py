@@ -19,8 +19,8 @@ ROWS: Final = 100
 class Run:
     """One run, of which all readers know the horizon. Unless it ``writes``, it only counts.
 
-    ``pause`` is called with the number of rows after each call that deletes. ``full``: look at everything, not only at what
-    the horizon has passed since the last run.
+    ``pause`` is called with the number of rows after each call that deletes, ``progress`` with a word and the number of those
+    that are done. ``full``: look at everything, not only at what the horizon has passed since the last run.
     """
 
     instance: Instance
@@ -29,6 +29,7 @@ class Run:
     writes: bool
     pause: Callable[[int], None]
     full: bool = False
+    progress: Callable[[str, int], None] = lambda *_: None
 
     def delete(self, kind: str, table: str, deletes: Iterable[Delete]) -> None:
         """Delete exactly these versions of cells, and count them."""

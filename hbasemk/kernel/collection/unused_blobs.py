@@ -16,7 +16,7 @@ from hbasemk.format import schema
 from hbasemk.format.blob_use import USED
 from hbasemk.format.extent import Extent
 from hbasemk.kernel import checkpoints
-from hbasemk.kernel.blobs import DATA, LENGTH, RENEW_MS, Head
+from hbasemk.kernel.blobs import DATA, KEY, LENGTH, RENEW_MS, Head
 from hbasemk.kernel.collection.blob_references import read_references
 from hbasemk.kernel.collection.run import Run
 from hbasemk.kernel.instance import Instance
@@ -29,7 +29,6 @@ HEADS: Final = 1000
 CHUNKS: Final = 4
 """The number of chunks that one call reads."""
 HOLD_MS: Final = 6 * 3_600_000
-KEY: Final = 32
 ATTEMPTS: Final = 3
 
 
