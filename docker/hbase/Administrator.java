@@ -66,6 +66,12 @@ public final class Administrator {
             case "merge" -> admin.mergeRegionsAsync(new byte[][] {region(words[1]), region(words[2])}, true).get();
             case "flush" -> admin.flush(TableName.valueOf(words[1]));
             case "major-compact" -> admin.majorCompact(TableName.valueOf(words[1]));
+            case "snapshot" -> admin.snapshot(words[2], TableName.valueOf(words[1]));
+            case "disable" -> admin.disableTable(TableName.valueOf(words[1]));
+            case "enable" -> admin.enableTable(TableName.valueOf(words[1]));
+            case "restore" -> admin.restoreSnapshot(words[1]);
+            case "clone" -> admin.cloneSnapshot(words[1], TableName.valueOf(words[2]));
+            case "delete-snapshot" -> admin.deleteSnapshot(words[1]);
             case "balance" -> {
                 return List.of(String.valueOf(admin.balance()));
             }

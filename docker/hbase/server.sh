@@ -1,7 +1,6 @@
 #!/bin/bash
 # server ROLE: runs one server of a cluster: zookeeper, namenode, datanode, master, regionserver or gateway. It waits for the
-# servers that it needs, so they may start in any order. HBASEMK_HEAP is the heap in MB. `server administrator` executes the
-# commands on its standard input (Administrator.java).
+# servers that it needs, so they may start in any order. HBASEMK_HEAP is the heap in MB.
 set -eu
 home=/opt/hbase
 role=$1
@@ -42,11 +41,8 @@ gateway)
     await zookeeper 2181
     run org.apache.hadoop.hbase.thrift2.ThriftServer start -p 9091 -b 0.0.0.0 --infoport -1
     ;;
-administrator)
-    HBASEMK_HEAP=64 run Administrator
-    ;;
 *)
-    echo "server: ROLE must be zookeeper, namenode, datanode, master, regionserver, gateway or administrator, got '$role'" >&2
+    echo "server: ROLE must be zookeeper, namenode, datanode, master, regionserver or gateway, got '$role'" >&2
     exit 2
     ;;
 esac

@@ -20,11 +20,14 @@ class RefusedError(Exception):
 
 
 class Administrator:
-    """Sends commands to HBase (`docker/hbase/Administrator.java`) by a process in a container."""
+    """Sends commands to HBase (`docker/hbase/Administrator.java`) by a process in a container.
 
-    def __init__(self, container: str) -> None:
+    ``configuration`` is the folder of HBase's configuration in the container.
+    """
+
+    def __init__(self, container: str, configuration: str = "/opt/hbase/cluster") -> None:
         # A thread of the process ends when its input does, so nothing stays in the container.
-        command = ["docker", "exec", "--interactive", container, "/opt/hbase/bin/server", "administrator"]
+        command = ["docker", "exec", "--interactive", container, "/opt/hbase/bin/administrator", configuration]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, bufsize=1
         )
@@ -57,6 +60,8 @@ class Administrator:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
 
 
 class Cluster:

@@ -14,14 +14,15 @@ import random
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import hbasemk
+from hbasemk.connect import open_store
 from hbasemk.format import schema
-from hbasemk.repository import instance_of
+from hbasemk.testing.history.processes import Conductor, RunReport
 from tests.support.cluster import GATEWAYS, Administrator, Cluster, RefusedError, running_cluster
 from tests.support.hbase import unused_prefix
 from tests.support.load import load
@@ -35,11 +36,15 @@ BEYOND: Final = 20_000
 """ms that exceed the allowed skew; HBase itself refuses 30 s."""
 
 
-class Faults:
-    """What may happen to a cluster; each method is one fault, and returns when the cluster is whole again."""
+def count_regions(administrator: Administrator, prefix: str) -> int:
+    """Return the number of regions of all tables."""
+    return sum(len(administrator("regions", prefix + table.name)) for table in schema.TABLES)
 
-    def __init__(self, cluster: Cluster, prefix: str, chance: random.Random, administrator: Administrator) -> None:
-        self._cluster = cluster
+
+class RegionFaults:
+    """What an administrator does to regions while processes use them; each public method is one fault."""
+
+    def __init__(self, prefix: str, chance: random.Random, administrator: Administrator) -> None:
         self._prefix = prefix
         self._chance = chance
         self._administrator = administrator
@@ -87,6 +92,14 @@ class Faults:
         for table in schema.TABLES:
             self._administrator("flush", self._prefix + table.name)
             self._administrator("major-compact", self._prefix + table.name)
+
+
+class Faults(RegionFaults):
+    """What may happen to a cluster, too; a method returns when the server works again."""
+
+    def __init__(self, cluster: Cluster, prefix: str, chance: random.Random, administrator: Administrator) -> None:
+        super().__init__(prefix, chance, administrator)
+        self._cluster = cluster
 
     def kill_a_region_server(self) -> None:
         """Kill a region server with signal 9 and start it again."""
@@ -144,51 +157,111 @@ class Faults:
         return server.partition(",")[0]
 
 
-ALL: Final[dict[str, Callable[[Faults], None]]] = {
-    name: fault for name, fault in vars(Faults).items() if not name.startswith("_")
-}
-SHORT: Final = ("move_regions", "split_a_region", "kill_a_region_server", "merge_regions", "kill_a_gateway")
+def _names(*kinds: type) -> tuple[str, ...]:
+    return tuple(name for kind in kinds for name in vars(kind) if not name.startswith("_"))
+
+
+ALL: Final = _names(RegionFaults, Faults)
+OF_CLOCKS: Final = tuple(name for name in ALL if "clock" in name)
+SHORT: Final = (
+    "split_a_region",
+    "move_regions",
+    "kill_a_region_server",
+    "kill_the_master",
+    "kill_a_gateway",
+    "set_a_clock_off_within_the_limit",
+)
 """The faults of a short run."""
+Injected = list[tuple[str, float, float]]
+"""The name of each fault, and its begin and end by `time.perf_counter`."""
+
+
+def inject(
+    faults: RegionFaults,
+    names: tuple[str, ...],
+    chance: random.Random,
+    *,
+    seconds: float,
+    every: float,
+    after_each: Callable[[], None],
+) -> Injected:
+    """Inject each of the faults once, and again in random order until the time is over.
+
+    ``every``: seconds from the end of a fault to the next one.
+    """
+    injected: Injected = []
+    until = time.monotonic() + seconds
+    left: list[str] = []
+    while len(injected) < len(names) or time.monotonic() < until:
+        left = left or chance.sample(names, len(names))
+        name = left.pop()
+        begun = time.perf_counter()
+        try:
+            getattr(faults, name)()
+        except RefusedError as error:
+            # For example because a master has just died.
+            print(f"{name}: {str(error)[:200]}", flush=True)
+        injected.append((name, begun, time.perf_counter()))
+        print(f"{name}: {injected[-1][2] - begun:.1f} s", flush=True)
+        time.sleep(every)
+        after_each()
+    return injected
 
 
 def run(
     cluster: Cluster, seed: str, folder: Path, names: tuple[str, ...], *, seconds: float = 0, every: float = 3
 ) -> dict[str, Any]:
-    """Inject each of the faults once, and again in random order until the time is over; check what the load leaves.
-
-    ``every``: seconds from the end of a fault to the next one.
-    """
+    """Inject faults while processes share a repository, and check what they leave."""
     chance = random.Random(seed)
     prefix = unused_prefix()
-    url = cluster.url(prefix)
-    injected: list[tuple[str, float, float]] = []
-    try:
-        with ExitStack() as stack:
-            administrator = stack.enter_context(cluster.administrator())
-            processes = stack.enter_context(load(url, seed, folder, ROLES))
-            faults = Faults(cluster, prefix, chance, administrator)
-            until = time.monotonic() + seconds
-            left: list[str] = []
-            while len(injected) < len(names) or time.monotonic() < until:
-                left = left or chance.sample(names, len(names))
-                name = left.pop()
-                begun = time.perf_counter()
-                try:
-                    ALL[name](faults)
-                except RefusedError as error:
-                    # For example while the master has just died: the next one comes later.
-                    print(f"{name}: {str(error)[:200]}", flush=True)
-                injected.append((name, begun, time.perf_counter()))
-                print(f"{name}: {injected[-1][2] - begun:.1f} s", flush=True)
-                time.sleep(every)
-                processes.check_alive()
-            counts = processes.end()
-    finally:
-        with hbasemk.connect(url, create=False, poll_interval=0) as repository:
-            instance_of(repository).store.drop_tables(schema.TABLES)
+    with ExitStack() as stack:
+        url = stack.enter_context(_dropped(cluster, prefix))
+        administrator = stack.enter_context(cluster.administrator())
+        processes = stack.enter_context(load(url, seed, folder, ROLES))
+        faults = Faults(cluster, prefix, chance, administrator)
+        injected = inject(faults, names, chance, seconds=seconds, every=every, after_each=processes.check_alive)
+        counts = processes.end()
     slow = counts.pop("slow")
     longest = {name: [_longest(slow, begun, ended) for one, begun, ended in injected if one == name] for name in names}
     return {**counts, "faults": dict(Counter(name for name, *_ in injected)), "longest calls": longest}
+
+
+def record_history(
+    cluster: Cluster, seed: int, folder: Path, names: tuple[str, ...], *, seconds: float, every: float
+) -> tuple[RunReport, Injected]:
+    """Inject faults while workers record a history; return what its check found.
+
+    The workers use a repository with short leases and an allowed skew of 0.5 s, so no clock may be set off.
+    """
+    chance = random.Random(seed)
+    prefix = unused_prefix()
+    with ExitStack() as stack:
+        url = stack.enter_context(_dropped(cluster, prefix))
+        administrator = stack.enter_context(cluster.administrator())
+        faults = Faults(cluster, prefix, chance, administrator)
+        threads = stack.enter_context(ThreadPoolExecutor(1))
+        conductor = Conductor(url, folder, seed)
+
+        def disturb() -> Injected:
+            # The workers have started by then.
+            time.sleep(5)
+            return inject(faults, names, chance, seconds=seconds - 30, every=every, after_each=lambda: None)
+
+        injected = threads.submit(disturb)
+        report = conductor.run(seconds)
+        return report, injected.result()
+
+
+@contextmanager
+def _dropped(cluster: Cluster, prefix: str) -> Iterator[str]:
+    """The URL of a repository, whose tables are dropped at the end."""
+    url = cluster.url(prefix)
+    try:
+        yield url
+    finally:
+        store, _, _ = open_store(url)
+        with closing(store):
+            store.drop_tables(schema.TABLES)
 
 
 def _longest(slow: list[tuple[float, float]], begun: float, ended: float) -> float:
@@ -203,11 +276,20 @@ def main() -> None:
     parser.add_argument("--every", type=float, default=20)
     parser.add_argument("--seed", default=str(random.randrange(10**6)))
     parser.add_argument("--only", choices=sorted(ALL), action="append", help="a fault; several may be given")
+    parser.add_argument("--history", action="store_true", help="record a history and check it; sets no clock off")
     given = parser.parse_args()
     print("seed", given.seed, flush=True)
     names = tuple(given.only or ALL)
     with running_cluster() as cluster, tempfile.TemporaryDirectory() as folder:
-        print(json.dumps(run(cluster, given.seed, Path(folder), names, seconds=given.seconds, every=given.every)))
+        times = {"seconds": given.seconds, "every": given.every}
+        if given.history:
+            kept = tuple(name for name in names if name not in OF_CLOCKS)
+            report, _ = record_history(cluster, int(given.seed), Path(folder), kept, **times)
+            print(report)
+            assert not report.anomalies, report.explain()
+            assert not report.problems, report.explain()
+        else:
+            print(json.dumps(run(cluster, given.seed, Path(folder), names, **times)))
 
 
 if __name__ == "__main__":

@@ -112,8 +112,11 @@ class HBase:
 
 def missing() -> str | None:
     """Why there is no HBase for tests, None if there is."""
-    if os.environ.get("HBASEMK_TEST_HBASE"):
-        return None
+    return None if os.environ.get("HBASEMK_TEST_HBASE") else engine_missing()
+
+
+def engine_missing() -> str | None:
+    """Why no Docker engine can be used, None if one can."""
     try:
         answer = subprocess.run(["docker", "version"], capture_output=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -1,0 +1,100 @@
+"""Faults of HBase under load: nothing acknowledged is lost, watches are complete, histories have no anomaly, the check is clean.
+
+The tests marked ``cluster`` start a cluster (`docker/cluster`), which takes about a minute; `scripts/proof --all` runs
+them. ``HBASEMK_TEST_CLUSTER=name:port:port`` uses one that runs. `tests/support/cluster_faults.py` says how to run them for
+longer.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.cluster import Administrator, Cluster, running_cluster
+from tests.support.cluster_faults import OF_CLOCKS, SHORT, RegionFaults, count_regions, inject, record_history, run
+from tests.support.hbase import HBase, engine_missing
+from tests.support.load import load
+from tests.support.proof import LONG
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """A cluster for the tests of this file."""
+    reason = engine_missing()
+    if reason is not None:
+        pytest.skip(reason)
+    with running_cluster() as found:
+        yield found
+
+
+def new_seed() -> int:
+    """Return a seed, and print it."""
+    seed = random.randrange(10**6)
+    print("seed", seed)
+    return seed
+
+
+def in_long_proof(test: object) -> object:
+    """Mark a test that needs a cluster."""
+    for mark in (pytest.mark.cluster, pytest.mark.timeout(900), *LONG):
+        test = mark(test)
+    return test
+
+
+@pytest.mark.proof
+@pytest.mark.timeout(300)
+def test_regions_are_split_moved_merged_and_compacted_under_load(hbase: HBase, tmp_path: Path) -> None:
+    hbase.needs_own_gateway()
+    seed = new_seed()
+    chance = random.Random(seed)
+    prefix = hbase.new_prefix()
+    administrator = Administrator(hbase.container.id, "/opt/hbase/conf")
+    try:
+        with load(hbase.url(prefix), str(seed), tmp_path, ["write0", "write1", "read", "merge"]) as processes:
+            faults = RegionFaults(prefix, chance, administrator)
+            while count_regions(administrator, prefix) < 7:
+                faults.split_a_region()
+                processes.check_alive()
+            inject(faults, ("move_regions", "compact"), chance, seconds=0, every=1, after_each=processes.check_alive)
+            deadline = time.monotonic() + 60
+            # HBase merges a merged region again only after some minutes.
+            while count_regions(administrator, prefix) > 6 and time.monotonic() < deadline:
+                faults.merge_regions()
+                time.sleep(0.5)
+                processes.check_alive()
+            assert count_regions(administrator, prefix) <= 6
+            counts = processes.end()
+    finally:
+        administrator.close()
+    print({**counts, "slow": len(counts["slow"])})
+    assert counts["errors"] == {}
+
+
+@in_long_proof
+def test_servers_die_and_regions_move_under_load(cluster: Cluster, tmp_path: Path) -> None:
+    counts = run(cluster, str(new_seed()), tmp_path, SHORT)
+    print(counts)
+    assert counts["errors"] == {}
+
+
+@in_long_proof
+def test_a_clock_beyond_the_allowed_skew_is_an_error_and_loses_nothing(cluster: Cluster, tmp_path: Path) -> None:
+    counts = run(cluster, str(new_seed()), tmp_path, ("set_a_clock_off_beyond_the_limit",), seconds=20)
+    print(counts)
+    assert set(counts["errors"]) <= {"write: ClockSkewError", "merge: ClockSkewError"}
+
+
+@in_long_proof
+def test_histories_under_faults_have_no_anomaly(cluster: Cluster, tmp_path: Path) -> None:
+    names = tuple(name for name in SHORT if name not in OF_CLOCKS)
+    report, injected = record_history(cluster, new_seed(), tmp_path, names, seconds=90, every=3)
+    print(report, injected)
+    assert report.anomalies == [], report.explain()
+    assert report.problems == [], report.explain()
+    assert len(injected) >= len(names)
