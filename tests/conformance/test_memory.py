@@ -16,6 +16,7 @@ from tests.support.proof import PROOF
 
 class TestMemory(StoreConformance):
     MODEL = NaiveStore
+    EXAMPLES = 50
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -37,7 +38,7 @@ class TestNamed(StoreConformance):
         yield lambda: stores.open("name")
         kept.close()
 
-    @PROOF  # the sample is TestMemory's: both are the same store
+    @PROOF  # with more examples; the sample is TestMemory's: both are the same store
     def test_random_calls_return_the_answers_of_the_memory_store(
         self, handles: list[Store], tables: Tables, row: bytes
     ) -> None:

@@ -11,7 +11,7 @@ from tests.support.hbase import HBase
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seconds", proof.sizes("HBASEMK_ADJUST_SECONDS", 3, 12, 60))
+@pytest.mark.parametrize("seconds", proof.sizes("HBASEMK_ADJUST_SECONDS", 1, 12, 60))
 def test_on_one_sqlite_file(tmp_path: Path, seconds: float) -> None:
     commits, slots = adjusting.run(f"sqlite:///{tmp_path / 'content.db'}", 8, seconds, 4)
     print(f"{commits} adjusts, {slots} slots, no conflict")
@@ -21,8 +21,9 @@ def test_on_one_sqlite_file(tmp_path: Path, seconds: float) -> None:
 
 @pytest.mark.slow
 @pytest.mark.integration
-def test_on_hbase(hbase: HBase) -> None:
-    commits, slots = adjusting.run(hbase.url(hbase.new_prefix()), 8, 8, 2)
+@pytest.mark.parametrize("seconds", proof.sizes("HBASEMK_ADJUST_SECONDS", 3, 8))
+def test_on_hbase(hbase: HBase, seconds: float) -> None:
+    commits, slots = adjusting.run(hbase.url(hbase.new_prefix()), 8, seconds, 2)
     print(f"{commits} adjusts, {slots} slots, no conflict")
     assert commits >= 8 * adjusting.LEAST
     assert slots <= 10

@@ -20,6 +20,7 @@ from hbasemk import connect
 from hbasemk.kernel.settings import Settings
 from tests.support.hbase import HBase
 from tests.support.imports import in_tree, many_files, on_disk, totals
+from tests.support.proof import PROOF
 from tests.support.repositories import damage
 
 STDLIB = Path(sysconfig.get_path("stdlib"))
@@ -197,7 +198,11 @@ GROUP = "the whole group, as Ctrl-C does"
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("url", "whom"),
-    [("sqlite", GROUP), ("sqlite", "the parent"), pytest.param("hbase", GROUP, marks=ON_HBASE)],
+    [
+        ("sqlite", GROUP),
+        pytest.param("sqlite", "the parent", marks=PROOF),
+        pytest.param("hbase", GROUP, marks=ON_HBASE),
+    ],
     indirect=["url"],
 )
 def test_an_interrupted_import_reports_it_and_the_next_one_finishes(
@@ -244,7 +249,7 @@ def test_a_killed_worker_is_replaced_and_the_import_finishes(running: Running, u
     ("url", "how"),
     [
         ("sqlite", signal.SIGKILL),
-        ("sqlite", signal.SIGTERM),
+        pytest.param("sqlite", signal.SIGTERM, marks=PROOF),
         pytest.param("hbase", signal.SIGTERM, marks=ON_HBASE),
     ],
     indirect=["url"],

@@ -16,6 +16,7 @@ import pytest
 from hbasemk import connect
 from hbasemk.kernel.settings import Settings
 from tests.support.imports import many_files
+from tests.support.proof import PROOF
 from tests.support.repositories import damage
 
 WRITER = """
@@ -107,7 +108,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("others", "workers"), [(1, 1), (2, 4)])
+@pytest.mark.parametrize(("others", "workers"), [(1, 1), pytest.param(2, 4, marks=PROOF)])
 def test_an_import_of_the_folder_that_holds_the_repository_loses_no_commit(
     folder: Path, others: int, workers: int
 ) -> None:

@@ -101,7 +101,7 @@ def test_a_mutant_of_adjust_is_found_by_a_history(
 
 @pytest.mark.slow
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize(("kinds", "way"), proof.pairs(ADJUST_KINDS, WAYS, sample=18))
+@pytest.mark.parametrize(("kinds", "way"), proof.pairs(ADJUST_KINDS, WAYS, sample=30))
 def test_two_writers_in_every_interleaving(kinds: tuple[str, str], way: str) -> None:
     print(explore(kinds, way, adjusts=True))
 
@@ -175,7 +175,7 @@ if os.environ.get("HBASEMK_INTERLEAVINGS") == "triples":
     "kinds",
     proof.sampled(
         TRIPLES,
-        lambda position, _: position in (0, 3),
+        lambda position, _: position == 0,
         ", ".join,
         is_long=lambda position, _: position >= 5 and position % 3 > 0,
     ),

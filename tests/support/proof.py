@@ -34,8 +34,8 @@ def seeds(variable: str, *, sample: int, proof: int, chunk: int, long: int = 0) 
     return parts
 
 
-SHARES = [pytest.param(0.4, id="two fifths"), pytest.param(1.0, marks=PROOF, id="all")]
-"""How much of a long random walk runs: two fifths, and in the proof all of it."""
+SHARES = [pytest.param(0.2, id="a fifth"), pytest.param(1.0, marks=PROOF, id="all")]
+"""How much of a long random walk runs: a fifth, and in the proof all of it."""
 
 
 def sizes(variable: str | None, sample: float | None, proof: float | None, long: float | None = None) -> list[Any]:

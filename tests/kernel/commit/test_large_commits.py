@@ -61,7 +61,7 @@ def tree_of(count: int, below: str = "/top") -> list[Operation]:
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("parallel", [False, True])
+@pytest.mark.parametrize("parallel", [False, pytest.param(True, marks=proof.PROOF)])
 def test_an_id_is_issued_after_the_changes_are_encoded(
     world: World, monkeypatch: pytest.MonkeyPatch, parallel: bool
 ) -> None:
@@ -171,7 +171,7 @@ def large_nodes(tx: Transaction) -> None:
         tx.add(f"/wide/child{number}")
 
 
-@pytest.mark.parametrize("transactions", [False, True])
+@pytest.mark.parametrize("transactions", [True, pytest.param(False, marks=proof.PROOF)])
 def test_no_call_is_larger_than_the_stores_limit(checked: Checked, transactions: bool) -> None:
     inner = checked(MemoryStore(transactions=transactions))
     store = Narrow(inner)

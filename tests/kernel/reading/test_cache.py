@@ -23,6 +23,7 @@ from hbasemk.kernel.reading.cache import Entry, NodeCache
 from hbasemk.repository import instance_of
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import CountingStore
+from tests.support.proof import PROOF
 from tests.support.repositories import Instances
 from tests.support.runtime import World, open_instance
 
@@ -285,6 +286,7 @@ def test_two_nodes_of_one_snapshot_agree_while_revisions_arrive(opened: Instance
 
 
 @pytest.mark.no_cover
+@pytest.mark.parametrize("opened", ["memory", pytest.param("sqlite", marks=PROOF)], indirect=True)
 def test_the_cache_takes_about_as_many_bytes_as_it_says(opened: Instances) -> None:
     opened().run(
         lambda tx: [
