@@ -166,6 +166,7 @@ class RetryingStore(DelegatingStore):
         also: Sequence[tuple[str, Get]] = (),
         in_doubt: Callable[[], None] | None = None,
         *,
+        unchanged_since: tuple[str, int] | None = None,
         durable: bool = True,
     ) -> int | None:
         """Read, decide and write in one transaction; see :meth:`Store.write_if`. ``in_doubt`` is called for each lost reply.
@@ -173,7 +174,10 @@ class RetryingStore(DelegatingStore):
         Not divided: a caller uses it only for what fits one call.
         """
         return self._retry(
-            lambda: self.inner.write_if(table, puts, gets, judge, decision, also, durable=durable), in_doubt
+            lambda: self.inner.write_if(
+                table, puts, gets, judge, decision, also, unchanged_since=unchanged_since, durable=durable
+            ),
+            in_doubt,
         )
 
     def arrivals(self, table: str, after: int, limit: int, columns: Sequence[Column]) -> Arrivals:

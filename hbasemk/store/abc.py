@@ -297,6 +297,7 @@ class Store(ABC):
         decision: Decision,
         also: Sequence[tuple[str, Get]] = (),
         *,
+        unchanged_since: tuple[str, int] | None = None,
         durable: bool = True,
     ) -> int | None:
         """Read, decide and write in one transaction. One round trip.
@@ -304,7 +305,9 @@ class Store(ABC):
         The store reads ``gets`` and passes the rows to ``judge``. If ``judge`` returns True and the compare-and-set
         ``decision`` applies, the store writes ``puts`` and ``decision.put``. ``also`` names rows of other tables;
         ``judge`` receives them after the rows of ``gets``. There, :data:`LAST_ROW` names the row with the highest key; if the
-        table is empty, that row has the key :data:`LAST_ROW` and no cells.
+        table is empty, that row has the key :data:`LAST_ROW` and no cells. ``unchanged_since`` names a table that keeps arrivals,
+        and an arrival number: if nothing has been written to this table after that number, the store neither reads nor calls
+        ``judge``, as if it had returned True.
 
         Returns the arrival number of ``decision.put`` if everything was written (1 if its table keeps no arrivals), None if
         ``judge`` returned False, and 0 if the decision does not apply; in the last two cases nothing was written. The store

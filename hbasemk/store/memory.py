@@ -234,24 +234,26 @@ class MemoryStore(Store):
         decision: Decision,
         also: Sequence[tuple[str, Get]] = (),
         *,
+        unchanged_since: tuple[str, int] | None = None,
         durable: bool = True,
     ) -> int | None:
         """Read, decide and write under one lock."""
         if not self._transactions:
-            return super().write_if(table, puts, gets, judge, decision, also, durable=durable)
+            return super().write_if(
+                table, puts, gets, judge, decision, also, unchanged_since=unchanged_since, durable=durable
+            )
         self.check_puts((*puts, decision.put))
         with self._lock:
             found = self._table(table)
             for put in puts:
                 found.check_families([cell.family for cell in put.cells])
-            others = [row for name, get in also for row in self._read_also(self._table(name), get)]
-            if not judge([*self._read(found, gets), *others]):
-                return None
+            if unchanged_since is None or self._has_changed(*unchanged_since):
+                others = [row for name, get in also for row in self._read_also(self._table(name), get)]
+                if not judge([*self._read(found, gets), *others]):
+                    return None
             deciding = self._table(decision.table)
-            if decision.unchanged is not None:
-                name, number = decision.unchanged
-                if len(self._table(name).written or ()) > number:
-                    return 0
+            if decision.unchanged is not None and self._has_changed(*decision.unchanged):
+                return 0
             # An interrupt must not leave a part of it.
             with Deferred():
                 if not self._compare_and_set(deciding, decision.column, decision.expected, decision.put):
@@ -261,6 +263,10 @@ class MemoryStore(Store):
                 for put in puts:
                     found.put(put, now)
             return number
+
+    def _has_changed(self, table: str, number: int) -> bool:
+        """Return whether a table was written to after an arrival number."""
+        return len(self._table(table).written or ()) > number
 
     def _read_also(self, found: MemoryTable, get: Get) -> list[Row]:
         if get.row == LAST_ROW and found.rows:

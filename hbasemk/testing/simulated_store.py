@@ -96,13 +96,16 @@ class SimulatedStore(WrappedStore):
         decision: Decision,
         also: Sequence[tuple[str, Get]] = (),
         *,
+        unchanged_since: tuple[str, int] | None = None,
         durable: bool = True,
     ) -> int | None:
         """Execute the whole transaction as one step."""
         return self._actor.simulator.step(
             self._actor,
             Step("write_if", decision.table, decision.put),
-            lambda: self.inner.write_if(table, puts, gets, judge, decision, also, durable=durable),
+            lambda: self.inner.write_if(
+                table, puts, gets, judge, decision, also, unchanged_since=unchanged_since, durable=durable
+            ),
         )
 
     def arrivals(self, table: str, after: int, limit: int, columns: Sequence[Column]) -> Arrivals:

@@ -84,12 +84,15 @@ class WrappedStore(DelegatingStore):
         decision: Decision,
         also: Sequence[tuple[str, Get]] = (),
         *,
+        unchanged_since: tuple[str, int] | None = None,
         durable: bool = True,
     ) -> int | None:
         """Passed on."""
         return self.around(
             Call("write_if", table, len(puts)),
-            lambda: self.inner.write_if(table, puts, gets, judge, decision, also, durable=durable),
+            lambda: self.inner.write_if(
+                table, puts, gets, judge, decision, also, unchanged_since=unchanged_since, durable=durable
+            ),
         )
 
     def arrivals(self, table: str, after: int, limit: int, columns: Sequence[Column]) -> Arrivals:
@@ -180,6 +183,7 @@ class CountingStore(WrappedStore):
         decision: Decision,
         also: Sequence[tuple[str, Get]] = (),
         *,
+        unchanged_since: tuple[str, int] | None = None,
         durable: bool = True,
     ) -> int | None:
         """Count the rows that the judge receives as read, and the puts as sent, even if the judge refuses."""
@@ -192,7 +196,9 @@ class CountingStore(WrappedStore):
 
         self._goes(table, puts)
         self._goes(decision.table, (decision.put,))
-        return super().write_if(table, puts, gets, shown, decision, also, durable=durable)
+        return super().write_if(
+            table, puts, gets, shown, decision, also, unchanged_since=unchanged_since, durable=durable
+        )
 
     def take(self) -> Counter[tuple[str, str]]:
         """Return and reset the number of calls of each kind."""

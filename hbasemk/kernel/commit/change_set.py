@@ -42,7 +42,8 @@ class RowPlan:
     depends on the property column of that name: in ``name_probe`` if there are many, else in ``depends_on``. ``value_bytes``
     is the least number of bytes of values that the read-back returns. ``created`` holds the bases of first adjusts: another
     version with the same bytes is no conflict. ``slot_probe`` holds the properties whose value must stay exact: the row
-    depends on all their slots.
+    depends on all their slots. ``names_in_doubt`` says that only the read-back shows whether a new property has the name of
+    a child in the view.
     """
 
     path: str
@@ -55,6 +56,7 @@ class RowPlan:
     value_bytes: int = 0
     created: dict[Column, bytes] = field(default_factory=dict)
     slot_probe: frozenset[str] = frozenset()
+    names_in_doubt: bool = False
 
 
 @dataclass(slots=True)
@@ -274,9 +276,9 @@ def _plan(node: StagedNode) -> tuple[RowPlan, RowChange]:
 def _keep_names_apart(node: StagedNode, plan: RowPlan) -> None:
     assert node.base is not None
     plan.since = node.base.created
-    plan.must_be_absent = frozenset(
-        schema.child_column(name) for name in names_written(node) if name not in node.child_writes
-    )
+    names = [name for name in names_written(node) if name not in node.child_writes]
+    plan.must_be_absent = frozenset(schema.child_column(name) for name in names)
+    plan.names_in_doubt = not node.base.encoded.keys() >= set(names)
     plan.depends_on.update(dict.fromkeys(plan.must_be_absent))
     added = [name for name, is_present in node.child_writes.items() if is_present and name not in node.written]
     columns = [(schema.DATA, b"\x01" + paths.encode(name)) for name in added]

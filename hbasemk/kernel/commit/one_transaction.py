@@ -12,6 +12,7 @@ from hbasemk.kernel.commit.context import CommitContext, Committing
 from hbasemk.kernel.commit.deadline import OrderCheck, RepeatCheck, TooSlow
 from hbasemk.kernel.commit.draft import UNKNOWN_ARRIVAL, Draft
 from hbasemk.kernel.commit.read_back import Conflict, ReadBack
+from hbasemk.kernel.journal.view import View
 from hbasemk.store.abc import Decision, Row
 
 
@@ -49,8 +50,9 @@ class OneTransaction(Committing):
             return in_order and no_conflict(rows[: len(gets)])
 
         decision = Decision(schema.JOURNAL, schema.COMMITTED, None, new_row.put(draft, Outcome.COMMITTED))
+        since = self._unchanged_since(revision, draft.view, plan)
         arrival = self._store.write_if(
-            schema.NODES, plan.puts(revision), gets, accept, decision, repeat.also, repeat.lost
+            schema.NODES, plan.puts(revision), gets, accept, decision, repeat.also, repeat.lost, unchanged_since=since
         )
         if repeat.is_committed:
             return UNKNOWN_ARRIVAL
@@ -60,6 +62,20 @@ class OneTransaction(Committing):
         if arrival == 0 and self._outcomes.of(revision) is not Outcome.ABORTED:
             raise new_row.issued_twice(revision)
         return arrival
+
+    def _unchanged_since(self, revision: int, view: View, plan: ChangeSet) -> tuple[str, int] | None:
+        """Return the table and the arrival number after which a write makes the transaction read; None if it always does.
+
+        Without such a write, nobody has committed anything that is not in the view, and the watermark is a revision of the
+        view, so it is below the id.
+        """
+        if any(row.names_in_doubt for row in plan.rows):
+            return None
+        number = self._journal.unchanged_since(view)
+        # Read afterwards, so that this id covers all writes up to the number.
+        if number is None or revision < self._clock.least_id(self._journal.highest_seen):
+            return None
+        return schema.JOURNAL, number
 
     def conflict(self, draft: Draft, plan: ChangeSet) -> Conflict | None:
         """Return the conflict for which :meth:`commit` returned None.

@@ -192,6 +192,16 @@ class PolledRevisions(KnownRevisions):
         """The arrival number up to which all writes have been read; None if the store does not order all writes."""
         return self.poller.cursor if isinstance(self.poller, ArrivalPoller) else None
 
+    def unchanged_since(self, view: View) -> int | None:
+        """Return an arrival number up to which no write can matter to a commit on a view; None if none is known.
+
+        What committed up to it is in the view, and nothing is pending: only a later write can be a conflict.
+        """
+        with self._lock:
+            if not isinstance(self.poller, ArrivalPoller) or self._pending or view != self._head:
+                return None
+            return self.poller.cursor
+
     def arrival_before(self, revision: int) -> int:
         """Return the arrival number to store with a watermark, from which a new instance begins to read; 0 without order."""
         with self._poll_lock, self._lock:

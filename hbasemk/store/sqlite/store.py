@@ -323,6 +323,7 @@ class SqliteStore(Store):
         decision: Decision,
         also: Sequence[tuple[str, Get]] = (),
         *,
+        unchanged_since: tuple[str, int] | None = None,
         durable: bool = True,
     ) -> int | None:
         """Use one SQLite transaction and one sync; if nothing is to be written, write and sync nothing."""
@@ -334,17 +335,17 @@ class SqliteStore(Store):
         def write(connection: Connection, tables: Families, deciding: Families) -> int | None:
             connection.begin(durable and self._durable)
             sql = connection.sql
-            rows = [Row(get.row, cells.read(sql, tables, get)) for get in gets]
-            rows += [cells.read_row(sql, self._table(name), get) for name, get in also]
-            if not judge(rows):
-                sql.execute("ROLLBACK")
-                return None
+            if unchanged_since is None or self._has_changed(sql, *unchanged_since):
+                rows = [Row(get.row, cells.read(sql, tables, get)) for get in gets]
+                rows += [cells.read_row(sql, self._table(name), get) for name, get in also]
+                if not judge(rows):
+                    sql.execute("ROLLBACK")
+                    return None
             now = self._clock()
             found = sql.execute(deciding.get(family).newest, (row, qualifier)).fetchone()
             applies = (None if found is None else found[1]) == decision.expected
             if applies and decision.unchanged is not None:
-                name, number = decision.unchanged
-                applies = not sql.execute(self._table(name).after, (number, 1)).fetchall()
+                applies = not self._has_changed(sql, *decision.unchanged)
             if not applies:
                 sql.execute("ROLLBACK")
                 return 0
@@ -364,6 +365,10 @@ class SqliteStore(Store):
                 ),
             )
         )
+
+    def _has_changed(self, sql: sqlite3.Connection, table: str, number: int) -> bool:
+        """Return whether a table was written to after an arrival number."""
+        return sql.execute(self._table(table).after, (number, 1)).fetchone() is not None
 
     def delete(self, table: str, deletes: Sequence[Delete]) -> None:
         """Delete exactly the given cell versions."""

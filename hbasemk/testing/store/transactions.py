@@ -103,6 +103,31 @@ class Transactions(Base):
             store.write_if(tables.many.name, [unknown], [], accept, self.decision(tables, row))
         assert values(store, tables.one, row) == {b"flag": b"no"}
 
+    def test_a_transaction_reads_only_if_a_table_has_changed_since_an_arrival(
+        self, store: Store, tables: Tables, row: bytes
+    ) -> None:
+        name = tables.one.name
+        store.write(name, [put(row, {b"flag": b"no"})])
+        since = last_number(store, tables)
+        calls: list[list[Row]] = []
+
+        def no(rows: list[Row]) -> bool:
+            calls.append(rows)
+            return False
+
+        def commit(number: int, decided: Decision) -> int | None:
+            puts = [put(row, {b"a": b"1"}, 5)]
+            return store.write_if(tables.many.name, puts, [Get(row)], no, decided, unchanged_since=(name, number))
+
+        assert commit(since - 1, self.decision(tables, row)) is None
+        assert len(calls) == 1
+        assert commit(since, self.decision(tables, row, b"other")) == 0
+        assert commit(since, self.decision(tables, row)) == since + 1
+        assert len(calls) == 1
+        assert values(store, tables.many, row) == {b"a": b"1"}
+        assert commit(since, self.decision(tables, row, b"yes")) is None
+        assert len(calls) == 2
+
     def test_exactly_one_of_many_concurrent_transactions_decides(
         self, handles: list[Store], store: Store, tables: Tables, row: bytes
     ) -> None:

@@ -8,6 +8,8 @@ import pytest
 
 from hbasemk.kernel.commit import deadline
 from hbasemk.kernel.journal.arrival_poller import ArrivalPoller
+from hbasemk.kernel.journal.polled_revisions import PolledRevisions
+from hbasemk.kernel.journal.view import View
 from hbasemk.store.abc import Arrivals
 from hbasemk.store.memory import MemoryStore
 
@@ -52,6 +54,18 @@ def decided_twice(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         deadline.RepeatCheck, "__call__", lambda self, rows: original(self, [row._replace(cells=()) for row in rows])
     )
+
+
+def no_read_back_beside_pending_revisions(patch: pytest.MonkeyPatch) -> None:
+    def unchanged_since(self: PolledRevisions, view: View) -> int | None:
+        return self.poller.cursor if isinstance(self.poller, ArrivalPoller) and view == self.head else None
+
+    patch.setattr(PolledRevisions, "unchanged_since", unchanged_since)
+
+
+def no_read_back_on_old_views(patch: pytest.MonkeyPatch) -> None:
+    original = PolledRevisions.unchanged_since
+    patch.setattr(PolledRevisions, "unchanged_since", lambda self, _: original(self, self.head))
 
 
 def new_instances_read_from_the_end(patch: pytest.MonkeyPatch) -> None:
