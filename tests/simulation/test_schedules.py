@@ -100,7 +100,6 @@ MUTANTS = [
     arrivals.cursor_past_what_was_read,
     arrivals.first_write_taken_for_the_arrival,
     arrivals.decided_twice,
-    arrivals.no_read_back_beside_pending_revisions,
     arrivals.no_read_back_on_old_views,
     arrivals.new_instances_read_from_the_end,
     read_back.one_transaction_without_read_back,
