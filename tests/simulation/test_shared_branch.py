@@ -10,10 +10,14 @@ from typing import Any
 
 import pytest
 
+from hbasemk.format import schema
 from hbasemk.kernel.branches import rebase
+from hbasemk.kernel.branches.branches import Branches
+from hbasemk.kernel.branches.cache import BranchState
 from hbasemk.kernel.branches.claims import BranchClaims
 from tests.support import proof
 from tests.support.simulation.finding import must_be_found
+from tests.support.simulation.known_seeds import search
 from tests.support.simulation.running import each_run
 from tests.support.simulation.shared_branch import SharedBranch
 
@@ -61,12 +65,22 @@ def merged_adjusts_are_applied_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rebase, "_leave_out", lambda *_: None)
 
 
+def resets_move_the_head_of_a_claimed_branch_back(patch: pytest.MonkeyPatch) -> None:
+    def move_back(self: Branches, state: BranchState, revision: int, ancestor: int) -> int:
+        if not self._heads.move(state.root, schema.revision_key(revision), schema.revision_key(ancestor)):
+            raise self._moved_on(revision)
+        return ancestor
+
+    patch.setattr(Branches, "_reset_claimed", move_back)
+
+
 MUTANTS = [
     merges_claim_nothing,
     rebases_claim_nothing,
     claims_of_rebases_never_final,
     earlier_claims_stay_in_effect,
     merged_adjusts_are_applied_again,
+    resets_move_the_head_of_a_claimed_branch_back,
 ]
 
 
@@ -76,4 +90,5 @@ def test_a_mutant_of_claims_is_found(
     mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mutant(monkeypatch)
-    must_be_found(mutant.__name__, lambda seed: SharedBranch(seed, faults=seed % 2 == 1), range(3000))
+    seeds = search("shared branches", mutant.__name__, 3000)
+    must_be_found(mutant.__name__, lambda seed: SharedBranch(seed, faults=seed % 2 == 1), seeds)

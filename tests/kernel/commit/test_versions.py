@@ -411,6 +411,7 @@ def test_a_text_that_is_no_version_is_refused_at_once(two: tuple[Repository, Rep
             ("if_version", lambda: tx.set("/a", "p", 2, if_version=bad)),
             ("if_version", lambda: tx.unset("/a", "p", if_version=bad)),
             ("if_version", lambda: tx.update("/a", {"p": 2}, if_version=bad)),
+            ("if_version", lambda: tx.adjust("/a", "p", 1, if_version=bad)),
             ("if_version", lambda: tx.remove("/a", if_version=bad)),
             ("if_version", lambda: tx.move("/a", "/b", if_version=bad)),
         ):

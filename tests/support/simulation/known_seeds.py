@@ -40,6 +40,9 @@ KNOWN = {
         "late_rows_not_hidden": 1005,
         "watermark_that_does_not_wait": 798,
     },
+    "shared branches": {
+        "resets_move_the_head_of_a_claimed_branch_back": 1392,
+    },
     # The numbers of pairs of operations.
     "pairs": {
         "changes_without_effect_rely_on_nothing": 271,

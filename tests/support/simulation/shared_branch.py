@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from hbasemk.errors import HbasemkError
 from hbasemk.format import values
-from hbasemk.format.branch_head import ABANDONED
+from hbasemk.format.branch_head import ABANDONED, BranchClaim
 from hbasemk.kernel.branches.rebase import rebase
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, Adjust
@@ -22,6 +22,7 @@ from tests.support.simulation.trees import Broken, check_tables
 
 FAULTS: Final[Mapping[str, float]] = {"lost": 0.02, "refused": 0.01, "deaths": 0.01, "pauses": 0.02}
 TURNS: Final = 3
+LONGEST_WAIT: Final = 5
 
 
 class SharedBranch:
@@ -33,6 +34,9 @@ class SharedBranch:
         first = simulator.add("first", lambda _: None).open(wanted=settings)
         self._commit(first, AddNode("/a", {"n": 0}))
         self.digits = 0
+        self.claims = 0
+        self.waits: Sequence[float | None] = (0, 0, 0.01, 1)
+        """Seconds before a turn; None: until another process changes a claim."""
         self.committed: dict[int, set[int]] = {}
         """The digits of the branch's adjusts up to each of its revisions."""
         self.must_count: set[int] = set()
@@ -54,7 +58,12 @@ class SharedBranch:
         plans = [[simulator.chance.choice(kinds) for _ in range(TURNS)] for _ in range(3)]
         if simulator.chance.random() < 0.3:
             # A merge and a rebase of a branch that receives a commit and is reset meanwhile.
-            plans = [[self._rebases, self._merges], [self._commits, self._resets], [self._merges]]
+            self.waits = (0, 0.2, None, None)
+            plans = [
+                [self._adjusts, self._rebases, self._merges],
+                [self._commits, self._resets],
+                [self._merges, self._merges],
+            ]
         for number, plan in enumerate(plans):
             simulator.add(f"w{number}", self._work(plan))
 
@@ -62,12 +71,35 @@ class SharedBranch:
         def work(actor: Actor) -> None:
             with contextlib.suppress(HbasemkError):
                 instance = actor.open()
+                self._slow_claims(actor, instance)
                 for kind in kinds:
-                    actor.runtime.sleep(self.simulator.chance.choice((0, 0, 0.01, 1)))
+                    self._wait(actor)
                     with contextlib.suppress(HbasemkError):
                         kind(instance)
 
         return work
+
+    def _wait(self, actor: Actor) -> None:
+        seconds = self.simulator.chance.choice(self.waits)
+        if seconds is not None:
+            actor.runtime.sleep(seconds)
+            return
+        known, ends = self.claims, self.simulator.ms + LONGEST_WAIT * 1000
+        while self.claims == known and self.simulator.ms < ends:
+            actor.runtime.sleep(0.1)
+
+    def _slow_claims(self, actor: Actor, instance: Instance) -> None:
+        """Let the process wait sometimes after it has changed a claim, while the others go on."""
+        claims = instance.branches._claims
+        replace = claims._replace
+
+        def slowly(root: int, before: bytes | None, after: BranchClaim) -> bool:
+            done = replace(root, before, after)
+            self.claims += 1
+            actor.runtime.sleep(self.simulator.chance.choice((0, 0, 0.05, 1, 4)))
+            return done
+
+        claims._replace = slowly  # type: ignore[method-assign]
 
     def _digit(self) -> int:
         self.digits += 1
