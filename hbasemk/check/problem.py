@@ -33,6 +33,7 @@ UNLISTED: Final = "unlisted node"
 NAME_TWICE: Final = "name used twice"
 LOST_UPDATE: Final = "lost update"
 BLOB_REFERENCE: Final = "reference to a missing blob"
+COLLECTABLE: Final = "uncollected versions"
 
 # journal
 JOURNAL_KEY: Final = "journal row key"

@@ -17,6 +17,8 @@ from hbasemk.errors import FormatError, NodeNotFoundError
 if TYPE_CHECKING:
     from hbasemk.check import Problem
 
+SHOWN = 100
+"""So many problems of one kind are shown; the others are counted."""
 FIELDS = ("severity", "kind", "path", "revision", "detail")
 
 
@@ -24,14 +26,16 @@ FIELDS = ("severity", "kind", "path", "revision", "detail")
 @click.option("--path", metavar="PATH", help="Check only the nodes at and below PATH, and no other table.")
 @click.option("--blobs", is_flag=True, help="Read the contents of all blobs as well.")
 @click.option("--repair", is_flag=True, help="Repair what can be repaired without losing committed data.")
+@click.option("--all", "everything", is_flag=True, help=f"Show each problem, also beyond {SHOWN} of the same kind.")
 @NULL
 @click.pass_obj
-def check(session: Session, path: str | None, blobs: bool, repair: bool, null: bool) -> int:
+def check(session: Session, path: str | None, blobs: bool, repair: bool, everything: bool, null: bool) -> int:
     """Check the tables for corruption and stale data.
 
     Other processes may write at the same time. Each line shows one problem: severity, kind, path, revision, details, and whether
     --repair can repair it (with --repair: the repair). The exit code is 0 if the check finds no problem or repairs all of them,
-    else 1. Notes do not count. The exit code is also 1 if there has never been a node at PATH.
+    else 1. Notes do not count. The exit code is also 1 if there has never been a node at PATH. Of many problems of one kind, the
+    command shows the first ones and the number of the others.
     """
     from hbasemk.check import DAMAGE, LEFTOVER, NOTE, IntegrityCheck, Repair, check_unopened
     from hbasemk.repository import instance_of
@@ -40,6 +44,7 @@ def check(session: Session, path: str | None, blobs: bool, repair: bool, null: b
     if null:
         session.end_with_null()
     found: Counter[str] = Counter()
+    alike: Counter[str] = Counter()
     repaired = left = 0
     counted: dict[str, int] = {}
     with output.row_progress("check") as progress, contextlib.ExitStack() as stack:
@@ -68,9 +73,14 @@ def check(session: Session, path: str | None, blobs: bool, repair: bool, null: b
             done = None if repair_problem is None else repair_problem(problem)
             repaired += done is not None
             left += done is None and problem.severity != NOTE
-            _show(session, problem, done, repair=repair_problem is not None)
+            alike[problem.kind] += 1
+            if everything or alike[problem.kind] <= SHOWN:
+                _show(session, problem, done, repair=repair_problem is not None)
         if path is not None and not found and counted and not counted["nodes"]:
             raise NodeNotFoundError(f"there is no node at {path}, and there never was one", path=path, revision=None)
+    for kind, count in alike.items():
+        if not everything and count > SHOWN:
+            click.echo(f"{kind}: {count - SHOWN} more; use --all to show them", err=True)
     facts = {f"{table} checked": rows for table, rows in counted.items() if rows}
     facts.update({"damage": found[DAMAGE], "leftovers": found[LEFTOVER], "notes": found[NOTE]})
     if repair:

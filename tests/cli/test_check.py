@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 
 import hbasemk
+from hbasemk.cli import maintenance
 from hbasemk.format import paths, revisions, schema
 from hbasemk.format.changes import RowChange
 from hbasemk.kernel.instance import Instance
+from hbasemk.store.abc import NewCell, Put
 from hbasemk.store.sqlite import SqliteStore
 from hbasemk.system import SystemRuntime
 from tests.support.commands import run_captured
@@ -203,3 +205,21 @@ def test_progress_is_shown_on_a_terminal_only(tool: Tool) -> None:
     forced = {**environment, "FORCE_COLOR": "1", "TTY_COMPATIBLE": "1"}
     piped = subprocess.run(command, capture_output=True, check=True, text=True, timeout=60, env=forced)
     assert piped.stderr == ""
+
+
+def test_many_problems_of_one_kind_are_summarised(
+    tool: Tool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(maintenance, "SHOWN", 2)
+    with hbasemk.connect(tool.url, poll_interval=0) as repo:
+        head = revisions.from_text(repo.head.revision)
+    store = SqliteStore(str(tool.path))
+    cells = [NewCell(schema.DATA, b"\x01x%d" % number, b"\x02\x01", head) for number in range(7)]
+    store.write(schema.NODES, [Put(paths.key("/c"), cells)])
+    store.close()
+    *shown, facts = tool.lines("check", code=1)
+    assert [one["kind"] for one in shown] == ["undeclared cell"] * 2
+    assert facts["summary"]["damage"] == 7
+    assert len(tool.lines("check", "--all", code=1)) == 8
+    code, out, err = run_captured(capfd, "--url", tool.url, "check")
+    assert (code, "undeclared cell: 5 more" in err) == (1, True), out

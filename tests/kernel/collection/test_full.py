@@ -9,6 +9,7 @@ import pytest
 
 from hbasemk.check import IntegrityCheck
 from hbasemk.check import blobs as check_blobs
+from hbasemk.check import problem as kinds
 from hbasemk.errors import NodeDeletedError, NodeNotFoundError
 from hbasemk.format import paths, revisions, schema
 from hbasemk.kernel import blobs as kernel_blobs
@@ -72,14 +73,18 @@ def test_what_a_run_has_missed_is_found_by_a_full_one(
     monkeypatch.setattr(every_row, "ROWS", 2)
     monkeypatch.setattr(every_row, "COLUMNS", 2)
     one = filled(store, world)
-    head = one.journal.highest_seen
+    done = Collector(one).estimate(RETENTION_MS).horizon
     # As if an earlier run had lost its deletes.
-    for column, ids in ((schema.COLLECTED, Progress(head, head)), (schema.COLLECTED_ROWS, (head,))):
+    for column, ids in ((schema.COLLECTED, Progress(done, done)), (schema.COLLECTED_ROWS, (done,))):
         put = Put(schema.SETTINGS_ROW, [NewCell(*column, revisions.to_bytes(ids))])
         store.write(schema.CLUSTER, [put])
     before = tree(one)
     stored = len(cells(store))
     assert not Collector(one).run(RETENTION_MS).cells
+    left = {(found.kind, found.path, found.severity) for found in IntegrityCheck(one).run()}
+    assert left == {
+        (kinds.COLLECTABLE, path, kinds.LEFTOVER) for path in ("/", "/0", "/0/a", *map("/{}".format, range(1, 6)))
+    }
     seen: list[tuple[str, int]] = []
     estimated = Collector(one).estimate(RETENTION_MS, full=True)
     report = Collector(one, progress=lambda *one: seen.append(one)).run(RETENTION_MS, full=True)
