@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hbasemk.jsop.model import JsonNode
 from hbasemk.jsop.strings import quote
 from hbasemk.jsop.writer import Writable, write_node, write_value
@@ -54,6 +56,11 @@ class JsonBuilder:
     def json(self, text: str, name: str | None = None) -> None:
         """Add ``text``, a piece of JSON, without a check. ``name`` as in :meth:`begin_object`."""
         self._place(name, text)
+
+    def empty_objects(self, names: Sequence[str]) -> None:
+        """Add an empty object for each name to the open object."""
+        if names:
+            self._place(names[0], ",".join(["{}", *(f"{quote(name)}:{{}}" for name in names[1:])]))
 
     def text(self) -> str:
         """Return the whole text; raise ValueError if an object or array is open, or the text is empty."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from hbasemk import jsop
 from hbasemk.errors import JsopError, LimitError
@@ -19,10 +20,11 @@ class Globs:
         self._included = _Patterns([glob for glob in globs if not glob.startswith("-")])
         self._excluded = _Patterns([glob[1:] for glob in globs if glob.startswith("-")])
         self._named = self._included.names
+        self._takes_all = "*" in globs and not any(glob.startswith("-") for glob in globs)
 
     def takes(self, name: str) -> bool:
         """Return whether the globs accept a name."""
-        return self._included.match(name) and not self._excluded.match(name)
+        return self._takes_all or (self._included.match(name) and not self._excluded.match(name))
 
     def names(self, name: str) -> bool:
         """Return whether a glob without wildcards names it, and no glob excludes it."""
@@ -81,6 +83,12 @@ class Filter:
     def takes_node(self, name: str) -> bool:
         """Return whether the filter accepts a child node of this name."""
         return self.nodes is None or self.nodes.takes(name)
+
+
+@lru_cache(maxsize=16)
+def filter_of(text: str | None) -> Filter:
+    """Return the filter of a text; clients use few different ones."""
+    return Filter(text)
 
 
 def _pieces(glob: str) -> list[str]:

@@ -11,7 +11,7 @@ from hbasemk.jsop import JsonBuilder
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.view import View
 from hbasemk.microkernel.filters import Filter
-from hbasemk.microkernel.json_values import to_json
+from hbasemk.microkernel.json_values import to_text
 from hbasemk.microkernel.reserved import CHILD_NODE_COUNT, HASH, ID, RESERVED
 
 
@@ -91,7 +91,7 @@ def _write(
         builder.begin_object(name)
         for key, stored in node.state.properties.items():
             if key not in RESERVED and takes(key):
-                builder.value(to_json(stored), key)
+                builder.json(to_text(stored), key)
         if chosen.properties.names(HASH):
             value = hashes[node.state.path]
             builder.value(value, HASH)
@@ -105,6 +105,11 @@ def _write(
     stack = [(top, iter(top.names))]
     while stack:
         node, names = stack[-1]
+        if not node.children:
+            builder.empty_objects(node.names)
+            builder.end()
+            stack.pop()
+            continue
         name = next(names, None)
         if name is None:
             builder.end()

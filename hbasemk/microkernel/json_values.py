@@ -44,6 +44,14 @@ def to_json(value: values.Value) -> jsop.Value:
     return _scalar_to_json(value)
 
 
+def to_text(value: values.Value) -> str:
+    """Return a kernel value as JSON text; see :func:`to_json`."""
+    if isinstance(value, int) and not isinstance(value, bool) and not limits.is_long_int(value):
+        # Without a Number in between.
+        return jsop.write_value(value)
+    return jsop.write_value(to_json(value))
+
+
 def _scalar_to_json(value: values.Scalar) -> jsop.Scalar:
     if isinstance(value, (bool, str)):
         return value

@@ -16,7 +16,7 @@ from hbasemk.kernel.journal.view import View
 from hbasemk.maintenance import LiveInstance
 from hbasemk.microkernel import arguments, commit, get_nodes, journal
 from hbasemk.microkernel.arguments import note_of, revision_of, text, text_or_none, whole
-from hbasemk.microkernel.filters import Filter
+from hbasemk.microkernel.filters import filter_of
 from hbasemk.microkernel.hash_index import Hashes
 from hbasemk.microkernel.jsop_diff import to_jsop
 from hbasemk.repository import Repository, instance_of
@@ -138,7 +138,7 @@ class MicroKernel:
                 f"depth {depth}, offset {offset} or max_child_nodes {max_child_nodes} is out of range; expected a depth and "
                 "max_child_nodes of at least -1, and an offset of at least 0"
             )
-        chosen = Filter(text_or_none(filter, "filter"))
+        chosen = filter_of(text_or_none(filter, "filter"))
         if offset > 0 and chosen.nodes is not None:
             raise ValueError("an offset cannot be combined with a filter of nodes; leave out one of them")
         located = self._locate(path, revision_id)

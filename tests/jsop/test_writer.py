@@ -166,6 +166,24 @@ def test_the_builder_keeps_the_order_of_the_calls() -> None:
     assert build.text() == '[{"id":"x\\n","ts":12,"msg":null,"a":{},"b":{"p":1.0},"c":[null],"d":[]},[true],{}]'
 
 
+@pytest.mark.parametrize("names", [[], ["a"], ["a", 'b"\n', "\ud800"]])
+def test_many_empty_objects_are_written_as_single_ones(names: list[str]) -> None:
+    texts = set()
+    for at_once in (True, False):
+        build = JsonBuilder()
+        build.begin_object()
+        build.value(1, "before")
+        if at_once:
+            build.empty_objects(names)
+        for name in () if at_once else names:
+            build.begin_object(name)
+            build.end()
+        build.value(2, "after")
+        build.end()
+        texts.add(build.text())
+    assert len(texts) == 1
+
+
 def test_a_single_value_is_a_text() -> None:
     build = JsonBuilder()
     build.value("x")

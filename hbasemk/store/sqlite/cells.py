@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from hbasemk.errors import StoreUnusableError
-from hbasemk.store.abc import ALL_VERSIONS, LAST_ROW, Cell, Column, Get, Put, Row, Scan
+from hbasemk.store.abc import ALL_VERSIONS, LAST_ROW, Cell, Get, Put, Row
 
 MAX_SKIPPED: Final = 6
 """The number of unwanted versions of one column that a read steps over before it seeks past the rest."""
@@ -19,7 +19,7 @@ MAX_GAPS: Final = 8
 """The number of wide gaps between wanted columns after which a read may decide that they are no neighbours."""
 FEW_COLUMNS: Final = 4
 """Up to so many named columns are read by a statement each."""
-_cell = tuple.__new__
+new_cell = tuple.__new__
 """Creates a Cell from a tuple of its four fields, at a third of the cost of calling the class."""
 
 
@@ -230,7 +230,7 @@ def _many_columns(
                     return cells
                 target = wanted[number]
             if qualifier == target and since <= ts < before and taken < versions:
-                cells.append(_cell(Cell, (name, qualifier, ts, value)))
+                cells.append(new_cell(Cell, (name, qualifier, ts, value)))
                 taken += 1
                 continue
             skipped += 1
@@ -252,7 +252,7 @@ def _exact(
 ) -> list[Cell]:
     """Return the cells of one column of a row."""
     found = sql.execute(family.exact, (row, qualifier, since, before, versions))
-    return [_cell(Cell, (family.name, qualifier, ts, value)) for ts, value in found]
+    return [new_cell(Cell, (family.name, qualifier, ts, value)) for ts, value in found]
 
 
 def read_row(sql: sqlite3.Connection, tables: Families, get: Get) -> Row:
@@ -297,7 +297,7 @@ def _columns(
                 current = qualifier
                 taken = skipped = 0
             if since <= ts < before and taken < versions:
-                cells.append(_cell(Cell, (name, qualifier, ts, value)))
+                cells.append(new_cell(Cell, (name, qualifier, ts, value)))
                 if len(cells) == limit:
                     return cells
                 taken += 1
@@ -311,117 +311,7 @@ def _columns(
         if not taken and ts >= before:
             count = versions if limit < 0 else min(versions, limit - len(cells))
             exact = sql.execute(family.exact, (row, current, since, before, count))
-            cells += [_cell(Cell, (name, current, ts, value)) for ts, value in exact]
+            cells += [new_cell(Cell, (name, current, ts, value)) for ts, value in exact]
             if len(cells) == limit:
                 return cells
         found = sql.execute(further, (*bounds, current))
-
-
-# --- scanning --------------------------------------------------------------------------------------------------
-
-
-def scan(sql: sqlite3.Connection, tables: Families, scan: Scan) -> list[Row]:
-    """Return the first rows of a range that have a matching cell."""
-    if scan.limit <= 0:
-        return []
-    if scan.columns is not None:
-        by_family: dict[bytes, list[Column]] = {}
-        for column in scan.columns:
-            by_family.setdefault(column[0], []).append(column)
-        parts = [_scan_family(sql, tables, tables.get(name), by_family[name], scan) for name in sorted(by_family)]
-    else:
-        parts = [_scan_family(sql, tables, family, None, scan) for family in tables.chosen(scan.families)]
-    if len(parts) == 1:
-        return parts[0]
-    # Each part holds the first rows of its family, so the first rows of all families are among them.
-    rows: dict[bytes, list[Cell]] = {}
-    for part in parts:
-        for key, cells in part:
-            rows.setdefault(key, []).extend(cells)
-    return [Row(key, rows[key]) for key in sorted(rows, reverse=scan.reverse)[: scan.limit]]
-
-
-def _bounds(scan: Scan, start: bytes | None, after: bool) -> tuple[str, list[bytes]]:
-    """Return the SQL condition on ``row`` for a scan from ``start`` (exclusive if ``after``), and its values."""
-    above, below = ("<", ">") if scan.reverse else (">", "<")
-    conditions: list[str] = []
-    values: list[bytes] = []
-    if start is not None:
-        conditions.append(f"row {above}{'' if after else '='} ?")
-        values.append(start)
-    if scan.stop is not None:
-        conditions.append(f"row {below} ?")
-        values.append(scan.stop)
-    return " AND ".join(conditions) or "1", values
-
-
-def _scan_family(
-    sql: sqlite3.Connection, tables: Families, family: Family, columns: Sequence[Column] | None, scan: Scan
-) -> list[Row]:
-    """Scan one family in row order; read a row with many unwanted cells by seeking instead."""
-    _, _, limit, reverse, _, _, since, before, versions = scan
-    name = family.name
-    wanted = None if columns is None else frozenset(qualifier for _, qualifier in columns)
-    # A reverse scan would make SQLite sort each row. If columns have one version, reversing the cells is enough.
-    reversed_rows = reverse and tables.versions == 1
-    rows: list[Row] = []
-    start, after = scan.start, False
-    while True:
-        found = _step(sql, family, wanted, scan, start, after, reversed_rows)
-        key: bytes | None = None
-        current: bytes | None = None
-        cells: list[Cell] = []
-        taken = skipped = 0
-        for row, qualifier, ts, value in found:
-            if row != key:
-                if cells and key is not None:
-                    rows.append(Row(key, cells[::-1] if reversed_rows else cells))
-                    if len(rows) == limit:
-                        return rows
-                key, current, cells, taken, skipped = row, qualifier, [], 0, 0
-            elif qualifier != current:
-                current, taken = qualifier, 0
-            if since <= ts < before and taken < versions and (wanted is None or qualifier in wanted):
-                cells.append(_cell(Cell, (name, qualifier, ts, value)))
-                taken += 1
-            else:
-                skipped += 1
-                if skipped > 4 * MAX_SKIPPED:
-                    break
-        else:
-            if cells and key is not None:
-                rows.append(Row(key, cells[::-1] if reversed_rows else cells))
-            return rows
-        assert key is not None
-        get = Get(key, columns, None if columns else [name], None, since, before, versions)
-        cells = read(sql, tables, get)
-        if cells:
-            rows.append(Row(key, cells))
-            if len(rows) == limit:
-                return rows
-        start, after = key, True
-
-
-def _step(
-    sql: sqlite3.Connection,
-    family: Family,
-    wanted: frozenset[bytes] | None,
-    scan: Scan,
-    start: bytes | None,
-    after: bool,
-    reversed_rows: bool,
-) -> Iterator[tuple[bytes, bytes, int, bytes]]:
-    """Yield all cells of a range of rows; load values (which may be large) only for wanted qualifiers."""
-    value = "value"
-    values: list[bytes] = []
-    if wanted is not None:
-        value = f"CASE WHEN qualifier IN ({', '.join('?' * len(wanted))}) THEN value END"
-        values += wanted
-    where, bounds = _bounds(scan, start, after)
-    if reversed_rows:
-        order = "row DESC, qualifier DESC"
-    else:
-        order = f"row {'DESC' if scan.reverse else 'ASC'}, qualifier, ts DESC"
-    return sql.execute(
-        f"SELECT row, qualifier, ts, {value} FROM {family.table} WHERE {where} ORDER BY {order}", [*values, *bounds]
-    )

@@ -31,7 +31,7 @@ from hbasemk.store.abc import (
     Table,
     in_order_of_last,
 )
-from hbasemk.store.sqlite import cells, errors, files, free_pages
+from hbasemk.store.sqlite import cells, errors, files, free_pages, scans
 from hbasemk.store.sqlite.cells import Families
 from hbasemk.store.sqlite.connection import Connection
 from hbasemk.store.sqlite.connections import Connections
@@ -235,7 +235,7 @@ class SqliteStore(Store):
 
         def fetch(sql: sqlite3.Connection, tables: Families) -> list[Row]:
             sql.execute("BEGIN")
-            rows = cells.scan(sql, tables, scan)
+            rows = scans.scan(sql, tables, scan)
             sql.execute("COMMIT")
             return rows
 
