@@ -218,7 +218,8 @@ def status(session: Session) -> None:
     """Show the settings and the state of the repository.
 
     The state is the newest revision, the watermark, pending revisions, checkpoints, the leases of the writers, and the
-    collection of old revisions: the retention, the oldest readable revision, and the branch or checkpoint that holds it back.
+    collection of old revisions: the retention, the oldest readable revision, and the branch or checkpoint that holds it
+    back.
     """
     from hbasemk.format import revisions
     from hbasemk.kernel.collection.status import collection_status
@@ -251,6 +252,11 @@ def status(session: Session) -> None:
                 "oldest readable": revisions.to_text(collection.horizon) if collection.horizon else None,
                 "collected up to": revisions.to_text(collection.collected) if collection.collected else None,
                 "collection waits for": None if collection.hold is None else str(collection.hold),
+                "collection waits since": None
+                if collection.hold is None
+                else moment(revisions.ms_of(collection.hold.revision) + epoch),
+                "collection is behind by": f"{collection.behind_ms / 1000:.0f} s",
+                "collection stopped by": collection.problem,
                 "pending revisions": [{"revision": revisions.to_text(revision)} for revision in pending],
                 "checkpoints": [
                     {

@@ -463,3 +463,25 @@ def test_a_snapshot_by_time_is_readable_down_to_the_horizon(store: MemoryStore, 
         assert tree(instance, view) == {"/": {}, "/a": {"p": 1}}
         with pytest.raises(RevisionCollectedError):
             time_travel.view_before(instance, before)
+
+
+def test_the_status_shows_how_far_collection_is_behind_and_since_when(store: MemoryStore, world: World) -> None:
+    one = open_instance(store, world)
+    commit(one, AddNode("/a", {"p": 0}))
+    retention.write(one, RETENTION_MS)
+    branch = one.begin_branch(one.head())
+    world.advance(HOUR)
+    last = commit(one, SetProperty("/a", "p", 1))
+    world.advance(2 * HOUR)
+    one.recovery.advance()
+    status = collection_status(one)
+    assert (status.hold is not None and status.hold.revision, status.problem) == (branch, None)
+    assert abs(status.behind_ms - HOUR * 1000) < 1000
+    one.abandon_branch(branch)
+    world.advance(2 * HOUR)
+    one.sweep_branches(None)
+    assert collect(one).horizon == last
+    status = collection_status(one)
+    assert (status.hold, status.behind_ms, status.collected) == (None, 0, last)
+    wrong = open_instance(store, world, mac=5, skew_ms=6000)
+    assert "nothing was collected" in str(collection_status(wrong).problem)
