@@ -16,18 +16,17 @@ from hbasemk.changes import Change, diff
 from hbasemk.checkpoint import Checkpoint
 from hbasemk.errors import BranchError, ClosedError
 from hbasemk.format import limits, paths, revisions
-from hbasemk.format.extent import Extent
 from hbasemk.format.journal_row import Outcome
-from hbasemk.kernel import feed, log, schema_change, time_travel
+from hbasemk.kernel import log, schema_change, time_travel
 from hbasemk.kernel.collection import retention as collection
 from hbasemk.kernel.commit.statistics import CommitStatistics
-from hbasemk.kernel.journal import resume_token
 from hbasemk.kernel.log import LogEntry
 from hbasemk.kernel.reading.cache import DEFAULT_BYTES, CacheStatistics
 from hbasemk.kernel.retry import BRIEFLY, time_limit
 from hbasemk.kernel.settings import Settings
 from hbasemk.maintenance import LiveInstance
-from hbasemk.snapshot import Snapshot, instance_of_snapshot, view_of
+from hbasemk.since import extent_before
+from hbasemk.snapshot import Snapshot, view_of
 from hbasemk.store.abc import Store
 from hbasemk.system import DEFAULT_RETRY_TIMEOUT, PerProcess, SystemRuntime
 from hbasemk.transaction import Isolation, Transaction, check_isolation, check_run, run_on_head
@@ -249,33 +248,8 @@ class Repository:
             options.seconds("timeout", timeout, endless=True)
         if since is not None and not isinstance(since, (str, Snapshot)):
             raise arguments.wrong("since", "a resume token, a revision id, a Snapshot or None", since)
-        extent = self._extent(since)
+        extent = extent_before(since, self._instance())
         return Watch(self, self._instance, self._arrivals, extent, path, timeout, polls=self._poll_interval == 0)
-
-    def _extent(self, since: str | Snapshot | None) -> Extent:
-        """Return the extent that a watch omits because it precedes ``since``."""
-        instance = self._instance()
-        if isinstance(since, str) and len(since) != revisions.TEXT_LENGTH:
-            extent = resume_token.from_text(since, instance.settings, self.store.location)
-            feed.require_committed(instance, extent)
-            return extent
-        if since is None:
-            since = self.head
-        elif isinstance(since, str):
-            since = Snapshot(instance, instance.at(revisions.from_text(since)))
-        source = instance_of_snapshot(since)
-        if source.settings != instance.settings:
-            raise ValueError(
-                f"the snapshot {since.revision} is of the repository at {source.store.location}; a watch on "
-                f"{self.store.location} needs one of the same repository"
-            )
-        view = view_of(source, since)
-        if revisions.is_branch(view.revision):
-            raise BranchError(
-                f"a watch shows trunk revisions, and {since.revision} is a branch's; give a trunk revision",
-                revision=since.revision,
-            )
-        return feed.extent_of(source, view)
 
     @property
     def blobs(self) -> RepositoryBlobs:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
-from hbasemk.errors import ClosedError, StoreError, StoreUnusableError
-from hbasemk.format import revisions, schema
+from hbasemk.errors import ClosedError, StoreError
+from hbasemk.format import revisions
 from hbasemk.format.journal_row import Outcome
 from hbasemk.format.node import NodeState
 from hbasemk.kernel import schema_version, settings
@@ -127,11 +127,7 @@ class Instance:
         if create and not store.read_only:
             found, watermark = settings.create(retrying, wanted or Settings())
         else:
-            retrying.verify(schema.TABLES)
-            existing, level = settings.read(retrying)
-            if existing is None or level is None:
-                raise StoreUnusableError(f"there is no repository at {store.location}; create one first")
-            found, watermark = existing, level
+            found, watermark = settings.require(retrying)
         if accepted is not None:
             schema_version.require(schema_version.read(retrying), accepted, store.location)
         journal = Journal(retrying, runtime, found, watermark)
@@ -352,7 +348,7 @@ class Instance:
         what other instances have moved the watermark past.
         """
         if self.store.read_only:
-            self._follow()
+            self._advance()
             return
         if self.lease.due():
             self.lease.renew()
@@ -381,18 +377,15 @@ class Instance:
             self._measured_at = server.measured_at
             self.journal.clock_was_measured(server.at_most(self.runtime.monotonic()))
 
-    def _follow(self) -> None:
-        seen = len(self.journal)
-        if seen - self._advanced_at >= ADVANCE_AFTER:
-            self._advanced_at = seen
-            self.recovery.follow()
-
     def _advance(self) -> None:
         # Readers do this too: short-lived writers may never do so, and the journal stays short only if the watermark moves.
         seen = len(self.journal)
         if seen - self._advanced_at >= ADVANCE_AFTER:
             self._advanced_at = seen
-            self.recovery.advance()
+            if self.store.read_only:
+                self.recovery.follow()
+            else:
+                self.recovery.advance()
 
     def close(self) -> None:
         """Resolve this instance's revisions and release its machine id, as far as the store can be reached.

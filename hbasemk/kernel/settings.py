@@ -177,6 +177,18 @@ def read(store: Store, *, any_format: bool = False) -> tuple[Settings | None, Wa
     return settings, watermark
 
 
+def require(store: Store) -> tuple[Settings, Watermark]:
+    """Return the settings and the watermark of an existing repository.
+
+    Raises StoreUnusableError if there is none, or if its tables have the wrong structure, and FormatError as :func:`read`.
+    """
+    store.verify(schema.TABLES)
+    settings, watermark = read(store)
+    if settings is None or watermark is None:
+        raise StoreUnusableError(f"there is no repository at {store.location}; create one first")
+    return settings, watermark
+
+
 def create(store: Store, wanted: Settings) -> tuple[Settings, Watermark]:
     """Create the repository unless it exists, or complete an interrupted creation; return its settings and watermark.
 
