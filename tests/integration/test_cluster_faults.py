@@ -14,11 +14,24 @@ from pathlib import Path
 
 import pytest
 
+import hbasemk
+from hbasemk import Settings
 from tests.support.cluster import Administrator, Cluster, running_cluster
-from tests.support.cluster_faults import OF_CLOCKS, SHORT, RegionFaults, count_regions, inject, record_history, run
-from tests.support.hbase import HBase, engine_missing
-from tests.support.load import load
+from tests.support.cluster_faults import (
+    OF_CLOCKS,
+    SHORT,
+    RegionFaults,
+    count_regions,
+    inject,
+    record_history,
+    run,
+    tables_of,
+)
+from tests.support.commands import run_captured
+from tests.support.hbase import HBase, engine_missing, unused_prefix
+from tests.support.load import BOXES, load
 from tests.support.proof import LONG
+from tests.support.repositories import problems
 
 pytestmark = pytest.mark.integration
 
@@ -98,3 +111,35 @@ def test_histories_under_faults_have_no_anomaly(cluster: Cluster, tmp_path: Path
     assert report.anomalies == [], report.explain()
     assert report.problems == [], report.explain()
     assert len(injected) >= len(names)
+
+
+@in_long_proof
+def test_snapshots_of_all_tables_taken_beside_writers_restore_without_damage(
+    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seed = str(new_seed())
+    prefix, restored = unused_prefix(), unused_prefix()
+    # In this order, as docs/clusters.md says.
+    tables = ("cluster", "journal", "nodes", "blobs")
+    with (
+        tables_of(cluster, prefix) as url,
+        tables_of(cluster, restored) as copy,
+        cluster.administrator() as administrator,
+    ):
+        with load(url, seed, tmp_path, ["write0", "write1", "write2", "merge"]) as processes:
+            for table in tables:
+                administrator("snapshot", prefix + table, f"{prefix}backup_{table}")
+            processes.end()
+        for table in tables:
+            administrator("clone", f"{prefix}backup_{table}", restored + table)
+            administrator("delete-snapshot", f"{prefix}backup_{table}")
+        # The leases of the copy expire.
+        time.sleep((Settings().lease_ms + Settings().max_clock_skew_ms) / 1000 + 1)
+        for arguments in (("check", "--repair"), ("check",)):
+            code, out, err = run_captured(capsys, "--url", copy, *arguments)
+            assert code == 0, out + err
+            assert "damage\t" not in out
+        with hbasemk.connect(copy, create=False) as repository:
+            assert sum(f"/boxes/{box}/thing" in repository.head for box in range(BOXES)) == 1
+            repository.run(lambda tx: tx.set("/", "restored", True))
+            assert problems(repository) == []

@@ -30,6 +30,8 @@ from tests.support.load import load
 ROLES: Final = ["write0", "write1", "write2", "write3", "read0", "read1", "merge"]
 SESSION: Final = 10.0
 """Seconds after which a silent region server counts as dead (``zookeeper.session.timeout`` of the cluster)."""
+INSIST: Final = 120.0
+"""Seconds after which a fault that HBase refuses is an error."""
 WITHIN: Final = 2000
 """ms by which a clock may be off: less than the allowed skew of 5 s."""
 BEYOND: Final = 20_000
@@ -196,16 +198,24 @@ def inject(
         left = left or chance.sample(names, len(names))
         name = left.pop()
         begun = time.perf_counter()
-        try:
-            getattr(faults, name)()
-        except RefusedError as error:
-            # For example because a master has just died.
-            print(f"{name}: {str(error)[:200]}", flush=True)
+        _insist(getattr(faults, name))
         injected.append((name, begun, time.perf_counter()))
         print(f"{name}: {injected[-1][2] - begun:.1f} s", flush=True)
         time.sleep(every)
         after_each()
     return injected
+
+
+def _insist(fault: Callable[[], None]) -> None:
+    """Inject a fault; try again while HBase refuses it, for example because a master has just died."""
+    deadline = time.monotonic() + INSIST
+    while True:
+        try:
+            return fault()
+        except RefusedError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(1)
 
 
 def run(
@@ -215,7 +225,7 @@ def run(
     chance = random.Random(seed)
     prefix = unused_prefix()
     with ExitStack() as stack:
-        url = stack.enter_context(_dropped(cluster, prefix))
+        url = stack.enter_context(tables_of(cluster, prefix))
         administrator = stack.enter_context(cluster.administrator())
         processes = stack.enter_context(load(url, seed, folder, ROLES))
         faults = Faults(cluster, prefix, chance, administrator)
@@ -236,7 +246,7 @@ def record_history(
     chance = random.Random(seed)
     prefix = unused_prefix()
     with ExitStack() as stack:
-        url = stack.enter_context(_dropped(cluster, prefix))
+        url = stack.enter_context(tables_of(cluster, prefix))
         administrator = stack.enter_context(cluster.administrator())
         faults = Faults(cluster, prefix, chance, administrator)
         threads = stack.enter_context(ThreadPoolExecutor(1))
@@ -253,8 +263,8 @@ def record_history(
 
 
 @contextmanager
-def _dropped(cluster: Cluster, prefix: str) -> Iterator[str]:
-    """The URL of a repository, whose tables are dropped at the end."""
+def tables_of(cluster: Cluster, prefix: str) -> Iterator[str]:
+    """The URL of a repository; its tables are dropped at the end."""
     url = cluster.url(prefix)
     try:
         yield url
