@@ -17,16 +17,12 @@ from hbasemk import (
     Repository,
     Transaction,
 )
-from hbasemk.format import paths, schema
-from hbasemk.kernel.commit import folds, slots
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, Adjust
-from hbasemk.kernel.instance import Instance
 from hbasemk.repository import instance_of
-from hbasemk.store.abc import Get
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import CountingStore
-from tests.support.repositories import Instances, problems
+from tests.support.repositories import Instances
 from tests.support.runtime import World, open_instance
 
 Change = Callable[[Transaction], object]
@@ -484,113 +480,3 @@ def test_an_increment_conflicts_with_an_adjust(two: tuple[Repository, Repository
     other.adjust("/a", "n", 1)
     with pytest.raises(ConflictError):
         tx.commit()
-
-
-# --- cost -----------------------------------------------------------------------------------------------------
-
-
-def calls_of(store: CountingStore, work: Callable[[], object]) -> Any:
-    store.take()
-    work()
-    return store.take()
-
-
-def test_an_adjust_takes_the_calls_of_a_set(real_store: MemoryStore) -> None:
-    store = CountingStore(real_store)
-    with Repository(store, poll_interval=0) as one:
-        one.run(lambda tx: tx.add("/a", {"n": 0, "m": 0}))
-        one.adjust("/a", "n", 1)
-        one.run(lambda tx: tx.set("/a", "m", 1))
-        adjust = calls_of(store, lambda: one.run(lambda tx: tx.adjust("/a", "n", 1)))
-        set_ = calls_of(store, lambda: one.run(lambda tx: tx.set("/a", "m", 2)))
-        assert adjust == set_
-        first = calls_of(store, lambda: one.run(lambda tx: tx.adjust("/a", "new", 1)))
-        assert first == set_
-
-
-def test_a_read_returns_one_cell_for_each_slot_however_often_they_changed(real_store: MemoryStore) -> None:
-    store = CountingStore(real_store)
-    with Repository(store, poll_interval=0) as one:
-        one.run(lambda tx: tx.add("/a", {"n": 0}))
-        for _ in range(200):
-            one.adjust("/a", "n", 1)
-        with Repository(store, poll_interval=0, owns_store=False) as other:
-            store.traffic()
-            assert other.head["/a"]["n"] == 200
-            traffic = store.traffic()
-            # deleted, lastRevision, the base and one slot
-            assert (traffic.calls, traffic.cells_read) == (1, 4)
-
-
-# --- folds ----------------------------------------------------------------------------------------------------
-
-
-def adjust(instance: Instance, by: int) -> int:
-    return instance.commit(lambda _: OperationList([Adjust("/a", "n", by)]), "", retry_timeout=9, max_poll_age=0)
-
-
-def crowd(world: World, store: MemoryStore, machines: int) -> None:
-    """Adjust a property by processes with different machine ids, which end."""
-    for mac in range(machines):
-        one = open_instance(store, world, mac=0x100 + mac)
-        adjust(one, 1)
-        one.close()
-
-
-def test_slots_of_ended_leases_are_folded_after_an_hour(
-    world: World, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(slots, "MANY", 6)
-    last = open_instance(store, world, mac=1)
-    last.commit(lambda _: OperationList([]), "", retry_timeout=9, max_poll_age=0)
-    with Repository(store, owns_store=False, poll_interval=0) as made:
-        made.run(lambda tx: tx.add("/a", {"n": 100}))
-    crowd(world, store, 8)
-    last.poll()
-    old = last.head()
-
-    def totals() -> int:
-        last.poll()
-        return len(last.require(last.head(), "/a").property_of("n").totals)
-
-    adjust(last, 1)
-    last.maintain()
-    assert totals() == 9, "they were folded within an hour of their last use"
-    world.advance(3700)
-    last.maintain()
-    adjust(last, 1)
-    last.maintain()
-    assert totals() == 1
-    assert last.require(last.head(), "/a").properties["n"] == 110
-    assert last.require(old, "/a").properties["n"] == 108
-    adjust(last, 1)
-    (row,) = store.read(schema.NODES, [Get(paths.key("/a"), columns=[schema.property_column("n")])])
-    assert row.cells[0].value[:1] == b"\x0b"
-    with Repository(store, owns_store=False, poll_interval=0) as other:
-        assert other.head["/a"]["n"] == 111
-        assert [entry for entry in other.log() if entry.message == folds.MESSAGE] == []
-        assert [entry for entry in other.log("/a") if entry.message == folds.MESSAGE] == []
-        with other.watch(since=other.at(f"{old.revision:016x}"), timeout=0.01) as watch:
-            assert [entry.message for entry in watch] == ["", "", ""]
-        # The value of a set that has seen the folded totals stays, and its kind too.
-        other.run(lambda tx: tx.set("/a", "n", 5.0))
-        assert other.head["/a"]["n"] == 5.0
-        assert problems(other) == []
-    last.close()
-
-
-def test_a_fold_that_loses_is_dropped(world: World, store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slots, "MANY", 2)
-    with Repository(store, owns_store=False, poll_interval=0) as made:
-        made.run(lambda tx: tx.add("/a", {"n": 0}))
-    crowd(world, store, 4)
-    last = open_instance(store, world, mac=1)
-    world.advance(3700)
-    adjust(last, 1)
-    view = last.head()
-    with Repository(store, owns_store=False, poll_interval=0) as made:
-        made.run(lambda tx: tx.set("/a", "n", 7))
-    last._folds._fold(view, ("/a", "n"))
-    last.poll()
-    assert last.require(last.head(), "/a").properties["n"] == 7
-    last.close()

@@ -1,0 +1,87 @@
+"""Folds: totals of slots that are no longer used become one value."""
+
+from __future__ import annotations
+
+import pytest
+
+from hbasemk import Repository
+from hbasemk.format import paths, schema
+from hbasemk.kernel.commit import folds, slots
+from hbasemk.kernel.commit.change_source import OperationList
+from hbasemk.kernel.commit.operations import Adjust
+from hbasemk.kernel.instance import Instance
+from hbasemk.store.abc import Get
+from hbasemk.store.memory import MemoryStore
+from tests.support.repositories import problems
+from tests.support.runtime import World, open_instance
+
+
+def adjust(instance: Instance, by: int) -> int:
+    return instance.commit(lambda _: OperationList([Adjust("/a", "n", by)]), "", retry_timeout=9, max_poll_age=0)
+
+
+def crowd(world: World, store: MemoryStore, machines: int) -> None:
+    """Adjust a property by processes with different machine ids, which end."""
+    for mac in range(machines):
+        one = open_instance(store, world, mac=0x100 + mac)
+        adjust(one, 1)
+        one.close()
+
+
+def test_slots_of_ended_leases_are_folded_after_an_hour(
+    world: World, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slots, "MANY", 6)
+    last = open_instance(store, world, mac=1)
+    last.commit(lambda _: OperationList([]), "", retry_timeout=9, max_poll_age=0)
+    with Repository(store, owns_store=False, poll_interval=0) as made:
+        made.run(lambda tx: tx.add("/a", {"n": 100}))
+    crowd(world, store, 8)
+    last.poll()
+    old = last.head()
+
+    def totals() -> int:
+        last.poll()
+        return len(last.require(last.head(), "/a").property_of("n").totals)
+
+    adjust(last, 1)
+    last.maintain()
+    assert totals() == 9, "they were folded within an hour of their last use"
+    world.advance(3700)
+    last.maintain()
+    adjust(last, 1)
+    last.maintain()
+    assert totals() == 1
+    assert last.require(last.head(), "/a").properties["n"] == 110
+    assert last.require(old, "/a").properties["n"] == 108
+    adjust(last, 1)
+    (row,) = store.read(schema.NODES, [Get(paths.key("/a"), columns=[schema.property_column("n")])])
+    assert row.cells[0].value[:1] == b"\x0b"
+    with Repository(store, owns_store=False, poll_interval=0) as other:
+        assert other.head["/a"]["n"] == 111
+        assert [entry for entry in other.log() if entry.message == folds.MESSAGE] == []
+        assert [entry for entry in other.log("/a") if entry.message == folds.MESSAGE] == []
+        with other.watch(since=other.at(f"{old.revision:016x}"), timeout=0.01) as watch:
+            assert [entry.message for entry in watch] == ["", "", ""]
+        # The value of a set that has seen the folded totals stays, and its kind too.
+        other.run(lambda tx: tx.set("/a", "n", 5.0))
+        assert other.head["/a"]["n"] == 5.0
+        assert problems(other) == []
+    last.close()
+
+
+def test_a_fold_that_loses_is_dropped(world: World, store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "MANY", 2)
+    with Repository(store, owns_store=False, poll_interval=0) as made:
+        made.run(lambda tx: tx.add("/a", {"n": 0}))
+    crowd(world, store, 4)
+    last = open_instance(store, world, mac=1)
+    world.advance(3700)
+    adjust(last, 1)
+    view = last.head()
+    with Repository(store, owns_store=False, poll_interval=0) as made:
+        made.run(lambda tx: tx.set("/a", "n", 7))
+    last._folds._fold(view, ("/a", "n"))
+    last.poll()
+    assert last.require(last.head(), "/a").properties["n"] == 7
+    last.close()
