@@ -124,7 +124,8 @@ class Blobs:
 
     def doom(self, key: bytes, head: Head) -> bool:
         """Announce that a collector deletes a blob, unless ``used`` has changed; return whether it has announced that."""
-        return self._mark(key, head.used, blob_use.doomed(self._nonce()), [])
+        # A crash keeps no later delete without this.
+        return self._mark(key, head.used, blob_use.doomed(self._nonce()), [], durable=False)
 
     def _mark(
         self, key: bytes, found: Cell | None, value: bytes, cells: list[NewCell], *, durable: bool = True

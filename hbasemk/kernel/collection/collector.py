@@ -182,11 +182,12 @@ class Collector:
             return
         run = self._run(report, full=True)
         forget = _forgotten_at(report.horizon, remembered_ms)
-        every_row.collect(
-            run,
+        actions = every_row.Actions(
+            lambda rows: self._delete(rows, report.horizon, report),
             lambda key: self._collect_row(key, report.horizon, report),
             lambda keys: self._forget(keys, forget, report),
         )
+        every_row.collect(run, actions)
         other_cells.collect(run)
         lost_uploads.collect(run)
 

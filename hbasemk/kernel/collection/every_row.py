@@ -7,10 +7,10 @@ slept wrote late.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from hbasemk.format import revisions, schema
-from hbasemk.kernel.batches import batched
+from hbasemk.kernel.batches import batched, by_size
 from hbasemk.kernel.collection.run import Run
 from hbasemk.kernel.journal.rows import journal_rows
 from hbasemk.store.abc import ALL_VERSIONS, CellVersion, Delete, Get, Page, Row, Scan
@@ -18,35 +18,60 @@ from hbasemk.store.abc import ALL_VERSIONS, CellVersion, Delete, Get, Page, Row,
 PRIVATE: Final = "cells of ended branches"
 ROWS: Final = 100
 COLUMNS: Final = 1000
+"""The number of columns of one family that one call reads."""
+CELLS: Final = 4000
+"""The number of columns of several rows that one call reads."""
 
 
-def collect(run: Run, collect_row: Callable[[bytes], None], forget: Callable[[Sequence[bytes]], None]) -> None:
-    """Call ``collect_row`` and ``forget`` for every row, and delete private cells of branches that are gone."""
+class Actions(NamedTuple):
+    """What a run does with all rows: with whole rows, with a row that is too wide to be read at once, and with its mark."""
+
+    collect_rows: Callable[[Sequence[Row]], None]
+    collect_wide: Callable[[bytes], None]
+    forget: Callable[[Sequence[bytes]], None]
+
+
+def collect(run: Run, actions: Actions) -> None:
+    """Act on every row, and delete private cells of branches that are gone."""
     scan = Scan(None, None, ROWS, columns=(schema.DELETED, schema.LAST_REVISION))
     checked = 0
     while True:
-        rows = run.instance.store.scan(schema.NODES, scan)
-        for row in rows:
-            collect_row(row.key)
-            run.delete(PRIVATE, schema.NODES, _private(run, row.key))
-        forget([row.key for row in rows])
-        checked += len(rows)
+        keys = [row.key for row in run.instance.store.scan(schema.NODES, scan)]
+        narrow, wide = _by_width(run, keys)
+        for group in by_size(narrow, lambda found: found[1], ROWS, CELLS):
+            gets = [Get(key, before=run.horizon + 1, versions=ALL_VERSIONS) for key, _ in group]
+            rows = run.instance.store.read(schema.NODES, gets)
+            actions.collect_rows(rows)
+            run.delete(PRIVATE, schema.NODES, _private(run, rows))
+        for key in wide:
+            actions.collect_wide(key)
+            for page in _pages(run, key):
+                run.delete(PRIVATE, schema.NODES, _private(run, [page]))
+        actions.forget(keys)
+        checked += len(keys)
         run.progress("nodes", checked)
-        if len(rows) < ROWS:
+        if len(keys) < ROWS:
             return
-        scan = scan._replace(start=rows[-1].key + b"\0")
+        scan = scan._replace(start=keys[-1] + b"\0")
 
 
-def _private(run: Run, key: bytes) -> Iterator[Delete]:
-    """Yield the private cells up to the horizon whose branch is gone: no row says that it is still to be swept."""
-    for row in _pages(run, key):
-        found = [cell for cell in row.cells if revisions.is_branch(cell.timestamp)]
-        ids = sorted({cell.timestamp for cell in found})
-        rows = list(journal_rows(run.instance.store, ids, (schema.COMMITTED, schema.SWEPT)))
-        gone = {one.revision for one in rows if one.swept is not None or not one.cells}
-        cells = [CellVersion(*cell[:3]) for cell in found if cell.timestamp in gone]
-        if cells:
-            yield Delete(key, cells)
+def _by_width(run: Run, keys: Sequence[bytes]) -> tuple[list[tuple[bytes, int]], list[bytes]]:
+    """Return the rows with few columns, each with their number, and the other rows."""
+    families = (schema.DATA, schema.CHILDREN)
+    gets = [Get(key, page=Page(one, None, COLUMNS), before=run.horizon + 1) for key in keys for one in families]
+    counts = [len(row.cells) for row in run.instance.store.read(schema.NODES, gets)]
+    widths = list(zip(keys, counts[::2], counts[1::2], strict=True))
+    narrow = [(key, data + children) for key, data, children in widths if max(data, children) < COLUMNS]
+    return narrow, [key for key, *counted in widths if max(counted) >= COLUMNS]
+
+
+def _private(run: Run, rows: Sequence[Row]) -> list[Delete]:
+    """Return the private cells in rows up to the horizon whose branch is gone: no row says that it is still to be swept."""
+    found = [(row.key, cell) for row in rows for cell in row.cells if revisions.is_branch(cell.timestamp)]
+    ids = sorted({cell.timestamp for _, cell in found})
+    known = list(journal_rows(run.instance.store, ids, (schema.COMMITTED, schema.SWEPT)))
+    gone = {one.revision for one in known if one.swept is not None or not one.cells}
+    return [Delete(key, [CellVersion(*cell[:3])]) for key, cell in found if cell.timestamp in gone]
 
 
 def _pages(run: Run, key: bytes) -> Iterator[Row]:

@@ -16,6 +16,7 @@ from hbasemk.format import schema
 from hbasemk.format.blob_use import USED
 from hbasemk.format.extent import Extent
 from hbasemk.kernel import checkpoints
+from hbasemk.kernel.batches import batched
 from hbasemk.kernel.blobs import DATA, KEY, LENGTH, RENEW_MS, Head
 from hbasemk.kernel.collection.blob_references import read_references
 from hbasemk.kernel.collection.run import Run
@@ -28,6 +29,8 @@ KIND: Final = "unused blobs"
 HEADS: Final = 1000
 CHUNKS: Final = 4
 """The number of chunks that one call reads."""
+AT_ONCE: Final = 50
+"""The number of blobs that are doomed before they are deleted together."""
 HOLD_MS: Final = 6 * 3_600_000
 ATTEMPTS: Final = 3
 
@@ -64,11 +67,10 @@ def _try(run: Run, retention_ms: int, horizon: int) -> bool:
     # read left it in its source.
     if run.writes and fence.read_horizon(instance.store).revision != horizon:
         return False
-    for key, head in _heads(instance):
-        if key not in references:
-            _collect(
-                run, key, head, used_before=began_ms - retention_ms - RENEW_MS - skew, old=began_ms - RENEW_MS - skew
-            )
+    unused = (found for found in _heads(instance) if found[0] not in references)
+    before = began_ms - retention_ms - RENEW_MS - skew
+    for part in batched(unused, AT_ONCE):
+        _collect(run, part, used_before=before, old=began_ms - RENEW_MS - skew)
     return True
 
 
@@ -97,31 +99,42 @@ def _heads(instance: Instance) -> Iterator[tuple[bytes, Head]]:
             yield row.key, Head(cells.get(LENGTH), cells.get(USED))
 
 
-def _collect(run: Run, key: bytes, head: Head, *, used_before: int, old: int) -> None:
-    """Delete a blob that nothing refers to, unless it was used after ``used_before`` or a collector doomed it after ``old``."""
-    blobs = run.instance.blobs
-    if head.used is None:
-        # An older version of the library wrote it. When it was used last is unknown, so this counts as a use.
-        if run.writes:
-            blobs.use(key, head)
-        return
-    if head.used.timestamp >= (old if head.is_doomed else used_before):
-        return
+def _collect(run: Run, found: Sequence[tuple[bytes, Head]], *, used_before: int, old: int) -> None:
+    """Delete blobs that nothing refers to, unless they were used after ``used_before`` or doomed after ``old``."""
+    chunks: list[Delete] = []
+    heads: list[Delete] = []
+    for key, head in found:
+        if head.used is None:
+            # An older version of the library wrote it. When it was used last is unknown, so this counts as a use.
+            if run.writes:
+                run.instance.blobs.use(key, head)
+        elif head.used.timestamp < (old if head.is_doomed else used_before):
+            own = _doomed(run, key, head, old)
+            if own is None:
+                continue
+            chunks += own
+            if head.length is not None:
+                heads.append(Delete(key, [CellVersion(*LENGTH, head.length.timestamp)]))
+            elif not own:
+                # What another run has left. No writer can be using this version of the cell any more.
+                heads.append(Delete(key, [CellVersion(*USED, head.used.timestamp)]))
+    _delete(run, chunks)
+    _delete(run, heads)
+
+
+def _doomed(run: Run, key: bytes, head: Head, old: int) -> Sequence[Delete] | None:
+    """Doom a blob and return its chunks; None if a writer uses it. Without anything to delete, it stays as it is."""
     # The versions are read before the blob is doomed: a writer that finds it doomed writes newer ones.
     chunks = _chunks(run, key)
-    if head.length is None and not chunks:
-        # What another run has left. No writer can be using this version of the cell any more.
-        _delete(run, [Delete(key, [CellVersion(*USED, head.used.timestamp)])])
-        return
     if any(cell.timestamp >= old for chunk in chunks for cell in chunk.cells):
         # A writer is uploading it again. Its next attempt could write versions with the same timestamps.
-        return
-    if run.writes and not blobs.doom(key, head):
-        return
+        return None
+    if head.length is None and not chunks:
+        return chunks
+    if run.writes and not run.instance.blobs.doom(key, head):
+        return None
     run.cells[KIND] += 1
-    _delete(run, chunks)
-    if head.length is not None:
-        _delete(run, [Delete(key, [CellVersion(*LENGTH, head.length.timestamp)])])
+    return chunks
 
 
 def _delete(run: Run, deletes: Sequence[Delete]) -> None:
