@@ -250,7 +250,6 @@ class Worker:
         totals = dict.fromkeys(TOTALS, 0)
         added = changed = removed = 0
         without_parent: list[str] = []
-        # The same round trip reads the parents and the totals, which change together with the entries.
         found = tx.load([*kept, *{paths.parent(path): None for path in (*kept, *to_remove)}, self._job.at, *to_remove])
         for path, wanted in kept.items():
             before = found[path]
@@ -277,7 +276,8 @@ class Worker:
                 tx.remove(path)
         for name, difference in totals.items():
             if difference:
-                tx.increment(self._job.at, name, difference)
+                # Adjusts of concurrent workers do not conflict.
+                tx.adjust(self._job.at, name, difference)
         return added, changed, removed, without_parent
 
 

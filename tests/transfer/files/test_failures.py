@@ -156,13 +156,28 @@ def test_an_import_fails_when_the_store_stays_unreachable_past_the_retry_timeout
 
 def test_an_error_of_a_worker_is_raised_by_the_import(url: str, tmp_path: Path) -> None:
     top = write_files(tmp_path / "docs", {"one": b"1"})
+    (top / "directory").mkdir()
+    running = Import(url, str(top), AT, workers=1)
+    start = running._start
 
-    def spoil(report: Report, total: int) -> None:
+    def spoil_and_start() -> Any:
         with connect(url, poll_interval=0) as repository:
             repository.run(lambda tx: tx.set(AT, ":nodes", "no number"))
+        return start()
 
-    (top / "directory").mkdir()
-    running = Import(url, str(top), AT, workers=1, on_report=spoil)
+    running._start = spoil_and_start  # type: ignore[method-assign]
     with pytest.raises(InvalidChangeError, match="nodes"):
         running.run()
     assert not any(worker.process.is_alive() for worker in running._workers)
+
+
+def test_batches_that_are_committed_at_the_same_time_do_not_conflict(url: str, tmp_path: Path) -> None:
+    top = write_files(tmp_path / "docs", {"one": b"1"})
+    before = {":kind": "file", ":mode": 0, ":mtime": 0, ":size": 5}
+    with one_batch(url, top) as (worker, _):
+        base = worker.repository.refresh()
+        for name in ("a", "b"):
+            with worker.repository.transaction("", base) as tx:
+                worker._apply(tx, {f"{AT}/{name}": before}, ())
+        found = worker.repository.head[AT]
+        assert (found[":nodes"], found[":files"], found[":bytes"]) == (2, 2, 10)
