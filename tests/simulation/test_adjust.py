@@ -163,6 +163,7 @@ TRIPLES = [
     ("first adjust", "first adjust", "add a child of the name"),
     ("merge adjusts", "rebase and merge adjusts", "adjust"),
     ("expect the node, adjust it", "adjust", "fold"),
+    ("adjust", "copy the node", "expect the node, set another"),
     *list(itertools.combinations_with_replacement(ADJUST_KINDS, 3))[10::40],
 ]
 if os.environ.get("HBASEMK_INTERLEAVINGS") == "triples":
@@ -177,7 +178,7 @@ if os.environ.get("HBASEMK_INTERLEAVINGS") == "triples":
         TRIPLES,
         lambda position, _: position == 0,
         ", ".join,
-        is_long=lambda position, _: position >= 5 and position % 3 > 0,
+        is_long=lambda position, _: position >= 6 and position % 3 > 0,
     ),
 )
 def test_three_writers_with_two_preemptions(kinds: tuple[str, ...]) -> None:

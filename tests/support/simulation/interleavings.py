@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from hbasemk.errors import HbasemkError
-from hbasemk.format import revisions, values
+from hbasemk.format import paths, revisions, values
 from hbasemk.kernel.branches.rebase import rebase
 from hbasemk.kernel.commit import folds
 from hbasemk.kernel.commit.change_source import ChangeSource, OperationList, ReadyChangeSet
@@ -294,8 +294,24 @@ class Allowed:
             for order in itertools.permutations(sorted(writers)):
                 # ``stale``: how many of them, counted from the end, do not see the earlier ones.
                 found += [one for stale in range(len(order)) if (one := self._after(order, stale)) is not None]
-            self._known[writers] = found
+            self._known[writers] = found + self._with_other_copies(writers, found)
         return self._known[writers]
+
+    def _with_other_copies(self, writers: frozenset[int], found: list[Tree]) -> list[Tree]:
+        """Return the trees in which a copy shows another choice of the other writers.
+
+        A copy reads its source in its snapshot, and the commit does not depend on that. So it may show a change of a node
+        and not an earlier one that expected the node before that change.
+        """
+        others = [number for number in writers if self.kinds[number] != "copy the node"]
+        if len(others) == len(writers) or not any(self.kinds[number].startswith("expect") for number in others):
+            return []
+        first = self._after((), 0)
+        sources = [] if first is None else [first]
+        for count in range(1, len(others) + 1):
+            for some in itertools.combinations(others, count):
+                sources += self(some)
+        return [_with_copy(one, source) for one in found for source in sources if "/a" in source]
 
     def _after(self, order: Sequence[int], stale: int) -> Tree | None:
         simulator = Simulator(0)
@@ -315,6 +331,14 @@ class Allowed:
                 return None
         fresh_instance = simulator.add("fresh_instance", lambda _: None).open()
         return tree(fresh_instance, fresh_instance.head())
+
+
+def _with_copy(of: Tree, source: Tree) -> Tree:
+    """Return a tree with /copy as /a is in another one."""
+    rest = {path: node for path, node in of.items() if not paths.is_at_or_below(path, "/copy")}
+    return rest | {
+        paths.rebase(path, "/a", "/copy"): node for path, node in source.items() if paths.is_at_or_below(path, "/a")
+    }
 
 
 class Stale:
