@@ -58,16 +58,17 @@ class Adjusted(NamedTuple):
     def set(self, plain: bytes | None, by: Exact = 0) -> Adjusted:
         """Return the property after it is set to a value and then adjusted by ``by``."""
         is_number = plain is not None and exact.of_value(plain) is not None
-        return self._replace(plain=plain, seen=self.sum - by if is_number else 0, created=False)
+        return Adjusted(plain, self.sum - by if is_number else 0, self.totals)
 
     def create(self) -> Adjusted:
         """Return an absent property after the first part of its first adjust: it is 0."""
-        return self._replace(plain=exact.ZERO, seen=self.sum, created=True)
+        return Adjusted(exact.ZERO, self.sum, self.totals, created=True)
 
     def adjust(self, slot: int, by: Exact) -> Adjusted:
         """Return the property after an adjust of an existing number, or of an absent property, through a slot."""
         start = self.create() if self.plain is None else self
-        return start._replace(totals={**self.totals, slot: self.totals.get(slot, 0) + by})
+        totals = {**self.totals, slot: self.totals.get(slot, 0) + by}
+        return Adjusted(start.plain, start.seen, totals, start.created)
 
     def encode_base(self) -> bytes:
         """Return the bytes of the property's own column."""

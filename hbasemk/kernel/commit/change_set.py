@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from hbasemk.format import paths, schema, values
 from hbasemk.format.changes import ADDED, CHANGED, REMOVED, RowChange
@@ -31,6 +31,17 @@ _PROPERTIES: Final = bytes([schema.PROPERTY])
 """The qualifiers of properties begin with this byte, or a higher one."""
 _BEGIN_LIFE: Final = (*schema.DELETED, schema.ALIVE)
 _TOUCHED: Final = (*schema.LAST_REVISION, schema.TOUCHED)
+
+
+T = TypeVar("T", "RowPlan", "ChangeSet")
+
+
+def _copy(of: T) -> T:
+    """Return a shallow copy; ``dataclasses.replace`` takes several times as long."""
+    new = object.__new__(type(of))
+    for name in type(of).__slots__:
+        setattr(new, name, getattr(of, name))
+    return new
 
 
 @dataclass(slots=True)
@@ -58,6 +69,13 @@ class RowPlan:
     slot_probe: frozenset[str] = frozenset()
     names_in_doubt: bool = False
 
+    def with_slots(self, slots: Mapping[Column, bytes]) -> RowPlan:
+        """Return a copy with the cells of slots, on which it depends."""
+        row = _copy(self)
+        row.cells = [*self.cells, *((*column, total) for column, total in slots.items())]
+        row.depends_on = {**self.depends_on, **dict.fromkeys(slots)}
+        return row
+
 
 @dataclass(slots=True)
 class ChangeSet:
@@ -76,6 +94,12 @@ class ChangeSet:
     unchanged: list[StagedNode] = field(default_factory=list)
     expected: Mapping[str, str | None] = field(default_factory=dict)
     adjusting: list[StagedNode] = field(default_factory=list)
+
+    def with_rows(self, rows: list[RowPlan], changes: list[RowChange]) -> ChangeSet:
+        """Return a copy with other rows."""
+        plan = _copy(self)
+        plan.rows, plan.changes = rows, changes
+        return plan
 
     def depends_on(self) -> ReadSet:
         """Return what the commit depends on besides ``rows``: what a serializable transaction read, and expected nodes."""

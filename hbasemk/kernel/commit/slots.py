@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Final, TypeAlias
 
 from hbasemk.format import exact, revisions, schema
@@ -127,18 +126,16 @@ def with_slots(plan: ChangeSet, slots: dict[Place, int]) -> ChangeSet:
     for node in plan.adjusting:
         node.slots = {name: slots[node.path, name] for name in node.slot_adjusts}
     rows = [_row(row, nodes.get(row.path)) for row in plan.rows]
-    return replace(plan, rows=rows, changes=[_change(one, nodes.get(one.path)) for one in plan.changes])
+    return plan.with_rows(rows, [_change(one, nodes.get(one.path)) for one in plan.changes])
 
 
 def _row(row: RowPlan, node: StagedNode | None) -> RowPlan:
     if node is None or not row.cells:
         return row
-    cells, depends_on = list(row.cells), dict(row.depends_on)
+    totals: dict[Column, bytes] = {}
     for name, slot in (node.slots or {}).items():
-        column = schema.slot_column(name, slot)
-        cells.append((*column, exact.encode(node.property_after(name, slot).totals[slot])))
-        depends_on[column] = None
-    return replace(row, cells=cells, depends_on=depends_on)
+        totals[schema.slot_column(name, slot)] = exact.encode(node.property_after(name, slot).totals[slot])
+    return row.with_slots(totals)
 
 
 def _change(change: RowChange, node: StagedNode | None) -> RowChange:

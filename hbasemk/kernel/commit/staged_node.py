@@ -84,6 +84,10 @@ class StagedNode:
         return found
 
     def _adjusted_value(self, name: str) -> bytes | None:
+        if name not in self.written and self.adjusted is not None:
+            before = self.property_of(name)
+            if before.plain is not None:
+                return before.value(self.adjusted[name])
         return self.property_after(name, 0).value()
 
     def property_after(self, name: str, slot: int) -> Adjusted:
