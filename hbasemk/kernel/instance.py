@@ -241,6 +241,10 @@ class Instance:
         """Return the hashes of a node's subtree and of some subtrees in it, by path; see :meth:`SubtreeHashes.of`."""
         return self._hashes.of(view, top, below)
 
+    def keep_blob(self, blob: str) -> int:
+        """Return the length of a blob, which then stays for at least the retention; see :meth:`Blobs.keep`."""
+        return self.blobs.keep(blob)
+
     @property
     def cache_statistics(self) -> CacheStatistics:
         """Counters of this instance's cache."""

@@ -1,1 +1,14 @@
-"""Collection of old revisions: which cells no readable view needs, and their deletion (``docs/protocol.md``, section 9)."""
+"""Collection of old revisions: which cells no readable view needs, and their deletion (``docs/protocol.md``, section 9).
+
+============================================== =====================================================
+what happens                                   module
+============================================== =====================================================
+raise the horizon; the retention               ``raising``, ``retention``
+delete cells of nodes, along the journal       ``collector``, ``rule``, ``progress``
+a run, in the foreground and the background    ``run``, ``background``, ``status``
+delete other cells: leases, memos, branches    ``other_cells``, ``leases``, ``memos``,
+                                               ``passed_rows``, ``ended_branches``, ``late_cells``
+look at every row                              ``every_row``
+delete blobs                                   ``unused_blobs``, ``blob_references``, ``lost_uploads``
+============================================== =====================================================
+"""

@@ -78,18 +78,18 @@ class Collector:
         """
         self.publish(retention_ms)
         if wait:
-            self._settle()
+            self._wait_for_readers()
         report = Report()
         self.collect(retention_ms, report)
         if full:
             self._collect_everything(retention_ms, report)
         if blobs:
-            report.blobs_done = unused_blobs.collect(self._run(report), retention_ms, self._settle)
+            report.blobs_done = unused_blobs.collect(self._run(report), retention_ms, self._wait_for_readers)
         while self._store.give_back_space():
             self._pause(ROWS)
         return report
 
-    def _settle(self) -> int:
+    def _wait_for_readers(self) -> int:
         """Wait until all readers know the present horizon; return it."""
         runtime, fence = self._instance.runtime, self._instance.journal.fence
         fence.refresh()

@@ -35,14 +35,14 @@ HOLD_MS: Final = 6 * 3_600_000
 ATTEMPTS: Final = 3
 
 
-def collect(run: Run, retention_ms: int, settle: Callable[[], int]) -> bool:
+def collect(run: Run, retention_ms: int, wait_for_readers: Callable[[], int]) -> bool:
     """Delete the blobs that nothing needs; return False if the horizon rose all the time, so that none could be deleted.
 
-    ``settle`` waits until all readers know the present horizon, and returns it. Nothing happens before old revisions are
-    collected. Raises FormatError if a reference cannot be decoded.
+    ``wait_for_readers`` waits until all readers know the present horizon, and returns it. Nothing happens before old revisions
+    are collected. Raises FormatError if a reference cannot be decoded.
     """
     for _ in range(ATTEMPTS):
-        horizon = settle()
+        horizon = wait_for_readers()
         if not horizon or _try(run, retention_ms, horizon):
             return True
     return False
@@ -63,8 +63,8 @@ def _try(run: Run, retention_ms: int, horizon: int) -> bool:
     finally:
         if hold is not None:
             _release(instance, hold)
-    # While the horizon stays, nothing goes that a readable snapshot shows. So whoever copied a reference to a row that had been
-    # read left it in its source.
+    # While the horizon stays, nothing goes that a readable snapshot shows. So a writer that copied a reference to a row that
+    # had been read left it in its source.
     if run.writes and fence.read_horizon(instance.store).revision != horizon:
         return False
     unused = (found for found in _heads(instance) if found[0] not in references)

@@ -129,7 +129,7 @@ class DatabaseFile:
             return
         if not create:
             raise StoreUnusableError(f"{self.path} is empty; create the repository first")
-        # Only an empty file can be told so without rewriting it.
+        # Only an empty file takes this setting without being rewritten.
         sql.execute("PRAGMA auto_vacuum=INCREMENTAL")
         sql.execute("BEGIN IMMEDIATE")
         try:

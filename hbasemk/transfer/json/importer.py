@@ -284,8 +284,9 @@ def _missing(repository: Repository, nodes: Iterable[dict[str, PropertyValue]]) 
             for one in value if isinstance(value, list) else [value]:
                 if isinstance(one, BlobRef):
                     wanted[one.id] = None
+    instance = instance_of(repository)
     for blob in wanted:
         try:
-            instance_of(repository).blobs.keep(blob)
+            instance.keep_blob(blob)
         except BlobNotFoundError:
             yield blob

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from hbasemk.check import IntegrityCheck
@@ -14,6 +17,8 @@ from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.reading import child_count, reader
 from hbasemk.store.abc import Scan
 from hbasemk.store.memory import MemoryStore
+from tests.support import collection_mutants
+from tests.support.collection_mutants import Mutant, must_fail
 from tests.support.runtime import World, open_instance
 
 HOUR = 3600.0
@@ -95,3 +100,19 @@ def test_a_claim_without_a_lease_before_it_begins_above_the_horizon(store: Memor
     slow.clock.next(0)
     assert slow.lease.start > revisions.ms_of(last)
     assert slow.clock.next(0, branch=True) > last
+
+
+@pytest.mark.parametrize(
+    ("mutant", "test", "arguments"),
+    [
+        (collection_mutants.claims_begin_anywhere, test_a_claim_without_a_lease_before_it_begins_above_the_horizon, ()),
+        (collection_mutants.leases_of_any_age_go, test_leases_that_ended_below_the_horizon_go, ()),
+        (collection_mutants.memos_stay, test_stored_counts_below_the_horizon_go, (None,)),
+        (collection_mutants.memos_of_any_view_go, test_stored_counts_below_the_horizon_go, (None,)),
+    ],
+    ids=lambda one: getattr(one, "__name__", ""),
+)
+def test_a_broken_rule_is_found(
+    mutant: Mutant, test: Callable[..., None], arguments: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    must_fail(mutant, test, arguments, monkeypatch)

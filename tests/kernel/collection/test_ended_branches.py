@@ -22,7 +22,9 @@ from hbasemk.kernel.commit.operations import AddNode, Adjust, Operation, SetProp
 from hbasemk.kernel.instance import Instance
 from hbasemk.store.abc import ALL_VERSIONS, NewCell, Put, Scan
 from hbasemk.store.memory import MemoryStore
+from tests.support import collection_mutants
 from tests.support.branches import commit_on_branch
+from tests.support.collection_mutants import Mutant, must_fail
 from tests.support.runtime import World, open_instance
 from tests.support.simulation.crashes.sites import tree
 
@@ -197,3 +199,22 @@ def test_late_cells_of_a_revision_swept_in_doubt_go(store: MemoryStore, world: W
 
 def _declared() -> list[NewCell]:
     return changes.encode([RowChange("/a", changes.CHANGED, ("p",))])
+
+
+@pytest.mark.parametrize(
+    ("mutant", "test", "arguments"),
+    [
+        (
+            collection_mutants.outcomes_without_a_row,
+            test_a_process_that_slept_until_its_branch_was_collected_changes_nothing,
+            (None, "commit"),
+        ),
+        (collection_mutants.claims_on_missing_rows, test_a_claim_on_a_branch_that_is_gone_is_refused, ()),
+        (collection_mutants.rows_of_open_branches_go, test_an_open_branch_keeps_its_rows, ()),
+    ],
+    ids=lambda one: getattr(one, "__name__", ""),
+)
+def test_a_broken_rule_is_found(
+    mutant: Mutant, test: Callable[..., None], arguments: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    must_fail(mutant, test, arguments, monkeypatch)

@@ -24,7 +24,9 @@ from hbasemk.kernel.commit.operations import AddNode, Operation, RemoveNode, Set
 from hbasemk.kernel.instance import Instance
 from hbasemk.store.abc import CellVersion, Delete, NewCell, Put, Scan
 from hbasemk.store.memory import MemoryStore
+from tests.support import collection_mutants
 from tests.support.branches import commit_on_branch
+from tests.support.collection_mutants import Mutant
 from tests.support.runtime import World, open_instance
 
 HOUR = 3600.0
@@ -318,3 +320,30 @@ def test_a_set_of_references_contains_what_was_added_and_little_else() -> None:
 def test_a_doomed_blob_is_not_complete() -> None:
     assert is_doomed(b"\x02" + bytes(8))
     assert not is_doomed(None)
+
+
+@pytest.mark.parametrize(
+    ("mutant", "test", "arguments"),
+    [
+        (
+            collection_mutants.only_the_newest_versions_are_read,
+            test_a_blob_stays_while_any_cell_refers_to_it,
+            ("one of many versions",),
+        ),
+        (collection_mutants.blobs_go_at_once, test_a_writer_that_finds_its_content_keeps_it, ()),
+    ],
+    ids=lambda one: getattr(one, "__name__", ""),
+)
+def test_a_broken_sweep_of_blobs_is_found(
+    mutant: Mutant, test: Callable[..., None], arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("ROWS", 2), ("VERSIONS", 2), ("DEEPER", 2)):
+        monkeypatch.setattr(blob_references, name, value)
+    world = World()
+    store = MemoryStore(world.clock, transactions=True)
+    one = open_instance(store, world)
+    commit(one, AddNode("/a", {}), AddNode("/z", {}))
+    mutant(monkeypatch)
+    with pytest.raises((AssertionError, BlobNotFoundError)):
+        test(one, world, *arguments)
+    store.close()
