@@ -11,7 +11,7 @@ from hbasemk.errors import HbasemkError
 from hbasemk.format.branch_head import BranchClaim
 from hbasemk.kernel.branches.branch_revisions import BranchRevisions
 from hbasemk.kernel.branches.claims import BranchClaims
-from hbasemk.kernel.collection import blob_references, ended_branches, leases, memos, other_cells, unused_blobs
+from hbasemk.kernel.collection import blob_references, ended_branches, leases, memos, passed_rows, unused_blobs
 from hbasemk.kernel.collection.run import Run
 from hbasemk.kernel.ids import lease
 from hbasemk.store.memory import MemoryStore
@@ -53,10 +53,10 @@ def rows_of_open_branches_go(patch: pytest.MonkeyPatch) -> None:
     def collect(run: Run, rows: Any) -> None:
         run.delete_rows(ended_branches.KIND, "journal", [row.key for row in rows])
 
-    passed = other_cells.passed_rows.collect
+    passed = passed_rows.collect
     patch.setattr(ended_branches, "collect", collect)
     patch.setattr(
-        other_cells.passed_rows,
+        passed_rows,
         "collect",
         lambda run: passed(Run(run.instance, run.horizon + (1 << 60), run.cells, run.writes, run.pause)),
     )
