@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,21 +15,30 @@ from hbasemk.store.memory import MemoryStore
 from hbasemk.store.sqlite import SqliteStore
 from tests.support.hbase import HBase
 from tests.support.microkernel import Cluster
-from tests.support.proof import PROOF
+from tests.support.proof import LONG, PROOF
 from tests.support.repositories import Instances, instances
+
+PROVEN = 4
+"""The cases of each test function on HBase that the proof runs. All of them run in memory and on SQLite in each test run."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave one case of each test function on HBase, with two instances, in the sample; the proof runs the others."""
-    met = set()
+    """Leave one case of each test function on HBase, with two instances, in the sample.
+
+    The proof runs some more of each function, and the long proof the others.
+    """
+    sampled: set[str] = set()
+    proven: Counter[str] = Counter()
     for item in items:
         if not item.get_closest_marker("integration") or Path(__file__).parent not in item.path.parents:
             continue
         function = item.nodeid.partition("[")[0]
-        if function in met or "one instance" in item.nodeid:
-            item.add_marker(PROOF)
-        else:
-            met.add(function)
+        if function not in sampled and "one instance" not in item.nodeid:
+            sampled.add(function)
+            continue
+        proven[function] += 1
+        for mark in (PROOF,) if proven[function] <= PROVEN else LONG:
+            item.add_marker(mark)
 
 
 @pytest.fixture(params=["memory", "sqlite", pytest.param("hbase", marks=pytest.mark.integration)])
