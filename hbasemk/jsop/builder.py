@@ -58,7 +58,7 @@ class JsonBuilder:
         self._place(name, text)
 
     def empty_objects(self, names: Sequence[str]) -> None:
-        """Add an empty object for each name to the open object."""
+        """Add an empty object for each of ``names`` to the open object."""
         if names:
             self._place(names[0], ",".join(["{}", *(f"{quote(name)}:{{}}" for name in names[1:])]))
 
