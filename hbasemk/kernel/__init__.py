@@ -56,7 +56,8 @@ section topic                     module                                        
 9       horizon, retention        ``collection.raising``,                        I14
                                   ``collection.retention``
 9       collection                ``collection.collector``,                      I13, I15
-                                  ``collection.rule``, ``collection.progress``,
+                                  ``collection.rule``, ``collection.deletions``,
+                                  ``collection.progress``,
                                   ``collection.background``,
                                   ``collection.status``
 ======= ========================= ============================================== =============

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Final, TypeVar
 
-from hbasemk.store.abc import Delete, NewCell, Put
+from hbasemk.store.abc import Delete, DeleteBelow, NewCell, Put
 
 T = TypeVar("T")
+D = TypeVar("D", Delete, DeleteBelow)
 
 CELL_BYTES: Final = 32
 """The approximate size of a cell besides its qualifier and value: family, timestamp, lengths."""
@@ -41,7 +42,7 @@ def put_size(put: Put) -> int:
     return len(put.row) + sum(len(cell[1]) + len(cell[2]) + CELL_BYTES for cell in put.cells)
 
 
-def delete_size(delete: Delete) -> int:
+def delete_size(delete: Delete | DeleteBelow) -> int:
     """Return the approximate size of a delete in a message, in bytes."""
     return len(delete.row) + sum(len(cell[1]) + CELL_BYTES for cell in delete.cells)
 
@@ -64,10 +65,10 @@ def put_batches(puts: Iterable[Put], rows: int, most: int) -> Iterator[list[Put]
     return by_size(divided(), put_size, rows, most)
 
 
-def delete_batches(deletes: Iterable[Delete], rows: int, most: int) -> Iterator[list[Delete]]:
+def delete_batches(deletes: Iterable[D], rows: int, most: int) -> Iterator[list[D]]:
     """Group deletes by call; divide a row that is too large for one call by its cells."""
 
-    def divided() -> Iterator[Delete]:
+    def divided() -> Iterator[D]:
         for delete in deletes:
             if delete_size(delete) <= most:
                 yield delete
@@ -75,6 +76,6 @@ def delete_batches(deletes: Iterable[Delete], rows: int, most: int) -> Iterator[
                 for part in by_size(
                     delete.cells, lambda cell: len(cell[1]) + CELL_BYTES, len(delete.cells), most - len(delete.row)
                 ):
-                    yield Delete(delete.row, part)
+                    yield delete._replace(cells=part)
 
     return by_size(divided(), delete_size, rows, most)

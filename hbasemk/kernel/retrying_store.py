@@ -10,13 +10,14 @@ unless a single cell is larger. A row that is larger is written in several calls
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from hbasemk.errors import HbasemkError, StoreError, StoreNotAppliedError, StoreUnknownError
 from hbasemk.kernel.batches import delete_batches, put_batches
 from hbasemk.kernel.retry import run_with_retries
 from hbasemk.kernel.runtime import Runtime
-from hbasemk.store.abc import Arrivals, Column, Decision, Delete, Get, Put, Row, Scan, Store, Table
+from hbasemk.store.abc import Arrivals, Column, Decision, Delete, DeleteBelow, Get, Put, Row, Scan, Store, Table
 from hbasemk.store.delegating import DelegatingStore
 
 T = TypeVar("T")
@@ -197,6 +198,11 @@ class RetryingStore(DelegatingStore):
     def give_back_space(self) -> bool:
         """Give some space back; see :meth:`Store.give_back_space`."""
         return self._retry(self.inner.give_back_space)
+
+    def delete_below(self, table: str, deletes: Iterable[DeleteBelow]) -> None:
+        """Delete ranges of versions, in as many calls as their size needs; see :meth:`Store.delete_below`."""
+        for part in delete_batches(deletes, self.batch_rows, self.batch_bytes):
+            self._retry(partial(self.inner.delete_below, table, part))
 
     def delete_rows(self, table: str, rows: Sequence[bytes]) -> None:
         """Delete whole rows; see :meth:`Store.delete_rows`."""

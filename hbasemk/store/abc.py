@@ -126,6 +126,17 @@ class Delete(NamedTuple):
     cells: Sequence[CellVersion]
 
 
+class DeleteBelow(NamedTuple):
+    """Ranges of versions of one row to delete: of each column in ``cells``, all versions with lower timestamps.
+
+    ``families`` does the same with all columns of a family: its name, and the timestamp.
+    """
+
+    row: bytes
+    cells: Sequence[CellVersion] = ()
+    families: Sequence[tuple[bytes, int]] = ()
+
+
 class Decision(NamedTuple):
     """A compare-and-set: write ``put`` if the value of ``column`` in the put's row is ``expected`` (None: absent).
 
@@ -329,6 +340,14 @@ class Store(ABC):
     @abstractmethod
     def delete(self, table: str, deletes: Sequence[Delete]) -> None:
         """Delete exactly the given cell versions; missing versions are not an error. One round trip."""
+
+    @abstractmethod
+    def delete_below(self, table: str, deletes: Sequence[DeleteBelow]) -> None:
+        """Delete ranges of versions; missing versions are not an error. One round trip.
+
+        One range costs a store as much as one exact version, however many versions it contains. A store may hide a version
+        that is written into the range later, for as long as it likes: callers must be sure that nobody needs such a version.
+        """
 
     @abstractmethod
     def delete_rows(self, table: str, rows: Sequence[bytes]) -> None:

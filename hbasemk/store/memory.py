@@ -21,6 +21,7 @@ from hbasemk.store.abc import (
     Column,
     Decision,
     Delete,
+    DeleteBelow,
     Get,
     Put,
     Row,
@@ -294,6 +295,20 @@ class MemoryStore(Store):
                 row = found.rows.get(delete.row)
                 if row is not None:
                     row.delete(delete.cells)
+                    if not row.order:
+                        del found.rows[delete.row]
+
+    def delete_below(self, table: str, deletes: Sequence[DeleteBelow]) -> None:
+        """Delete ranges of versions."""
+        with self._lock:
+            found = self._table(table)
+            for delete in deletes:
+                found.check_families([*(cell.family for cell in delete.cells), *(name for name, _ in delete.families)])
+            self._changes.count += 1
+            for delete in deletes:
+                row = found.rows.get(delete.row)
+                if row is not None:
+                    row.delete_below(delete)
                     if not row.order:
                         del found.rows[delete.row]
 

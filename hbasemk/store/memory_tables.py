@@ -10,7 +10,19 @@ from typing import Final
 from sortedcontainers import SortedDict
 
 from hbasemk.errors import StoreUnusableError
-from hbasemk.store.abc import MAX_TIMESTAMP, Cell, CellVersion, Column, Get, NewCell, Page, Put, Scan, Table
+from hbasemk.store.abc import (
+    MAX_TIMESTAMP,
+    Cell,
+    CellVersion,
+    Column,
+    DeleteBelow,
+    Get,
+    NewCell,
+    Page,
+    Put,
+    Scan,
+    Table,
+)
 
 _TIMESTAMP: Final = itemgetter(2)
 _FEW_COLUMNS: Final = 16
@@ -72,6 +84,18 @@ class MemoryRow:
                 if not kept:
                     del self.versions[column]
                     del self.order[bisect_left(self.order, column)]
+
+    def delete_below(self, delete: DeleteBelow) -> None:
+        """Delete the ranges of this row."""
+        ranges = [((family, qualifier), before) for family, qualifier, before in delete.cells]
+        ranges += [
+            (column, before) for family, before in delete.families for column in self.order if column[0] == family
+        ]
+        for column, before in ranges:
+            kept = self.versions.get(column, [])
+            del kept[: bisect_left(kept, before, key=_TIMESTAMP)]
+            if not kept and self.versions.pop(column, None) is not None:
+                del self.order[bisect_left(self.order, column)]
 
     def columns_of(self, get: Get | Scan, page: Page | None) -> Iterable[Column]:
         """Return the requested columns, sorted; some of them may not exist."""

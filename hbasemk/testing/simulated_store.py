@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hbasemk.store.abc import Arrivals, Column, Decision, Delete, Get, Put, Row, Scan
+from hbasemk.store.abc import Arrivals, Column, Decision, Delete, DeleteBelow, Get, Put, Row, Scan
 from hbasemk.testing.trace import Step
 from hbasemk.testing.wrapped import Call, WrappedStore
 
@@ -48,6 +48,12 @@ class SimulatedStore(WrappedStore):
         for delete in self._actor.simulator.shuffled(deletes):
             self._what = delete
             super().delete(table, (delete,))
+
+    def delete_below(self, table: str, deletes: Sequence[DeleteBelow]) -> None:
+        """Delete row by row in a random order."""
+        for delete in self._actor.simulator.shuffled(deletes):
+            self._what = delete
+            super().delete_below(table, (delete,))
 
     def delete_rows(self, table: str, rows: Sequence[bytes]) -> None:
         """Delete row by row in a random order."""

@@ -14,6 +14,7 @@ from hbasemk.store.abc import (
     Column,
     Decision,
     Delete,
+    DeleteBelow,
     Get,
     NewCell,
     Put,
@@ -102,6 +103,10 @@ class WrappedStore(DelegatingStore):
     def delete(self, table: str, deletes: Sequence[Delete]) -> None:
         """Passed on."""
         self.around(Call("delete", table, len(deletes)), lambda: self.inner.delete(table, deletes))
+
+    def delete_below(self, table: str, deletes: Sequence[DeleteBelow]) -> None:
+        """Passed on."""
+        self.around(Call("delete_below", table, len(deletes)), lambda: self.inner.delete_below(table, deletes))
 
     def delete_rows(self, table: str, rows: Sequence[bytes]) -> None:
         """Passed on."""

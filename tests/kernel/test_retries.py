@@ -16,7 +16,7 @@ from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal import rows as journal_rows
 from hbasemk.kernel.retry import run_with_retries, time_limit
 from hbasemk.kernel.retrying_store import RetryingStore
-from hbasemk.store.abc import CellVersion, Decision, Delete, Get, NewCell, Put, Row, Scan
+from hbasemk.store.abc import CellVersion, Decision, Delete, DeleteBelow, Get, NewCell, Put, Row, Scan
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore, lost_reply
 from tests.support.runtime import TestRuntime, World, open_instance
@@ -71,6 +71,7 @@ CALLS: dict[str, Callable[[RetryingStore], object]] = {
         schema.NODES, [put(1)], [], lambda _: True, Decision(schema.NODES, NAME, b"old", put(0))
     ),
     "delete": lambda store: store.delete(schema.NODES, [Delete(b"row000", [CellVersion(*NAME, 1)])]),
+    "delete_below": lambda store: store.delete_below(schema.NODES, [DeleteBelow(b"row000", [CellVersion(*NAME, 1)])]),
     "delete_rows": lambda store: store.delete_rows(schema.NODES, [b"row000"]),
 }
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from hbasemk.errors import InvalidValueError, LimitError, StoreNotAppliedError, StoreUnknownError, StoreUnusableError
-from hbasemk.store.abc import CellVersion, Delete, Get, NewCell, Page, Put, Row, Scan
+from hbasemk.store.abc import CellVersion, Delete, DeleteBelow, Get, NewCell, Page, Put, Row, Scan
 from hbasemk.store.hbase import Address, HBaseStore
 from hbasemk.store.hbase.errors import from_hbase
 from hbasemk.store.hbase.store import MAX_CELL, MAX_SCAN
@@ -164,6 +164,18 @@ def test_only_the_given_version_is_deleted(gateway: FakeGateway, store: HBaseSto
     sent = gateway.received[0].request.what
     assert sent.kind == 0
     assert [(one.family, one.qualifier, one.timestamp) for one in sent.columns] == cells
+
+
+def test_ranges_of_versions_end_below_the_given_timestamp(gateway: FakeGateway, store: HBaseStore) -> None:
+    cells = [CellVersion(b"d", b"q", 5), CellVersion(b"c", b"", 0)]
+    store.delete_below(
+        "t", [DeleteBelow(b"r", cells, [(b"c", 7), (b"d", 0)]), DeleteBelow(b"", cells), DeleteBelow(b"s")]
+    )
+    sent = [
+        (one.row, one.kind, [(*map(vars(part).get, ("family", "qualifier", "timestamp")),) for part in one.columns])
+        for one in gateway.received[0].request.what
+    ]
+    assert sent == [(b"r", 1, [(b"d", b"q", 4)]), (b"r", 2, [(b"c", None, 6)])]
 
 
 def test_rows_are_deleted_up_to_the_highest_timestamp_or_the_given_one(gateway: FakeGateway, store: HBaseStore) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hbasemk.store.abc import Cell, Column, Delete, Get, Page, Put, Row, Scan, Store, Table
+from hbasemk.store.abc import Cell, Column, Delete, DeleteBelow, Get, Page, Put, Row, Scan, Store, Table
 
 
 class NaiveStore(Store):
@@ -80,6 +80,14 @@ class NaiveStore(Store):
         for row, cells in deletes:
             for family, qualifier, timestamp in cells:
                 self.cells.pop((table, row, family, qualifier, timestamp), None)
+
+    def delete_below(self, table: str, deletes: Sequence[DeleteBelow]) -> None:
+        for row, columns, families in deletes:
+            for key in list(self.cells):
+                below = [before for *column, before in columns if column == list(key[2:4])]
+                below += [before for family, before in families if family == key[2]]
+                if key[:2] == (table, row) and key[4] < max(below, default=0):
+                    del self.cells[key]
 
     def delete_rows(self, table: str, rows: Sequence[bytes]) -> None:
         self.cells = {key: value for key, value in self.cells.items() if key[0] != table or key[1] not in rows}

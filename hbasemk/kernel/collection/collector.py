@@ -16,13 +16,22 @@ from hbasemk.format import changes, journal_row, paths, revisions, schema
 from hbasemk.format.journal_row import JournalRow
 from hbasemk.kernel import settings
 from hbasemk.kernel.batches import batched
-from hbasemk.kernel.collection import every_row, lost_uploads, other_cells, raising, retention, rule, unused_blobs
+from hbasemk.kernel.collection import (
+    deletions,
+    every_row,
+    lost_uploads,
+    other_cells,
+    raising,
+    retention,
+    rule,
+    unused_blobs,
+)
 from hbasemk.kernel.collection.progress import Progress, read_progress
 from hbasemk.kernel.collection.run import Run
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.fence import GRACE
 from hbasemk.kernel.journal.rows import WHOLE, whole_rows
-from hbasemk.store.abc import ALL_VERSIONS, CellVersion, Column, Delete, Get, NewCell, Page, Put, Row, Scan
+from hbasemk.store.abc import ALL_VERSIONS, CellVersion, Column, Delete, DeleteBelow, Get, NewCell, Page, Put, Row, Scan
 
 WINDOW: Final = 200
 """The number of journal rows in one window. A column has at most so many versions to collect, and one."""
@@ -267,6 +276,7 @@ class Collector:
         Unless ``with_lives``, the versions of ``deleted`` stay: another page of the row contains them.
         """
         deletes: list[Delete] = []
+        ranges: list[DeleteBelow] = []
         for row in rows:
             versions = self._versions_of(row)
             lives = versions.get(schema.DELETED)
@@ -277,10 +287,12 @@ class Collector:
             if not with_lives:
                 gone = [cell for cell in gone if cell[:2] != schema.DELETED]
             if gone:
-                deletes.append(Delete(row.key, gone))
+                exact, below = deletions.split(row, set(gone))
+                deletes += exact
+                ranges += below
                 dead = max(lives)[1] != schema.ALIVE
                 report.cells[ENDED if dead else SUPERSEDED] += len(gone)
-        self._send(deletes)
+        self._send(deletes, ranges)
 
     def _versions_of(self, row: Row) -> dict[Column, list[tuple[int, bytes]]]:
         """Return the versions of trunk by column, without those of aborted revisions."""
@@ -297,10 +309,12 @@ class Collector:
     def _run(self, report: Report, *, full: bool = False) -> Run:
         return Run(self._instance, report.horizon, report.cells, self._writes, self._pause, full, self._progress)
 
-    def _send(self, deletes: Sequence[Delete]) -> None:
+    def _send(self, deletes: Sequence[Delete], ranges: Sequence[DeleteBelow] = ()) -> None:
         if deletes and self._writes:
             self._store.delete(schema.NODES, deletes)
-        self._pause(len(deletes))
+        if ranges and self._writes:
+            self._store.delete_below(schema.NODES, ranges)
+        self._pause(max(len(deletes), len(ranges)))
 
     def _pause(self, rows: int) -> None:
         if self._rows_per_second is not None and rows:

@@ -44,6 +44,8 @@ class Result:
 
 
 ONE_VERSION: Final = 0
+OLDER_VERSIONS: Final = 1
+WHOLE_FAMILY: Final = 2
 BLOOM_ROW: Final = 1
 ROW_INDEX_V1: Final = 7
 FOREVER: Final = 2**31 - 1

@@ -62,7 +62,7 @@ struct Delete {
     1: required binary row,
     2: optional list<Column> columns,
     3: optional i64 timestamp,
-    /* 0: exactly the given version; 1: it and all older ones */
+    /* 0: exactly the given version; 1: it and all older ones; 2: the same of all columns of the family */
     4: optional i32 kind
 }
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from hbasemk.store.abc import MAX_TIMESTAMP, Cell, Column, Delete, Get, Put, Row, Scan
-from hbasemk.store.hbase.gateway import ONE_VERSION, Result, idl
+from hbasemk.store.abc import MAX_TIMESTAMP, Cell, Column, Delete, DeleteBelow, Get, Put, Row, Scan
+from hbasemk.store.hbase.gateway import OLDER_VERSIONS, ONE_VERSION, WHOLE_FAMILY, Result, idl
 
 _column: Final = idl.Column
 _column_value = idl.ColumnValue
@@ -93,6 +93,14 @@ def delete(request: Delete) -> Any:
         None,
         ONE_VERSION,
     )
+
+
+def deletes_below(request: DeleteBelow) -> list[Any]:
+    """Convert a delete of ranges; a message has one kind of ranges, each up to a timestamp that it includes."""
+    columns = [_column(family, qualifier, at - 1) for family, qualifier, at in request.cells if at > 0]
+    families = [_column(family, None, at - 1) for family, at in request.families if at > 0]
+    found = [(columns, OLDER_VERSIONS), (families, WHOLE_FAMILY)]
+    return [idl.Delete(request.row, ranges, None, kind) for ranges, kind in found if ranges]
 
 
 _new = tuple.__new__

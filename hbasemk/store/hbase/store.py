@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from hbasemk import options
 from hbasemk.errors import InvalidValueError, LimitError
-from hbasemk.store.abc import MAX_TIMESTAMP, Column, Delete, Get, Limits, Put, Row, Scan, Store, Table
+from hbasemk.store.abc import MAX_TIMESTAMP, Column, Delete, DeleteBelow, Get, Limits, Put, Row, Scan, Store, Table
 from hbasemk.store.hbase import gateway, messages
 from hbasemk.store.hbase.address import Address
 from hbasemk.store.hbase.client import CONNECT_SECONDS, Client
@@ -182,8 +182,20 @@ class HBaseStore(Store):
 
     def delete(self, table: str, deletes: Sequence[Delete]) -> None:
         """Delete exactly the given cell versions."""
+        self._delete(
+            table, [messages.delete(delete) for delete in deletes if delete.cells and _is_valid_key(delete.row)]
+        )
+
+    def delete_below(self, table: str, deletes: Sequence[DeleteBelow]) -> None:
+        """Delete ranges of versions.
+
+        HBase keeps one marker for each range: it hides later writes into the range until a major compaction.
+        """
+        valid = [delete for delete in deletes if _is_valid_key(delete.row)]
+        self._delete(table, [request for delete in valid for request in messages.deletes_below(delete)])
+
+    def _delete(self, table: str, requests: Sequence[Any]) -> None:
         name = self._names.data(table)
-        requests = [messages.delete(delete) for delete in deletes if delete.cells and _is_valid_key(delete.row)]
         if len(requests) == 1:
             self._client.call(gateway.DELETE, gateway.DELETE.request(name, requests[0]), name)
         elif requests:
@@ -197,12 +209,7 @@ class HBaseStore(Store):
         HBase keeps a marker: it hides later writes to these rows with timestamps less than ``before`` until a major
         compaction. So pass ``before`` for rows that may be written again.
         """
-        name = self._names.data(table)
-        requests = [gateway.idl.Delete(row, None, before - 1, None) for row in rows if _is_valid_key(row)]
-        if requests:
-            self._client.call(gateway.DELETE_MULTIPLE, gateway.DELETE_MULTIPLE.request(name, requests), name)
-        else:
-            self._client.check_open()
+        self._delete(table, [gateway.idl.Delete(row, None, before - 1, None) for row in rows if _is_valid_key(row)])
 
     def close(self) -> None:
         """Close all connections; running calls raise an error. Idempotent."""

@@ -32,6 +32,8 @@ class Family:
     """The SQL table of one column family, and the statements on it."""
 
     __slots__ = (
+        "below",
+        "below_all",
         "delete",
         "delete_row",
         "exact",
@@ -76,6 +78,8 @@ class Family:
                 f"WHERE row = ?1 AND qualifier = ?2 ORDER BY ts DESC LIMIT 1 OFFSET {versions})"
             )
         self.delete = f"DELETE FROM {table} WHERE row = ? AND qualifier = ? AND ts = ?"
+        self.below = f"DELETE FROM {table} WHERE row = ? AND qualifier = ? AND ts < ?"
+        self.below_all = f"DELETE FROM {table} WHERE row = ? AND ts < ?"
         self.delete_row = f"DELETE FROM {table} WHERE row = ?"
 
 

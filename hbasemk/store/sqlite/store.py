@@ -22,6 +22,7 @@ from hbasemk.store.abc import (
     Column,
     Decision,
     Delete,
+    DeleteBelow,
     FileIdentity,
     Get,
     Put,
@@ -380,6 +381,23 @@ class SqliteStore(Store):
                     exact.setdefault(tables.get(family).delete, []).append((row, qualifier, timestamp))
             connection.begin(self._durable)
             for statement, wanted in exact.items():
+                connection.sql.executemany(statement, wanted)
+            connection.commit()
+
+        self._write(table, delete)
+
+    def delete_below(self, table: str, deletes: Sequence[DeleteBelow]) -> None:
+        """Delete ranges of versions."""
+
+        def delete(connection: Connection, tables: Families) -> None:
+            ranges: dict[str, list[tuple[bytes | int, ...]]] = {}
+            for row, columns, families in deletes:
+                for family, qualifier, before in columns:
+                    ranges.setdefault(tables.get(family).below, []).append((row, qualifier, before))
+                for family, before in families:
+                    ranges.setdefault(tables.get(family).below_all, []).append((row, before))
+            connection.begin(self._durable)
+            for statement, wanted in ranges.items():
                 connection.sql.executemany(statement, wanted)
             connection.commit()
 

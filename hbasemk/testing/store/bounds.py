@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from hbasemk.errors import ClosedError, LimitError, StoreUnusableError
-from hbasemk.store.abc import MAX_TIMESTAMP, CellVersion, Delete, Get, NewCell, Put, Scan, Store
+from hbasemk.store.abc import MAX_TIMESTAMP, CellVersion, Delete, DeleteBelow, Get, NewCell, Put, Scan, Store
 from hbasemk.testing.store.base import Base, D, OpenStore, Tables, put, read, values
 
 
@@ -78,6 +78,7 @@ class Bounds(Base):
             "write": lambda: store.write(table, [put(b"r", {b"q": b"x"})]),
             "check_and_write": lambda: store.check_and_write(table, (D, b"q"), None, put(b"r", {b"q": b"x"})),
             "delete": lambda: store.delete(table, [Delete(b"r", [CellVersion(D, b"q", 1)])]),
+            "delete_below": lambda: store.delete_below(table, [DeleteBelow(b"r", [CellVersion(D, b"q", 1)])]),
             "delete_rows": lambda: store.delete_rows(table, [b"r"]),
         }
 

@@ -13,6 +13,7 @@ from hbasemk.store.abc import (
     Cell,
     CellVersion,
     Delete,
+    DeleteBelow,
     Get,
     NewCell,
     Page,
@@ -47,6 +48,8 @@ class Cells(Base):
     def test_empty_batches_of_puts_and_deletes_are_not_an_error(self, store: Store, tables: Tables) -> None:
         store.write(tables.many.name, [])
         store.delete(tables.many.name, [])
+        store.delete_below(tables.many.name, [])
+        store.delete_below(tables.many.name, [DeleteBelow(b"r")])
         store.delete_rows(tables.many.name, [])
 
     def test_rows_are_returned_in_the_order_of_the_gets_with_duplicates_and_missing_ones(
@@ -322,6 +325,49 @@ class Cells(Base):
         found = store.read(tables.many.name, [Get(key, versions=ALL_VERSIONS) for key in keys])
         left = [Cell(C, b"k", 1, b"x"), Cell(D, b"p", 1, b"x"), Cell(D, b"q", 2, b"x")]
         assert plain(found) == [(key, left) for key in keys]
+
+    def test_deleting_below_a_timestamp_spares_that_version_and_newer_ones(
+        self, store: Store, tables: Tables, row: bytes
+    ) -> None:
+        future = 7_350_000_000_000_000_000
+        for at in (0, 1, future, future + 1):
+            store.write(tables.many.name, [put(row, {b"p": b"x", b"q": b"x", b"qq": b"x"}, at)])
+            store.write(tables.many.name, [put(row, {b"q": b"x", b"r": b"x"}, at, C)])
+        cells = [CellVersion(D, b"q", future), CellVersion(D, b"p", 0), CellVersion(C, b"r", 1), CellVersion(D, b"", 9)]
+        for _ in range(2):
+            store.delete_below(tables.many.name, [DeleteBelow(row, cells), DeleteBelow(row + b"missing", cells)])
+        (found,) = store.read(tables.many.name, [Get(row, versions=ALL_VERSIONS)])
+        left: dict[tuple[bytes, bytes], list[int]] = {}
+        for cell in found.cells:
+            left.setdefault((cell.family, cell.qualifier), []).append(cell.timestamp)
+        both, one = [future + 1, future], [future + 1, future, 1]
+        assert left == {
+            (C, b"q"): [*one, 0],
+            (C, b"r"): one,
+            (D, b"p"): [*one, 0],
+            (D, b"q"): both,
+            (D, b"qq"): [*one, 0],
+        }
+        store.write(tables.many.name, [put(row, {b"q": b"new"}, future + 2)])
+        assert values(store, tables.many, row)[b"q"] == b"new"
+
+    def test_deleting_a_family_below_a_timestamp_spares_other_families_and_newer_versions(
+        self, store: Store, tables: Tables, row: bytes
+    ) -> None:
+        names = [b"k%03d" % number for number in range(100)]
+        for at in (5, 6, 7):
+            store.write(tables.many.name, [put(row, dict.fromkeys(names, b"x"), at, C)])
+            store.write(tables.many.name, [put(row + b"b", {b"k": b"x"}, at, C), put(row, {b"p": b"x"}, at)])
+        store.delete_below(
+            tables.many.name,
+            [DeleteBelow(row, [CellVersion(D, b"p", 6)], [(C, 7)]), DeleteBelow(row + b"b", (), [(C, 99), (D, 99)])],
+        )
+        gets = [Get(row, versions=ALL_VERSIONS), Get(row + b"b", versions=ALL_VERSIONS)]
+        left = [*(Cell(C, name, 7, b"x") for name in names), Cell(D, b"p", 7, b"x"), Cell(D, b"p", 6, b"x")]
+        assert plain(store.read(tables.many.name, gets)) == [(row, left), (row + b"b", [])]
+        store.delete_below(tables.many.name, [DeleteBelow(row, (), [(C, 8), (D, 8)])])
+        assert plain(store.read(tables.many.name, gets[:1])) == [(row, [])]
+        assert store.scan(tables.many.name, Scan(row, row + b"c", 10)) == []
 
     def test_deleting_rows_removes_all_their_cells_and_no_others(
         self, store: Store, tables: Tables, row: bytes

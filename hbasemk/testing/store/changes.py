@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from hbasemk.errors import ClosedError
-from hbasemk.store.abc import CellVersion, Decision, Delete, Get, Scan, Store
+from hbasemk.store.abc import CellVersion, Decision, Delete, DeleteBelow, Get, Scan, Store
 from hbasemk.testing.store.base import TIMEOUT, Base, D, OpenStore, Tables, put, values
 from hbasemk.testing.store.transactions import FLAG, accept
 
@@ -22,6 +22,9 @@ CHANGES: dict[str, Callable[[Store, Tables, bytes], object]] = {
     ),
     "deletion of a version": lambda store, tables, row: store.delete(
         tables.many.name, [Delete(row, [CellVersion(D, b"a", 5)])]
+    ),
+    "deletion of older versions": lambda store, tables, row: store.delete_below(
+        tables.many.name, [DeleteBelow(row, [CellVersion(D, b"a", 6)])]
     ),
     "deletion of a row": lambda store, tables, row: store.delete_rows(tables.many.name, [row]),
     "transaction": lambda store, tables, row: store.write_if(

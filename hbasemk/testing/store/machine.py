@@ -15,15 +15,30 @@ import hypothesis
 from hypothesis import HealthCheck, strategies
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from hbasemk.store.abc import ALL_VERSIONS, CellVersion, Column, Delete, Get, NewCell, Page, Put, Scan, Store, scan_all
+from hbasemk.store.abc import (
+    ALL_VERSIONS,
+    CellVersion,
+    Column,
+    Delete,
+    DeleteBelow,
+    Get,
+    NewCell,
+    Page,
+    Put,
+    Scan,
+    Store,
+    scan_all,
+)
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.store.base import Base, C, D, Tables, plain
 
 FLAG: Final[Column] = (D, b"flag")
 
 _keys: Final = strategies.sampled_from([b"a", b"a\x00", b"a\xff", b"aa", b"b", b"\x00", b"\xff", b"\xff\xff", b"m"])
-_qualifiers: Final = strategies.sampled_from([b"p", b"q", b"q\x00", b"qq", b"\xff", b"\x00", b"'"])
+_QUALIFIERS: Final = [b"p", b"q", b"q\x00", b"qq", b"\xff", b"\x00", b"'"]
+_qualifiers: Final = strategies.sampled_from(_QUALIFIERS)
 _columns: Final = strategies.tuples(strategies.sampled_from([C, D]), _qualifiers)
+_STAMPS: Final = [*range(1, 13), 2**40, 2**62]
 _stamps: Final = strategies.integers(1, 12) | strategies.sampled_from([2**40, 2**62])
 _values: Final = strategies.sampled_from([b"", b"\x00", b"1", b"two"]) | strategies.binary(max_size=4)
 _cells: Final = strategies.dictionaries(strategies.tuples(_columns, _stamps), _values, min_size=1, max_size=5)
@@ -167,6 +182,20 @@ class StoreMachine(RuleBasedStateMachine):
         self.deleted_cells |= {(row, (family, name), at) for row, cells in deletes for family, name, at in cells}
         for store in (self.model, self.handle()):
             store.delete(self.tables.many.name, deletes)
+
+    @rule(key=_keys, column=_columns, whole=strategies.booleans(), at=_stamps)
+    def delete_below(self, key: bytes, column: Column, whole: bool, at: int) -> None:
+        """Delete a range of versions of a column, or of a family; later calls write nothing into it."""
+        row = self.prefix + key
+        cells = self.model.read(self.tables.many.name, [Get(row, versions=ALL_VERSIONS)])[0].cells
+        family = column[0]
+        ranges = [*((family, qualifier) for qualifier in _QUALIFIERS), (family, FLAG[1])] if whole else [column]
+        # A store may hide what is written into the range later.
+        self.deleted_cells |= {(row, one, stamp) for one in ranges for stamp in _STAMPS if stamp < at}
+        self.deleted_cells |= {(row, cell[:2], cell.timestamp) for cell in cells if cell[:2] in ranges}
+        delete = DeleteBelow(row, (), [(family, at)]) if whole else DeleteBelow(row, [CellVersion(*column, at)])
+        for store in (self.model, self.handle()):
+            store.delete_below(self.tables.many.name, [delete])
 
     @rule(keys=strategies.lists(_keys, min_size=1, max_size=2))
     def delete_rows(self, keys: list[bytes]) -> None:

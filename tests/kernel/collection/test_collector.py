@@ -371,7 +371,7 @@ def test_a_collector_that_slept_for_a_day_beside_another_does_no_harm(
     commit(one, AddNode("/a", {"p": 0}), AddNode("/a/b", {"q": 0}))
     commit(one, RemoveNode("/a/b"), SetProperty("/a", "p", 1))
     world.advance(2 * HOUR)
-    delete, slept = one.store.delete, []
+    delete, slept = one.store.delete_below, []
 
     def sleep_first(*arguments: Any, **options: Any) -> None:
         if not slept:
@@ -385,7 +385,7 @@ def test_a_collector_that_slept_for_a_day_beside_another_does_no_harm(
             collect(other)
         delete(*arguments, **options)
 
-    monkeypatch.setattr(one.store, "delete", sleep_first)
+    monkeypatch.setattr(one.store, "delete_below", sleep_first)
     collect(one)
     assert slept
     fresh = open_instance(store, world, mac=3)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hbasemk.format import revisions
-from hbasemk.kernel.collection import collector, raising, rule
+from hbasemk.kernel.collection import collector, deletions, raising, rule
 from hbasemk.kernel.collection.collector import Collector
 from hbasemk.kernel.commit.read_back import ReadBack
 from hbasemk.kernel.instance import Instance
@@ -158,3 +158,15 @@ def _without_remembering(original: Callable[..., Any]) -> Callable[..., Any]:
         return original(versions, horizon, retained, remember_deleted=remember_deleted)
 
     return collectable
+
+
+@mutant
+def ranges_beyond_what_is_collected(patch: pytest.MonkeyPatch) -> None:
+    original = deletions.split
+
+    def split(row: Any, gone: Any) -> Any:
+        exact, ranges = original(row, gone)
+        one_more = [one._replace(cells=[cell._replace(timestamp=2**63 - 2) for cell in one.cells]) for one in ranges]
+        return exact, one_more
+
+    patch.setattr(deletions, "split", split)
