@@ -25,7 +25,8 @@ MAX_MESSAGE: Final = 1024
 """Bytes of the message of a checkpoint in UTF-8. Processes read all of them again and again."""
 _DIGEST: Final = 4
 _HEAD: Final = 14
-_OLD: Final = 8
+OLD: Final = 8
+"""Bytes of a list that an earlier version wrote: only a time of expiry, and no view."""
 
 
 class Entry(NamedTuple):
@@ -53,8 +54,7 @@ class CheckpointList(NamedTuple):
     @classmethod
     def decode(cls, data: bytes, revision: int) -> CheckpointList:
         """Decode the value of the cell of a revision; raise FormatError if it is damaged."""
-        if len(data) == _OLD:
-            # An earlier version wrote only the time of expiry, and no view.
+        if len(data) == OLD:
             return cls(0, (Entry(SHARED, int.from_bytes(data, "big")),))
         try:
             entries = []

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from hbasemk.errors import ClockSkewError
+from hbasemk.errors import ClockSkewError, FormatError
 from hbasemk.format import checkpoint, journal_row, revisions, schema
 from hbasemk.format.horizon import Horizon
 from hbasemk.format.journal_row import BranchView
@@ -135,20 +135,27 @@ def _checkpoints(instance: Instance, horizon: int) -> Iterator[Hold]:
     cells = {cell.qualifier: cell.value for cell in row.cells}
     now = instance.lease.time() + instance.settings.epoch_ms
     for qualifier, value in cells.items():
-        key = qualifier[len(checkpoint.LIST) :]
-        if not qualifier.startswith(checkpoint.LIST) or len(key) != 8 or len(value) == 4:
-            # A checkpoint that has ended is a list without entries.
+        revision = checkpoint.revision_of(qualifier)
+        if revision is None or not _counts(value, revision, now):
             continue
-        if len(value) == 8 and int.from_bytes(value, "big") + EXPIRED_MS < now:
-            # Only a time of expiry. Nobody extends it: who does so first looks whether it is readable.
-            continue
-        revision = int.from_bytes(key, "big")
-        view = cells.get(checkpoint.VIEW + key)
+        view = cells.get(checkpoint.view_column(revision)[1])
         floor = 0 if view is None else _floor_of(view)
         if not floor and revision >= horizon:
             # What its snapshot contains is unknown, except that it contains what committed long before.
             floor = max(revisions.earlier(revision, NO_VIEW_MS), horizon)
         yield Hold("checkpoint", revision, floor)
+
+
+def _counts(value: bytes, revision: int, now: int) -> bool:
+    """Return whether a list of a checkpoint keeps its revision. A damaged one does; the integrity check reports it."""
+    try:
+        found = checkpoint.CheckpointList.decode(value, revision)
+    except FormatError:
+        return True
+    if len(value) == checkpoint.OLD:
+        # Only a time of expiry. Nobody extends it: who does so first looks whether it is readable.
+        return found.entries[0].until_ms + EXPIRED_MS >= now
+    return bool(found.entries)
 
 
 def _floor_of(view: bytes) -> int:
