@@ -80,7 +80,7 @@ def check(session: Session, path: str | None, blobs: bool, repair: bool, everyth
             raise NodeNotFoundError(f"there is no node at {path}, and there never was one", path=path, revision=None)
     for kind, count in alike.items():
         if not everything and count > SHOWN:
-            click.echo(f"{kind}: {count - SHOWN} more; use --all to show them", err=True)
+            output.complain(f"{kind}: {count - SHOWN} more; use --all to show them")
     facts = {f"{table} checked": rows for table, rows in counted.items() if rows}
     facts.update({"damage": found[DAMAGE], "leftovers": found[LEFTOVER], "notes": found[NOTE]})
     if repair:

@@ -1,4 +1,7 @@
-"""The collector and the fence broken on purpose. Some schedule with collectors must find each of them."""
+"""The collector and the fence broken on purpose.
+
+Random schedules with collectors must find those of :data:`MUTANTS`, and interleavings the others.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,6 @@ def polls_without_the_horizon(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(News, "add", add)
 
 
-@mutant
 def read_back_not_checked(patch: pytest.MonkeyPatch) -> None:
     validate, precondition = ReadBack.validate, ReadBack.precondition
 
@@ -94,7 +96,6 @@ def branches_ignored(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(raising, "holds", lambda *_: [])
 
 
-@mutant
 def branches_listed_before_the_announcement(patch: pytest.MonkeyPatch) -> None:
     replace, holds = fence.replace, raising.holds
     listed: list[Any] = []
