@@ -14,7 +14,7 @@ from thriftpy2.rpc import client_context
 
 from hbasemk.errors import StoreError, StoreNotAppliedError, StoreUnknownError, StoreUnusableError
 from hbasemk.store.abc import ALL_VERSIONS, Cell, Get, NewCell, Put, Row, Scan, Table
-from hbasemk.store.hbase import Address, HBaseStore, gateway
+from hbasemk.store.hbase import COMPRESSIONS, Address, HBaseStore, gateway
 from hbasemk.store.hbase.store import MAX_CELL
 from hbasemk.testing.store.base import together
 from tests.support.gateway_processes import gateway_process
@@ -116,7 +116,7 @@ def test_tables_are_created_with_the_settings_that_polls_and_histories_need(stor
         assert family.versions == 2**31 - 1
         assert family.block_encoding == gateway.ROW_INDEX_V1
         assert family.bloom_filter == gateway.BLOOM_ROW
-        assert family.compression == gateway.UNCOMPRESSED
+        assert family.compression == COMPRESSIONS["NONE"]
         assert family.time_to_live == gateway.FOREVER
         assert not family.keep_deleted
 

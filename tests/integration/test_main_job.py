@@ -69,7 +69,8 @@ def test_the_standard_library_is_imported_by_four_workers_on_sqlite(tmp_path: Pa
 
     assert result["entries"] == result["nodes_added"] == len(expected_entries(STDLIB))
     assert result["differences"] == 0
-    assert result["conflicts"] > 0
+    # Each worker commits at least once, and their commits do not conflict.
+    assert result["commits"] >= 4 > result["conflicts"]
     assert_there(url, STDLIB, "/stdlib")
 
 

@@ -274,6 +274,12 @@ def interrupt_json_imports(urls: Iterable[str], tmp_path: Path, nodes: int) -> N
                     time.sleep(0.01)
             running.send_signal(signal.SIGINT)
             _, stderr = running.communicate(timeout=120)
+        if "Exception ignored in" in stderr:
+            # Python drops an interrupt that a callback of a weak reference raises, and the import goes on.
+            assert running.returncode == 0, stderr
+            with connect(url, poll_interval=0) as repository:
+                assert json_nodes(repository, "/t") == nodes
+            continue
         assert "Traceback" not in stderr
         assert running.returncode == 130, stderr
         counted = re.search(rf"(at least )?(\d+) of {nodes} nodes", stderr)
