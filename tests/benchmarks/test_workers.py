@@ -42,6 +42,20 @@ def dies(gate: Gate) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def variable(gate: Gate, name: str) -> str | None:
+    gate()
+    return os.environ.get(name)
+
+
+def test_workers_have_the_present_environment(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HBASEMK_TEST_OF_WORKERS", "1")
+    workers.run([(variable, ("HOME",))])
+    other = Workers()
+    monkeypatch.setenv("HBASEMK_TEST_OF_WORKERS", "2")
+    assert other.run([(variable, ("HBASEMK_TEST_OF_WORKERS",))]) == ["2"]
+    other.close()
+
+
 def test_all_jobs_wait_until_all_are_ready(workers: Workers) -> None:
     times_of = workers.run([(times, (0.3,)), (times, (0.0,)), (times, (0.1,))])
     assert len({pid for pid, _, _ in times_of}) == 3

@@ -7,7 +7,8 @@ tests run as users do (``python -m hbasemk``) still start their processes as the
 from __future__ import annotations
 
 import multiprocessing
-from multiprocessing.context import ForkServerContext
+import os
+from multiprocessing.context import ForkServerContext, ForkServerProcess
 from typing import Any
 
 PRELOADED = [
@@ -26,9 +27,28 @@ usual_context = multiprocessing.get_context
 """The function that :func:`get_context` replaces."""
 
 
+class _Process(ForkServerProcess):
+    """A fork of the server that has the environment variables of its parent, as a new interpreter would."""
+
+    _environment: dict[str, str]
+
+    def start(self) -> None:
+        self._environment = dict(os.environ)
+        super().start()
+
+    def run(self) -> None:
+        os.environ.clear()
+        os.environ.update(self._environment)
+        super().run()
+
+
+class _Context(ForkServerContext):
+    Process = _Process
+
+
 def quick_context() -> ForkServerContext:
     """Return the context whose processes are forks of this process's server, which the first of them starts."""
-    context = usual_context("forkserver")
+    context = _Context()
     context.set_forkserver_preload(PRELOADED)
     return context
 
