@@ -20,18 +20,17 @@ from tests.support.simulation.adjusts import AdjustSchedule
 from tests.support.simulation.finding import must_be_found
 from tests.support.simulation.interleavings import (
     ADJUST_KINDS,
-    ENOUGH,
     EXPECT_KINDS,
     WAYS,
     Allowed,
     Explored,
     explore,
+    must_be_found_beside,
     prepare,
 )
 from tests.support.simulation.known_seeds import search
 from tests.support.simulation.mutants import read_back
 from tests.support.simulation.running import each_run
-from tests.support.simulation.trees import Broken
 
 SEEDS = proof.seeds("HBASEMK_ADJUST_SEEDS", sample=100, proof=700, long=2000, chunk=300)
 
@@ -142,19 +141,7 @@ CROSSWISE = [
 def test_a_mutant_of_expected_versions_is_found_beside_adjusts(
     mutant: Callable[[pytest.MonkeyPatch], None], kinds: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    prepared = prepare(adjusts=True)
-    allowed = Allowed(prepared, kinds)
-    for order in ((0,), (1,), (0, 1)):
-        allowed(order)
-    mutant(monkeypatch)
-    for run in itertools.islice(Explored(prepared, kinds, (0, 1)), ENOUGH):
-        try:
-            run.check(allowed)
-        except Broken as error:
-            print(f"{mutant.__name__} was found: {error}")
-            assert str(error).startswith("I4")
-            return
-    pytest.fail(f"{mutant.__name__} was not found in {ENOUGH} ends")
+    must_be_found_beside(mutant, kinds, monkeypatch, adjusts=True)
 
 
 TRIPLES = [

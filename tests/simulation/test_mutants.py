@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Callable
 
 import pytest
@@ -14,9 +13,8 @@ from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, SetProperty
 from hbasemk.testing.simulation import Actor, Simulator
 from tests.support.branches import commit_on_branch
-from tests.support.simulation.interleavings import ENOUGH, Allowed, Explored, prepare
+from tests.support.simulation.interleavings import must_be_found_beside
 from tests.support.simulation.mutants import branches, read_back
-from tests.support.simulation.trees import Broken
 
 SEEDS = 200
 
@@ -89,16 +87,4 @@ def test_heads_moved_without_a_compare_and_set_are_found(monkeypatch: pytest.Mon
 def test_reads_not_read_back_are_found(
     mutant: Callable[[pytest.MonkeyPatch], None], kinds: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    prepared = prepare()
-    allowed = Allowed(prepared, kinds)
-    for order in ((0,), (1,), (0, 1)):
-        allowed(order)
-    mutant(monkeypatch)
-    for run in itertools.islice(Explored(prepared, kinds, (0, 1)), ENOUGH):
-        try:
-            run.check(allowed)
-        except Broken as error:
-            print(f"found: {error}")
-            assert str(error).startswith("I4")
-            return
-    pytest.fail(f"not found in {ENOUGH} ends")
+    must_be_found_beside(mutant, kinds, monkeypatch)

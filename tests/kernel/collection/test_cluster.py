@@ -10,29 +10,16 @@ import pytest
 from hbasemk.check import IntegrityCheck
 from hbasemk.format import revisions, schema
 from hbasemk.kernel.collection.collector import Collector
-from hbasemk.kernel.commit.change_source import OperationList
-from hbasemk.kernel.commit.operations import AddNode, Operation, SetProperty
+from hbasemk.kernel.commit.operations import AddNode, SetProperty
 from hbasemk.kernel.ids.leases import all_leases, lease_of
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.reading import child_count, reader
 from hbasemk.store.abc import Scan
 from hbasemk.store.memory import MemoryStore
 from tests.support import collection_mutants
+from tests.support.collecting import HOUR, RETENTION_MS, commit
 from tests.support.collection_mutants import Mutant, must_fail
 from tests.support.runtime import World, open_instance
-
-HOUR = 3600.0
-RETENTION_MS = 3_600_000
-
-
-@pytest.fixture
-def store(world: World) -> MemoryStore:
-    """A store with transactions, as SQLite."""
-    return MemoryStore(world.clock, transactions=True)
-
-
-def commit(instance: Instance, *operations: Operation) -> int:
-    return instance.commit(lambda _: OperationList(operations), "", retry_timeout=1, max_poll_age=0)
 
 
 def memos(store: MemoryStore) -> list[bytes]:

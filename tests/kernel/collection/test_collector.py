@@ -22,7 +22,7 @@ from hbasemk.kernel.collection.background import BackgroundCollection
 from hbasemk.kernel.collection.collector import Collector
 from hbasemk.kernel.collection.status import collection_status
 from hbasemk.kernel.commit.change_source import OperationList
-from hbasemk.kernel.commit.operations import AddNode, Operation, RemoveNode, SetProperty
+from hbasemk.kernel.commit.operations import AddNode, RemoveNode, SetProperty
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal import fence
 from hbasemk.kernel.journal.view import View
@@ -30,22 +30,10 @@ from hbasemk.kernel.reading import child_count, reader
 from hbasemk.kernel.settings import DEFAULT_RETENTION_MS
 from hbasemk.store.abc import ALL_VERSIONS, Get
 from hbasemk.store.memory import MemoryStore
+from tests.support.collecting import HOUR, RETENTION_MS, commit
 from tests.support.runtime import World, open_instance
 from tests.support.simulation.crashes.sites import tree
 from tests.support.uncached import without_cache
-
-HOUR = 3600.0
-RETENTION_MS = 3_600_000
-
-
-@pytest.fixture
-def store(world: World) -> MemoryStore:
-    """A store with transactions, as SQLite."""
-    return MemoryStore(world.clock, transactions=True)
-
-
-def commit(instance: Instance, *operations: Operation) -> int:
-    return instance.commit(lambda _: OperationList(operations), "", retry_timeout=1, max_poll_age=0)
 
 
 def collect(instance: Instance, **options: Any) -> Any:

@@ -17,29 +17,16 @@ from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel.collection import passed_rows
 from hbasemk.kernel.collection.collector import Collector
 from hbasemk.kernel.collection.run import Run
-from hbasemk.kernel.commit.change_source import OperationList
-from hbasemk.kernel.commit.operations import AddNode, Adjust, Operation, SetProperty
+from hbasemk.kernel.commit.operations import AddNode, Adjust, SetProperty
 from hbasemk.kernel.instance import Instance
 from hbasemk.store.abc import ALL_VERSIONS, NewCell, Put, Scan
 from hbasemk.store.memory import MemoryStore
 from tests.support import collection_mutants
 from tests.support.branches import commit_on_branch
+from tests.support.collecting import HOUR, RETENTION_MS, commit
 from tests.support.collection_mutants import Mutant, must_fail
 from tests.support.runtime import World, open_instance
 from tests.support.simulation.crashes.sites import tree
-
-HOUR = 3600.0
-RETENTION_MS = 3_600_000
-
-
-@pytest.fixture
-def store(world: World) -> MemoryStore:
-    """A store with transactions, as SQLite."""
-    return MemoryStore(world.clock, transactions=True)
-
-
-def commit(instance: Instance, *operations: Operation) -> int:
-    return instance.commit(lambda _: OperationList(operations), "", retry_timeout=1, max_poll_age=0)
 
 
 def branch_rows(store: MemoryStore) -> list[int]:

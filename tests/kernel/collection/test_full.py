@@ -16,33 +16,20 @@ from hbasemk.kernel import blobs as kernel_blobs
 from hbasemk.kernel.collection import every_row
 from hbasemk.kernel.collection.collector import Collector
 from hbasemk.kernel.collection.progress import Progress
-from hbasemk.kernel.commit.change_source import OperationList
-from hbasemk.kernel.commit.operations import AddNode, Operation, RemoveNode, SetProperty
+from hbasemk.kernel.commit.operations import AddNode, RemoveNode, SetProperty
 from hbasemk.kernel.instance import Instance
 from hbasemk.store.abc import ALL_VERSIONS, NewCell, Put, Scan
 from hbasemk.store.memory import MemoryStore
 from tests.support.branches import commit_on_branch
+from tests.support.collecting import HOUR, RETENTION_MS, commit
 from tests.support.runtime import World, open_instance
 from tests.support.simulation.crashes.sites import tree
-
-HOUR = 3600.0
-RETENTION_MS = 3_600_000
 
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (kernel_blobs, check_blobs):
         monkeypatch.setattr(module, "CHUNK", 4)
-
-
-@pytest.fixture
-def store(world: World) -> MemoryStore:
-    """A store with transactions, as SQLite."""
-    return MemoryStore(world.clock, transactions=True)
-
-
-def commit(instance: Instance, *operations: Operation) -> int:
-    return instance.commit(lambda _: OperationList(operations), "", retry_timeout=1, max_poll_age=0)
 
 
 def cells(store: MemoryStore) -> list[Any]:

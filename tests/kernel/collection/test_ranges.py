@@ -11,25 +11,12 @@ from hbasemk.format import paths, schema
 from hbasemk.format.checkpoint import list_column
 from hbasemk.kernel import checkpoints
 from hbasemk.kernel.collection.collector import Collector
-from hbasemk.kernel.commit.change_source import OperationList
-from hbasemk.kernel.commit.operations import AddNode, Operation, SetProperty
+from hbasemk.kernel.commit.operations import AddNode, SetProperty
 from hbasemk.kernel.instance import Instance
 from hbasemk.store.abc import CellVersion, DeleteBelow, NewCell, Put
 from hbasemk.store.memory import MemoryStore
+from tests.support.collecting import HOUR, RETENTION_MS, commit
 from tests.support.runtime import World, open_instance
-
-HOUR = 3600.0
-RETENTION_MS = 3_600_000
-
-
-@pytest.fixture
-def store(world: World) -> MemoryStore:
-    """A store that orders all writes, as SQLite."""
-    return MemoryStore(world.clock, transactions=True)
-
-
-def commit(instance: Instance, *operations: Operation) -> int:
-    return instance.commit(lambda _: OperationList(operations), "", retry_timeout=1, max_poll_age=0)
 
 
 def collect(instance: Instance) -> Any:

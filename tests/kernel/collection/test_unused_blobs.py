@@ -19,18 +19,16 @@ from hbasemk.kernel.blobs import Blobs
 from hbasemk.kernel.collection import blob_references, unused_blobs
 from hbasemk.kernel.collection.blob_references import ReferenceSet
 from hbasemk.kernel.collection.collector import Collector, Report
-from hbasemk.kernel.commit.change_source import OperationList
-from hbasemk.kernel.commit.operations import AddNode, Operation, RemoveNode, SetProperty
+from hbasemk.kernel.commit.operations import AddNode, RemoveNode, SetProperty
 from hbasemk.kernel.instance import Instance
 from hbasemk.store.abc import CellVersion, Delete, NewCell, Put, Scan
 from hbasemk.store.memory import MemoryStore
 from tests.support import collection_mutants
 from tests.support.branches import commit_on_branch
+from tests.support.collecting import HOUR, RETENTION_MS, commit
 from tests.support.collection_mutants import Mutant
 from tests.support.runtime import World, open_instance
 
-HOUR = 3600.0
-RETENTION_MS = 3_600_000
 LOST = hashlib.sha256(b"some content").hexdigest()
 
 
@@ -44,21 +42,11 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def store(world: World) -> MemoryStore:
-    """A store with transactions, as SQLite."""
-    return MemoryStore(world.clock, transactions=True)
-
-
-@pytest.fixture
 def one(store: MemoryStore, world: World) -> Instance:
     """An instance of a repository in which something is collected."""
     one = open_instance(store, world)
     commit(one, AddNode("/a", {}), AddNode("/z", {}))
     return one
-
-
-def commit(instance: Instance, *operations: Operation) -> int:
-    return instance.commit(lambda _: OperationList(operations), "", retry_timeout=1, max_poll_age=0)
 
 
 def write(instance: Instance, content: bytes) -> str:

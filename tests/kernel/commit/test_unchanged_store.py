@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -16,21 +15,14 @@ from hbasemk.kernel.commit.draft import Draft
 from hbasemk.kernel.commit.operations import AddNode, Operation, SetProperty
 from hbasemk.kernel.instance import Instance
 from hbasemk.store.abc import Store
-from hbasemk.store.memory import MemoryStore
-from hbasemk.store.sqlite.store import SqliteStore
 from hbasemk.testing.wrapped import Call, CountingStore, FaultyStore
 from tests.support.runtime import World, open_instance
 from tests.support.simulation.mutants import arrivals
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path, world: World) -> Store:
-    opened: Store = (
-        MemoryStore(world.clock, transactions=True)
-        if request.param == "memory"
-        else SqliteStore(str(tmp_path / "content.db"), clock=world.clock)
-    )
-    return opened
+@pytest.fixture
+def store(ordered_store: Store) -> Store:
+    return ordered_store
 
 
 @pytest.fixture

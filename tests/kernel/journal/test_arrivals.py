@@ -24,14 +24,9 @@ MINUTES = 600_000
 T = TypeVar("T")
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path, world: World) -> Store:
-    opened: Store = (
-        MemoryStore(world.clock, transactions=True)
-        if request.param == "memory"
-        else SqliteStore(str(tmp_path / "content.db"), clock=world.clock)
-    )
-    return opened
+@pytest.fixture
+def store(ordered_store: Store) -> Store:
+    return ordered_store
 
 
 def add(instance: Instance, path: str) -> int:

@@ -406,3 +406,26 @@ def explore(kinds: tuple[str, str], way: str, *, adjusts: bool = False) -> Explo
     explored = Explored(prepared, kinds, skews, backwards=backwards)
     explored.check(Allowed(prepared, kinds))
     return explored
+
+
+def must_be_found_beside(
+    mutant: Callable[[pytest.MonkeyPatch], None],
+    kinds: tuple[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    adjusts: bool = False,
+) -> None:
+    """Explore two writers with a mutant until a tree is left that none of the kernel's orders leaves; fail if none is."""
+    prepared = prepare(adjusts=adjusts)
+    allowed = Allowed(prepared, kinds)
+    for order in ((0,), (1,), (0, 1)):
+        allowed(order)
+    mutant(monkeypatch)
+    for run in itertools.islice(Explored(prepared, kinds, (0, 1)), ENOUGH):
+        try:
+            run.check(allowed)
+        except Broken as error:
+            print(f"{mutant.__name__} was found: {error}")
+            assert str(error).startswith("I4")
+            return
+    pytest.fail(f"{mutant.__name__} was not found in {ENOUGH} ends")
