@@ -5,7 +5,7 @@ Of each column, at most one version up to where collectors have come is needed: 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from hbasemk.check import problem as kinds
 from hbasemk.check.context import CheckContext
@@ -27,18 +27,34 @@ class Collectable:
             # The check of the settings reports it.
             self.collected = 0
 
-    def is_left(self, window: Sequence[Cell], passed: set[Column]) -> bool:
-        """Return whether a column has a second version up to there; ``passed`` are the columns with one in earlier windows."""
-        left = False
+    def in_row(self, path: str) -> Versions:
+        """Begin the row, or a part of the row, of a node."""
+        return Versions(self, path)
+
+    def is_passed(self, cell: Cell) -> bool:
+        """Return whether a visible cell is at most as new as what collectors have passed."""
+        return cell.timestamp <= self.collected and self._context.sees(cell.timestamp)
+
+
+class Versions:
+    """The versions of one row that collectors have passed."""
+
+    def __init__(self, collectable: Collectable, path: str) -> None:
+        self._collectable = collectable
+        self._path = path
+        self._columns: set[Column] = set()
+        self._is_left = False
+
+    def add(self, window: Sequence[Cell]) -> None:
+        """Add the cells of the next window."""
         for cell in window:
-            if cell.timestamp <= self.collected and self._context.sees(cell.timestamp):
+            if self._collectable.is_passed(cell):
                 column = (cell.family, cell.qualifier)
-                left = left or column in passed
-                passed.add(column)
-        return left
+                self._is_left = self._is_left or column in self._columns
+                self._columns.add(column)
 
-
-def left(path: str) -> Problem:
-    """Return the problem of a node with such versions."""
-    detail = "it has versions that no readable snapshot needs; hbasemk collect --full deletes them"
-    return Problem(kinds.COLLECTABLE, path, "", detail, kinds.LEFTOVER)
+    def problems(self) -> Iterator[Problem]:
+        """Yield the problem of a row in which a column has two such versions."""
+        if self._is_left:
+            detail = "it has versions that no readable snapshot needs; hbasemk collect --full deletes them"
+            yield Problem(kinds.COLLECTABLE, self._path, "", detail, kinds.LEFTOVER)

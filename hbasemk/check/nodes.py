@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from hbasemk.check import problem as kinds
 from hbasemk.check.cell_values import blobs_of, describe, is_name, wrong_value
-from hbasemk.check.collectable import Collectable, left
+from hbasemk.check.collectable import Collectable
 from hbasemk.check.context import CheckContext, RevisionStatus, text
 from hbasemk.check.links import Links, Listed
 from hbasemk.check.lost_updates import Later, LostUpdates
@@ -149,13 +149,12 @@ class NodesCheck:
         waits = 0
         newest: dict[bytes, Cell] = {}
         later: Later = {}
-        passed: set[Column] = set()
-        is_left = False
+        passed = self._collectable.in_row(path)
         for window, several in self._windows(row.cells, Get(row.key, families=(schema.DATA,))):
             yield from self._judge(path, row.key, window, known=known)
             if several:
                 yield from self._lost.check(path, window, later)
-                is_left = self._collectable.is_left(window, passed) or is_left
+                passed.add(window)
             seen = [cell for cell in window if self._context.sees(cell.timestamp)]
             deleted = {cell.timestamp: cell.value for cell in seen if cell.qualifier == schema.DELETED[1]}
             for version in sorted({cell.timestamp for cell in seen}, reverse=True):
@@ -170,8 +169,7 @@ class NodesCheck:
                     newest.setdefault(cell.qualifier, cell)
         if waits and not self._context.is_collected(waits):
             yield _lifeless(path, waits, "no revision before it began the node's life")
-        if is_left:
-            yield left(path)
+        yield from passed.problems()
         if not life or not known:
             return _Node(path, row.key)
         for qualifier, cell in newest.items():
@@ -203,18 +201,16 @@ class NodesCheck:
             for (node, get), row in zip(full, rows, strict=True):
                 newest: dict[bytes, Cell] = {}
                 later: Later = {}
-                passed: set[Column] = set()
-                is_left = False
+                passed = self._collectable.in_row(node.path)
                 for window, several in self._windows(row.cells, get):
                     yield from self._judge(node.path, row.key, window, known=True)
                     if several:
                         yield from self._lost.check(node.path, window, later)
-                        is_left = self._collectable.is_left(window, passed) or is_left
+                        passed.add(window)
                     for cell in window:
                         if cell.qualifier not in newest and self._context.sees(cell.timestamp):
                             newest[cell.qualifier] = cell
-                if is_left:
-                    yield left(node.path)
+                yield from passed.problems()
                 for cell in newest.values():
                     if not node.life or cell.value != schema.PRESENT or cell.timestamp < node.life:
                         continue

@@ -85,14 +85,8 @@ class Beside:
 
     def go(self, order: tuple[int, int, int]) -> tuple[int, int]:
         """Let process ``order[0]`` make ``order[1]`` steps, the other one ``order[2]``, then finish both."""
-        first, second = self.simulator.actors[order[0]], self.simulator.actors[1 - order[0]]
         self.simulator.prepare()
-        made = [0, 0]
-        for actor, limit, at in ((first, order[1], 0), (second, order[2], 1), (first, 10**6, 0), (second, 10**6, 1)):
-            while made[at] < limit and not actor.greenlet.dead:
-                self.simulator.go(actor)
-                made[at] += 1
-        return made[0], made[1]
+        return self.simulator.run_with_switches(order)
 
     def problem(self) -> str | None:
         """Return what went wrong."""

@@ -179,23 +179,10 @@ class Run:
         except HbasemkError as error:
             self.error = error
 
-    def step(self, actor: Actor) -> bool:
-        """Let a process make one step; return whether it goes on."""
-        if actor.greenlet.dead:
-            return False
-        self.simulator.go(actor)
-        return not actor.greenlet.dead
-
     def go(self, order: tuple[int, int, int]) -> tuple[int, int]:
         """Let process ``order[0]`` make ``order[1]`` steps, the other one ``order[2]``, then finish both; return the steps."""
-        first, second = self.simulator.actors[order[0]], self.simulator.actors[1 - order[0]]
         self.simulator.prepare()
-        made = [0, 0]
-        for actor, limit, at in ((first, order[1], 0), (second, order[2], 1), (first, 10**6, 0), (second, 10**6, 1)):
-            while made[at] < limit and not actor.greenlet.dead:
-                self.step(actor)
-                made[at] += 1
-        return made[0], made[1]
+        return self.simulator.run_with_switches(order)
 
     def check(self, final: Any) -> None:
         """Raise Broken if anything was read or committed that must not be."""

@@ -1,6 +1,6 @@
 """Cells that a paused writer, or a gateway, wrote after another instance had swept their revision.
 
-They are hidden for ever, because the revision is aborted. So they may go at any time.
+They never become visible, because the revision is aborted. So a collector may delete them at any time.
 """
 
 from __future__ import annotations
