@@ -53,7 +53,7 @@ class Adjusted(NamedTuple):
 
     def value(self, by: Exact = 0) -> bytes | None:
         """Return the encoded value of the property after another adjust by ``by``; None if there is no property."""
-        return None if self.plain is None else exact.add(self.plain, self.shift + by)
+        return None if self.plain is None else exact.add(self.plain, sum(self.totals.values()) - self.seen + by)
 
     def set(self, plain: bytes | None, by: Exact = 0) -> Adjusted:
         """Return the property after it is set to a value and then adjusted by ``by``."""

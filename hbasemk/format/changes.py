@@ -77,6 +77,9 @@ def deletes(changes: Iterable[RowChange], revision: int) -> Iterator[Delete]:
         yield Delete(paths.key(change.path), [CellVersion(*column, revision) for column in change.columns()])
 
 
+_to_json: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+
+
 def encode(changes: Iterable[RowChange]) -> list[NewCell]:
     """Encode changes as journal cells: a chunk of at most 64 KiB, and further chunks of at most 1 MiB.
 
@@ -118,7 +121,7 @@ def _texts(changes: Iterable[RowChange]) -> Iterator[bytes]:
 
 def _text(before: str, rows: list[list[object]], after: str) -> bytes:
     # Do not escape: a JSON reader would join two escaped surrogates that form a pair, but row keys keep them separate.
-    text = json.dumps(rows, separators=(",", ":"), ensure_ascii=False)
+    text = _to_json(rows)
     return f"{before}{text[1:-1]}{after}".encode("utf-8", "surrogatepass")
 
 

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from hbasemk.errors import FormatError
-from hbasemk.format import adjusted, paths, schema, values
+from hbasemk.errors import FormatError, InvalidValueError, LimitError
+from hbasemk.format import adjusted, limits, paths, schema, values
 from hbasemk.format.adjusted import Adjusted
-from hbasemk.format.values import Value
+from hbasemk.format.values import PropertyValue, Value
 from hbasemk.store.abc import Cell, Column
 
 VERSION_DIGITS: Final = 24
@@ -87,6 +87,16 @@ def decode_property(path: str, name: str, data: bytes) -> Value:
         return values.decode(data)
     except FormatError as error:
         raise schema.damaged(error.message, schema.NODES, paths.key(path), schema.property_column(name)) from error
+
+
+def encode_property(path: str, name: str, value: PropertyValue) -> bytes:
+    """Encode one property of a node; the errors of :func:`values.encode` then name the node and the property."""
+    try:
+        return values.encode(value)
+    except (InvalidValueError, LimitError) as error:
+        raise type(error)(
+            f"property {limits.shown(name)} of {limits.shown(path)}: {error.message}", path=path, name=name
+        ) from None
 
 
 def decode_properties(path: str, encoded: Mapping[str, bytes]) -> dict[str, Value]:

@@ -92,10 +92,10 @@ class Slots:
 
     def record(self, plan: ChangeSet) -> None:
         """Report the properties with many slots that a commit has adjusted."""
-        for path, name in places(plan):
-            node = next(one for one in plan.adjusting if one.path == path)
-            if len(node.property_of(name).totals) > MANY:
-                self._crowded[path, name] = None
+        for node in plan.adjusting:
+            for name in node.slots or ():
+                if len(node.property_of(name).totals) > MANY:
+                    self._crowded[node.path, name] = None
 
     def take_crowded(self) -> list[Place]:
         """Return the properties with many slots that commits have reported since the last call."""
@@ -134,11 +134,12 @@ def _row(row: RowPlan, node: StagedNode | None) -> RowPlan:
         return row
     totals: dict[Column, bytes] = {}
     for name, slot in (node.slots or {}).items():
-        totals[schema.slot_column(name, slot)] = exact.encode(node.property_after(name, slot).totals[slot])
+        totals[schema.slot_column(name, slot)] = exact.encode(node.total_after(name, slot))
     return row.with_slots(totals)
 
 
 def _change(change: RowChange, node: StagedNode | None) -> RowChange:
     if node is None:
         return change
-    return change._replace(adjusted=[(name, slot >> 16, slot & MOST) for name, slot in (node.slots or {}).items()])
+    adjusted = [(name, slot >> 16, slot & MOST) for name, slot in (node.slots or {}).items()]
+    return RowChange(*change[:5], adjusted)

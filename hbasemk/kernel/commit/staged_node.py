@@ -98,6 +98,11 @@ class StagedNode:
             return before.set(self.written[name], by)
         return before.adjust(slot, by) if by else before
 
+    def total_after(self, name: str, slot: int) -> Exact:
+        """Return the total of the slot through which a property is adjusted."""
+        assert self.adjusted is not None
+        return self.property_of(name).totals.get(slot, 0) + self.adjusted[name]
+
     def all_adjusted(self) -> dict[str, Adjusted] | None:
         """Return the parts of each property that was adjusted; None if the node has no such property."""
         before = self.base.adjusted if self.base and not self.is_new else None
@@ -118,7 +123,10 @@ class StagedNode:
     @property
     def created(self) -> list[str]:
         """The absent properties that an adjust creates."""
-        return [name for name in self.slot_adjusts if self.property_of(name).plain is None] if self.adjusted else []
+        if not self.adjusted or self.base is None:
+            return []
+        present = self.base.encoded
+        return [name for name in self.slot_adjusts if name not in present]
 
     @property
     def slot_adjusts(self) -> list[str]:

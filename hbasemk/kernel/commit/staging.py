@@ -7,14 +7,13 @@ view when an operation needs them; nodes that are known to be needed are loaded 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from fractions import Fraction
 from typing import Final
 
-from hbasemk.errors import InvalidChangeError, InvalidValueError, LimitError, NodeExistsError, NodeNotFoundError
-from hbasemk.format import exact, limits, paths, revisions, schema, values
-from hbasemk.format.node import NodeState, decode_property
-from hbasemk.format.values import PropertyValue
+from hbasemk.errors import InvalidChangeError, LimitError, NodeExistsError, NodeNotFoundError
+from hbasemk.format import limits, paths, revisions
+from hbasemk.format.node import NodeState, encode_property
 from hbasemk.kernel.batches import batched
+from hbasemk.kernel.commit import numbers
 from hbasemk.kernel.commit.operations import (
     AddNode,
     Adjust,
@@ -30,12 +29,7 @@ from hbasemk.kernel.commit.read_set import ReadSet
 from hbasemk.kernel.commit.staged_node import StagedNode
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.reading.reader import CHILDREN_PAGE, Reader
-from hbasemk.store.abc import Limits
 
-LONGEST_QUALIFIER: Final = Limits().row_key
-_LONG: Final = 1700
-"""Encoded numbers up to this size have fewer digits than the limit."""
-_INFINITE: Final = (float("inf"), float("-inf"))
 MANY: Final = 32
 """From this number of new children of one node on, a range read of its children shows which exist."""
 
@@ -237,7 +231,7 @@ class Staging:
         self._write(
             node,
             operation.name,
-            None if operation.value is None else _encode(operation.path, operation.name, operation.value),
+            None if operation.value is None else encode_property(operation.path, operation.name, operation.value),
         )
 
     def _write(self, node: StagedNode, name: str, data: bytes | None) -> None:
@@ -250,73 +244,29 @@ class Staging:
         node = self._begin(operation.path)
         for name, value in operation.properties.items():
             paths.check_name(name)
-            node.written[name] = _encode(operation.path, name, value)
+            node.written[name] = encode_property(operation.path, name, value)
 
     def _increment(self, operation: Increment) -> None:
-        node = self._require(operation.path)
-        paths.check_name(operation.name)
-        data = node.encoded(operation.name)
-        current = 0 if data is None else decode_property(operation.path, operation.name, data)
-        if isinstance(current, bool) or not isinstance(current, (int, float)):
-            raise InvalidChangeError(
-                f"property {operation.name!r} of {operation.path} cannot be incremented: its value must be a number, "
-                f"got {limits.shown(current)}",
-                path=operation.path,
-            )
-        if isinstance(operation.amount, bool) or not isinstance(operation.amount, (int, float)):
-            raise InvalidChangeError(
-                f"property {operation.name!r} of {operation.path} cannot be incremented by {limits.shown(operation.amount)}: "
-                "the amount must be a number",
-                path=operation.path,
-            )
-        try:
-            total = current + operation.amount
-        except OverflowError:
-            raise InvalidChangeError(
-                f"property {operation.name!r} of {operation.path} cannot be incremented by "
-                f"{limits.shown(operation.amount)}: its integer value is too large to convert to a float",
-                path=operation.path,
-            ) from None
-        self._write(node, operation.name, _encode(operation.path, operation.name, total))
+        path, name, amount = operation
+        node = self._require(path)
+        paths.check_name(name)
+        self._write(node, name, numbers.incremented(path, name, node.encoded(name), amount))
         if node.exact is None:
             node.exact = {}
-        node.exact[operation.name] = None
+        node.exact[name] = None
 
     def _adjust(self, operation: Adjust) -> None:
         path, name, by = operation
         node = self._require(path)
         paths.check_name(name)
-        if limits.size(name) + schema.SLOT_HEAD > LONGEST_QUALIFIER:
-            raise LimitError(
-                f"property {limits.shown(name)} of {path} cannot be adjusted: its name has {limits.size(name)} bytes, at "
-                f"most {LONGEST_QUALIFIER - schema.SLOT_HEAD} are possible",
-                path=path,
-                name=name,
-            )
-        if isinstance(by, bool) or not isinstance(by, (int, float, Fraction)) or (by != by or by in _INFINITE):
-            raise InvalidChangeError(
-                f"property {name!r} of {path} cannot be adjusted by {limits.shown(by)}: the amount must be an int or a "
-                "finite float",
-                path=path,
-            )
         data = node.encoded(name)
-        if data is not None and exact.of_value(data) is None:
-            found = decode_property(path, name, data)
-            raise InvalidChangeError(
-                f"property {name!r} of {path} cannot be adjusted: its value must be a finite number, got the "
-                f"{type(found).__name__} {limits.shown(found)}",
-                path=path,
-            )
+        amount = numbers.adjustment(path, name, data, by)
         child = node.staged_children.get(name)
         if data is None and child is not None and child.exists:
             raise name_conflict(path, name)
-        amount = exact.of_number(by)
-        if isinstance(amount, int) and limits.is_long_int(amount):
-            # Encoding raises the error of a number that is too long.
-            _encode(path, name, amount)
         if amount:
             node.adjust(name, amount)
-            _check_sum(path, name, node.encoded(name))
+            numbers.check_sum(path, name, node.encoded(name))
         elif self.reads is not None and name not in node.written:
             # The outcome of a serializable transaction depends on there being no other type, even if it adds 0.
             node.repeat(name)
@@ -387,25 +337,6 @@ class Staging:
         before = [(node.path, node.all_encoded()) for node in self.subtree(source)]
         for path, encoded in before:
             self._begin(paths.check_path(paths.rebase(path, source, target))).written.update(encoded)
-
-
-def _encode(path: str, name: str, value: PropertyValue) -> bytes:
-    """Encode a value; errors name the node and the property."""
-    try:
-        return values.encode(value)
-    except (InvalidValueError, LimitError) as error:
-        raise type(error)(
-            f"property {limits.shown(name)} of {limits.shown(path)}: {error.message}", path=path, name=name
-        ) from None
-
-
-def _check_sum(path: str, name: str, data: bytes | None) -> None:
-    """Raise LimitError if an adjust gives a number with too many digits."""
-    if data is not None and len(data) > _LONG:
-        value = values.decode(data)
-        assert isinstance(value, int)
-        if limits.is_long_int(value):
-            _encode(path, name, value)
 
 
 def name_conflict(path: str, name: str) -> InvalidChangeError:

@@ -361,14 +361,19 @@ def test_a_property_that_is_no_number_is_named_with_its_value(two: tuple[Reposit
         one.adjust("/a", "text", 1)
     for wrong in (True, [1], float("nan"), b"1"):
         one.run(lambda tx, wrong=wrong: tx.set("/a", "text", wrong))  # type: ignore[misc]
-        with pytest.raises(InvalidChangeError, match=f"got the {type(wrong).__name__}"):
-            one.adjust("/a", "text", 1)
+        for by in (1, 0):
+            with pytest.raises(InvalidChangeError, match=f"got the {type(wrong).__name__}"):
+                one.adjust("/a", "text", by)
 
 
 def test_a_missing_node_and_a_name_of_a_child_are_refused(two: tuple[Repository, Repository]) -> None:
     one, _ = two
-    with pytest.raises(NodeNotFoundError):
-        one.adjust("/none", "n", 1)
+    branch = one.branch()
+    for by in (1, 0):
+        with pytest.raises(NodeNotFoundError):
+            one.adjust("/none", "n", by)
+        with pytest.raises(NodeNotFoundError):
+            branch.run(lambda tx, by=by: tx.adjust("/none", "n", by))  # type: ignore[misc]
     one.run(lambda tx: tx.add("/a/k"))
     with pytest.raises(InvalidChangeError, match="both a property and a child"):
         one.adjust("/a", "k", 1)

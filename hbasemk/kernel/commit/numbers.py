@@ -1,0 +1,87 @@
+"""Changes of numbers: what an increment or an adjust makes of a property, and which ones are rejected."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Final
+
+from hbasemk.errors import InvalidChangeError, LimitError
+from hbasemk.format import exact, limits, schema, values
+from hbasemk.format.exact import Exact
+from hbasemk.format.node import decode_property, encode_property
+from hbasemk.store.abc import Limits
+
+LONGEST_QUALIFIER: Final = Limits().row_key
+_LONG: Final = 1700
+"""Encoded numbers up to this size have fewer digits than the limit."""
+_INFINITE: Final = (float("inf"), float("-inf"))
+
+
+def incremented(path: str, name: str, data: bytes | None, amount: int | float) -> bytes:
+    """Return the encoded sum of a property (None: absent, which counts as 0) and an amount.
+
+    Raises InvalidChangeError if one of them is not a number, and LimitError if the sum has too many digits.
+    """
+    current = 0 if data is None else decode_property(path, name, data)
+    if isinstance(current, bool) or not isinstance(current, (int, float)):
+        raise InvalidChangeError(
+            f"property {name!r} of {path} cannot be incremented: its value must be a number, "
+            f"got {limits.shown(current)}",
+            path=path,
+        )
+    if isinstance(amount, bool) or not isinstance(amount, (int, float)):
+        raise InvalidChangeError(
+            f"property {name!r} of {path} cannot be incremented by {limits.shown(amount)}: the amount must be a number",
+            path=path,
+        )
+    try:
+        total = current + amount
+    except OverflowError:
+        raise InvalidChangeError(
+            f"property {name!r} of {path} cannot be incremented by "
+            f"{limits.shown(amount)}: its integer value is too large to convert to a float",
+            path=path,
+        ) from None
+    return encode_property(path, name, total)
+
+
+def adjustment(path: str, name: str, data: bytes | None, by: int | float | Fraction) -> Exact:
+    """Return the exact amount by which a property (None: absent) is adjusted.
+
+    Raises InvalidChangeError if one of them is not a finite number, and LimitError if the name is too long to be adjusted or
+    the amount has too many digits.
+    """
+    if limits.size(name) + schema.SLOT_HEAD > LONGEST_QUALIFIER:
+        raise LimitError(
+            f"property {limits.shown(name)} of {path} cannot be adjusted: its name has {limits.size(name)} bytes, at "
+            f"most {LONGEST_QUALIFIER - schema.SLOT_HEAD} are possible",
+            path=path,
+            name=name,
+        )
+    if isinstance(by, bool) or not isinstance(by, (int, float, Fraction)) or (by != by or by in _INFINITE):
+        raise InvalidChangeError(
+            f"property {name!r} of {path} cannot be adjusted by {limits.shown(by)}: the amount must be an int or a "
+            "finite float",
+            path=path,
+        )
+    if data is not None and exact.of_value(data) is None:
+        found = decode_property(path, name, data)
+        raise InvalidChangeError(
+            f"property {name!r} of {path} cannot be adjusted: its value must be a finite number, got the "
+            f"{type(found).__name__} {limits.shown(found)}",
+            path=path,
+        )
+    amount = exact.of_number(by)
+    if isinstance(amount, int) and limits.is_long_int(amount):
+        # Encoding raises the error of a number that is too long.
+        encode_property(path, name, amount)
+    return amount
+
+
+def check_sum(path: str, name: str, data: bytes | None) -> None:
+    """Raise LimitError if an adjust gives a number with too many digits."""
+    if data is not None and len(data) > _LONG:
+        value = values.decode(data)
+        assert isinstance(value, int)
+        if limits.is_long_int(value):
+            encode_property(path, name, value)
