@@ -339,7 +339,11 @@ class Store(ABC):
 
     @abstractmethod
     def delete(self, table: str, deletes: Sequence[Delete]) -> None:
-        """Delete exactly the given cell versions; missing versions are not an error. One round trip."""
+        """Delete exactly the given cell versions; missing versions are not an error. One round trip.
+
+        As with ``durable=False``, the store may delay the durability of each delete until the next durable call: nothing that
+        a process has reported depends on deletes.
+        """
 
     @abstractmethod
     def delete_below(self, table: str, deletes: Sequence[DeleteBelow]) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hbasemk.errors import FormatError, StoreNotAppliedError, StoreUnusableError
-from hbasemk.store.abc import Get, NewCell, Put, Scan
+from hbasemk.store.abc import CellVersion, Delete, DeleteBelow, Get, NewCell, Put, Scan
 from hbasemk.store.memory import MemoryStore
 from hbasemk.store.sqlite import SqliteStore, database_file, log_size
 from tests.support.sqlite import FLAG, TABLES, flag
@@ -318,8 +318,17 @@ class TestDurability:
         assert self.synchronous(store) == 2
         assert store.check_and_write("one", FLAG, b"2", flag(b"r", b"3"), durable=False)
         assert self.synchronous(store) == 1
-        store.delete_rows("one", [b"r"])
-        assert self.synchronous(store) == 2
+
+    def test_deletes_leave_it_to_the_next_durable_call_to_sync_the_log(self, store: SqliteStore) -> None:
+        for call in (
+            lambda: store.delete("one", [Delete(b"r", [CellVersion(*FLAG, 1)])]),
+            lambda: store.delete_below("one", [DeleteBelow(b"r", [CellVersion(*FLAG, 1)])]),
+            lambda: store.delete_rows("one", [b"r"]),
+        ):
+            store.write("one", [flag(b"r")])
+            assert self.synchronous(store) == 2
+            call()
+            assert self.synchronous(store) == 1
 
     def test_a_store_that_is_not_durable_never_syncs_the_log(self, path: Path) -> None:
         store = SqliteStore(str(path), durable=False)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from hbasemk import options
-from hbasemk.errors import FormatError, StoreUnusableError
+from hbasemk.errors import FormatError
 from hbasemk.store.abc import (
     MAX_TIMESTAMP,
     Arrivals,
@@ -32,7 +32,8 @@ from hbasemk.store.abc import (
     Table,
     in_order_of_last,
 )
-from hbasemk.store.sqlite import cells, errors, files, free_pages, scans
+from hbasemk.store.sqlite import catalog, cells, files, free_pages, scans
+from hbasemk.store.sqlite.catalog import Catalog
 from hbasemk.store.sqlite.cells import Families
 from hbasemk.store.sqlite.connection import Connection
 from hbasemk.store.sqlite.connections import Connections
@@ -70,7 +71,7 @@ class SqliteStore(Store):
         self._connections = Connections(path, options.seconds("busy_timeout", busy_timeout))
         self._durable = durable
         self._clock = clock
-        self._known: dict[str, Families] = {}
+        self._catalog = Catalog(self._connections.path)
 
     @property
     def location(self) -> str:
@@ -100,24 +101,10 @@ class SqliteStore(Store):
         """Create the file and missing tables, then verify."""
 
         def create(connection: Connection) -> None:
-            found = self._catalog(connection.sql)
-            if all(table.name in found and found[table.name].keeps_arrivals >= table.arrivals for table in tables):
-                return
-            connection.begin(self._durable)
-            for name, families, versions, _ in tables:
-                made = connection.sql.execute(
-                    "INSERT INTO hbasemk_tables (name, families, versions) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
-                    (name, ",".join(sorted(family.hex() for family in families)), versions),
-                )
-                if made.rowcount:
-                    for statement in Families(name, made.lastrowid or 0, families, versions).create():
-                        connection.sql.execute(statement)
-            # Another process may have created any of the tables meanwhile.
-            found = self._catalog(connection.sql)
-            for table in tables:
-                if table.arrivals and not found[table.name].keeps_arrivals:
-                    connection.sql.execute(found[table.name].create_arrivals())
-            connection.commit()
+            if catalog.lacks(connection.sql, tables):
+                connection.begin(self._durable)
+                catalog.create(connection.sql, tables)
+                connection.commit()
 
         if not self.read_only:
             self._connections.writing(create, create=True)
@@ -125,88 +112,18 @@ class SqliteStore(Store):
 
     def verify(self, tables: Sequence[Table]) -> None:
         """Raise StoreUnusableError if a table is missing or has other families or versions."""
-        found = self._connections.reading(lambda connection: self._catalog(connection.sql))
-        for name, families, versions, _ in tables:
-            known = found.get(name)
-            if known is None:
-                raise StoreUnusableError(f"table {name!r} does not exist in {self.location}; create the tables first")
-            if set(known.by_name) != set(families):
-                raise StoreUnusableError(
-                    f"table {name!r} in {self.location} has the column families {list(known.by_name)}, expected "
-                    f"{sorted(families)}; use another file"
-                )
-            if known.versions != versions:
-                raise StoreUnusableError(
-                    f"table {name!r} in {self.location} has versions={known.versions}, expected versions={versions}; "
-                    "use another file"
-                )
-        self._known = found
+        self._catalog.verify(self._connections.reading(lambda connection: catalog.read(connection.sql)), tables)
 
     def drop_tables(self, tables: Sequence[Table]) -> None:
         """Remove tables and their contents."""
 
         def drop(connection: Connection) -> None:
             connection.begin(self._durable)
-            found = self._catalog(connection.sql)
-            for table in tables:
-                if table.name in found:
-                    for family in found[table.name].all:
-                        connection.sql.execute(f"DROP TABLE {family.table}")
-                    if found[table.name].keeps_arrivals:
-                        connection.sql.execute(f"DROP TABLE {found[table.name].arrivals}")
-                    connection.sql.execute("DELETE FROM hbasemk_tables WHERE name = ?", (table.name,))
+            catalog.drop(connection.sql, tables)
             connection.commit()
 
         self._connections.writing(drop)
-        self._known = {}
-
-    def _catalog(self, sql: sqlite3.Connection) -> dict[str, Families]:
-        rows = sql.execute("SELECT id, name, families, versions FROM hbasemk_tables").fetchall()
-        numbered = {name for (name,) in sql.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        return {
-            name: Families(
-                name,
-                number,
-                [bytes.fromhex(family) for family in families.split(",")],
-                versions,
-                keeps_arrivals=cells.arrivals_table(number) in numbered,
-            )
-            for number, name, families, versions in rows
-        }
-
-    def _with_tables(self, connection: Connection, table: str, call: Callable[[Families], T]) -> T:
-        """Return the result of ``call``; repeat it if the cached catalog entry of the table is out of date.
-
-        ``call`` may have begun a transaction; if the SQL table is missing, it has written nothing.
-        """
-        known = self._known.get(table)
-        if known is not None:
-            try:
-                return call(known)
-            except sqlite3.OperationalError as error:
-                if not errors.is_missing_table(error):
-                    raise
-                if connection.sql.in_transaction:
-                    connection.sql.execute("ROLLBACK")
-        self._known = self._catalog(connection.sql)
-        known = self._known.get(table)
-        if known is None:
-            raise StoreUnusableError(f"table {table!r} does not exist in {self.location}; create the tables first")
-        try:
-            return call(known)
-        except sqlite3.OperationalError as error:
-            if errors.is_missing_table(error):
-                raise FormatError(
-                    f"{self.location} is damaged: a part of table {table!r} is missing; restore it from a copy"
-                ) from error
-            raise
-
-    def _table(self, name: str) -> Families:
-        """Return a table from the cached catalog."""
-        known = self._known.get(name)
-        if known is None:
-            raise StoreUnusableError(f"table {name!r} does not exist in {self.location}; create the tables first")
-        return known
+        self._catalog.forget()
 
     # --- reading -----------------------------------------------------------------------------------------------
 
@@ -216,7 +133,7 @@ class SqliteStore(Store):
         single = len(gets) == 1 and cells.is_one_state(gets[0])
 
         def call(connection: Connection) -> list[Row]:
-            return self._with_tables(connection, table, lambda tables: fetch(connection.sql, tables))
+            return self._catalog.with_tables(connection.sql, table, lambda tables: fetch(connection.sql, tables))
 
         def fetch(sql: sqlite3.Connection, tables: Families) -> list[Row]:
             if single:
@@ -232,7 +149,7 @@ class SqliteStore(Store):
         """Return the first rows of a range, all from one state of the file."""
 
         def call(connection: Connection) -> list[Row]:
-            return self._with_tables(connection, table, lambda tables: fetch(connection.sql, tables))
+            return self._catalog.with_tables(connection.sql, table, lambda tables: fetch(connection.sql, tables))
 
         def fetch(sql: sqlite3.Connection, tables: Families) -> list[Row]:
             sql.execute("BEGIN")
@@ -263,7 +180,7 @@ class SqliteStore(Store):
             return Arrivals(found[:limit][-1][0], rows, complete=len(found) <= limit)
 
         def call(connection: Connection) -> Arrivals:
-            return self._with_tables(connection, table, lambda tables: fetch(connection.sql, tables))
+            return self._catalog.with_tables(connection.sql, table, lambda tables: fetch(connection.sql, tables))
 
         return self._connections.reading(call)
 
@@ -338,7 +255,7 @@ class SqliteStore(Store):
             sql = connection.sql
             if unchanged_since is None or self._has_changed(sql, *unchanged_since):
                 rows = [Row(get.row, cells.read(sql, tables, get)) for get in gets]
-                rows += [cells.read_row(sql, self._table(name), get) for name, get in also]
+                rows += [cells.read_row(sql, self._catalog.table(name), get) for name, get in also]
                 if not judge(rows):
                     sql.execute("ROLLBACK")
                     return None
@@ -358,18 +275,18 @@ class SqliteStore(Store):
             return number
 
         return self._connections.writing(
-            lambda connection: self._with_tables(
-                connection,
+            lambda connection: self._catalog.with_tables(
+                connection.sql,
                 table,
-                lambda tables: self._with_tables(
-                    connection, decision.table, lambda deciding: write(connection, tables, deciding)
+                lambda tables: self._catalog.with_tables(
+                    connection.sql, decision.table, lambda deciding: write(connection, tables, deciding)
                 ),
             )
         )
 
     def _has_changed(self, sql: sqlite3.Connection, table: str, number: int) -> bool:
         """Return whether a table was written to after an arrival number."""
-        return sql.execute(self._table(table).after, (number, 1)).fetchone() is not None
+        return sql.execute(self._catalog.table(table).after, (number, 1)).fetchone() is not None
 
     def delete(self, table: str, deletes: Sequence[Delete]) -> None:
         """Delete exactly the given cell versions."""
@@ -379,7 +296,7 @@ class SqliteStore(Store):
             for row, versions in deletes:
                 for family, qualifier, timestamp in versions:
                     exact.setdefault(tables.get(family).delete, []).append((row, qualifier, timestamp))
-            connection.begin(self._durable)
+            connection.begin(durable=False)
             for statement, wanted in exact.items():
                 connection.sql.executemany(statement, wanted)
             connection.commit()
@@ -396,7 +313,7 @@ class SqliteStore(Store):
                     ranges.setdefault(tables.get(family).below, []).append((row, qualifier, before))
                 for family, before in families:
                     ranges.setdefault(tables.get(family).below_all, []).append((row, before))
-            connection.begin(self._durable)
+            connection.begin(durable=False)
             for statement, wanted in ranges.items():
                 connection.sql.executemany(statement, wanted)
             connection.commit()
@@ -407,7 +324,7 @@ class SqliteStore(Store):
         """Delete whole rows."""
 
         def delete(connection: Connection, tables: Families) -> None:
-            connection.begin(self._durable)
+            connection.begin(durable=False)
             for family in tables.all:
                 connection.sql.executemany(family.delete_row, [(row,) for row in rows])
             connection.commit()
@@ -420,7 +337,7 @@ class SqliteStore(Store):
 
     def _write(self, table: str, call: Callable[[Connection, Families], T]) -> T:
         return self._connections.writing(
-            lambda connection: self._with_tables(connection, table, lambda tables: call(connection, tables))
+            lambda connection: self._catalog.with_tables(connection.sql, table, lambda tables: call(connection, tables))
         )
 
     def close(self) -> None:
