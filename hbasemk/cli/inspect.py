@@ -212,6 +212,17 @@ def _show_entry(session: Session, entry: LogEntry, changes: bool, full: bool) ->
         session.line(output.indented(f"    {change.kind} {change.path}  {' '.join(names)}"))
 
 
+_ABSENT = {
+    "watermark": "not yet written",
+    "oldest readable": "every revision",
+    "collected up to": "nothing collected yet",
+    "collection waits for": "nothing",
+    "collection waits since": "does not wait",
+    "collection stopped by": "nothing",
+}
+"""What ``status`` prints for facts that a repository does not have yet."""
+
+
 @click.command("status")
 @click.pass_obj
 def status(session: Session) -> None:
@@ -275,7 +286,8 @@ def status(session: Session) -> None:
                     }
                     for lease in leases
                 ],
-            }
+            },
+            _ABSENT,
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -72,8 +72,11 @@ class Session:
         """Print one line of cells with tabs between them."""
         output.print_line(cells, "\0" if self.null else "\n")
 
-    def facts(self, facts: dict[str, Any]) -> None:
-        """Print named facts as aligned lines, or as one JSON object."""
+    def facts(self, facts: dict[str, Any], absent: Mapping[str, str] | None = None) -> None:
+        """Print named facts as aligned lines, or as one JSON object.
+
+        ``absent`` are the words that a line shows in the place of None, by name; JSON shows null.
+        """
         if self.json:
             output.print_json(json.dumps({name.replace(" ", "_"): value for name, value in facts.items()}, indent=2))
             return
@@ -84,7 +87,7 @@ class Session:
                 for record in value:
                     self.line(" " * (width + 2) + "  ".join(str(part) for part in record.values()))
             else:
-                self.line(f"{name:<{width}}  {value}")
+                self.line(f"{name:<{width}}  {(absent or {}).get(name, 'none') if value is None else value}")
 
 
 def at(repository: Repository, revision: str | datetime.datetime | None) -> Snapshot:

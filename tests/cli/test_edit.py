@@ -119,6 +119,15 @@ def test_adjust_names_the_value_that_is_no_number(run: Run, tree: None) -> None:
     assert "must be a finite number, got the str" in ran.err
 
 
+def test_adjust_of_a_missing_node_and_by_nothing_commit_nothing(run: Run, tree: None) -> None:
+    before = run("log", "-n", "1").out
+    missing = run("adjust", "/none", "stock", "1")
+
+    assert (missing.code, run("adjust", "/c", "stock", "0").code) == (NO, DONE)
+    assert "there is no node at /none" in missing.err
+    assert run("log", "-n", "1").out == before
+
+
 def test_mv_cp_and_rm_change_whole_subtrees_and_print_the_revision(run: Run, tree: None) -> None:
     printed = [run("cp", "/a", "/c/a"), run("mv", "/c/a", "/d"), run("rm", "/a")]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 
 from hbasemk import connect
 from tests.support.commands import CONFLICT, DONE, USAGE, Run, process
@@ -114,6 +115,16 @@ def test_log_can_be_limited_in_number_place_and_time(run: Run, tree: None) -> No
     assert [one["revision"] for one in run("log", "/c", "--output", "json").lines] == [first]
     assert [one["revision"] for one in run("log", "-n", "1", "--until", first, "--output", "json").lines] == [first]
     assert "/a/b" in run("log", "--changes").out
+
+
+def test_status_says_in_words_what_a_repository_does_not_have_yet(run: Run, tree: None) -> None:
+    lines = run("status").out.splitlines()
+    facts = dict(re.split("  +", line.strip(), maxsplit=1) for line in lines if "  " in line.strip())
+    assert "None" not in facts.values()
+    assert facts["oldest readable"] == "every revision"
+    assert facts["collected up to"] == "nothing collected yet"
+    assert facts["collection waits for"] == facts["collection stopped by"] == "nothing"
+    assert run("status", "--output", "json").json["oldest_readable"] is None
 
 
 def test_status_describes_the_repository_and_its_writers(run: Run, tree: None, url: str) -> None:
