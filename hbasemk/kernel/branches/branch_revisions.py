@@ -48,6 +48,10 @@ class BranchRevisions:
             self._cache.keep(revision, found)
         return found
 
+    def add(self, state: BranchState) -> None:
+        """Cache a revision that this instance has just made, so that its next commit need not read it."""
+        self._cache.keep(state.view.revision, state, is_current=False)
+
     def drop(self, revision: int) -> None:
         """Remove a revision that was swept from the cache."""
         self._cache.drop(revision)

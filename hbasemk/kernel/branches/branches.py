@@ -85,6 +85,7 @@ class Branches(Committing):
             self.give_up(root)
             self._journal.fence.refresh()
             raise self._journal.collected(base)
+        self._revisions.add(BranchState.begin(root, base, extent))
         return root
 
     def find(self, revision: int) -> BranchState:
@@ -173,6 +174,7 @@ class Branches(Committing):
             self._roll_back(new_revision, plan.changes)
             raise
         self._become_head(state, revision, new_revision, plan.changes)
+        self._revisions.add(state.with_own((*state.own, new_revision), plan.changes))
         return new_revision
 
     def _write_row(
@@ -375,4 +377,5 @@ class Branches(Committing):
 
     def net_effect(self, state: BranchState) -> list[StagedNode]:
         """Return the nodes that differ between the branch and its view of trunk; see :func:`net_effects.net_effect`."""
-        return net_effects.net_effect(self._reader, state, self._heads.changes_of(state.own))
+        changes = self._heads.changes_of(state.own) if state.changes is None else state.changes
+        return net_effects.net_effect(self._reader, state, changes)

@@ -6,14 +6,20 @@ Each entry holds all earlier revisions of its branch, so only few entries of a l
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Final
 
+from hbasemk.format.changes import RowChange
+from hbasemk.format.extent import Extent
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.runtime import Runtime
 
 LONGEST: Final = 50_000
 """The total number of ids kept, about 100 bytes each: a branch's own revisions and those of its view of trunk."""
+MOST_CHANGES: Final = 100
+"""The number of changes that a cached branch revision keeps; those of a longer branch are read again."""
 CURRENT_SECONDS: Final = 5.0
 """Seconds after which a cached branch revision is read again, because its branch may have been swept."""
 
@@ -22,7 +28,8 @@ CURRENT_SECONDS: Final = 5.0
 class BranchState:
     """A branch revision: the branch's first revision ``root``, its trunk ``base``, and its ``own`` revisions so far.
 
-    ``trunk`` is the branch's fixed view of trunk; ``view`` adds the branch's own revisions.
+    ``trunk`` is the branch's fixed view of trunk; ``view`` adds the branch's own revisions. ``changes`` are those of its
+    revisions, if this instance has made them all and they are few; else None.
     """
 
     root: int
@@ -30,12 +37,26 @@ class BranchState:
     own: tuple[int, ...]
     trunk: View
     view: View
+    changes: tuple[RowChange, ...] | None = None
+
+    @classmethod
+    def begin(cls, root: int, trunk: View, extent: Extent) -> BranchState:
+        """Return the first revision of a branch that this instance has made on a view of trunk with this extent."""
+        view = View(root, -1, max(trunk.upper, root), extent, frozenset((root,)))
+        return cls(root, trunk.revision, (root,), trunk, view, ())
+
+    def with_own(self, own: tuple[int, ...], touched: Sequence[RowChange]) -> BranchState:
+        """Return the newest of the revisions ``own`` of the branch; it has made the changes ``touched`` to this one."""
+        view = View(own[-1], -1, max(self.trunk.upper, *own), self.view.extent, frozenset(own))
+        known = self.changes is not None and len(self.changes) + len(touched) <= MOST_CHANGES
+        changes = (*self.changes, *touched) if self.changes is not None and known else None
+        return BranchState(self.root, self.base, own, self.trunk, view, changes)
 
     @property
     def ids(self) -> int:
-        """The approximate number of ids it holds; its other fields count as ten."""
+        """The approximate number of ids it holds; its other fields count as ten, and each change too."""
         above = 0 if self.view.extent is None else len(self.view.extent.above)
-        return 10 + 2 * len(self.own) + above
+        return 10 + 2 * len(self.own) + above + 10 * len(self.changes or ())
 
 
 class BranchCache:
@@ -58,11 +79,12 @@ class BranchCache:
         found = self._kept.get(revision)
         return found is not None and self._runtime.monotonic() - found[1] <= CURRENT_SECONDS
 
-    def keep(self, revision: int, state: BranchState) -> None:
-        """Cache a branch revision that was just read; evict the oldest entries."""
+    def keep(self, revision: int, state: BranchState, *, is_current: bool = True) -> None:
+        """Cache a branch revision; evict the oldest entries. ``is_current``: it was just read from the store."""
+        read_at = self._runtime.monotonic() if is_current else -inf
         with self._lock:
             self.drop(revision)
-            self._kept[revision] = state, self._runtime.monotonic()
+            self._kept[revision] = state, read_at
             self.ids += state.ids
             while self.ids > LONGEST and len(self._kept) > 1:
                 self.drop(next(iter(self._kept)))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from hbasemk import Branch, BranchError, Outcome, StoreNotAppliedError, Transaction
+from hbasemk.kernel.branches import cache
 from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support.repositories import Instances
 
@@ -137,3 +138,25 @@ def test_the_outcome_of_an_interrupted_run_can_be_asked_for(opened: Instances, w
     assert repo.outcome(attempted) is expected
     repo.resume_branch(branch.revision).run(lambda tx: tx.set("/a", "n", 2))
     assert interrupted == (write < 3)
+
+
+@pytest.mark.parametrize("most", [0, 3, 100])
+def test_a_merge_has_all_changes_of_a_branch_of_any_length(
+    opened: Instances, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(cache, "MOST_CHANGES", most)
+    one, two = opened(), opened()
+    one.run(lambda tx: tx.add("/a"))
+    branch = one.branch()
+    branch.run(lambda tx: tx.add("/a/0", {"p": 0}))
+    shared = two.resume_branch(branch.revision)
+    shared.run(lambda tx: tx.add("/a/1", {"p": 1}))
+    branch = one.resume_branch(shared.revision)
+    for number in range(2, 6):
+        branch.run(lambda tx, number=number: tx.add(f"/a/{number}", {"p": number}))
+    one.run(lambda tx: tx.set("/a", "other", True))
+    branch.rebase()
+    branch.run(lambda tx: tx.set("/a/0", "p", 7))
+    branch.merge()
+    assert [one.head[f"/a/{number}"]["p"] for number in range(6)] == [7, 1, 2, 3, 4, 5]
+    assert one.head["/a"]["other"] is True
