@@ -34,6 +34,7 @@ from hbasemk.kernel.journal.recovery import Recovery
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.reading.cache import DEFAULT_BYTES, CacheStatistics, NodeCache
 from hbasemk.kernel.reading.child_count import ChildCounts
+from hbasemk.kernel.reading.last_changes import LastChanges
 from hbasemk.kernel.reading.reader import Names, Reader
 from hbasemk.kernel.reading.subtree_hashes import SubtreeHashes
 from hbasemk.kernel.retrying_store import RetryingStore
@@ -51,7 +52,8 @@ MEASURE_EVERY: Final = 60.0
 BRANCH_RETENTION_MS: Final = 24 * 3600 * 1000
 """The time after which a branch without commits is abandoned."""
 BYTES_PER_HASH: Final = 1000
-"""For each so many bytes of the cache, an instance keeps the hash of one subtree, in some 250 bytes besides."""
+"""For each so many bytes of the cache, an instance keeps the hash and the last change of one subtree, each in some 250 bytes
+besides."""
 ADVANCE_AFTER: Final = 500
 """The number of new revisions after which the watermark is moved and the sequence shortened."""
 
@@ -86,6 +88,9 @@ class Instance:
         journal.listeners.append(hashes.arrived)
         journal.forgetters.append(hashes.forget)
         self._hashes = hashes
+        self._last_changes = LastChanges(runtime, cache_bytes // BYTES_PER_HASH, journal.head.position)
+        journal.listeners.append(self._last_changes.arrived)
+        journal.forgetters.append(self._last_changes.forget)
         self.checkpoint_cells = CheckpointCells(store, runtime, journal, self.lease, has_checkpoints)
         self.outcomes = Outcomes(store, runtime, journal, self.lease)
         self.recovery = Recovery(store, journal, self.outcomes, (found.lease_ms + found.max_clock_skew_ms) / 1000)
@@ -240,6 +245,10 @@ class Instance:
     def subtree_hashes(self, view: View, top: NodeState, below: Sequence[str]) -> dict[str, str]:
         """Return the hashes of a node's subtree and of some subtrees in it, by path; see :meth:`SubtreeHashes.of`."""
         return self._hashes.of(view, top, below)
+
+    def subtree_token(self, view: View, path: str) -> str:
+        """Return a text that two subtrees at a path share only if they are equal; see :meth:`LastChanges.token`."""
+        return self._last_changes.token(view, path)
 
     def keep_blob(self, blob: str) -> int:
         """Return the length of a blob, which then stays for at least the retention; see :meth:`Blobs.keep`."""

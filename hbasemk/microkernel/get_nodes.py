@@ -57,7 +57,7 @@ def tree(
         level = children
         expanded += [child.state.path for child in children]
     hashes = instance.subtree_hashes(view, top, expanded) if chosen.properties.names(HASH) else {}
-    return _write(view, shown, chosen, hashes, remember)
+    return _write(instance, view, shown, chosen, hashes, remember)
 
 
 def _show(
@@ -82,7 +82,12 @@ def _show(
 
 
 def _write(
-    view: View, top: _Shown, chosen: Filter, hashes: dict[str, str], remember: Callable[[str, str], None]
+    instance: Instance,
+    view: View,
+    top: _Shown,
+    chosen: Filter,
+    hashes: dict[str, str],
+    remember: Callable[[str, str], None],
 ) -> str:
     builder = JsonBuilder()
     takes = chosen.properties.takes
@@ -97,7 +102,7 @@ def _write(
             builder.value(value, HASH)
             remember(value, node.state.path)
         if chosen.properties.names(ID):
-            builder.value(node_id(view, node.state.path), ID)
+            builder.value(f"{instance.subtree_token(view, node.state.path)}:{node.state.path}", ID)
         if takes(CHILD_NODE_COUNT):
             builder.value(node.count, CHILD_NODE_COUNT)
 
@@ -120,8 +125,3 @@ def _write(
         else:
             builder.json("{}", name)
     return builder.text()
-
-
-def node_id(view: View, path: str) -> str:
-    """Return the ``:id`` of a node: its revision and path."""
-    return f"{view.revision:016x}:{path}"

@@ -165,13 +165,15 @@ class MicroKernel:
             revision, path = known
             view = instance.at(revision)
         else:
-            revision_text, _, rest = path.partition(":")
+            token, _, rest = path.partition(":")
             if not rest.startswith("/"):
                 raise InvalidPathError(
                     f"{path!r} is not an absolute path; expected one, or a :hash or :id that this MicroKernel returned"
                 )
-            view = instance.at(revisions.from_text(revision_text))
             path = paths.check_path(rest)
+            view = instance.head()
+            if instance.subtree_token(view, path) != token:
+                view = instance.at(revisions.from_text(token.partition(".")[0]))
         top = instance.node(view, path)
         return None if top is None else (view, top)
 

@@ -80,7 +80,8 @@ class Reader:
                 missing.append(path)
             else:
                 found[path] = entry.state
-        found.update(self._fetch(view, missing))
+        if missing:
+            found.update(self._fetch(view, missing))
         return found
 
     def _fetch(self, view: View, node_paths: Sequence[str]) -> dict[str, NodeState | None]:
@@ -170,8 +171,9 @@ class Reader:
     def children(self, view: View, path: str, after: str | None = None, limit: int | None = None) -> list[str]:
         """Return at most ``limit`` names of a node's children after ``after``, in the order of their UTF-8 bytes.
 
-        No round trip if the cache knows all names, else one for up to 10,000. A missing node has no children. When pages of
-        many names of a node have been read, the reader also reads all its names, if they are at most 10,000, in the same call.
+        No round trip if the cache knows all names, else one for up to 10,000; if it knows the node, the call reads only the
+        names. A missing node has no children. When pages of many names of a node have been read, the reader also reads all
+        its names, if they are at most 10,000, in the same call.
         """
         known = self._cache.children(path, view)
         if known is not None:
@@ -181,6 +183,10 @@ class Reader:
         key = paths.key(path)
         before = view.upper + 1
         start = None if after is None else paths.encode(after)
+        entry = self._cache.get(path, view)
+        if entry is not None and entry.state is None:
+            return []
+        life = [Get(key, columns=(schema.DELETED,), before=before)] if entry is None else []
         more = [Get(key, page=Page(schema.CHILDREN, None, CHILDREN_PAGE + 1), before=before)]
         if limit is None or not self._paged.is_due(path, limit):
             more = []
@@ -188,21 +194,21 @@ class Reader:
             size = CHILDREN_PAGE if limit is None else min(limit - len(names), CHILDREN_PAGE)
             size += 1  # shows whether there are more
             page = Get(key, page=Page(schema.CHILDREN, start, size), before=before)
-            rows = self._cells.read([Get(key, columns=(schema.DELETED,), before=before), page, *more])
-            life_cells, cells, *all_cells = self._cells.visible(view, rows)
-            state, _ = from_cells(path, life_cells)
+            rows = self._cells.read([page, *life, *more])
+            cells, *others = self._cells.visible(view, rows)
+            state = from_cells(path, others[0])[0] if entry is None else entry.state
             if state is None:
                 return []
             names += _present(state, cells)
-            if more and len(rows[2].cells) <= CHILDREN_PAGE:
-                self._cache.put_all(view, ((path, UNKNOWN, _present(state, all_cells[0])),))
+            if more and len(rows[-1].cells) <= CHILDREN_PAGE:
+                self._cache.put_all(view, ((path, UNKNOWN, _present(state, others[-1])),))
                 self._paged.start_again(path)
             more = []
-            if len(rows[1].cells) < size:
+            if len(rows[0].cells) < size:
                 if after is None:
                     self._cache.put_all(view, ((path, UNKNOWN, tuple(names)),))
                 break
-            start = rows[1].cells[-1].qualifier
+            start = rows[0].cells[-1].qualifier
         return names[:limit]
 
     def existing(self, view: View, path: str, names: Sequence[bytes]) -> tuple[list[bytes], bytes | None]:

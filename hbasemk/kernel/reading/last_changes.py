@@ -1,0 +1,86 @@
+"""The last revision that touched each subtree, kept at the head.
+
+An arriving revision is recorded for every path that it touches and for all nodes above. Every other subtree is as it was
+when the recording began. So a token of a subtree at the head costs no call, and changes only with the subtree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from hbasemk.format import paths, revisions
+from hbasemk.kernel.journal.known_revisions import Arrival
+from hbasemk.kernel.journal.view import View
+from hbasemk.kernel.runtime import Runtime
+
+
+class _Change(NamedTuple):
+    """A revision and its position in the sequence."""
+
+    position: int
+    revision: int
+
+
+class LastChanges:
+    """The last changes of subtrees, as one instance saw them. Thread-safe.
+
+    The recording begins with the first call of :meth:`token`, and again when more than ``most`` paths are recorded: then the
+    tokens of all subtrees change once. ``position`` is that of the last revision that joined before this object listened to
+    arrivals.
+    """
+
+    def __init__(self, runtime: Runtime, most: int, position: int) -> None:
+        self._lock = runtime.lock()
+        self._random = runtime.random
+        self._most = most
+        self._touched: dict[str, _Change] = {}
+        self._begin: _Change | None = None
+        self._last_arrival = position
+        self._instance = ""
+
+    def token(self, view: View, path: str) -> str:
+        """Return a text that begins with a revision in whose view the subtree at a path is the same. No round trip.
+
+        Two subtrees at one path have equal tokens only if they are equal. At the head, a token stays the same until a revision
+        touches the subtree. In an older view it is also the head's if nothing has touched the subtree since.
+        """
+        if view.extent is not None or view.own:
+            return revisions.to_text(view.revision)
+        with self._lock:
+            if self._begin is None and view.position >= self._last_arrival:
+                self._begin = _Change(view.position, view.revision)
+            found = self._touched.get(path, self._begin)
+            # Another instance may have seen revisions in another order, so it has other tokens.
+            self._instance = self._instance or f"{self._random.getrandbits(32):08x}"
+        at = found.revision if found is not None and found.position <= view.position else view.revision
+        return f"{revisions.to_text(at)}.{self._instance}"
+
+    def arrived(self, arrival: Arrival) -> None:
+        """Record what an arriving revision touches. The journal calls this before any view contains it."""
+        with self._lock:
+            self._last_arrival = arrival.position
+            if self._begin is not None:
+                self._record(_Change(arrival.position, arrival.revision), (change.path for change in arrival.changes))
+
+    def forget(self, position: int) -> None:
+        """Begin again: the revision announced at this position never joined."""
+        with self._lock:
+            self._last_arrival = position
+            self._start_again()
+
+    def _record(self, change: _Change, touched: Iterable[str]) -> None:
+        for path in touched:
+            at = path
+            while self._touched.get(at) is not change:
+                self._touched[at] = change
+                if at == paths.ROOT:
+                    break
+                at = paths.parent(at)
+            if len(self._touched) > self._most:
+                self._start_again()
+                return
+
+    def _start_again(self) -> None:
+        self._touched = {}
+        self._begin = None
