@@ -1,9 +1,10 @@
 """Explore all orders of the steps of a few processes, or all orders with few preemptions, instead of random ones.
 
 A search through the states of a scenario: it makes one of all runs that end in the same state. It leaves a state if all
-continuations were tried before, with at least as many preemptions to spare. A model (:mod:`hbasemk.testing.model`) makes most
-steps. The processes themselves run only for unknown steps, and once for each final state. The bound on preemptions is that of
-Musuvathi and Qadeer, "Iterative context bounding" (PLDI 2007).
+continuations were tried before, with at least as many preemptions to spare. Of a process that has ended, a state contains only
+what the caller says remains of it. A model (:mod:`hbasemk.testing.model`) makes most steps. The processes themselves run only
+for unknown steps, and once for each final state. The bound on preemptions is that of Musuvathi and Qadeer, "Iterative context
+bounding" (PLDI 2007).
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from math import inf
 
-from hbasemk.testing.model import LearningRun, Model, Moment, RowOf, State, Undo, rows_of
+from hbasemk.testing.model import LearningRun, Model, Moment, Remains, RowOf, State, Undo, rows_of
+from hbasemk.testing.replayed_step import StepReplay
 from hbasemk.testing.stepped import SteppedSimulator
 
 
@@ -77,16 +79,32 @@ class Exploration:
     a process is left that could have gone on (one that was woken because all slept counts among these); None: there is
     no bound. ``runs`` counts what the processes ran, ``steps`` what was tried.
 
+    ``remains`` is called with a simulator and the number of a process that has just ended. It returns a hashable value that
+    determines everything that the caller later looks at or calls in this process. Runs that differ only in what the process
+    had read before then count as one. None: all answers of a process remain.
+
+    ``is_known`` says of the state of an end, which :attr:`end` holds while its simulator is yielded, that the caller does not
+    need it: it is not yielded.
+
     Raises ValueError for a bound below 0. Iterating raises RuntimeError if the processes are seen to depend on anything but
     the answers of the store, or to write past it, and ValueError for a step that writes several rows.
     """
 
-    def __init__(self, start: Callable[[], SteppedSimulator], preemptions: int | None = None) -> None:
+    def __init__(
+        self,
+        start: Callable[[], SteppedSimulator],
+        preemptions: int | None = None,
+        remains: Remains | None = None,
+        is_known: Callable[[State], bool] = lambda _: False,
+    ) -> None:
         if preemptions is not None and preemptions < 0:
             raise ValueError(f"preemptions must be at least 0, got {preemptions}")
         self.runs = 0
         self.steps = 0
         self._start = start
+        self.end: State | None = None
+        self._remains = remains
+        self._is_known = is_known
         self._preemptions = inf if preemptions is None else preemptions
         self._model = Model()
         self._rows: dict[RowOf, int] = {}
@@ -96,11 +114,17 @@ class Exploration:
     @property
     def states(self) -> int:
         """The number of states reached, ends included."""
-        return len(self._explored) + len(self._ends)
+        return len(self._explored) + self.ends
+
+    @property
+    def ends(self) -> int:
+        """The number of ends reached, known ones included."""
+        return len(self._ends)
 
     def __iter__(self) -> Iterator[SteppedSimulator]:
         simulator = self._start()
         self._rows = rows_of(simulator, self._model)
+        self._model.replay = StepReplay(int(simulator.ms))
         first = self._began(simulator)
         moment = Moment(self._model, self._rows, first.moment.answers)
         yield from self._finish(first, ())
@@ -123,8 +147,14 @@ class Exploration:
                     raise RuntimeError("the explorer made a step whose result it does not know")
             if moment.ready():
                 self._enter(stack, moment, point.chosen, point.left_after)
-            elif moment.state not in self._ends:
+            elif self._is_new(moment.state):
                 yield from self._run(stack, moment.state)
+
+    def _is_new(self, end: State) -> bool:
+        """Return whether an end must be yielded; record one that the caller does not need."""
+        if end not in self._ends and self._is_known(end):
+            self._ends.add(end)
+        return end not in self._ends
 
     def _enter(self, stack: list[_Point], moment: Moment, before: int | None, left: float) -> None:
         """Continue from here unless that was tried or nothing remains to be tried."""
@@ -141,7 +171,7 @@ class Exploration:
         """Run the processes up to their first steps."""
         self.runs += 1
         began = [self._model.number((process, "began")) for process in range(len(simulator.actors))]
-        return LearningRun(simulator, Moment(self._model, self._rows, began))
+        return LearningRun(simulator, Moment(self._model, self._rows, began), self._remains)
 
     def _run(self, stack: Sequence[_Point], expected: State | None) -> Iterator[SteppedSimulator]:
         """Make the chosen steps and continue to the end, which may be known."""
@@ -162,8 +192,9 @@ class Exploration:
             state = run.moment.state
             if expected not in (None, state):
                 raise RuntimeError("the processes reached another state by the same steps")
-            if state not in self._ends:
+            if self._is_new(state):
                 self._ends.add(state)
+                self.end = state
                 yield run.simulator
         finally:
             run.simulator.end()

@@ -10,17 +10,22 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from enum import Enum, auto
 from typing import NamedTuple
 
 from hbasemk.format.schema import TABLES
-from hbasemk.store.abc import ALL_VERSIONS, Get, Scan, scan_all
+from hbasemk.store.abc import ALL_VERSIONS, Cell, Get, Scan, scan_all
+from hbasemk.testing.replayed_step import StepReplay, answer_of
 from hbasemk.testing.simulation import Actor
 from hbasemk.testing.stepped import SteppedSimulator
 from hbasemk.testing.trace import Step
 
 RowOf = tuple[str, bytes]
 """A table and a row key."""
+
+Remains = Callable[[SteppedSimulator, int], Hashable]
+"""What remains of a process that has ended; see :class:`~hbasemk.testing.exploration.Exploration`."""
 
 
 class Does(Enum):
@@ -55,7 +60,8 @@ class Outcome(NamedTuple):
 class State(NamedTuple):
     """The state that determines all continuations: the answers that each process received, and the store's content.
 
-    A wake-up counts as an answer, so the answers also determine whether a process sleeps.
+    A wake-up counts as an answer, so the answers also determine whether a process sleeps. What remains of a process that has
+    ended stands in the place of its answers.
     """
 
     answers: tuple[int, ...]
@@ -82,6 +88,13 @@ class Model:
         """The next actions, by the answers of a process."""
         self.outcomes: dict[tuple[int, int], Outcome] = {}
         """The results of steps, by the answers of a process and the touched rows."""
+        self.ended: dict[int, int] = {}
+        """What remains of processes that ended when they were woken, by their answers before."""
+        self.ended_with: dict[int, int] = {}
+        """What remains of processes that ended with an answer, by all their answers."""
+        self.replay: StepReplay | None = None
+        """Makes steps whose answer may be known, so that no process needs to make them."""
+        self._contents: dict[int, tuple[Cell, ...]] = {}
         self._numbers: dict[object, int] = {}
         self._random = random.Random(0)
 
@@ -92,17 +105,51 @@ class Model:
             number = self._numbers[thing] = self._random.getrandbits(128)
         return number
 
-    def row(self, table: str, key: bytes, cells: tuple[object, ...]) -> int:
+    def row(self, table: str, key: bytes, cells: tuple[Cell, ...]) -> int:
         """Return the number of a row with these cells; 0 for a row without cells."""
-        return self.number((table, key, cells)) if cells else 0
+        if not cells:
+            return 0
+        number = self.number((table, key, cells))
+        self._contents[number] = cells
+        return number
+
+    def received(self, answers: int, content: Hashable) -> int:
+        """Return the number of these answers and one more, or of what remains of a process that ended with it."""
+        number = self.number((answers, content))
+        return self.ended_with.get(number, number)
 
     def woken(self, answers: int) -> int:
         """Return the number of the answers of a process that slept after these answers and was woken."""
-        return self.number((answers, "woken"))
+        return self.ended.get(answers) or self.number((answers, "woken"))
 
     def learn_next(self, answers: int, what: Next) -> None:
         """Record a process's action; raises RuntimeError if it did something else after the same answers."""
         _same(self.nexts.setdefault(answers, what), what)
+
+    def deduce(self, answers: int, touched: int, rows: Mapping[RowOf, int]) -> Outcome | None:
+        """Make the store's part of a process's next step; return None if nothing is known of the process after it.
+
+        ``rows`` holds the numbers of all rows.
+        """
+        what = self.nexts[answers]
+        if self.replay is None or what.step is None:
+            return None
+        cells = {
+            key: self._contents[number]
+            for (table, key), number in rows.items()
+            if number and table == what.table and what.row in (None, key)
+        }
+        content, after = self.replay.make(what.step, what.row, cells)
+        received = self.received(answers, content)
+        if received not in self.nexts:
+            return None
+        number = 0
+        if what.writes:
+            assert what.row is not None
+            number = self.row(what.table, what.row, after)
+        outcome = Outcome(received, number)
+        self.learn_outcome(answers, touched, outcome)
+        return outcome
 
     def learn_outcome(self, answers: int, touched: int, outcome: Outcome) -> None:
         """Record the result of a step; raises RuntimeError if the same step had another result."""
@@ -151,7 +198,8 @@ class Moment:
         """Let a process make its step; return None if the result is unknown."""
         model = self.model
         what = model.nexts[self.answers[process]]
-        outcome = model.outcomes.get((self.answers[process], self.touched(what)))
+        before, touched = self.answers[process], self.touched(what)
+        outcome = model.outcomes.get((before, touched)) or model.deduce(before, touched, self._rows)
         if outcome is None:
             return None
         answers = list(self.answers)
@@ -195,15 +243,17 @@ class Moment:
 class LearningRun:
     """A run that the processes themselves make, and a model learns from. ``ready``: the processes that can make a step.
 
+    ``remains``: see :class:`~hbasemk.testing.exploration.Exploration`.
     Raises ValueError for a step of many rows (:meth:`~hbasemk.store.abc.Store.write_if`).
     """
 
-    def __init__(self, simulator: SteppedSimulator, moment: Moment) -> None:
+    def __init__(self, simulator: SteppedSimulator, moment: Moment, remains: Remains | None = None) -> None:
         self.simulator = simulator
         self.moment = moment
+        self._remains = remains
         self._wakings = [0] * len(simulator.actors)
         simulator.prepare()
-        self.ready = self._settle()
+        self.ready = self._settle(range(len(simulator.actors)))
 
     def make(self, process: int) -> None:
         """Let a process make its step."""
@@ -213,8 +263,11 @@ class LearningRun:
         touched = moment.touched(what)
         simulator.go(simulator.actors[process])
         _, _, step, answer = simulator.steps[-1]
-        content = tuple((row.key, tuple(row.cells)) for row in answer) if isinstance(answer, list) else answer
-        moment.answers[process] = model.number((before, content))
+        content = answer_of(answer)
+        remaining = self._remaining(process)
+        if remaining is not None:
+            model.ended_with[model.number((before, content))] = remaining
+        moment.answers[process] = model.received(before, content)
         number = 0
         if what.writes:
             assert what.row is not None
@@ -222,7 +275,7 @@ class LearningRun:
             number = model.row(step.table, row.key, tuple(row.cells))
             moment.write((step.table, what.row), number)
         model.learn_outcome(before, touched, Outcome(moment.answers[process], number))
-        self.ready = self._settle()
+        self.ready = self._settle((process,))
 
     def check_end(self) -> None:
         """Raise RuntimeError if the run's end cannot be compared with others."""
@@ -231,21 +284,35 @@ class LearningRun:
         if rows_of(self.simulator, self.moment.model) != self.moment.rows:
             raise RuntimeError("a process wrote outside its steps: the store contains cells that no step wrote")
 
-    def _settle(self) -> list[int]:
-        """Learn all next actions, wake processes, learn again; return the processes that can make a step."""
+    def _settle(self, ran: Iterable[int]) -> list[int]:
+        """Learn what the processes that ran do next, wake processes, learn of these; return those that can make a step."""
         simulator, moment = self.simulator, self.moment
-        self._learn()
+        self._learn(ran)
         ready = [simulator.actors.index(actor) for actor in simulator.enabled()]
-        for process, actor in enumerate(simulator.actors):
-            if simulator.wakings.get(actor, 0) > self._wakings[process]:
-                self._wakings[process] += 1
-                moment.answers[process] = moment.model.woken(moment.answers[process])
-        self._learn()
+        woken = [
+            process
+            for process, actor in enumerate(simulator.actors)
+            if simulator.wakings.get(actor, 0) > self._wakings[process]
+        ]
+        for process in woken:
+            self._wakings[process] += 1
+            before = moment.answers[process]
+            remaining = self._remaining(process)
+            if remaining is not None:
+                moment.model.ended[before] = remaining
+            moment.answers[process] = moment.model.woken(before)
+        self._learn(woken)
         return ready
 
-    def _learn(self) -> None:
-        for actor, answers in zip(self.simulator.actors, self.moment.answers, strict=True):
-            self.moment.model.learn_next(answers, self._next(actor))
+    def _remaining(self, process: int) -> int | None:
+        """Return the number of what remains of a process that has ended; None for another one, or if all answers remain."""
+        if self._remains is None or not self.simulator.actors[process].greenlet.dead:
+            return None
+        return self.moment.model.number(("ended", process, self._remains(self.simulator, process)))
+
+    def _learn(self, processes: Iterable[int]) -> None:
+        for process in processes:
+            self.moment.model.learn_next(self.moment.answers[process], self._next(self.simulator.actors[process]))
 
     def _next(self, actor: Actor) -> Next:
         if actor.greenlet.dead:

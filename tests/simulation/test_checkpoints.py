@@ -23,7 +23,7 @@ from tests.support.simulation.mutants import checkpoints as mutants
 from tests.support.simulation.running import each_run
 from tests.support.straggler import HOUR, changed_together, kept_twice, opened_late
 
-SEEDS = proof.seeds("HBASEMK_CHECKPOINT_SEEDS", sample=60, proof=2000, chunk=500)
+SEEDS = proof.seeds("HBASEMK_CHECKPOINT_SEEDS", sample=60, proof=2000, chunk=320)
 
 
 @pytest.fixture(autouse=True)

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +15,9 @@ from hbasemk.errors import StoreUnusableError
 from hbasemk.format import schema
 from hbasemk.store.abc import ALL_VERSIONS, CellVersion, Decision, Delete, Get, NewCell, Put, Scan, scan_all
 from hbasemk.store.memory import MemoryStore
+from hbasemk.testing import exploration
 from hbasemk.testing.exploration import Exploration
+from hbasemk.testing.model import Remains
 from hbasemk.testing.simulated_store import SimulatedStore
 from hbasemk.testing.simulation import Actor
 from hbasemk.testing.stepped import SteppedSimulator
@@ -74,15 +77,21 @@ class Scene:
 
         return work
 
-    def result(self) -> str:
-        """All that was read, how the processes ended, and all that is left."""
+    def remains(self, number: int) -> str:
+        """The last answer of a process, and how it ended."""
+        actor = self.simulator.actors[number]
+        return repr((self.seen[actor.name][-1:], actor.error))
+
+    def result(self, whole: bool = True) -> str:
+        """All that was read or only what remains of it, how the processes ended, and all that is left."""
         assert all(actor.greenlet.dead for actor in self.simulator.actors)
         left = [
             (table, row.key, row.cells)
             for table in TABLES
             for row in scan_all(self.simulator.store, table, Scan(None, None, 100, versions=ALL_VERSIONS))
         ]
-        return repr((sorted(self.seen.items()), [repr(actor.error) for actor in self.simulator.actors], left))
+        remains = [self.remains(number) for number in range(len(self.simulator.actors))]
+        return repr((sorted(self.seen.items()) if whole else (), remains, left))
 
 
 def one_by_one(start: Callable[[], SteppedSimulator], preemptions: int) -> Iterator[SteppedSimulator]:
@@ -113,7 +122,9 @@ def one_by_one(start: Callable[[], SteppedSimulator], preemptions: int) -> Itera
 
 
 def results(
-    explore: Callable[[Callable[[], SteppedSimulator]], Iterable[SteppedSimulator]], make: Callable[[], Scene]
+    explore: Callable[[Callable[[], SteppedSimulator], Remains], Iterable[SteppedSimulator]],
+    make: Callable[[], Scene],
+    whole: bool = True,
 ) -> list[str]:
     scenes: list[Scene] = []
 
@@ -121,7 +132,7 @@ def results(
         scenes[:] = [make()]
         return scenes[0].simulator
 
-    return [scenes[0].result() for _ in explore(start)]
+    return [scenes[0].result(whole) for _ in explore(start, lambda _, number: scenes[0].remains(number))]
 
 
 @pytest.mark.parametrize(
@@ -144,9 +155,69 @@ def test_every_possible_result_is_found_exactly_once(
         def make(seed: int = seed) -> Scene:
             return Scene(seed, processes, steps, letters)
 
-        every = results(lambda start: one_by_one(start, 99 if bound is None else bound), make)  # noqa: B023 - called at once
-        once = results(lambda start: Exploration(start, bound), make)  # noqa: B023 - called at once
+        every = results(lambda start, _: one_by_one(start, 99 if bound is None else bound), make)  # noqa: B023 - called at once
+        once = results(lambda start, _: Exploration(start, bound), make)  # noqa: B023 - called at once
         assert sorted(once) == sorted(set(every)), f"seed {seed}, up to {bound} preemptions"
+
+
+@pytest.mark.parametrize(
+    ("processes", "steps", "letters", "bounds", "seeds"),
+    [(2, 4, "rrrwwcs", (0, 1, None), 20), (2, 4, "rrcz", (0, 1, None), 20), (3, 3, "rrrwwc", (0, 1), 12)],
+)
+def test_every_state_of_what_remains_is_found_exactly_once(
+    processes: int, steps: int, letters: str, bounds: tuple[int | None, ...], seeds: int
+) -> None:
+    fewer = 0
+    for seed, bound in itertools.product(range(seeds), bounds):
+
+        def make(seed: int = seed) -> Scene:
+            return Scene(seed, processes, steps, letters)
+
+        whole = results(lambda start, _: Exploration(start, bound), make)  # noqa: B023 - called at once
+        every = results(lambda start, _: Exploration(start, bound), make, whole=False)  # noqa: B023 - called at once
+        once = results(lambda start, remains: Exploration(start, bound, remains), make, whole=False)  # noqa: B023 - called at once
+        assert sorted(once) == sorted(set(every)), f"seed {seed}, up to {bound} preemptions"
+        fewer += len(once) < len(whole)
+    assert fewer > seeds / 4
+
+
+def test_steps_on_known_rows_take_fewer_runs_and_reach_the_same_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    def explored() -> tuple[list[list[str]], int]:
+        found: list[list[str]] = []
+        runs = 0
+        for seed in range(8):
+            scene = partial(Scene, seed, 2, 4, "rrwwcdx")
+            explorations: list[Exploration] = []
+
+            def explore(start: Callable[[], SteppedSimulator], _: Remains, kept: Any = explorations) -> Exploration:
+                kept.append(Exploration(start))
+                return kept[0]
+
+            found.append(sorted(results(explore, scene)))
+            runs += explorations[0].runs
+        return found, runs
+
+    found, runs = explored()
+    monkeypatch.setattr(exploration, "StepReplay", lambda _: None)
+    same, more_runs = explored()
+    assert found == same
+    assert runs < more_runs
+
+
+def test_known_ends_are_left_out() -> None:
+    asked: list[object] = []
+
+    def is_known(end: object) -> bool:
+        asked.append(end)
+        return len(asked) % 2 == 0
+
+    def make() -> Scene:
+        return Scene(0, 2, 4, "rrwwcs")
+
+    every = results(lambda start, _: Exploration(start), make)
+    some = results(lambda start, _: Exploration(start, is_known=is_known), make)
+    assert set(some) < set(every)
+    assert len(some) == len(set(some))
 
 
 def writers(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pytest
@@ -30,10 +31,12 @@ from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.settings import Settings
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.exploration import Exploration
+from hbasemk.testing.model import State
 from hbasemk.testing.simulation import Actor, Simulator
 from hbasemk.testing.stepped import SteppedSimulator
 from hbasemk.transaction import Transaction, source_of
 from tests.support.branches import commit_on_branch
+from tests.support.simulation.remains import state_of
 from tests.support.simulation.trees import Broken, check_tables, tree
 
 FOREVER = 1e9
@@ -211,6 +214,24 @@ WAYS: dict[str, tuple[tuple[int, int], bool, bool]] = {
 the reads of the commit; whether the rows of a batch are written from the last to the first."""
 
 
+class Known:
+    """What was read from stores with one content: whether the tables are in order, and trees.
+
+    Without a cache, a tree depends on the content, the view, and the sequence of the reader's journal.
+    """
+
+    def __init__(self) -> None:
+        self.is_checked = False
+        self._trees: dict[Hashable, Tree] = {}
+
+    def tree(self, instance: Instance, view: View) -> Tree:
+        """Return the tree of a view."""
+        key = view[:5], state_of(instance.journal._sequence, but="")
+        if key not in self._trees:
+            self._trees[key] = tree(instance, view)
+        return self._trees[key]
+
+
 class Run:
     """Some writers in one interleaving, and the result of each."""
 
@@ -241,8 +262,12 @@ class Run:
 
         return work
 
-    def check(self, allowed: Callable[[tuple[int, ...]], list[Tree]]) -> None:
-        """Raise Broken unless the tree equals that of an allowed order of the committed writers."""
+    def check(self, allowed: Callable[[tuple[int, ...]], list[Tree]], known: Known | None = None) -> None:
+        """Raise Broken unless the tree equals that of an allowed order of the committed writers.
+
+        ``known`` holds what was read from a store with the same content.
+        """
+        known = Known() if known is None else known
         for actor in self.simulator.actors:
             if actor.error is not None:
                 raise Broken(f"{actor.name} ended with {actor.error!r}") from actor.error
@@ -252,14 +277,16 @@ class Run:
         fresh_instance = self.simulator.add("fresh_instance", lambda _: None).open()
         if fresh_instance.journal.pending:
             raise Broken(f"pending: {fresh_instance.journal.pending}")
-        check_tables(fresh_instance)
-        final = tree(fresh_instance, fresh_instance.head())
+        if not known.is_checked:
+            check_tables(fresh_instance)
+            known.is_checked = True
+        final = known.tree(fresh_instance, fresh_instance.head())
         if final not in allowed(tuple(ended)):
             raise Broken(f"I4: {[self.kinds[number] for number in ended]} committed, and the tree is {final}")
         own = {number for number, one in ended.items() if self._is_own(number, one)}
         for instance in (*self.instances, fresh_instance):
             instance.poll()
-            if tree(instance, instance.head()) != final:
+            if known.tree(instance, instance.head()) != final:
                 raise Broken("I11: two instances that have seen the same read different trees")
             for number, one in ended.items():
                 if not instance.journal.knows(one):
@@ -269,8 +296,15 @@ class Run:
                 after = instance.at(one)
                 seen = {other for other in own if instance.journal.sees(after, ended[other])}
                 sees = tuple(sorted(seen | {number}))
-                if tree(instance, after) not in allowed(sees):
+                if known.tree(instance, after) not in allowed(sees):
                     raise Broken(f"I6: the tree after {self.kinds[number]} shows {sees} and is none of theirs")
+
+    def remains(self, number: int) -> Hashable:
+        """Return what :meth:`check` looks at in a writer that has ended: its result, and what it knows of the journal."""
+        instance = self.instances[number]
+        # The counter of the store's changes counts those of the other writers, too, and saves only polls.
+        known = state_of(instance.journal, instance.checkpoint_cells, but="_change_counter")
+        return repr(self.ended[number]), repr(self.simulator.actors[number].error), known
 
     def _is_own(self, number: int, one: int) -> bool:
         """Return whether a writer created the revision that it returned. A commit without effect returns its head revision. In
@@ -355,7 +389,11 @@ class Stale:
 
 
 class Explored:
-    """The final states that some writers can reach, and the number of runs that found them."""
+    """The final states that some writers can reach, and the number of runs that found them.
+
+    What :meth:`Run.check` finds in one writer depends on what remains of the writer, on the content of the store, and on the
+    results of all writers. So a final state is checked only if, for some writer, no checked one is the same in this.
+    """
 
     def __init__(
         self,
@@ -367,30 +405,51 @@ class Explored:
         backwards: bool = False,
     ) -> None:
         self._runs: list[Run] = []
-        self.ends = 0
+        self._results: dict[tuple[int, int], int | None] = {}
+        self._checked: set[tuple[object, ...]] = set()
+        self._known: defaultdict[int, Known] = defaultdict(Known)
+        self.checks = 0
 
         def start() -> SteppedSimulator:
             self._runs[:] = [Run(prepared, kinds, skews, backwards=backwards)]
             return self._runs[0].simulator
 
-        self._exploration = Exploration(start, preemptions)
+        self._exploration = Exploration(
+            start, preemptions, lambda _, number: self._runs[0].remains(number), self._is_checked
+        )
 
     def __iter__(self) -> Iterator[Run]:
         for _ in self._exploration:
-            self.ends += 1
             yield self._runs[0]
 
     def check(self, allowed: Allowed) -> None:
         """Fail the test if a final state is not allowed."""
         for run in self:
+            end = self._exploration.end
+            assert end is not None
             try:
-                run.check(allowed)
+                run.check(allowed, self._known[end.content])
             except Broken as error:
                 pytest.fail("\n".join([str(error), *run.simulator.trace]))
+            self.checks += 1
+            for writer, (answers, result) in enumerate(zip(end.answers, run.ended, strict=True)):
+                self._results[writer, answers] = result if isinstance(result, int) else None
+            self._checked.update(self._parts(end))
+
+    def _parts(self, end: State) -> list[tuple[object, ...]]:
+        """Return for each writer what the check of a final state depends on."""
+        results = tuple(self._results[one] for one in enumerate(end.answers))
+        return [(*one, end.content, results) for one in enumerate(end.answers)]
+
+    def _is_checked(self, end: State) -> bool:
+        return self._results.keys() >= set(enumerate(end.answers)) and self._checked.issuperset(self._parts(end))
 
     def __str__(self) -> str:
         explored = self._exploration
-        return f"{explored.steps} steps to {explored.states} states, {self.ends} of them ends, found by {explored.runs} runs"
+        return (
+            f"{explored.steps} steps to {explored.states} states, {explored.ends} of them ends, {self.checks} checked, "
+            f"found by {explored.runs} runs"
+        )
 
 
 @functools.cache

@@ -23,6 +23,14 @@ AN_HOUR_LATER: Final = (BELOW_WATERMARK, NOT_HIDDEN)
 """The problems that rows too late for any poll cause until the hourly scan finds them."""
 
 
+def look_for_late_rows(simulator: Simulator, instance: Instance) -> None:
+    """Let an hour pass: only then an instance scans for rows too late for any poll."""
+    simulator.ms += LATE_LOOK
+    instance.poll()
+    instance.maintain()
+    instance.poll()
+
+
 def apply(model: dict[str, dict[str, Any]], operation: Operation) -> None:
     """Apply one operation to a tree in a dictionary."""
     if isinstance(operation, AddNode):
@@ -80,17 +88,10 @@ class RecordedRun:
         fresh_instance.poll()
         self.check(fresh_instance, AN_HOUR_LATER)
         final = tree(fresh_instance, fresh_instance.head())
-        self.an_hour_later(fresh_instance)
+        look_for_late_rows(self.simulator, fresh_instance)
         check_tables(fresh_instance, "tables, after somebody looked for late rows", self.excused)
         if tree(fresh_instance, fresh_instance.head()) != final:
             raise Broken("I8: looking for late rows has changed the tree")
-
-    def an_hour_later(self, fresh_instance: Instance) -> None:
-        """Let an hour pass: only then an instance scans for rows too late for any poll."""
-        self.simulator.ms += LATE_LOOK
-        fresh_instance.poll()
-        fresh_instance.maintain()
-        fresh_instance.poll()
 
     def check(self, fresh_instance: Instance, but: Sequence[str] = ()) -> None:
         """Check I1 to I12 as far as they are visible from outside; ``but``: the kinds of problems that the tables may have."""

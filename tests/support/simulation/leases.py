@@ -22,6 +22,7 @@ from hbasemk.kernel.settings import Settings
 from hbasemk.testing.history.simulated import LATE_LOOK
 from hbasemk.testing.simulation import Actor, Simulator
 from hbasemk.testing.trace import Step
+from tests.support.simulation.invariants import look_for_late_rows
 from tests.support.simulation.schedules import Schedule, store_like
 from tests.support.simulation.trees import Broken, check_tables, tree
 
@@ -143,7 +144,7 @@ class LeaseSchedule(Schedule):
 
     def check(self, fresh_instance: Instance, but: Sequence[str] = ()) -> None:
         """Check after an hour: requests may have been delayed that long."""
-        self.an_hour_later(fresh_instance)
+        look_for_late_rows(self.simulator, fresh_instance)
         super().check(fresh_instance)
 
     def came_before(self, earlier: int, base: int) -> bool:
