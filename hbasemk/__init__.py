@@ -29,8 +29,8 @@ What to keep in mind:
   :meth:`Repository.outcome` returns the outcome later.
 - On HBase, clocks of machines may differ by the repository's ``max_clock_skew_ms``; a process whose clock is further off
   cannot write. On SQLite clocks only decide how long leases and retention last.
-- On SQLite, snapshots stay readable for 7 days, or for another retention; writers delete older revisions. A
-  :meth:`Repository.checkpoint` keeps one snapshot longer. On HBase all revisions stay.
+- Snapshots stay readable for 7 days, or for another retention; writers delete older revisions. A
+  :meth:`Repository.checkpoint` keeps one snapshot longer.
 
 ``docs/guide.md`` describes the API by task, and ``docs/protocol.md`` how the processes agree.
 """

@@ -14,6 +14,7 @@ from hbasemk.check.problem import Problem
 from hbasemk.errors import FormatError
 from hbasemk.format import changes, journal_row, revisions, schema
 from hbasemk.format.changes import RowChange
+from hbasemk.format.horizon import Horizon
 from hbasemk.format.journal_row import JournalRow, Outcome
 from hbasemk.kernel.batches import batched
 from hbasemk.store.abc import Row, Scan
@@ -56,8 +57,8 @@ class JournalCheck:
                 elif journal_row.is_key(row.key):
                     decoded = JournalRow(row)
                     entries.append(_Entry(decoded.revision, decoded, self._context.learn(decoded)))
-                elif not _is_notice(row):
-                    yield Problem(kinds.JOURNAL_KEY, "", row.key[:40].hex(), "no revision has this row key")
+                else:
+                    yield from _check_other(row)
             self._context.load([entry.status.base for entry in entries if entry.status.base is not None])
             for entry in entries:
                 yield from self._check(entry)
@@ -265,7 +266,15 @@ def _check_shape(entry: _Entry, *, root: bool) -> Iterator[Problem]:
         yield Problem(kinds.CHANGES, "", at, "unreadable: polls fail, and rollback is impossible")
 
 
-def _is_notice(row: Row) -> bool:
-    """Return whether this is the row by which polls notice a change of checkpoints."""
-    shape = [(cell.family, cell.qualifier, len(cell.value)) for cell in row.cells]
-    return row.key in (schema.NOTICE_FIRST, schema.NOTICE_LAST) and shape == [(*schema.SWEPT, 8)]
+def _check_other(row: Row) -> Iterator[Problem]:
+    """Check a row whose key is no revision: polls notice a change of checkpoints by it, and learn the horizon in the last one."""
+    cells = {(cell.family, cell.qualifier): cell.value for cell in row.cells}
+    at = row.key[:40].hex()
+    if row.key == schema.NOTICE_LAST and schema.NOTICE_HORIZON in cells:
+        try:
+            Horizon.decode(cells.pop(schema.NOTICE_HORIZON), (schema.JOURNAL, row.key, schema.NOTICE_HORIZON))
+        except FormatError as error:
+            yield Problem(kinds.JOURNAL_VALUE, "", at, str(error))
+    shape = [(column, len(value)) for column, value in cells.items()]
+    if row.key not in (schema.NOTICE_FIRST, schema.NOTICE_LAST) or shape not in ([], [(schema.SWEPT, 8)]):
+        yield Problem(kinds.JOURNAL_KEY, "", at, "no revision has this row key")

@@ -52,8 +52,7 @@ def retention(session: Session, duration: tuple[int | None] | None) -> None:
     """Show or change for how long old revisions stay readable.
 
     DURATION is a number with a unit (s, m, h, d, w), at least 60s, or forever. All processes use a new one from their next
-    collection on. A longer retention does not bring back what has been deleted. On HBase nothing is
-    deleted yet.
+    collection on. A longer retention does not bring back what has been deleted.
     """
     from hbasemk.kernel.collection import retention as kernel
     from hbasemk.repository import instance_of
@@ -81,9 +80,9 @@ def collect(session: Session, dry_run: bool, blobs: bool, full: bool, rows_per_s
     """Delete cells that only old snapshots need.
 
     Writers do the same in the background. Snapshots that are younger than the retention stay readable, and so do checkpoints and
-    branches. The command waits 10 seconds before it deletes, so that all processes know. With --full it reads all tables, for
-    what `hbasemk check` calls a leftover. It does not work on HBase yet. You may
-    interrupt it, and several may run at the same time.
+    branches. The command waits 10 seconds, on HBase 60, before it deletes, so that all processes know. With --full it reads all
+    tables, for what `hbasemk check` calls a leftover. On HBase, --full and --blobs do not work yet. You may interrupt the
+    command, and several may run at the same time.
     """
     from hbasemk.errors import InvalidValueError
     from hbasemk.format import revisions
@@ -93,7 +92,6 @@ def collect(session: Session, dry_run: bool, blobs: bool, full: bool, rows_per_s
 
     with session.open() as repository:
         instance = instance_of(repository)
-        kernel.require_supported(instance)
         found = kernel.read(instance)
         if found is None:
             raise InvalidValueError(

@@ -67,7 +67,7 @@ def _change(session: Session, change: Callable[[Transaction], None], message: st
     "--retention",
     type=Duration(),
     metavar="DURATION",
-    help="How long old revisions stay readable: 48h, 7d, forever. Default 7d; not on HBase.",
+    help="How long old revisions stay readable: 48h, 7d, forever. Default 7d.",
 )
 @click.option(
     "--splits",

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from hbasemk.format import schema
 from hbasemk.format.limits import shown
+from hbasemk.store.abc import Column
 
 NONCE_BYTES = 8
 
@@ -28,16 +29,21 @@ class Horizon(NamedTuple):
         return self.revision.to_bytes(8, "big") + self.announced.to_bytes(8, "big") + self.nonce
 
     @classmethod
-    def decode(cls, data: bytes | None) -> Horizon:
-        """Parse the cell (None: nothing has ever been collected); raise FormatError if it is damaged."""
+    def decode(
+        cls,
+        data: bytes | None,
+        place: tuple[str, bytes, Column] = (schema.CLUSTER, schema.SETTINGS_ROW, schema.HORIZON),
+    ) -> Horizon:
+        """Parse the cell (None: nothing has ever been collected); raise FormatError if it is damaged.
+
+        ``place``: its table, row and column, for messages.
+        """
         if data is None:
             return cls()
         found = cls(int.from_bytes(data[:8], "big"), int.from_bytes(data[8:16], "big"), data[16:])
         if len(data) != 16 + NONCE_BYTES or found.announced < found.revision:
             raise schema.damaged(
                 f"the horizon must be two ascending revision ids and a nonce, 8 bytes each, got {shown(data)}",
-                schema.CLUSTER,
-                schema.SETTINGS_ROW,
-                schema.HORIZON,
+                *place,
             )
         return found

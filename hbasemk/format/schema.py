@@ -62,7 +62,10 @@ BRANCH_CLAIM: Final[Column] = (DATA, b"branchClaim")
 NOTICE: Final = 0xFF
 """The key of the row with which polls learn a new horizon. It is no revision; the branch bit hides it from readers."""
 NOTICE_HORIZON: Final = COMMITTED
-"""The column of that row with the horizon, 8 bytes; one that polls read anyway."""
+"""The column of that row with the horizon, 8 bytes; one that polls read anyway.
+
+In a store that does not order all writes, this column of the last row contains the whole horizon cell (``horizon.py``).
+"""
 
 NOTICE_FIRST: Final = b"\x00"
 NOTICE_LAST: Final = b"\xff" * 8
@@ -81,7 +84,7 @@ CHECKPOINTS: Final[Column] = (DATA, b"checkpoints")
 """Exists if a checkpoint has ever been made."""
 SCHEMA_VERSION: Final[Column] = (DATA, b"schemaVersion")
 HORIZON: Final[Column] = (DATA, b"horizon")
-"""Up to where old revisions are collected (``horizon.py``)."""
+"""Up to where old revisions are collected (``horizon.py``), in a store that orders all writes."""
 RETENTION: Final[Column] = (DATA, b"retention")
 """How long old revisions stay readable."""
 COLLECTING: Final[Column] = (DATA, b"collecting")

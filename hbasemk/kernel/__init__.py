@@ -23,12 +23,14 @@ section topic                     module                                        
 3       node cache                ``reading.cache``                              I5
 3       child counts              ``reading.child_count``                        I11
 3       hashes of subtrees        ``reading.subtree_hashes``                     I5
+3       last changes of subtrees  ``reading.last_changes``                       I5
 3       differences, log, feeds   ``diff``, ``log``, ``subtree_revisions``,      I3
                                   ``feed``
 4       operations, change sets   ``commit.operations``, ``commit.staging``,     I12
                                   ``commit.staged_node``, ``commit.change_set``
 4       sources of changes        ``commit.change_source``
-4       adjusted numbers          ``commit.slots``, ``commit.folds``             I4
+4       changed numbers           ``commit.numbers``, ``commit.slots``,          I4
+                                  ``commit.folds``
 4       conflicts                 ``commit.read_set``, ``commit.read_back``      I4
 4       one attempt               ``commit.attempt``, ``commit.preparation``,    I4, I7
                                   ``commit.new_row``, ``commit.writing``,
@@ -59,7 +61,12 @@ section topic                     module                                        
                                   ``collection.rule``, ``collection.deletions``,
                                   ``collection.progress``,
                                   ``collection.background``,
-                                  ``collection.status``
+                                  ``collection.run``, ``collection.status``
+9       what else is collected    ``collection.other_cells``,
+                                  ``collection.passed_rows``,
+                                  ``collection.ended_branches``,
+                                  ``collection.late_cells``,
+                                  ``collection.leases``, ``collection.memos``
 ======= ========================= ============================================== =============
 
 ``instance`` combines these modules into one opened repository. Front ends use its methods, and the functions of

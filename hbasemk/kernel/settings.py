@@ -171,7 +171,8 @@ def read(store: Store, *, any_format: bool = False) -> tuple[Settings | None, Wa
     if schema.WATERMARK in found:
         watermark = Watermark.decode(found[schema.WATERMARK])
         arrival = int.from_bytes(found.get(schema.ARRIVAL, b""), "big")
-        horizon = Horizon.decode(found.get(schema.HORIZON)).revision
+        # In other stores this is a copy for claims, which may be higher.
+        horizon = Horizon.decode(found.get(schema.HORIZON)).revision if store.supports_transactions else 0
         has_checkpoints = schema.CHECKPOINTS in found
         watermark = replace(watermark, arrival=arrival, has_checkpoints=has_checkpoints, horizon=horizon)
     return settings, watermark
@@ -210,10 +211,8 @@ def create(store: Store, wanted: Settings) -> tuple[Settings, Watermark]:
             root_revision=_root(wanted.epoch_ms, _store_ms(store), store.location),
             format=FORMAT,
         )
-        cells = [NewCell(*schema.SETTINGS, new.encode())]
-        if store.supports_transactions:
-            # Only there old revisions are collected.
-            cells.append(NewCell(*schema.RETENTION, str(DEFAULT_RETENTION_MS).encode()))
+        retention = NewCell(*schema.RETENTION, str(DEFAULT_RETENTION_MS).encode())
+        cells = [NewCell(*schema.SETTINGS, new.encode()), retention]
         store.check_and_write(schema.CLUSTER, schema.SETTINGS, None, Put(schema.SETTINGS_ROW, cells))
         settings, watermark = read(store)
     if settings is None:

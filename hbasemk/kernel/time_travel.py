@@ -71,11 +71,11 @@ def view_before(instance: Instance, ms: int) -> View:
 
 def _last_before(instance: Instance, ms: int, bound: int) -> list[int] | None:
     """Return the newest revision that counts, and those below it, at least down to ``bound``; None if none counts."""
-    settled = _settled(instance, ms)
+    decided = _decided_up_to(instance, ms)
     cut_ms = ms - instance.settings.epoch_ms
     listed: list[int] = []
     for found in _downwards(instance, _upper_ms(instance, ms)):
-        is_over = revisions.ms_of(found.revision) < cut_ms - WINDOW_MS or found.revision <= settled
+        is_over = revisions.ms_of(found.revision) < cut_ms - WINDOW_MS or found.revision <= decided
         if listed and is_over and found.revision < bound:
             break
         if found.at_ms >= ms:
@@ -87,7 +87,7 @@ def _last_before(instance: Instance, ms: int, bound: int) -> list[int] | None:
     return listed or None
 
 
-def _settled(instance: Instance, ms: int) -> int:
+def _decided_up_to(instance: Instance, ms: int) -> int:
     """Return an id up to which everything was decided before a time: the watermark if it is older, else 0. One round trip."""
     get = Get(schema.SETTINGS_ROW, columns=(schema.WATERMARK,))
     for cell in instance.store.read(schema.CLUSTER, [get])[0].cells:

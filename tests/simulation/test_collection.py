@@ -11,44 +11,65 @@ import pytest
 
 from tests.support import proof
 from tests.support.simulation.collection import CollectedSchedule, small
-from tests.support.simulation.collection_mutants import MUTANTS
+from tests.support.simulation.collection_mutants import MUTANTS, UNORDERED
 from tests.support.simulation.finding import must_be_found
 from tests.support.simulation.known_seeds import search
 from tests.support.simulation.running import each_run
 
-SEEDS = proof.seeds("HBASEMK_COLLECTION_SEEDS", sample=20, proof=120, chunk=50)
+SEEDS = proof.seeds("HBASEMK_COLLECTION_SEEDS", sample=12, proof=112, chunk=50)
 ENOUGH = 3000
 """Some schedule of these finds each mutant."""
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(0)
+@pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "unordered"])
 @pytest.mark.parametrize("faults", [False, True], ids=["without faults", "with faults"])
 @pytest.mark.parametrize("seeds", SEEDS)
-def test_no_snapshot_reads_wrong_beside_collectors(seeds: range, faults: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_snapshot_reads_wrong_beside_collectors(
+    seeds: range, faults: bool, ordered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     small(monkeypatch)
     deleted = refused = reads = 0
-    note = ", with faults" if faults else ", without faults"
+    note = f", {'ordered' if ordered else 'unordered'}, {'with' if faults else 'without'} faults"
     for schedule in each_run(
-        "HBASEMK_COLLECTION_SEEDS", seeds, lambda seed: CollectedSchedule(seed, faults=faults), note=note
+        "HBASEMK_COLLECTION_SEEDS",
+        seeds,
+        lambda seed: CollectedSchedule(seed, faults=faults, ordered=ordered),
+        note=note,
     ):
         deleted += schedule.deleted
         refused += schedule.refused
         reads += schedule.old_reads
-    print(f"{len(seeds)} schedules: {deleted} cells deleted, {reads} old reads, {refused} refused")
+    print(f"{len(seeds)} schedules: {deleted} ranges deleted, {reads} old reads, {refused} refused")
     assert len(seeds) < 20 or (deleted > len(seeds) and refused > len(seeds))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize("mutant", proof.mutants(MUTANTS, 3))
+@pytest.mark.parametrize("mutant", proof.mutants(MUTANTS, 2))
 def test_a_broken_collector_or_fence_is_found(
     mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find(mutant, monkeypatch, "collection", ordered=True)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("mutant", proof.mutants(UNORDERED, 1))
+def test_a_broken_collector_or_fence_is_found_without_an_order_of_writes(
+    mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find(mutant, monkeypatch, "collection without order", ordered=False)
+
+
+def find(
+    mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch, kind: str, *, ordered: bool
 ) -> None:
     small(monkeypatch)
     mutant(monkeypatch)
     must_be_found(
         mutant.__name__,
-        lambda seed: CollectedSchedule(seed, faults=seed % 2 == 1),
-        search("collection", mutant.__name__, ENOUGH),
+        lambda seed: CollectedSchedule(seed, faults=seed % 2 == 1, ordered=ordered),
+        search(kind, mutant.__name__, ENOUGH),
     )

@@ -14,6 +14,7 @@ from hbasemk.kernel.branches.claims import BranchClaims
 from hbasemk.kernel.collection import blob_references, ended_branches, leases, memos, passed_rows, unused_blobs
 from hbasemk.kernel.collection.run import Run
 from hbasemk.kernel.ids import lease
+from hbasemk.kernel.journal import fence
 from hbasemk.store.memory import MemoryStore
 from tests.support.runtime import World
 
@@ -27,6 +28,14 @@ def claims_begin_anywhere(patch: pytest.MonkeyPatch) -> None:
 def leases_of_any_age_go(patch: pytest.MonkeyPatch) -> None:
     old = leases.old_leases
     patch.setattr(leases, "old_leases", lambda store, _: old(store, 2**62))
+
+
+def claims_do_not_learn_the_horizon(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(fence, "show_to_claims", lambda *_: None)
+
+
+def claims_not_confirmed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(lease.Lease, "_begin_above", lambda *_: None)
 
 
 def memos_stay(patch: pytest.MonkeyPatch) -> None:
@@ -75,11 +84,18 @@ def blobs_go_at_once(patch: pytest.MonkeyPatch) -> None:
     )
 
 
-def must_fail(mutant: Mutant, test: Callable[..., None], arguments: tuple[Any, ...], patch: pytest.MonkeyPatch) -> None:
+def must_fail(
+    mutant: Mutant,
+    test: Callable[..., None],
+    arguments: tuple[Any, ...],
+    patch: pytest.MonkeyPatch,
+    *,
+    ordered: bool = True,
+) -> None:
     """Run the test of a rule with a mutant of it, in a store of its own; None among the arguments stands for ``patch``."""
     mutant(patch)
     world = World()
-    store = MemoryStore(world.clock, transactions=True)
+    store = MemoryStore(world.clock, transactions=ordered, parallel=not ordered)
     given = [patch if one is None else one for one in arguments]
     with pytest.raises((AssertionError, HbasemkError, pytest.fail.Exception)):
         test(store, world, *given)

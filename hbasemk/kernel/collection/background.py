@@ -35,7 +35,7 @@ class BackgroundCollection:
 
         Raises StoreError, and ClockSkewError if ages cannot be decided; a later step tries again.
         """
-        if not instance.store.supports_transactions or instance.store.read_only or not instance.lease.held:
+        if instance.store.read_only or not instance.lease.held:
             return
         if self._running:
             done = Collector(instance).collect(self._retention_ms, self.report, WINDOWS)

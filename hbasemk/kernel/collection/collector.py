@@ -8,14 +8,14 @@ section 9.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from hbasemk.format import changes, journal_row, paths, revisions, schema
 from hbasemk.format.journal_row import JournalRow
 from hbasemk.kernel import settings
-from hbasemk.kernel.batches import batched
+from hbasemk.kernel.batches import batched, by_size
 from hbasemk.kernel.collection import (
     deletions,
     every_row,
@@ -29,14 +29,16 @@ from hbasemk.kernel.collection import (
 from hbasemk.kernel.collection.progress import Progress, read_progress
 from hbasemk.kernel.collection.run import Run
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.journal.fence import GRACE
+from hbasemk.kernel.journal.fence import GRACE, GRACE_APART
 from hbasemk.kernel.journal.rows import WHOLE, whole_rows
 from hbasemk.store.abc import ALL_VERSIONS, CellVersion, Column, Delete, DeleteBelow, Get, NewCell, Page, Put, Row, Scan
 
 WINDOW: Final = 200
 """The number of journal rows in one window. A column has at most so many versions to collect, and one."""
 ROWS: Final = 100
-"""The number of rows of nodes that one call reads."""
+"""The number of rows of nodes that one call reads, and another deletes from."""
+FEW_ROWS: Final = 25
+"""As :data:`ROWS`, in a store where all other writers wait while one writes."""
 COLUMNS: Final = 1000
 """The number of columns of one row that one call reads."""
 
@@ -68,9 +70,9 @@ class Collector:
         rows_per_second: int | None = None,
         progress: Callable[[str, int], None] = lambda *_: None,
     ) -> None:
-        retention.require_supported(instance)
         self._instance = instance
         self._store = instance.store
+        self._rows = FEW_ROWS if self._store.supports_transactions else ROWS
         self._rows_per_second = rows_per_second
         self._hidden: frozenset[int] = frozenset()
         self._writes = True
@@ -85,6 +87,8 @@ class Collector:
         With ``wait``, wait until all readers know the new horizon. Otherwise delete up to one that they know by now, so that
         a later run deletes the rest. Raises ClockSkewError and StoreError; what has been done stays done.
         """
+        if full or blobs:
+            retention.require_order(self._instance)
         self.publish(retention_ms)
         if wait:
             self._wait_for_readers()
@@ -102,9 +106,14 @@ class Collector:
         """Wait until all readers know the present horizon; return it."""
         runtime, fence = self._instance.runtime, self._instance.journal.fence
         fence.refresh()
-        while fence.known_for(GRACE) < fence.horizon:
-            runtime.sleep(GRACE / 4)
+        while fence.known_for(self._grace) < fence.horizon:
+            runtime.sleep(self._grace / 4)
         return fence.horizon
+
+    @property
+    def _grace(self) -> float:
+        """Seconds between the publication of a horizon and the first deletion."""
+        return GRACE if self._store.supports_transactions else GRACE_APART
 
     def publish(self, retention_ms: int) -> None:
         """Raise the horizon as far as the retention, branches and checkpoints allow."""
@@ -119,7 +128,7 @@ class Collector:
 
         ``windows``: do at most so many windows. Marks of deletions go when the horizon has passed them by ``remembered_ms``.
         """
-        horizon = report.horizon = self._instance.journal.fence.known_for(GRACE)
+        horizon = report.horizon = self._instance.journal.fence.known_for(self._grace)
         if not horizon:
             return True
         _, watermark = settings.read(self._store)
@@ -150,6 +159,8 @@ class Collector:
     def estimate(self, retention_ms: int, *, blobs: bool = False, full: bool = False) -> Report:
         """Count what a run would delete, by kind. Writes nothing."""
         instance = self._instance
+        if full or blobs:
+            retention.require_order(instance)
         instance.poll()
         current = self._instance.journal.fence.refresh()
         horizon = raising.target(instance, retention_ms, current) or current
@@ -177,7 +188,7 @@ class Collector:
                 # Each row once: what a window does not delete would be counted again.
                 if hash(path) not in counted:
                     counted.add(hash(path))
-                    self._collect_row(paths.key(path), report.horizon, report)
+                    self._collect_wide(paths.key(path), report.horizon, report)
         counted.clear()
         while (window := self._window(forgotten, forget)) is not None:
             forgotten, rows = window
@@ -192,8 +203,8 @@ class Collector:
         run = self._run(report, full=True)
         forget = _forgotten_at(report.horizon, remembered_ms)
         actions = every_row.Actions(
-            lambda rows: self._delete(rows, report.horizon, report),
-            lambda key: self._collect_row(key, report.horizon, report),
+            lambda rows: self._delete(rows, report.horizon, report, whole=True),
+            lambda key: self._collect_wide(key, report.horizon, report),
             lambda keys: self._forget(keys, forget, report),
         )
         every_row.collect(run, actions)
@@ -221,7 +232,7 @@ class Collector:
     def _save(self, progress: Progress, data: bytes | None) -> bool:
         put = Put(schema.SETTINGS_ROW, [NewCell(*schema.COLLECTED, progress.encode())])
         return (
-            self._store.check_and_write(schema.CLUSTER, schema.COLLECTED, data, put)
+            self._store.check_and_write(schema.CLUSTER, schema.COLLECTED, data, put, durable=False)
             or read_progress(self._store)[0] == progress
         )
 
@@ -236,8 +247,9 @@ class Collector:
                 touched.setdefault(change.path, {}).update(dict.fromkeys(change.columns()))
                 if change.lives:
                     lives.add(change.path)
-        narrow = [path for path in touched if path not in lives and len(touched[path]) <= COLUMNS]
-        for part in batched(narrow, ROWS):
+        whole = self._with_earlier_lives([path for path in touched if path in lives], end)
+        narrow = [path for path in touched if path not in whole and len(touched[path]) <= COLUMNS]
+        for part in batched(narrow, self._rows):
             gets = [
                 Get(
                     paths.key(path),
@@ -248,32 +260,93 @@ class Collector:
                 for path in part
             ]
             self._delete(self._store.read(schema.NODES, gets), end, report)
+        self._collect_whole([paths.key(path) for path in touched if path in whole], end, report)
         for path in touched:
-            if path in lives or len(touched[path]) > COLUMNS:
-                # A removal names neither properties nor children, so the whole row is read.
-                self._collect_row(paths.key(path), end, report)
+            if path not in whole and len(touched[path]) > COLUMNS:
+                self._collect_wide(paths.key(path), end, report)
 
-    def _collect_row(self, key: bytes, end: int, report: Report) -> None:
+    def _with_earlier_lives(self, candidates: Sequence[str], end: int) -> set[str]:
+        """Return the nodes that had a life up to ``end`` which is over. Nobody lists the columns of such a life."""
+        found = set()
+        for part in batched(candidates, ROWS):
+            gets = [
+                Get(paths.key(path), columns=(schema.DELETED,), before=end + 1, versions=ALL_VERSIONS) for path in part
+            ]
+            for path, row in zip(part, self._store.read(schema.NODES, gets), strict=True):
+                if [cell.value for cell in row.cells] != [schema.ALIVE]:
+                    found.add(path)
+        return found
+
+    def _collect_whole(self, keys: Sequence[bytes], end: int, report: Report) -> None:
+        """Delete what the view at ``end`` does not need of whole rows."""
+        for part in batched(keys, self._rows):
+            pages = [
+                Get(key, page=Page(family, None, COLUMNS), before=end + 1)
+                for key in part
+                for family in (schema.DATA, schema.CHILDREN)
+            ]
+            columns = [len(row.cells) for row in self._store.read(schema.NODES, pages)]
+            sizes = dict(zip(part, zip(columns[::2], columns[1::2], strict=True), strict=True))
+            small = [key for key in part if max(sizes[key]) < COLUMNS]
+            for group in by_size(small, lambda key: sum(sizes[key]), self._rows, 4 * COLUMNS):  # noqa: B023 - used at once
+                gets = [Get(key, before=end + 1, versions=ALL_VERSIONS) for key in group]
+                self._delete(self._store.read(schema.NODES, gets), end, report, whole=True)
+            for key in part:
+                if max(sizes[key]) >= COLUMNS:
+                    self._collect_wide(key, end, report)
+
+    def _collect_wide(self, key: bytes, end: int, report: Report) -> None:
         """Delete what the view at ``end`` does not need of one row, in pages of columns."""
+        if self._writes:
+            self._collect_children(key, end, report)
         for family in (schema.DATA, schema.CHILDREN):
-            after: bytes | None = None
-            more = True
-            while more:
-                page = Get(key, page=Page(family, after, COLUMNS), before=end + 1)
-                (row,) = self._store.read(schema.NODES, [page])
-                more = len(row.cells) == COLUMNS
-                if not row.cells:
-                    break
-                after = row.cells[-1].qualifier
-                columns = {(cell.family, cell.qualifier): None for cell in row.cells}
-                get = Get(key, columns=list({**columns, schema.DELETED: None}), before=end + 1, versions=ALL_VERSIONS)
-                found = self._store.read(schema.NODES, [get])
-                self._delete(found, end, report, with_lives=schema.DELETED in columns)
+            for row, with_lives in self._pages(key, family, end):
+                self._delete([row], end, report, with_lives=with_lives)
 
-    def _delete(self, rows: Iterable[Row], end: int, report: Report, *, with_lives: bool = True) -> None:
+    def _collect_children(self, key: bytes, end: int, report: Report) -> None:
+        """Delete the child columns of ended lives as one range, if it contains nothing else."""
+        ended = life = 0
+        kind = SUPERSEDED
+        for row, _ in self._pages(key, schema.CHILDREN, end):
+            versions = self._versions_of(row)
+            if schema.DELETED not in versions:
+                return
+            life, value = max(versions[schema.DELETED])
+            kind = SUPERSEDED if value == schema.ALIVE else ENDED
+            gone = set(rule.collectable(versions, end))
+            below = [cell for cell in row.cells if cell.family == schema.CHILDREN and cell.timestamp < life]
+            if not gone.issuperset(CellVersion(*cell[:3]) for cell in below):
+                return
+            ended += len(below)
+        if ended:
+            report.cells[kind] += ended
+            self._send([], [DeleteBelow(key, (), [(schema.CHILDREN, life)])])
+
+    def _pages(self, key: bytes, family: bytes, end: int) -> Iterator[tuple[Row, bool]]:
+        """Yield all versions up to ``end`` of the columns of a family, in pages, each together with ``deleted``.
+
+        Also says whether ``deleted`` is a column of this page.
+        """
+        after: bytes | None = None
+        more = True
+        while more:
+            page = Get(key, page=Page(family, after, COLUMNS), before=end + 1)
+            (row,) = self._store.read(schema.NODES, [page])
+            more = len(row.cells) == COLUMNS
+            if not row.cells:
+                return
+            after = row.cells[-1].qualifier
+            columns = {(cell.family, cell.qualifier): None for cell in row.cells}
+            get = Get(key, columns=list({**columns, schema.DELETED: None}), before=end + 1, versions=ALL_VERSIONS)
+            yield self._store.read(schema.NODES, [get])[0], schema.DELETED in columns
+
+    def _delete(
+        self, rows: Iterable[Row], end: int, report: Report, *, whole: bool = False, with_lives: bool = True
+    ) -> None:
         """Delete the versions of these columns that the view at ``end`` does not need; ``deleted`` is among the columns.
 
-        Unless ``with_lives``, the versions of ``deleted`` stay: another page of the row contains them.
+        ``whole``: the rows contain all columns. Unless ``with_lives``, the versions of ``deleted`` stay: another page of the row
+        contains them.
         """
         deletes: list[Delete] = []
         ranges: list[DeleteBelow] = []
@@ -283,15 +356,16 @@ class Collector:
             if lives is None:
                 # Without a life nothing says what the cells mean: another collector has forgotten the node, or it is damage.
                 continue
-            gone = rule.collectable(versions, end)
+            gone = set(rule.collectable(versions, end))
             if not with_lives:
-                gone = [cell for cell in gone if cell[:2] != schema.DELETED]
+                gone = {cell for cell in gone if cell[:2] != schema.DELETED}
             if gone:
-                exact, below = deletions.split(row, set(gone))
+                life, value = max(lives)
+                families = deletions.ended_families(row, gone, life) if whole else []
+                exact, below = deletions.split(row, gone, families)
                 deletes += exact
                 ranges += below
-                dead = max(lives)[1] != schema.ALIVE
-                report.cells[ENDED if dead else SUPERSEDED] += len(gone)
+                report.cells[SUPERSEDED if value == schema.ALIVE else ENDED] += len(gone)
         self._send(deletes, ranges)
 
     def _versions_of(self, row: Row) -> dict[Column, list[tuple[int, bytes]]]:
@@ -309,7 +383,7 @@ class Collector:
     def _run(self, report: Report, *, full: bool = False) -> Run:
         return Run(self._instance, report.horizon, report.cells, self._writes, self._pause, full, self._progress)
 
-    def _send(self, deletes: Sequence[Delete], ranges: Sequence[DeleteBelow] = ()) -> None:
+    def _send(self, deletes: Sequence[Delete], ranges: Sequence[DeleteBelow]) -> None:
         if deletes and self._writes:
             self._store.delete(schema.NODES, deletes)
         if ranges and self._writes:
@@ -326,17 +400,19 @@ class Collector:
 
     def _forget(self, keys: Sequence[bytes], end: int, report: Report) -> None:
         """Delete the marks of deleted nodes that were deleted up to ``end``, and that nothing revived up to there."""
-        for part in batched(keys, ROWS):
+        for part in batched(keys, self._rows):
             gets = [Get(key, columns=(schema.DELETED,), before=end + 1, versions=ALL_VERSIONS) for key in part]
-            deletes = []
+            ranges = []
             for row in self._store.read(schema.NODES, gets):
                 lives = self._versions_of(row).get(schema.DELETED)
                 if lives is not None and max(lives)[1] != schema.ALIVE:
-                    gone = [CellVersion(*schema.DELETED, version) for version, _ in sorted(lives)]
-                    deletes.append(Delete(row.key, gone))
+                    gone = {CellVersion(*schema.DELETED, version) for version, _ in lives}
+                    exact, below = deletions.split(row, gone)
+                    self._send(exact, [])
+                    ranges += below
                     # An estimate has counted the others already.
                     report.cells[FORGOTTEN] += len(gone) if self._writes else 1
-            self._send(deletes)
+            self._send([], ranges)
 
 
 def _forgotten_at(horizon: int, remembered_ms: int) -> int:

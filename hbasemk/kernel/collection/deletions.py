@@ -5,19 +5,42 @@ A store keeps one mark for a range, and one for each exact version. So ranges co
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from typing import Final
 
 from hbasemk.store.abc import Cell, CellVersion, Column, Delete, DeleteBelow, Row
 
+FEW: Final = 2
+"""Up to so many columns of ended lives get ranges of their own; more of them share one of their family."""
 
-def split(row: Row, gone: Collection[CellVersion]) -> tuple[list[Delete], list[DeleteBelow]]:
+
+def ended_families(row: Row, gone: Collection[CellVersion], life: int) -> list[tuple[bytes, int]]:
+    """Return the ranges of whole families that hold nothing but cells of lives that ended before the life ``life`` began.
+
+    ``row`` has all versions of each family that occurs in it, up to some revision.
+    """
+    columns: dict[bytes, set[bytes]] = {}
+    mixed: set[bytes] = set()
+    for family, qualifier, at, _ in row.cells:
+        if at < life:
+            columns.setdefault(family, set()).add(qualifier)
+            if CellVersion(family, qualifier, at) not in gone:
+                mixed.add(family)
+    return [(family, life) for family, names in columns.items() if len(names) > FEW and family not in mixed]
+
+
+def split(
+    row: Row, gone: Collection[CellVersion], families: Sequence[tuple[bytes, int]] = ()
+) -> tuple[list[Delete], list[DeleteBelow]]:
     """Return the deletes of these versions, exact ones and ranges.
 
-    ``row`` has all versions of each of its columns, up to some revision.
+    ``row`` has all versions of each of its columns, up to some revision. ``families`` are ranges that are deleted as a whole.
     """
+    whole = dict(families)
     columns: dict[Column, list[Cell]] = {}
     for cell in row.cells:
-        columns.setdefault(cell[:2], []).append(cell)
+        if cell.timestamp >= whole.get(cell.family, 0):
+            columns.setdefault(cell[:2], []).append(cell)
     exact: list[CellVersion] = []
     ranges: list[CellVersion] = []
     for column, cells in columns.items():
@@ -30,5 +53,5 @@ def split(row: Row, gone: Collection[CellVersion]) -> tuple[list[Delete], list[D
         exact += [CellVersion(*column, at) for at, one in zip(versions[first:], is_gone[first:], strict=True) if one]
     return (
         [Delete(row.key, exact)] if exact else [],
-        [DeleteBelow(row.key, ranges)] if ranges else [],
+        [DeleteBelow(row.key, ranges, families)] if ranges or families else [],
     )

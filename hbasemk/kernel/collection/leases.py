@@ -13,14 +13,17 @@ from hbasemk.errors import FormatError
 from hbasemk.format import revisions, schema
 from hbasemk.format.lease_record import record_of
 from hbasemk.kernel.retrying_store import RetryingStore
-from hbasemk.store.abc import CellVersion, Delete, Scan, scan_all
+from hbasemk.store.abc import CellVersion, DeleteBelow, Scan, scan_all
 
 KIND: Final = "leases"
 ROWS: Final = 1000
 
 
-def old_leases(store: RetryingStore, horizon: int) -> Iterator[Delete]:
-    """Yield the exact versions of the leases that ended below the horizon. The integrity check reports unreadable ones."""
+def old_leases(store: RetryingStore, horizon: int) -> Iterator[DeleteBelow]:
+    """Yield all versions of the leases that ended below the horizon. The integrity check reports unreadable ones.
+
+    A range: HBase may keep earlier versions of the cell, which the deletion of the newest one alone would show again.
+    """
     scan = Scan(None, None, ROWS, columns=(schema.LEASE,))
     for row in scan_all(store, schema.CLUSTER, scan):
         try:
@@ -28,4 +31,4 @@ def old_leases(store: RetryingStore, horizon: int) -> Iterator[Delete]:
         except FormatError:
             continue
         if record is not None and record.end <= revisions.ms_of(horizon):
-            yield Delete(row.key, [CellVersion(*schema.LEASE, cell.timestamp) for cell in row.cells])
+            yield DeleteBelow(row.key, [CellVersion(*schema.LEASE, cell.timestamp + 1) for cell in row.cells])

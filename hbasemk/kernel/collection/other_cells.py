@@ -12,4 +12,4 @@ def collect(run: Run) -> None:
     store, horizon = run.instance.store, run.horizon
     passed_rows.collect(run)
     run.delete(memos.KIND, schema.CLUSTER, memos.old_memos(store, horizon))
-    run.delete(leases.KIND, schema.CLUSTER, leases.old_leases(store, horizon))
+    run.delete_below(leases.KIND, schema.CLUSTER, leases.old_leases(store, horizon))

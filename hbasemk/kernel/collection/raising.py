@@ -7,7 +7,7 @@ branch or a checkpoint writes it first and then looks at the horizon cell (:func
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from hbasemk.errors import ClockSkewError, FormatError
@@ -19,7 +19,7 @@ from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal import fence
 from hbasemk.kernel.journal.news import FLAGS
 from hbasemk.kernel.journal.rows import journal_rows
-from hbasemk.store.abc import Decision, Get, NewCell, Put, Scan, scan_all
+from hbasemk.store.abc import Get, Scan, scan_all
 
 BATCH: Final = 1000
 NO_VIEW_MS: Final = 3_600_000
@@ -56,7 +56,7 @@ def raise_horizon(instance: Instance, retention_ms: int) -> Horizon:
         floors = [hold.floor for hold in holds(instance, current.revision)]
         published = committed_up_to(instance, min([target, *floors]), current.revision)
         new = published or current.revision
-        if _publish(instance, announced, Horizon(new, new, fence.new_nonce(instance.runtime))):
+        if fence.publish(instance.store, announced, Horizon(new, new, fence.new_nonce(instance.runtime))):
             break
     return fence.read_horizon(instance.store)
 
@@ -164,18 +164,3 @@ def _floor_of(view: bytes) -> int:
         return BranchView.decode(view).extent.floor
     except (ValueError, zlib.error):
         return 0
-
-
-def _publish(instance: Instance, announced: Horizon, new: Horizon) -> bool:
-    """Publish the horizon by compare-and-set, together with the journal row by which polls learn it."""
-    notice = Put(schema.revision_key(schema.NOTICE), [NewCell(*schema.NOTICE_HORIZON, new.revision.to_bytes(8, "big"))])
-    puts: Sequence[Put] = (notice,) if new.revision > announced.revision else ()
-    decision = Decision(
-        schema.CLUSTER,
-        schema.HORIZON,
-        announced.encode(),
-        Put(schema.SETTINGS_ROW, [NewCell(*schema.HORIZON, new.encode())]),
-    )
-    return bool(instance.store.write_if(schema.JOURNAL, puts, (), lambda _: True, decision)) or (
-        fence.read_horizon(instance.store) == new
-    )

@@ -21,7 +21,7 @@ def read(instance: Instance) -> int | None:
 
 
 def decode(data: bytes | None) -> int | None:
-    """Parse the cell; an older version, and a store that cannot collect, have none. Raises FormatError if it is damaged."""
+    """Parse the cell; a repository of an older version has none. Raises FormatError if it is damaged."""
     if data is None or data == FOREVER:
         return None
     try:
@@ -45,14 +45,14 @@ def write(instance: Instance, retention_ms: int | None) -> None:
             f"the retention must be from {SHORTEST_MS // 1000} to {LONGEST_MS // 1000} seconds, or forever, got "
             f"{retention_ms / 1000:.15g} seconds; it was not changed"
         )
-    require_supported(instance)
     data = FOREVER if retention_ms is None else str(retention_ms).encode()
     instance.store.write(schema.CLUSTER, [Put(schema.SETTINGS_ROW, [NewCell(*schema.RETENTION, data)])])
 
 
-def require_supported(instance: Instance) -> None:
-    """Raise StoreUnusableError for a store in which nothing can be collected yet."""
+def require_order(instance: Instance) -> None:
+    """Raise StoreUnusableError for a store that does not order all writes: there not everything can be collected yet."""
     if not instance.store.supports_transactions:
         raise StoreUnusableError(
-            f"old revisions are not collected on HBase yet, so {instance.location} keeps all of them; nothing was changed"
+            f"on HBase, blobs are not collected yet, and only what has changed since the last run is; nothing was deleted from "
+            f"{instance.location}. Leave out --full and --blobs."
         )

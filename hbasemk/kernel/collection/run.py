@@ -9,7 +9,7 @@ from typing import Final
 
 from hbasemk.kernel.batches import batched
 from hbasemk.kernel.instance import Instance
-from hbasemk.store.abc import Delete
+from hbasemk.store.abc import Delete, DeleteBelow
 
 ROWS: Final = 100
 """The number of rows from which one call deletes."""
@@ -37,6 +37,14 @@ class Run:
             self.cells[kind] += sum(len(one.cells) for one in part)
             if self.writes:
                 self.instance.store.delete(table, part)
+                self.pause(len(part))
+
+    def delete_below(self, kind: str, table: str, deletes: Iterable[DeleteBelow]) -> None:
+        """Delete ranges of versions, and count the columns."""
+        for part in batched(deletes, ROWS):
+            self.cells[kind] += sum(len(one.cells) for one in part)
+            if self.writes:
+                self.instance.store.delete_below(table, part)
                 self.pause(len(part))
 
     def delete_rows(self, kind: str, table: str, keys: Sequence[bytes]) -> None:

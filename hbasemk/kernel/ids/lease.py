@@ -27,6 +27,8 @@ from hbasemk.store.abc import CellVersion, Column, Delete, Get, NewCell, Put, Ro
 WATCHED: Final = Get(schema.SETTINGS_ROW, columns=(schema.SETTINGS, schema.SCHEMA_VERSION, schema.HORIZON))
 """What each claim and each renewal reads again."""
 PROBES_PER_READ: Final = 16
+QUICK_CLAIM: Final = 5.0
+"""Seconds; less than a collector waits after it has shown a horizon to claims, before it deletes leases."""
 MEASUREMENT_VALID: Final = 30.0
 """Seconds for which a measurement of the store's clock may be used to decide that another process's lease has expired."""
 
@@ -177,6 +179,7 @@ class Lease:
             for first in range(0, revisions.MAX_MACHINE + 1, PROBES_PER_READ):
                 machines = [(preferred + first + n) & revisions.MAX_MACHINE for n in range(PROBES_PER_READ)]
                 gets = [Get(schema.machine_key(machine), columns=(schema.LEASE,)) for machine in machines]
+                began = self._runtime.monotonic()
                 current, *rows = self.store.read(schema.CLUSTER, [WATCHED, *gets])
                 self._check_settings(current)
                 for machine, row in zip(machines, rows, strict=True):
@@ -184,11 +187,13 @@ class Lease:
                     if found is not None and found == self._unconfirmed:
                         # An earlier attempt claimed it, and the reply was lost.
                         self._hold(machine, found)
-                        self._confirm()
+                        self._confirm(may_be_late=True)
                         return
-                    free_from = _above_horizon(current) if found is None else found.end
+                    horizon_ms = _above_horizon(current)
+                    free_from = max(horizon_ms, 0 if found is None else found.end)
                     if (found is None or self._is_over(found)) and self._take(machine, found, free_from, holder):
-                        self._confirm()
+                        is_slow = self._runtime.monotonic() - began > QUICK_CLAIM
+                        self._confirm(may_be_late=found is None and (is_slow or horizon_ms > 0))
                         return
             raise StoreUnusableError(
                 f"all {revisions.MAX_MACHINE + 1} machine ids of the repository at {self.store.location} are leased; "
@@ -251,15 +256,40 @@ class Lease:
         if self._accepted is not None:
             schema_version.require(schema_version.of_row(row), self._accepted, self.store.location)
 
-    def _confirm(self) -> None:
-        """Read the schema number again after a claim: this call finds a change, or the changing process finds the lease."""
-        if self._accepted is None:
+    def _confirm(self, *, may_be_late: bool) -> None:
+        """Read again after a claim what may have changed meanwhile. One round trip if anything may have.
+
+        The schema number: this call finds a change, or the changing process finds the lease. In a store without an order of
+        writes also the horizon, for a claim that may have read it before an earlier lease was deleted (``may_be_late``).
+        """
+        may_be_late = may_be_late and not self.store.supports_transactions
+        if self._accepted is None and not may_be_late:
             return
+        own = Get(schema.machine_key(self.machine), columns=(schema.LEASE,))
+        current, row = self.store.read(schema.CLUSTER, [WATCHED, own])
         try:
-            self._check_settings(self.store.read(schema.CLUSTER, [WATCHED])[0])
+            self._check_settings(current)
         except SchemaVersionError:
             self.release(0)
             raise
+        if may_be_late:
+            self._begin_above(_above_horizon(current), record_of(row))
+
+    def _begin_above(self, horizon_ms: int, found: LeaseRecord | None) -> None:
+        """Raise the begin of a claimed lease, ``found`` in its row, if the lease before it ended later."""
+        record = self._record
+        if record is None:
+            raise self._lost()
+        if found is None:
+            self._record = None
+            raise StoreNotAppliedError(
+                f"the lease of machine id {self.machine:#06x} written to {self.store.location} could not be read back: the "
+                "store's clock went back to a time before an earlier lease was deleted; retry when that time has come again"
+            )
+        if record.start < horizon_ms:
+            later = LeaseRecord(horizon_ms, max(horizon_ms, record.end) + 1, record.nonce, record.holder)
+            if not self._write(self.machine, record, later):
+                raise self._lost()
 
     def release(self, issued: int) -> None:
         """Release the machine id when closing; ``issued`` is the highest ms for which ids were issued."""

@@ -1,6 +1,6 @@
 """The fence between readers and the collector: which horizon a reader must respect.
 
-A collector publishes a horizon, waits :data:`GRACE` seconds, and deletes only then. A reader knows the horizon from its polls,
+A collector publishes a horizon, waits for the grace time, and deletes only then. A reader knows the horizon from its polls,
 without another call. A read counts if, *after* it, the reader knows a horizon that was current less than :data:`TRUST`
 seconds ago and that the view contains: deletion for a later horizon has not begun. See ``docs/protocol.md``, section 9.
 """
@@ -14,21 +14,22 @@ from hbasemk.format.horizon import NONCE_BYTES, Horizon
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
-from hbasemk.store.abc import Get, NewCell, Put
+from hbasemk.store.abc import Column, Decision, Get, NewCell, Put, Store
 
 TRUST: Final = 5.0
 """Seconds for which a reader trusts a horizon that it has read."""
 GRACE: Final = 10.0
-"""Seconds between the publication of a horizon and the first deletion. All processes on one store share one clock."""
+"""Seconds between the publication of a horizon and the first deletion, if all processes on the store share one clock."""
+GRACE_APART: Final = 60.0
+"""As :data:`GRACE`, if they measure time on machines of their own: a machine may stand still without noticing it."""
 
 
 class Fence:
-    """What one instance knows of the horizon. In a store without transactions nothing is collected."""
+    """What one instance knows of the horizon."""
 
     def __init__(self, store: RetryingStore, runtime: Runtime, horizon: int) -> None:
         self._store = store
         self._runtime = runtime
-        self.active = store.supports_transactions
         self.horizon = horizon
         self._learned = [(horizon, runtime.monotonic())]
         self._known_at = float("-inf")
@@ -80,8 +81,6 @@ def protect(store: RetryingStore, runtime: Runtime, floor: int) -> bool:
     it finds what was written before the announcement. A higher one that is found here is withdrawn, so that its collector
     lists again.
     """
-    if not store.supports_transactions:
-        return True
     while True:
         found = read_horizon(store)
         if floor >= found.announced:
@@ -93,14 +92,43 @@ def protect(store: RetryingStore, runtime: Runtime, floor: int) -> bool:
 
 
 def replace(store: RetryingStore, found: Horizon, new: Horizon) -> bool:
-    """Change the horizon cell by compare-and-set; return whether it has the new content. The horizon itself stays."""
-    put = Put(schema.SETTINGS_ROW, [NewCell(*schema.HORIZON, new.encode())])
+    """Change the horizon cell by compare-and-set; return whether it has the new content."""
+    table, row, column = place(store)
     expected = None if found == Horizon() else found.encode()
     return (
-        store.check_and_write(schema.CLUSTER, schema.HORIZON, expected, put)
+        store.check_and_write(table, column, expected, Put(row, [NewCell(*column, new.encode())]))
         # After a lost reply, the repeated request finds what the first one wrote.
         or read_horizon(store) == new
     )
+
+
+def publish(store: RetryingStore, announced: Horizon, new: Horizon) -> bool:
+    """Publish a horizon that was announced, by compare-and-set, where every poll learns it; return whether it is published."""
+    table, row, column = place(store)
+    if new.revision == announced.revision:
+        return replace(store, announced, new)
+    if not store.supports_transactions:
+        show_to_claims(store, new)
+        return replace(store, announced, new)
+    # The same transaction writes the journal row by which polls learn it.
+    notice = Put(schema.revision_key(schema.NOTICE), [NewCell(*schema.NOTICE_HORIZON, new.revision.to_bytes(8, "big"))])
+    decision = Decision(table, column, announced.encode(), Put(row, [NewCell(*column, new.encode())]))
+    return bool(store.write_if(schema.JOURNAL, [notice], (), lambda _: True, decision)) or read_horizon(store) == new
+
+
+def show_to_claims(store: RetryingStore, new: Horizon) -> None:
+    """Copy a horizon, before it is published, to the settings row. Claims of machine ids read it there (``ids/lease.py``).
+
+    The copy only rises. It may be above the horizon: then a claim begins later than it must.
+    """
+    while True:
+        (row,) = store.read(schema.CLUSTER, [Get(schema.SETTINGS_ROW, columns=(schema.HORIZON,))])
+        data = row.cells[0].value if row.cells else None
+        put = Put(schema.SETTINGS_ROW, [NewCell(*schema.HORIZON, new.encode())])
+        if Horizon.decode(data).revision >= new.revision or store.check_and_write(
+            schema.CLUSTER, schema.HORIZON, data, put
+        ):
+            return
 
 
 def new_nonce(runtime: Runtime) -> bytes:
@@ -110,5 +138,17 @@ def new_nonce(runtime: Runtime) -> bytes:
 
 def read_horizon(store: RetryingStore) -> Horizon:
     """Read the horizon cell. One round trip."""
-    (row,) = store.read(schema.CLUSTER, [Get(schema.SETTINGS_ROW, columns=(schema.HORIZON,))])
-    return Horizon.decode(row.cells[0].value if row.cells else None)
+    table, key, column = place(store)
+    (row,) = store.read(table, [Get(key, columns=(column,))])
+    return Horizon.decode(row.cells[0].value if row.cells else None, (table, key, column))
+
+
+def place(store: Store) -> tuple[str, bytes, Column]:
+    """Return the table, row and column of the horizon cell.
+
+    In a store that orders all writes, polls learn a new horizon from a row of the journal (:func:`publish`). In others the
+    cell itself is in the last row of the journal, which every poll reads first.
+    """
+    if store.supports_transactions:
+        return schema.CLUSTER, schema.SETTINGS_ROW, schema.HORIZON
+    return schema.JOURNAL, schema.NOTICE_LAST, schema.NOTICE_HORIZON

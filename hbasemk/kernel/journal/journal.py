@@ -95,8 +95,6 @@ class Journal(PolledRevisions):
         No round trip. If False, :meth:`require_readable` finds out.
         """
         fence = self.fence
-        if not fence.active:
-            return True
         if not fence.is_trusted:
             return False
         horizon = fence.horizon
@@ -123,7 +121,7 @@ class Journal(PolledRevisions):
 
     def current_horizon(self) -> int:
         """Return a horizon, deletion for a later one than which has not begun. No round trip while polls go on, else one."""
-        return self.fence.horizon if self.fence.is_trusted or not self.fence.active else self.fence.refresh()
+        return self.fence.horizon if self.fence.is_trusted else self.fence.refresh()
 
     def collected(self, view: View) -> RevisionCollectedError:
         """Return the error for a view of which parts may have been deleted."""
@@ -138,7 +136,8 @@ class Journal(PolledRevisions):
 
     def unrecorded(self, revision: int) -> RevisionCollectedError | None:
         """Return the error for a revision without a journal row if its row may have been deleted, else None. One round trip."""
-        if not self.fence.active or revision > self.fence.refresh():
+        # In other stores all journal rows stay.
+        if not self._store.supports_transactions or revision > self.fence.refresh():
             return None
         text, oldest = revisions.to_text(revision), revisions.to_text(self.fence.horizon)
         return RevisionCollectedError(
@@ -167,7 +166,7 @@ class Journal(PolledRevisions):
         sequence = self._sequence
         if sequence.keeps(view):
             floor = self.low_bound_for(view) - 1
-            return Extent.of(floor, (one for one in sequence if one > floor and sequence.sees(view, one)))
+            return Extent(floor, frozenset(sequence.above(floor, view.position)))
         return extent_of(view)
 
     # --- for feeds (feed.py) -----------------------------------------------------------------------------

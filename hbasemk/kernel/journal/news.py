@@ -7,8 +7,9 @@ from typing import Final, NamedTuple
 
 from hbasemk.format import schema
 from hbasemk.format.changes import RowChange
+from hbasemk.format.horizon import Horizon
 from hbasemk.format.journal_row import JournalRow
-from hbasemk.store.abc import Column
+from hbasemk.store.abc import Column, Row
 
 FLAGS: Final[Sequence[Column]] = (schema.COMMITTED, schema.ABORT, schema.SWEPT)
 """The columns that show the state of a revision."""
@@ -31,7 +32,7 @@ class News:
 
     ``committed`` is in the order in which they join. ``server_ms`` is the latest credible timestamp of a cell, or 0;
     ``began`` is when the read began, by the monotonic clock. ``last`` is the last arrival number read. ``notice`` is the value
-    of the notice of checkpoints, if the read met it. ``horizon`` is a horizon that was published since the last read (0:
+    of the notice of checkpoints, if the read met it. ``horizon`` is the newest horizon that the read met (0:
     none).
     """
 
@@ -63,6 +64,14 @@ class News:
         self.began = 0.0
         self.last = 0
         self.notice: bytes | None = None
+
+    def read_last_row(self, row: Row) -> None:
+        """Read the row at which scans of a store without an order begin: the notice of checkpoints, and the horizon."""
+        for cell in row.cells:
+            if cell[:2] == schema.SWEPT:
+                self.notice = cell.value
+            elif cell[:2] == schema.NOTICE_HORIZON:
+                self.horizon = Horizon.decode(cell.value, (schema.JOURNAL, row.key, schema.NOTICE_HORIZON)).revision
 
     def add(self, row: JournalRow) -> None:
         """Add one row, of a revision that is not known yet, with the columns :data:`FLAGS`."""

@@ -79,14 +79,14 @@ class PolledRevisions(KnownRevisions):
                 self.highest_seen = max(self.highest_seen, news.highest)
                 self._pending = frozenset(one for one in news.pending if one not in self._sequence.positions)
                 self.poller.finish(news, self._pending, self._sequence.floor)
-                # Everything up to a horizon was decided before its publication, so this poll and earlier ones have read it.
-                self._verified = max(self._verified, news.horizon)
+            # Everything up to a horizon was decided before its publication.
+            missed = self._find_missed(news.horizon)
             self.fence.learn(news.horizon, began)
             self.checkpoints_notice = news.notice or self.checkpoints_notice
             self._poll_begun = begun
             self._polled_at = began
             self._change_counter = counter
-            return news.committed
+            return [*news.committed, *missed]
 
     def is_recent(self, seconds: float) -> bool:
         """Return whether a poll began and ended within the last ``seconds``."""
@@ -224,13 +224,24 @@ class PolledRevisions(KnownRevisions):
 
     def _verify(self, watermark: Watermark) -> None:
         with self._poll_lock:
-            if watermark.revision <= self._verified:
-                return
-            if isinstance(self.poller, ScanPoller):
-                self._join(self._record(self.poller.scan(self._sequence, self._verified + 1, watermark.revision)))
-            else:
+            if watermark.revision > self._verified and not isinstance(self.poller, ScanPoller):
                 self.poll()
-            self._verified = watermark.revision
+            self._find_missed(watermark.revision)
+
+    def _find_missed(self, revision: int) -> list[int]:
+        """Verify the ids up to one below which all are decided; return what joined. The caller holds the poll lock.
+
+        One scan if polls can miss a revision and this one is not verified yet. Otherwise the polls up to now, which began
+        after all of these were decided, have found them.
+        """
+        if revision <= self._verified:
+            return []
+        joined: list[int] = []
+        if isinstance(self.poller, ScanPoller):
+            found = self.poller.scan(self._sequence, self._verified + 1, revision)
+            joined = self._join(self._record(found))
+        self._verified = revision
+        return joined
 
     def verified_by_scan(self, watermark: Watermark, committed: Sequence[int]) -> None:
         """Verify as :meth:`verify` does, from the scan of an instance that has just moved the watermark itself."""
@@ -245,7 +256,7 @@ class PolledRevisions(KnownRevisions):
                 self._join([revision for revision in committed if revision <= watermark.revision])
                 self._verified = watermark.revision
 
-    def _join(self, committed: Sequence[int]) -> None:
+    def _join(self, committed: Sequence[int]) -> list[int]:
         """Append the committed revisions that are unknown here, in the order of ids. The caller holds the poll lock."""
         sequence = self._sequence
         new = sorted(one for one in committed if one > sequence.floor and one not in sequence.positions)
@@ -253,6 +264,7 @@ class PolledRevisions(KnownRevisions):
             contents = self._read_contents(new)
             with self._lock:
                 self._append_all(new, contents)
+        return new
 
     def compact(self, watermark: Watermark) -> None:
         """Drop positions up to a watermark, except the last ``known_revisions.KEPT``. Views in use stay the same.

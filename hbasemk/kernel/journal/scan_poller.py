@@ -84,7 +84,7 @@ class ScanPoller:
             is_known = revision in known
             if not is_known and not journal_row.is_key(row.key):
                 if row.key == schema.NOTICE_LAST:
-                    news.notice = next((cell.value for cell in row.cells), None)
+                    news.read_last_row(row)
                 continue
             for _, _, timestamp, _ in row.cells:
                 if news.server_ms < timestamp <= latest:

@@ -23,10 +23,11 @@ class RevisionSequence:
 
     ``ids`` holds the revisions at the positions from ``begin`` on, and ``uppers`` the highest id up to each position.
     Every visible revision up to ``floor`` has an earlier position. Few other revisions have an earlier position;
-    ``positions`` contains them too. ``oldest_view`` is the lowest position of a view that the sequence still keeps.
+    ``positions`` contains them too, and ``stragglers`` lists them. ``oldest_view`` is the lowest position of a view that
+    the sequence still keeps.
     """
 
-    __slots__ = ("begin", "floor", "hidden", "ids", "name", "oldest_view", "positions", "top", "uppers")
+    __slots__ = ("begin", "floor", "hidden", "ids", "name", "oldest_view", "positions", "stragglers", "top", "uppers")
 
     def __init__(self, begin: int, name: int, top: int, floor: int, hidden: frozenset[int]) -> None:
         self.begin = begin
@@ -38,6 +39,7 @@ class RevisionSequence:
         self.ids: list[int] = []
         self.uppers: list[int] = []
         self.positions: dict[int, int] = {}
+        self.stragglers: list[int] = []
 
     @classmethod
     def first(cls, watermark: Watermark) -> RevisionSequence:
@@ -77,6 +79,15 @@ class RevisionSequence:
     def after(self, position: int) -> list[int]:
         """Return the revisions after a position, which must be at least ``begin`` - 1."""
         return self.ids[position + 1 - self.begin :]
+
+    def above(self, floor: int, position: int) -> list[int]:
+        """Return the revisions with ids above ``floor`` and positions up to ``position``, at least ``begin`` - 1.
+
+        Costs as much as the part of the sequence that follows the first id above the floor.
+        """
+        first = bisect_right(self.uppers, floor)
+        found = [*self.stragglers, *self.ids[first : max(first, position + 1 - self.begin)]]
+        return [one for one in found if one > floor]
 
     def keeps(self, view: View) -> bool:
         """Return whether the sequence still keeps the view's position."""
@@ -127,22 +138,15 @@ class RevisionSequence:
         shorter.ids = kept
         shorter.uppers = self.uppers[dropped:]
         shorter.positions = {one: position for one, position in self.positions.items() if one > floor}
+        shorter.stragglers = [one for one, position in shorter.positions.items() if position < shorter.begin]
         return shorter
 
     def store_extents(self, pins: dict[int, Pin], low_bound: int) -> None:
         """Store in the pins of these positions what their views contain. ``low_bound`` is the journal's."""
         lowest = list(accumulate(reversed(self.ids), min, initial=low_bound))[::-1]
-        stragglers = [(one, position) for one, position in self.positions.items() if position < self.begin]
         for position, pin in pins.items():
             floor = lowest[position + 1 - self.begin] - 1
-            above = []
-            at = position - self.begin
-            while at >= 0 and self.uppers[at] > floor:
-                if self.ids[at] > floor:
-                    above.append(self.ids[at])
-                at -= 1
-            above += [one for one, _ in stragglers if one > floor]
-            pin.extent = Extent(floor, frozenset(above))
+            pin.extent = Extent(floor, frozenset(self.above(floor, position)))
 
 
 def extent_of(view: View) -> Extent:

@@ -9,6 +9,12 @@ from tests.support.runtime import World
 
 
 @pytest.fixture
-def store(world: World) -> MemoryStore:
-    """A store that orders all writes, as SQLite."""
-    return MemoryStore(world.clock, transactions=True)
+def ordered() -> bool:
+    """Whether the store orders all writes, as SQLite does; tests with ``BOTH_ORDERS`` choose it."""
+    return True
+
+
+@pytest.fixture
+def store(world: World, ordered: bool) -> MemoryStore:
+    """An empty store."""
+    return MemoryStore(world.clock, transactions=ordered, parallel=not ordered)

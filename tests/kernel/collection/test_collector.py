@@ -13,7 +13,6 @@ from hbasemk.errors import (
     NodeDeletedError,
     NodeNotFoundError,
     RevisionCollectedError,
-    StoreUnusableError,
 )
 from hbasemk.format import paths, revisions, schema
 from hbasemk.kernel import checkpoints, log, time_travel
@@ -30,10 +29,12 @@ from hbasemk.kernel.reading import child_count, reader
 from hbasemk.kernel.settings import DEFAULT_RETENTION_MS
 from hbasemk.store.abc import ALL_VERSIONS, Get
 from hbasemk.store.memory import MemoryStore
-from tests.support.collecting import HOUR, RETENTION_MS, commit
+from tests.support.collecting import BOTH_ORDERS, HOUR, RETENTION_MS, commit
 from tests.support.runtime import World, open_instance
 from tests.support.simulation.crashes.sites import tree
 from tests.support.uncached import without_cache
+
+pytestmark = BOTH_ORDERS
 
 
 def collect(instance: Instance, **options: Any) -> Any:
@@ -183,10 +184,10 @@ def test_nothing_is_deleted_before_all_readers_know(store: MemoryStore, world: W
     commit(one, AddNode("/a", {"p": 0}))
     commit(one, SetProperty("/a", "p", 1))
     world.advance(2 * HOUR)
-    collector = Collector(one)
-    assert not collector.run(RETENTION_MS, wait=False).cells
+    run = Collector(one).run
+    assert not run(RETENTION_MS, wait=False).cells
     world.advance(60)
-    assert collector.run(RETENTION_MS, wait=False).cells
+    assert run(RETENTION_MS, wait=False).cells
 
 
 def test_a_branch_keeps_its_snapshot_until_it_is_swept(store: MemoryStore, world: World) -> None:
@@ -203,12 +204,6 @@ def test_a_branch_keeps_its_snapshot_until_it_is_swept(store: MemoryStore, world
     one.sweep_branches(None)
     collect(one)
     assert len([at for qualifier, at in cells(store, "/a") if qualifier == b"\x01p"]) == 1
-
-
-def test_nothing_is_collected_in_a_store_without_transactions(world: World) -> None:
-    one = open_instance(MemoryStore(world.clock), world)
-    with pytest.raises(StoreUnusableError, match="not collected on HBase yet"):
-        Collector(one)
 
 
 def test_a_checkpoint_holds_the_horizon_back(store: MemoryStore, world: World) -> None:
@@ -461,6 +456,7 @@ def test_the_status_shows_how_far_collection_is_behind_and_since_when(store: Mem
     world.advance(HOUR)
     last = commit(one, SetProperty("/a", "p", 1))
     world.advance(2 * HOUR)
+    one.poll()
     one.recovery.advance()
     status = collection_status(one)
     assert (status.hold is not None and status.hold.revision, status.problem) == (branch, None)

@@ -11,7 +11,9 @@ import pytest
 from hbasemk.check import problem as kinds
 from hbasemk.errors import BranchError, HbasemkError, RevisionCollectedError, StoreError
 from hbasemk.format import paths, revisions, schema
+from hbasemk.format.changes import RowChange
 from hbasemk.format.extent import Extent
+from hbasemk.kernel import checkpoints
 from hbasemk.kernel import settings as kernel_settings
 from hbasemk.kernel.collection import collector, rule
 from hbasemk.kernel.collection.collector import Collector
@@ -21,7 +23,7 @@ from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal import fence
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.settings import Settings
-from hbasemk.store.abc import ALL_VERSIONS, Get, Scan
+from hbasemk.store.abc import ALL_VERSIONS, Column, DeleteBelow, Get, Put, Scan
 from hbasemk.testing.simulation import FAULTS, Actor, Simulator
 from tests.support.branches import commit_on_branch
 from tests.support.simulation.schedules import FEW, Schedule
@@ -34,23 +36,50 @@ GRACE = 1.0
 def small(patch: pytest.MonkeyPatch) -> None:
     """Make all times and batches short, so that a schedule contains many steps of collectors."""
     patch.setattr(fence, "TRUST", TRUST)
-    patch.setattr(collector, "GRACE", GRACE)
+    for name in ("GRACE", "GRACE_APART"):
+        patch.setattr(collector, name, GRACE)
     patch.setattr(collector, "WINDOW", 3)
     patch.setattr(collector, "ROWS", 2)
+    patch.setattr(collector, "FEW_ROWS", 2)
     patch.setattr(collector, "COLUMNS", 2)
 
 
 class CollectedSchedule(Schedule):
-    """One run of a seed, on a store with transactions. ``refused`` counts what was too old."""
+    """One run of a seed, on a store that orders all writes or not. ``refused`` counts what was too old.
+
+    ``deleted`` counts the ranges of versions of nodes that were deleted, also by collectors that failed afterwards.
+    """
 
     excused = (kinds.ABORTED,)
     """A process that dies while it sweeps a branch leaves cells until the next sweep of branches."""
 
-    def __init__(self, seed: int, *, faults: bool = True, choices: Sequence[int] | None = None) -> None:
+    def __init__(
+        self, seed: int, *, faults: bool = True, ordered: bool = True, choices: Sequence[int] | None = None
+    ) -> None:
         # In half of the runs a commit of several rows goes step by step, so that others see it pending.
         batch_rows = 1 if seed % 4 >= 2 else 1000
-        simulator = Simulator(seed, choices=choices, transactions=True, batch_rows=batch_rows)
-        settings = Settings(max_clock_skew_ms=500, lease_ms=2000, max_lag_ms=100)
+        parallel = not ordered and seed % 8 < 4
+        simulator = Simulator(seed, choices=choices, transactions=ordered, parallel=parallel, batch_rows=batch_rows)
+        skew_ms = 500 if ordered else 100
+        settings = Settings(max_clock_skew_ms=skew_ms, lease_ms=2000, max_lag_ms=100)
+        self.put: set[tuple[bytes, Column, int | None]] = set()
+        """Every cell of a node that was ever written by a plain put."""
+        write = simulator.store.write
+
+        def record(table: str, puts: Sequence[Put], *, durable: bool = True) -> None:
+            if table == schema.NODES:
+                self.put.update((put.row, cell[:2], cell.timestamp) for put in puts for cell in put.cells)
+            write(table, puts, durable=durable)
+
+        delete_below = simulator.store.delete_below
+
+        def count(table: str, deletes: Sequence[DeleteBelow]) -> None:
+            delete_below(table, deletes)
+            if table == schema.NODES:
+                self.deleted += sum(len(one.cells) + len(one.families) for one in deletes)
+
+        simulator.store.write = record  # type: ignore[method-assign]
+        simulator.store.delete_below = count  # type: ignore[method-assign]
         self.refused = 0
         self.deleted = 0
         self.old_reads = 0
@@ -59,6 +88,8 @@ class CollectedSchedule(Schedule):
             simulator.add(f"writer{number}", self.writer(number, range(8)))
             simulator.add(f"reader{number}", lambda actor: self.reader(actor, 10))
         simulator.add("brancher", self.brancher)
+        if seed % 3 == 0:
+            simulator.add("keeper", self.keeper)
         for number in range(2):
             simulator.add(f"collector{number}", self.collects)
 
@@ -75,8 +106,7 @@ class CollectedSchedule(Schedule):
         for _ in range(chance.choice((4, 8, 12))):
             self.wait(actor)
             with contextlib.suppress(StoreError, HbasemkError):
-                report = runs.run(chance.choice((10, 10, 100, 1000)), wait=chance.happens(0.5))
-                self.deleted += sum(report.cells.values())
+                runs.run(chance.choice((10, 10, 100, 1000)), wait=chance.happens(0.5))
 
     def turn(self, actor: Actor, instance: Instance, number: int) -> None:
         """Commit once, on the head or on a base that may be old."""
@@ -184,6 +214,34 @@ class CollectedSchedule(Schedule):
                 if chance.happens(0.7):
                     instance.sweep_branches(0)
 
+    def keeper(self, actor: Actor) -> None:
+        """Make checkpoints of snapshots that grow old, read them later in another instance, and release some of them."""
+        instance = self.opened(actor)
+        for _ in range(3):
+            self.wait(actor)
+            with contextlib.suppress(StoreError, HbasemkError):
+                instance.poll()
+                view = instance.head()
+                before = tree(instance, view)
+                self.wait(actor)
+                try:
+                    made = checkpoints.keep_for(instance, view, 10**9)
+                except RevisionCollectedError:
+                    self.refused += 1
+                    self.is_collected(instance, view)
+                    continue
+                self.wait(actor)
+                self.wait(actor)
+                other = self.opened(actor)
+                try:
+                    found = tree(other, other.at(made.revision))
+                except RevisionCollectedError as error:
+                    raise Broken(f"I14: the checkpoint {made.name} was refused: {error}") from error
+                if found != before:
+                    raise Broken(f"I13: the checkpoint {made.name} reads {found}, not {before}")
+                if self.simulator.chance.happens(0.7):
+                    checkpoints.release(instance, made.revision, made.number)
+
     def compare_branch(self, actor: Actor, at: int, before: Any) -> None:
         """Check that a branch that has not ended reads the same in every instance, whatever its age."""
         instance = self.opened(actor)
@@ -203,6 +261,14 @@ class CollectedSchedule(Schedule):
         """Run the schedule and check everything; at the end nothing needless is left (I15)."""
         super().run()
         self.collect_all()
+
+    def written(self, revision: int, change: RowChange) -> RowChange:
+        """As in the base class; but the cells may be collected, so this asks what was ever put."""
+        if not self.simulator.store.supports_parallel_calls:
+            return change
+        row = paths.key(change.path)
+        names = [one for one in change.properties if (row, schema.property_column(one), revision) in self.put]
+        return change._replace(properties=names)
 
     def collect_all(self) -> None:
         """Collect without any branch, and check the tables against the rule."""

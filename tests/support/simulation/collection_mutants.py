@@ -1,6 +1,7 @@
 """The collector and the fence broken on purpose.
 
-Random schedules with collectors must find those of :data:`MUTANTS`, and interleavings the others.
+Random schedules with collectors must find those of :data:`MUTANTS` and :data:`UNORDERED`; interleavings, or tests of one
+scenario, the others.
 """
 
 from __future__ import annotations
@@ -18,29 +19,100 @@ from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal import fence
 from hbasemk.kernel.journal.journal import Journal
 from hbasemk.kernel.journal.news import News
+from hbasemk.kernel.journal.polled_revisions import PolledRevisions
+from hbasemk.store.abc import NewCell, Put
 
-MUTANTS: list[Callable[[pytest.MonkeyPatch], None]] = []
+Mutant = Callable[[pytest.MonkeyPatch], None]
+MUTANTS: list[Mutant] = []
+"""Schedules on a store that orders all writes find each of them."""
+UNORDERED: list[Mutant] = []
+"""Schedules on a store that does not order all writes find each of them."""
 
 
-def mutant(function: Callable[[pytest.MonkeyPatch], None]) -> Callable[[pytest.MonkeyPatch], None]:
+def mutant(function: Mutant) -> Mutant:
     """Register a mutant."""
     MUTANTS.append(function)
     return function
 
 
-@mutant
+def unordered(function: Mutant) -> Mutant:
+    """Register a mutant of what only a store without an order does, or does in another way."""
+    UNORDERED.append(function)
+    return function
+
+
 def no_grace(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(collector, "GRACE", 0.0)
+    for name in ("GRACE", "GRACE_APART"):
+        patch.setattr(collector, name, 0.0)
 
 
 @mutant
+@unordered
 def trust_for_ever(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fence, "TRUST", 1e9)
 
 
 @mutant
+@unordered
 def reads_not_checked(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Journal, "require_readable", lambda *_: None)
+
+
+@unordered
+def scans_without_the_horizon(patch: pytest.MonkeyPatch) -> None:
+    original = News.read_last_row
+
+    def read_last_row(self: News, row: Any) -> None:
+        original(self, row)
+        self.horizon = 0
+
+    patch.setattr(News, "read_last_row", read_last_row)
+
+
+def horizon_verified_without_a_scan(patch: pytest.MonkeyPatch) -> None:
+    def find_missed(self: PolledRevisions, revision: int) -> list[int]:
+        self._verified = max(self._verified, revision)
+        return []
+
+    patch.setattr(PolledRevisions, "_find_missed", find_missed)
+
+
+def horizon_without_compare_and_set(patch: pytest.MonkeyPatch) -> None:
+    def replace(store: Any, found: Any, new: Any) -> bool:
+        table, row, column = fence.place(store)
+        store.write(table, [Put(row, [NewCell(*column, new.encode())])])
+        return True
+
+    patch.setattr(fence, "replace", replace)
+
+
+@mutant
+@unordered
+def checkpoints_ignored(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(raising, "_checkpoints", lambda *_: iter(()))
+
+
+@mutant
+def ranges_beyond_what_is_collected(patch: pytest.MonkeyPatch) -> None:
+    original = deletions.split
+
+    def split(row: Any, gone: Any, families: Any = ()) -> Any:
+        exact, ranges = original(row, gone, families)
+        wider = [
+            one._replace(cells=[cell._replace(timestamp=cell.timestamp + 256) for cell in one.cells]) for one in ranges
+        ]
+        return exact, wider
+
+    patch.setattr(deletions, "split", split)
+
+
+def family_ranges_that_contain_the_life(patch: pytest.MonkeyPatch) -> None:
+    original = deletions.ended_families
+
+    def ended_families(row: Any, gone: Any, life: int) -> list[tuple[bytes, int]]:
+        return [(family, at + 1) for family, at in original(row, gone, life)]
+
+    patch.setattr(deletions, "ended_families", ended_families)
 
 
 @mutant
@@ -87,11 +159,13 @@ def read_back_not_checked(patch: pytest.MonkeyPatch) -> None:
 
 
 @mutant
+@unordered
 def branches_not_protected(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fence, "protect", lambda *_: True)
 
 
 @mutant
+@unordered
 def branches_ignored(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(raising, "holds", lambda *_: [])
 
@@ -118,7 +192,6 @@ def branches_listed_before_the_announcement(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(raising, "holds", lambda *_: list(listed))
 
 
-@mutant
 def horizon_above_the_watermark(patch: pytest.MonkeyPatch) -> None:
     def oldest_needed(instance: Instance, retention_ms: int) -> int:
         ms = instance.runtime.now_ms() - instance.settings.epoch_ms - retention_ms
@@ -129,7 +202,7 @@ def horizon_above_the_watermark(patch: pytest.MonkeyPatch) -> None:
 
 @mutant
 def only_touched_columns_of_removed_nodes(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Collector, "_collect_row", lambda *_: None)
+    patch.setattr(Collector, "_with_earlier_lives", lambda *_: set())
 
 
 @mutant
@@ -159,15 +232,3 @@ def _without_remembering(original: Callable[..., Any]) -> Callable[..., Any]:
         return original(versions, horizon, retained, remember_deleted=remember_deleted)
 
     return collectable
-
-
-@mutant
-def ranges_beyond_what_is_collected(patch: pytest.MonkeyPatch) -> None:
-    original = deletions.split
-
-    def split(row: Any, gone: Any) -> Any:
-        exact, ranges = original(row, gone)
-        one_more = [one._replace(cells=[cell._replace(timestamp=2**63 - 2) for cell in one.cells]) for one in ranges]
-        return exact, one_more
-
-    patch.setattr(deletions, "split", split)

@@ -16,6 +16,7 @@ from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.settings import Settings
 from hbasemk.store.abc import Scan
 from hbasemk.testing.simulation import FAULTS, Actor, Simulator
+from tests.support.simulation.invariants import AN_HOUR_LATER, look_for_late_rows
 from tests.support.simulation.schedules import store_like
 from tests.support.simulation.trees import Broken, check_tables, tree
 
@@ -60,6 +61,8 @@ class KeepSchedule:
                 raise actor.error
         self.simulator.ms += 60_000
         last = self.simulator.add("last", lambda _: None).open()
+        # Only an instance that holds a lease looks for late rows.
+        last.clock.next(0)
         for _ in range(2):
             last.poll()
             last.maintain()
@@ -76,7 +79,9 @@ class KeepSchedule:
         extra = kept - {revision for revision, holders in self.holders.items() if holders}
         if missing or (extra and not self.doubts):
             raise Broken(f"checkpoints: missing {missing}, not released {extra}")
-        check_tables(last)
+        check_tables(last, but=AN_HOUR_LATER)
+        look_for_late_rows(self.simulator, last)
+        check_tables(last, "tables, after an instance looked for late rows")
 
     def _surviving(self, work: Callable[[Instance, Actor], None]) -> Callable[[Actor], None]:
         """Repeat some work in one instance after another, as processes that are started again."""

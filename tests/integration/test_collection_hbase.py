@@ -1,0 +1,114 @@
+"""Collection of old revisions on a real HBase, where deletes leave markers."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from hbasemk import RevisionCollectedError, Settings, connect
+from hbasemk.format import paths, revisions, schema
+from hbasemk.kernel.collection import collector
+from hbasemk.kernel.collection.collector import Collector
+from hbasemk.kernel.ids.leases import lease_of
+from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.journal import fence
+from hbasemk.repository import instance_of
+from hbasemk.store.abc import ALL_VERSIONS, Get
+from tests.support.hbase import HBase
+from tests.support.repositories import Checked
+
+SETTINGS = Settings(lease_ms=2_000, max_clock_skew_ms=200, max_lag_ms=100)
+RETRY_TIMEOUT = 60.0
+
+
+def decide_all(instance: Instance) -> None:
+    """Move the watermark to the newest revision."""
+    deadline = time.monotonic() + RETRY_TIMEOUT
+    last = instance.head().revision
+    while instance.journal.decided_bound <= last and time.monotonic() < deadline:
+        time.sleep(0.1)
+        instance.poll()
+    instance.recovery.advance()
+
+
+def collect(instance: Instance) -> dict[str, int]:
+    """Collect up to the newest revision."""
+    decide_all(instance)
+    return dict(Collector(instance).run(1).cells)
+
+
+def versions(instance: Instance, path: str) -> int:
+    (row,) = instance.store.read(schema.NODES, [Get(paths.key(path), versions=ALL_VERSIONS)])
+    return len(row.cells)
+
+
+@pytest.mark.integration
+def test_old_revisions_go_and_what_is_readable_stays(
+    hbase: HBase, checked: Checked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collector, "GRACE_APART", 0.4)
+    monkeypatch.setattr(fence, "TRUST", 0.2)
+    url = checked(hbase.url(hbase.prefix_with_tables()))
+    with connect(url, poll_interval=0, settings=SETTINGS) as one, connect(url, poll_interval=0) as other:
+        assert one.retention == 7 * 24 * 3600
+        one.run(
+            lambda tx: (tx.add("/a", {"p": 0}), tx.add("/gone"), *(tx.add(f"/gone/{n}", {"n": n}) for n in range(20)))
+        )
+        old = other.refresh()
+        for number in range(30):
+            one.run(lambda tx, number=number: tx.set("/a", "p", number))
+        one.run(lambda tx: tx.remove("/gone"))
+        # The floor of a branch is the watermark.
+        decide_all(instance_of(one))
+        kept = one.head
+        branch = one.branch(base=kept)
+        one.run(lambda tx: tx.set("/a", "p", "new"))
+        one.run(lambda tx: tx.add("/gone", {"again": True}))
+        found = collect(instance_of(one))
+        # 30 superseded versions of the property and of lastRevision, and of lastRevision of the root.
+        assert found["superseded versions"] > 60
+        assert found["cells of deleted nodes"] > 60
+        assert one.oldest is not None
+        assert revisions.from_text(one.oldest) <= revisions.from_text(kept.revision)
+        # The branch keeps one more version of the property and of lastRevision.
+        assert versions(instance_of(one), "/a") == 5
+        with pytest.raises(RevisionCollectedError):
+            list(old.walk("/gone"))
+        assert kept["/a"]["p"] == 29
+        with connect(url, poll_interval=0) as fresh:
+            assert fresh.head["/a"]["p"] == "new"
+            assert dict(fresh.head["/gone"]) == {"again": True}
+            assert fresh.head.children("/gone") == []
+            assert fresh.resume_branch(branch.revision).head["/a"]["p"] == 29
+        branch.abandon()
+        one.run(lambda tx: (tx.set("/a", "p", "newest"), tx.add("/gone/0", {"n": 0})))
+        assert other.refresh()["/gone/0"]["n"] == 0
+
+
+@pytest.mark.integration
+def test_leases_that_ended_go_and_their_ids_are_not_issued_again(
+    hbase: HBase, checked: Checked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collector, "GRACE_APART", 0.4)
+    monkeypatch.setattr(fence, "TRUST", 0.2)
+    url = checked(hbase.url(hbase.prefix_with_tables()))
+    with connect(url, poll_interval=0, settings=SETTINGS) as one:
+        one.run(lambda tx: tx.add("/a", {"p": 0}))
+        with connect(url, poll_interval=0) as other:
+            # Renewals leave earlier versions of the lease.
+            for number in range(3):
+                other.run(lambda tx, number=number: tx.set("/a", "p", number))
+                instance_of(other).lease.renew()
+            machine = instance_of(other).lease.machine
+        deadline = time.monotonic() + RETRY_TIMEOUT
+        while lease_of(instance_of(one).store, machine) is not None and time.monotonic() < deadline:
+            one.run(lambda tx: tx.set("/a", "p", time.monotonic_ns()))
+            collect(instance_of(one))
+        assert lease_of(instance_of(one).store, machine) is None
+        with connect(url, poll_interval=0) as again:
+            again.run(lambda tx: tx.set("/a", "p", "again"))
+            lease = instance_of(again).lease
+            assert lease.machine == machine
+            assert lease.start > revisions.ms_of(instance_of(one).horizon)
+            assert one.refresh()["/a"]["p"] == "again"
