@@ -412,6 +412,25 @@ def test_pages_of_children_read_all_names_after_some_time(counted: Counted) -> N
     other.close()
 
 
+def test_a_page_of_a_known_node_reads_only_names(counted: Counted) -> None:
+    other = fresh(counted)
+    for known, cells in ((False, 5), (True, 4)):
+        if known:
+            assert other.head["/a"] is not None
+        counted.store.take()
+        counted.store.traffic()
+        assert other.head.children("/a", "15", 3) == ["16", "17", "18"]
+        assert counted.store.take() == {READ: 1}
+        traffic = counted.store.traffic()
+        assert (traffic.rows_read, traffic.cells_read) == (1 if known else 2, cells)
+    counted.repository.run(lambda tx: tx.remove("/a"))
+    assert "/a" not in other.refresh()
+    counted.store.take()
+    assert instance_of(other).children(instance_of(other).head(), "/a", "15", 3) == []
+    assert counted.store.take() == {}
+    other.close()
+
+
 def test_children_are_one_call(counted: Counted) -> None:
     other = fresh(counted)
     assert len(other.head.children("/a")) == 20
@@ -525,12 +544,13 @@ def test_merge_reads_the_effect_between_two_reads_of_the_head_and_is_one_commit(
     assert branch.head["/a"]["p"] == 1
     counted.store.take()
     branch.merge()
-    # A poll. The head, the journal rows of the effect, the head again, the end of the branch. The nodes on both sides. Then
-    # the commit, whose read-back finds the branch's own cells and ignores them, because their ids are not trunk's.
+    # A poll. The head, the head again, the end of the branch. The nodes of the branch; those of trunk are cached, and this
+    # instance made the effect. Then the commit, whose read-back finds the branch's own cells and ignores them, because their
+    # ids are not trunk's.
     assert counted.store.take() == {
         POLL: 1,
-        ("read", "journal"): 4,
-        READ: 3,
+        ("read", "journal"): 3,
+        READ: 2,
         CREATE: 3,
         WRITE: 1,
     }

@@ -91,6 +91,11 @@ class Model:
             for one in every:
                 assert self.order.sees(snapshot, one) == (one in visible or one <= ident(FIRST)), (snapshot, one)
             assert not self.order.sees(snapshot, ident(FIRST) | revisions.BRANCH_BIT)
+            if self.order.keeps(snapshot):
+                floor = self.chance.choice([self.order.floor, *self.joined[-8:]])
+                if floor >= self.order.floor:
+                    above = sorted(one for one in visible if one > floor)
+                    assert sorted(self.order.above(floor, snapshot.position)) == above
         # By id, below the kept positions: all committed revisions up to that id.
         top = self.order.top
         by_id = view_up_to(top)
