@@ -88,6 +88,19 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         assert not apart, f"every process, not two, would run tests on HBase: {apart[:3]}"
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """Do not measure coverage of the integrity check at the end of each test: it is slow, and tests/check runs its lines."""
+    measures = getattr(item.config.pluginmanager.getplugin("_cov"), "cov_controller", None)
+    if measures is None:
+        return (yield)
+    measures.pause()
+    try:
+        return (yield)
+    finally:
+        measures.resume()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def quick_processes() -> Iterator[None]:
     """Processes that tests start are forks, see :mod:`tests.support.quick_processes`."""
