@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from tests.support.cluster_faults import (
     RegionFaults,
     count_regions,
     inject,
+    insist,
     record_history,
     run,
     tables_of,
@@ -71,17 +73,18 @@ def test_regions_are_split_moved_merged_and_compacted_under_load(hbase: HBase, t
     try:
         with load(hbase.url(prefix), str(seed), tmp_path, ["write0", "write1", "read", "merge"]) as processes:
             faults = RegionFaults(prefix, chance, administrator)
-            while count_regions(administrator, prefix) < 7:
-                faults.split_a_region()
+            regions = partial(insist, partial(count_regions, administrator, prefix))
+            while regions() < 7:
+                insist(faults.split_a_region)
                 processes.check_alive()
             inject(faults, ("move_regions", "compact"), chance, seconds=0, every=1, after_each=processes.check_alive)
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + 120
             # HBase merges a merged region again only after some minutes.
-            while count_regions(administrator, prefix) > 6 and time.monotonic() < deadline:
-                faults.merge_regions()
+            while regions() > 6:
+                assert time.monotonic() < deadline, "HBase merged no regions"
+                insist(faults.merge_regions)
                 time.sleep(0.5)
                 processes.check_alive()
-            assert count_regions(administrator, prefix) <= 6
             counts = processes.end()
     finally:
         administrator.close()

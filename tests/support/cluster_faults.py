@@ -8,7 +8,6 @@ A longer run than the test's, for example half an hour with a fault every 20 s::
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import random
 import tempfile
@@ -18,7 +17,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from hbasemk.connect import open_store
 from hbasemk.format import schema
@@ -85,9 +84,11 @@ class RegionFaults:
         for table in schema.TABLES:
             regions = self._regions(table.name)
             if len(regions) > 1:
-                # HBase refuses while a region still refers to the files of the one from which it was split.
-                with contextlib.suppress(RefusedError):
+                try:
                     self._administrator("merge", regions[0][0], regions[1][0])
+                except RefusedError:
+                    # A region still refers to the files of the one from which it was split; a compaction ends that.
+                    self._administrator("major-compact", self._prefix + table.name)
 
     def compact(self) -> None:
         """Write all memory to files and run a major compaction of each table."""
@@ -174,6 +175,7 @@ SHORT: Final = (
     "set_a_clock_off_within_the_limit",
 )
 """The faults of a short run."""
+Answer = TypeVar("Answer")
 Injected = list[tuple[str, float, float]]
 """The name of each fault, and its begin and end by `time.perf_counter`."""
 
@@ -198,7 +200,7 @@ def inject(
         left = left or chance.sample(names, len(names))
         name = left.pop()
         begun = time.perf_counter()
-        _insist(getattr(faults, name))
+        insist(getattr(faults, name))
         injected.append((name, begun, time.perf_counter()))
         print(f"{name}: {injected[-1][2] - begun:.1f} s", flush=True)
         time.sleep(every)
@@ -206,12 +208,12 @@ def inject(
     return injected
 
 
-def _insist(fault: Callable[[], None]) -> None:
-    """Inject a fault; try again while HBase refuses it, for example because a master has just died."""
+def insist(ask: Callable[[], Answer]) -> Answer:
+    """Ask the administrator for something; try again while HBase refuses it, for example because a master has just died."""
     deadline = time.monotonic() + INSIST
     while True:
         try:
-            return fault()
+            return ask()
         except RefusedError:
             if time.monotonic() > deadline:
                 raise
