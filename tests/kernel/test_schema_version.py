@@ -184,8 +184,11 @@ def test_only_processes_that_name_a_number_read_it_again_at_a_claim(world: World
         store = CountingStore(MemoryStore(world.clock))
         instance = accepting(store, world, accepted, 1)
         store.take()
+        store.traffic()
         instance.lease.claim()
         assert store.take() == {("write", "cluster"): 1, ("read", "cluster"): reads, ("check_and_write", "cluster"): 1}
+        # The clock's cell, and the settings in each other read.
+        assert store.traffic().rows_read == reads
         instance.lease.renew()
         assert store.take() == {("write", "cluster"): 1, ("read", "cluster"): 1, ("check_and_write", "cluster"): 1}
 

@@ -265,15 +265,15 @@ class Lease:
         may_be_late = may_be_late and not self.store.supports_transactions
         if self._accepted is None and not may_be_late:
             return
-        own = Get(schema.machine_key(self.machine), columns=(schema.LEASE,))
-        current, row = self.store.read(schema.CLUSTER, [WATCHED, own])
+        own = [Get(schema.machine_key(self.machine), columns=(schema.LEASE,))] if may_be_late else []
+        current, *rows = self.store.read(schema.CLUSTER, [WATCHED, *own])
         try:
             self._check_settings(current)
         except SchemaVersionError:
             self.release(0)
             raise
         if may_be_late:
-            self._begin_above(_above_horizon(current), record_of(row))
+            self._begin_above(_above_horizon(current), record_of(rows[0]))
 
     def _begin_above(self, horizon_ms: int, found: LeaseRecord | None) -> None:
         """Raise the begin of a claimed lease, ``found`` in its row, if the lease before it ended later."""
