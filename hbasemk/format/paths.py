@@ -6,6 +6,7 @@ every level of a subtree.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Final, TypeGuard
 
 from hbasemk.errors import FormatError, InvalidPathError
@@ -78,6 +79,18 @@ def parent(path: str) -> str:
 def ancestor(path: str, levels: int) -> str:
     """Return the ancestor (or the path itself) that is ``levels`` below the root; the path is at least as deep."""
     return "/".join(path.split("/", levels + 1)[: levels + 1]) or ROOT
+
+
+def with_ancestors(touched: Iterable[str]) -> Iterator[str]:
+    """Yield these paths and all their ancestors, each once."""
+    seen: set[str] = set()
+    for path in touched:
+        at = path
+        while at not in seen:
+            seen.add(at)
+            yield at
+            if at != ROOT:
+                at = parent(at)
 
 
 def name(path: str) -> str:

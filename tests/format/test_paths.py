@@ -75,3 +75,9 @@ def test_too_long_and_too_deep_paths_are_refused_before_anything_else() -> None:
 def test_the_root_has_no_parent() -> None:
     with pytest.raises(InvalidPathError):
         paths.parent("/")
+
+
+@given(st.lists(PATHS, max_size=4))
+def test_paths_with_their_ancestors_come_once_each(touched: list[str]) -> None:
+    expected = {paths.ancestor(path, level) for path in touched for level in range(paths.depth(path) + 1)}
+    assert sorted(paths.with_ancestors(touched)) == sorted(expected)

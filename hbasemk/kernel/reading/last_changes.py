@@ -70,13 +70,8 @@ class LastChanges:
             self._start_again()
 
     def _record(self, change: _Change, touched: Iterable[str]) -> None:
-        for path in touched:
-            at = path
-            while self._touched.get(at) is not change:
-                self._touched[at] = change
-                if at == paths.ROOT:
-                    break
-                at = paths.parent(at)
+        for path in paths.with_ancestors(touched):
+            self._touched[path] = change
             if len(self._touched) > self._most:
                 self._start_again()
                 return

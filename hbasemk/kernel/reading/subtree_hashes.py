@@ -65,17 +65,11 @@ class SubtreeHashes:
             self._kept = {}
 
     def _drop(self, touched: Iterable[str]) -> None:
-        seen: set[str] = set()
         if len(self._dropped) > self._most:
             self._dropped.clear()
-        for path in touched:
-            at = path
-            while at not in seen:
-                seen.add(at)
-                if self._kept.pop(at, None) is not None:
-                    self._dropped.add(at)
-                if at != paths.ROOT:
-                    at = paths.parent(at)
+        for path in paths.with_ancestors(touched):
+            if self._kept.pop(path, None) is not None:
+                self._dropped.add(path)
 
     def _get(self, path: str, view: View) -> bytes | None:
         kept = self._kept.get(path)
