@@ -130,8 +130,7 @@ class BranchRevisions:
             # Everything below the floor was decided when the branch began; a later poll has seen it.
             self._journal.poll()
         trunk = View.of(base, extent, upper)
-        view = View(revision, -1, max(upper, *own), extent, frozenset(own))
-        return BranchState(root, base, tuple(own), trunk, view)
+        return BranchState(root, base, tuple(own), trunk, View.of_branch(own, extent, upper))
 
     def _row(self, revision: int, columns: Sequence[Column]) -> JournalRow:
         return next(journal_rows(self._store, [revision], columns))

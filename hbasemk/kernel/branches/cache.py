@@ -42,14 +42,14 @@ class BranchState:
     @classmethod
     def begin(cls, root: int, trunk: View, extent: Extent) -> BranchState:
         """Return the first revision of a branch that this instance has made on a view of trunk with this extent."""
-        view = View(root, -1, max(trunk.upper, root), extent, frozenset((root,)))
-        return cls(root, trunk.revision, (root,), trunk, view, ())
+        return cls(root, trunk.revision, (root,), trunk, View.of_branch((root,), extent, trunk.upper), ())
 
     def with_own(self, own: tuple[int, ...], touched: Sequence[RowChange]) -> BranchState:
         """Return the newest of the revisions ``own`` of the branch; it has made the changes ``touched`` to this one."""
-        view = View(own[-1], -1, max(self.trunk.upper, *own), self.view.extent, frozenset(own))
-        known = self.changes is not None and len(self.changes) + len(touched) <= MOST_CHANGES
-        changes = (*self.changes, *touched) if self.changes is not None and known else None
+        view = View.of_branch(own, self.view.extent, self.trunk.upper)
+        changes = None if self.changes is None else (*self.changes, *touched)
+        if changes is not None and len(changes) > MOST_CHANGES:
+            changes = None
         return BranchState(self.root, self.base, own, self.trunk, view, changes)
 
     @property

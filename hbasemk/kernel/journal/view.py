@@ -5,6 +5,7 @@ A view never changes (I5), because a revision joins the sequence only at its end
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from hbasemk.format.extent import Extent
@@ -42,3 +43,8 @@ class View(NamedTuple):
     def of(cls, revision: int, extent: Extent, upper: int) -> View:
         """Return the view of trunk that an extent defines."""
         return cls(revision, -1, upper, extent)
+
+    @classmethod
+    def of_branch(cls, own: Sequence[int], extent: Extent | None, upper: int) -> View:
+        """Return the view of a branch: its view of trunk, and its ``own`` revisions, the newest last."""
+        return cls(own[-1], -1, max(upper, *own), extent, frozenset(own))
