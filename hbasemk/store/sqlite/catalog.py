@@ -78,17 +78,12 @@ class Catalog:
 
     def table(self, name: str) -> Families:
         """Return a table as last read; raise StoreUnusableError if there is none."""
-        known = self._known.get(name)
-        if known is None:
-            raise StoreUnusableError(f"table {name!r} does not exist in {self._location}; create the tables first")
-        return known
+        return self._require(self._known, name)
 
     def verify(self, found: dict[str, Families], tables: Sequence[Table]) -> None:
         """Keep what was read; raise StoreUnusableError if a table is missing or has other families or versions."""
         for name, families, versions, _ in tables:
-            known = found.get(name)
-            if known is None:
-                raise StoreUnusableError(f"table {name!r} does not exist in {self._location}; create the tables first")
+            known = self._require(found, name)
             if set(known.by_name) != set(families):
                 raise StoreUnusableError(
                     f"table {name!r} in {self._location} has the column families {list(known.by_name)}, expected "
@@ -125,3 +120,9 @@ class Catalog:
                     f"{self._location} is damaged: a part of table {table!r} is missing; restore it from a copy"
                 ) from error
             raise
+
+    def _require(self, found: dict[str, Families], name: str) -> Families:
+        known = found.get(name)
+        if known is None:
+            raise StoreUnusableError(f"table {name!r} does not exist in {self._location}; create the tables first")
+        return known
