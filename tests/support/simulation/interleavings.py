@@ -226,7 +226,7 @@ class Known:
 
     def tree(self, instance: Instance, view: View) -> Tree:
         """Return the tree of a view."""
-        key = view[:5], state_of(instance.journal._sequence, but="")
+        key = view[:5], state_of(instance.journal._sequence)
         if key not in self._trees:
             self._trees[key] = tree(instance, view)
         return self._trees[key]

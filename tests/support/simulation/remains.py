@@ -24,7 +24,7 @@ OUTSIDE = (
 """Not part of the state: code, locks, what all processes share, and the views that callers happen to hold."""
 
 
-def state_of(*things: object, but: str) -> Hashable:
+def state_of(*things: object, but: str = "") -> Hashable:
     """Return a value that is equal for objects of equal state: their attributes, and those of the objects they refer to.
 
     Attributes of the name ``but`` do not count.
@@ -36,9 +36,9 @@ def state_of(*things: object, but: str) -> Hashable:
             return thing
         if isinstance(thing, OUTSIDE):  # type: ignore[arg-type]
             return None
-        place = places.setdefault(id(thing), len(places))
-        if place < len(places) - 1:
-            return "the object number", place
+        if id(thing) in places:
+            return "the object number", places[id(thing)]
+        places[id(thing)] = len(places)
         if isinstance(thing, Mapping):
             return "mapping", tuple((of(key), of(value)) for key, value in thing.items())
         if isinstance(thing, Set):
