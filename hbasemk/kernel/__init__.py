@@ -13,7 +13,7 @@ section topic                     module                                        
 3       snapshots by time         ``time_travel``
 3       checkpoints               ``checkpoints``, ``journal.checkpoint_cells``  I5
 2       machine id, lease         ``ids.lease``, ``ids.leases``                  I1
-2       revision ids              ``ids.clock``                                  I1
+2       revision ids, clocks      ``ids.clock``, ``ids.server_clock``            I1
 3       views, sequence           ``journal.view``, ``journal.sequence``,        I5
                                   ``journal.known_revisions``
 3       contents of views         ``journal.journal``                            I5

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from hbasemk.errors import ClockSkewError, ClosedError
 from hbasemk.format import revisions
-from hbasemk.kernel.ids.lease import Lease, ServerClock
+from hbasemk.kernel.ids.lease import Lease
+from hbasemk.kernel.ids.server_clock import ServerClock
 from hbasemk.kernel.retry import run_with_retries
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.settings import Settings
