@@ -1,13 +1,11 @@
 """Adjusts in random schedules and in all interleavings, and mutants that these must find.
 
-``HBASEMK_ADJUST_SEEDS=first:last`` runs other schedules, as many as you like. ``HBASEMK_INTERLEAVINGS=triples`` runs all
-triples of operations.
+``HBASEMK_ADJUST_SEEDS=first:last`` runs other schedules, as many as you like.
 """
 
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable
 
 import pytest
@@ -18,19 +16,11 @@ from tests.support import proof
 from tests.support.simulation import adjust_mutants
 from tests.support.simulation.adjusts import AdjustSchedule
 from tests.support.simulation.finding import must_be_found
-from tests.support.simulation.interleavings import (
-    ADJUST_KINDS,
-    EXPECT_KINDS,
-    WAYS,
-    Allowed,
-    Explored,
-    explore,
-    must_be_found_beside,
-    prepare,
-)
+from tests.support.simulation.interleavings import WAYS, explore, must_be_found_beside
 from tests.support.simulation.known_seeds import search
 from tests.support.simulation.mutants import read_back
 from tests.support.simulation.running import each_run
+from tests.support.simulation.writers import ADJUST_KINDS, EXPECT_KINDS
 
 SEEDS = proof.seeds("HBASEMK_ADJUST_SEEDS", sample=100, proof=700, long=2000, chunk=300)
 
@@ -142,34 +132,3 @@ def test_a_mutant_of_expected_versions_is_found_beside_adjusts(
     mutant: Callable[[pytest.MonkeyPatch], None], kinds: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     must_be_found_beside(mutant, kinds, monkeypatch, adjusts=True)
-
-
-TRIPLES = [
-    ("adjust", "adjust, on an old base", "set a number"),
-    ("first adjust", "first adjust", "unset a number"),
-    ("first adjust", "first adjust", "add a child of the name"),
-    ("merge adjusts", "rebase and merge adjusts", "adjust"),
-    ("expect the node, adjust it", "adjust", "fold"),
-    ("adjust", "copy the node", "expect the node, set another"),
-    *list(itertools.combinations_with_replacement(ADJUST_KINDS, 3))[10::40],
-]
-if os.environ.get("HBASEMK_INTERLEAVINGS") == "triples":
-    TRIPLES = list(itertools.combinations_with_replacement(ALL_KINDS, 3))
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(0)
-@pytest.mark.parametrize(
-    "kinds",
-    proof.sampled(
-        TRIPLES,
-        lambda position, _: position == 0,
-        ", ".join,
-        is_long=lambda position, _: position >= 6 and position % 3 > 0,
-    ),
-)
-def test_three_writers_with_two_preemptions(kinds: tuple[str, ...]) -> None:
-    prepared = prepare(adjusts=True)
-    explored = Explored(prepared, kinds, (0, 1, 0), 2)
-    explored.check(Allowed(prepared, kinds))
-    print(f"{', '.join(kinds)}: {explored}")

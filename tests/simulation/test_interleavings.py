@@ -13,10 +13,12 @@ from collections.abc import Callable
 import pytest
 
 from tests.support import proof
-from tests.support.simulation.interleavings import ENOUGH, KINDS, WAYS, Allowed, Explored, explore, prepare
+from tests.support.simulation.allowed import Allowed
+from tests.support.simulation.interleavings import ENOUGH, WAYS, Explored, explore
 from tests.support.simulation.known_seeds import search
 from tests.support.simulation.mutants import outcomes, read_back
 from tests.support.simulation.trees import Broken
+from tests.support.simulation.writers import KINDS, prepare
 
 WHICH = os.environ.get("HBASEMK_INTERLEAVINGS", "")
 PREEMPTIONS = int(os.environ.get("HBASEMK_PREEMPTIONS", "2" if WHICH == "triples" else "1"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -18,10 +18,11 @@ from hbasemk.kernel.reading import reader
 from hbasemk.kernel.reading.visible_cells import VisibleCells
 from hbasemk.store.abc import Column
 
-MUTANTS: list[Callable[[pytest.MonkeyPatch], None]] = []
+Mutant: TypeAlias = Callable[[pytest.MonkeyPatch], None]
+MUTANTS: list[Mutant] = []
 
 
-def mutant(function: Callable[[pytest.MonkeyPatch], None]) -> Callable[[pytest.MonkeyPatch], None]:
+def mutant(function: Mutant) -> Mutant:
     """Register a mutant."""
     MUTANTS.append(function)
     return function
