@@ -10,7 +10,8 @@ import pytest
 
 import hbasemk
 from hbasemk.cli.collection import shown
-from hbasemk.kernel.collection import collector, retention
+from hbasemk.kernel.collection import retention
+from tests.support.collecting import set_grace
 from tests.support.commands import run_captured
 
 Command = Callable[..., tuple[int, str]]
@@ -76,7 +77,7 @@ def test_init_sets_the_retention(command: Command) -> None:
 
 def test_collect_deletes_and_says_what(command: Command, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retention, "SHORTEST_MS", 1000)
-    monkeypatch.setattr(collector, "GRACE", 0.1)
+    set_grace(monkeypatch, 0.1)
     assert command("init", "--retention", "1s")[0] == 0
     for number in range(3):
         assert command("set", "/", "p", str(number))[0] == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import sqlite3
 import time
@@ -17,6 +16,7 @@ import hbasemk
 from hbasemk.repository import instance_of
 from tests.support.examples import definitions
 from tests.support.repositories import Checked
+from tests.support.seeds import random_of_test
 
 PAGE = Path(__file__).parents[2] / "docs" / "table-format.md"
 
@@ -68,9 +68,7 @@ def wait_for_watermark(repo: hbasemk.Repository, row: Any) -> None:
 def test_the_documented_reader_agrees_with_the_library(
     reader: dict[str, Any], tmp_path: Path, checked: Checked
 ) -> None:
-    seed = int(os.environ.get("HBASEMK_TEST_SEED", "0")) or random.randrange(2**32)
-    print(f"HBASEMK_TEST_SEED={seed}")
-    draw = random.Random(seed)
+    draw = random_of_test()
     file = tmp_path / "content.db"
     revisions = []
     below = 0

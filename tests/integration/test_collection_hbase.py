@@ -8,13 +8,12 @@ import pytest
 
 from hbasemk import RevisionCollectedError, Settings, connect
 from hbasemk.format import paths, revisions, schema
-from hbasemk.kernel.collection import collector
 from hbasemk.kernel.collection.collector import Collector
 from hbasemk.kernel.ids.leases import lease_of
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.journal import fence
 from hbasemk.repository import instance_of
 from hbasemk.store.abc import ALL_VERSIONS, Get
+from tests.support.collecting import set_grace
 from tests.support.hbase import HBase
 from tests.support.repositories import Checked
 
@@ -47,8 +46,7 @@ def versions(instance: Instance, path: str) -> int:
 def test_old_revisions_go_and_what_is_readable_stays(
     hbase: HBase, checked: Checked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(collector, "GRACE_APART", 0.4)
-    monkeypatch.setattr(fence, "TRUST", 0.2)
+    set_grace(monkeypatch, 0.4, trust=0.2)
     url = checked(hbase.url(hbase.prefix_with_tables()))
     with connect(url, poll_interval=0, settings=SETTINGS) as one, connect(url, poll_interval=0) as other:
         assert one.retention == 7 * 24 * 3600
@@ -90,8 +88,7 @@ def test_old_revisions_go_and_what_is_readable_stays(
 def test_leases_that_ended_go_and_their_ids_are_not_issued_again(
     hbase: HBase, checked: Checked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(collector, "GRACE_APART", 0.4)
-    monkeypatch.setattr(fence, "TRUST", 0.2)
+    set_grace(monkeypatch, 0.4, trust=0.2)
     url = checked(hbase.url(hbase.prefix_with_tables()))
     with connect(url, poll_interval=0, settings=SETTINGS) as one:
         one.run(lambda tx: tx.add("/a", {"p": 0}))

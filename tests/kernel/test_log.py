@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from contextlib import suppress
 from itertools import islice
@@ -19,6 +18,7 @@ from hbasemk.store.hbase import Address, HBaseStore
 from hbasemk.testing.wrapped import CountingStore
 from tests.support.hbase import HBase
 from tests.support.repositories import Instances, instances
+from tests.support.seeds import random_of_test
 
 
 def _shrink(monkeypatch: pytest.MonkeyPatch, chance: random.Random) -> None:
@@ -62,9 +62,7 @@ def _change(chance: random.Random, repository: Repository, paths: list[str]) -> 
 
 
 def _compare(monkeypatch: pytest.MonkeyPatch, opened: Instances, changes: int) -> None:
-    seed = int(os.environ.get("HBASEMK_TEST_SEED", "") or random.randrange(1 << 32))
-    print("seed", seed)
-    chance = random.Random(seed)
+    chance = random_of_test()
     writer, reader = opened(), opened()
     paths = ["/", "/never", "/never/there"]
     for _ in range(changes):

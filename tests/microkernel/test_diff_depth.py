@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import random
-
 import pytest
 
 from hbasemk import MicroKernel
@@ -13,8 +10,9 @@ from hbasemk.kernel import diff as kernel_diff
 from hbasemk.microkernel.jsop_diff import to_jsop
 from hbasemk.repository import instance_of
 from hbasemk.testing.wrapped import CountingStore
-from tests.support.microkernel import Cluster
+from tests.support.microkernel import Cluster, random_change
 from tests.support.repositories import Instances
+from tests.support.seeds import random_of_test
 
 
 def test_an_added_subtree_is_cut_at_the_depth(mk: Cluster) -> None:
@@ -45,25 +43,11 @@ def test_a_removed_node_that_came_back_is_compared_below_the_depth(mk: Cluster) 
 
 
 def test_a_diff_with_a_depth_equals_the_whole_diff_cut_at_that_depth(opened: Instances) -> None:
-    seed = int(os.environ.get("HBASEMK_TEST_SEED", "") or random.randrange(1 << 32))
-    print("seed", seed)
-    chance = random.Random(seed)
+    chance = random_of_test()
     kernel = MicroKernel(opened())
     instance = instance_of(kernel.repository)
-    ids = [kernel.get_head_revision()]
-    for _ in range(40):
-        existing = [node.path for node in kernel.repository.head.walk()]
-        path = chance.choice(existing)
-        prefix = "" if path == "/" else path
-        text = chance.choice(
-            (
-                f'+"{prefix}/{len(ids)}":{{"p":1,"x":{{"q":2,"y":{{"z":{{}}}}}}}}',
-                f'^"{prefix}/p":{chance.randrange(3)}',
-                f'-"{path}"' if path != "/" else "",
-                f'>"{path}":"/moved{len(ids)}"' if path != "/" else "",
-            )
-        )
-        ids.append(kernel.commit("", text))
+    added = '{"p":1,"x":{"q":2,"y":{"z":{}}}}'
+    ids = [kernel.get_head_revision(), *(random_change(chance, kernel, number, added) for number in range(40))]
     for _ in range(60):
         first, second = (instance.at(revisions.from_text(chance.choice(ids))) for _ in range(2))
         tops = ["/", *(node.path for node in kernel.repository.at(f"{second.revision:016x}").walk())]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import random
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -14,8 +12,9 @@ from hbasemk import MicroKernel
 from hbasemk.kernel.reading import last_changes
 from hbasemk.kernel.reading.last_changes import LastChanges
 from hbasemk.testing.wrapped import CountingStore
-from tests.support.microkernel import Cluster
+from tests.support.microkernel import Cluster, random_change
 from tests.support.repositories import Instances
+from tests.support.seeds import random_of_test
 
 CHOSEN = '{"properties":["*",":id"]}'
 
@@ -79,23 +78,12 @@ def test_ids_cost_no_call(opened: Instances) -> None:
     assert store.take() == {}
 
 
-def _random_change(chance: random.Random, kernel: MicroKernel, number: int) -> None:
-    path = chance.choice([node.path for node in kernel.repository.refresh().walk()])
-    prefix = path.rstrip("/")
-    texts = [f'+"{prefix}/n{number}":{{"p":1,"x":{{}}}}', f'^"{prefix}/p":{chance.randrange(3)}']
-    if path != "/":
-        texts += [f'-"{path}"', f'>"{path}":"/m{number}"', f'-"{path}" +"{path}":{{}}']
-    kernel.commit("", chance.choice(texts))
-
-
 def _compare(opened: Instances) -> None:
-    seed = int(os.environ.get("HBASEMK_TEST_SEED", "") or random.randrange(1 << 32))
-    print("seed", seed)
-    chance = random.Random(seed)
+    chance = random_of_test()
     kernels = [MicroKernel(opened()), MicroKernel(opened(cache_bytes=chance.choice((0, 5_000, 20_000))))]
     known: dict[str, dict[str, Any]] = {}
     for number in range(40):
-        _random_change(chance, chance.choice(kernels), number)
+        random_change(chance, chance.choice(kernels), number)
         for kernel in kernels:
             if chance.random() < 0.6:
                 kernel.repository.refresh()

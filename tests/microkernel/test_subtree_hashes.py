@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import random
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +11,9 @@ import pytest
 from hbasemk import MicroKernel
 from hbasemk.kernel.reading.subtree_hashes import SubtreeHashes
 from hbasemk.testing.wrapped import CountingStore
+from tests.support.microkernel import random_change
 from tests.support.repositories import Instances
+from tests.support.seeds import random_of_test
 
 CHOSEN = '{"properties":[":hash"]}'
 
@@ -23,25 +23,11 @@ def shown(kernel: MicroKernel, revision: str | None = None, depth: int = 9, path
     return found
 
 
-def _random_change(chance: random.Random, kernel: MicroKernel, number: int) -> None:
-    existing = [node.path for node in kernel.repository.refresh().walk()]
-    path = chance.choice(existing)
-    prefix = "" if path == "/" else path
-    texts = [f'+"{prefix}/n{number}":{{"p":1,"x":{{}}}}', f'^"{prefix}/p":{chance.randrange(3)}']
-    if path != "/":
-        texts += [f'-"{path}"', f'>"{path}":"/m{number}"', f'*"{path}":"/c{number}"', f'-"{path}" +"{path}":{{}}']
-    if len(existing) > 40:
-        texts = [f'-"{chance.choice(existing[1:])}"']
-    kernel.commit("", chance.choice(texts))
-
-
 def _compare(opened: Instances) -> None:
-    seed = int(os.environ.get("HBASEMK_TEST_SEED", "") or random.randrange(1 << 32))
-    print("seed", seed)
-    chance = random.Random(seed)
+    chance = random_of_test()
     kernels = [MicroKernel(opened()), MicroKernel(opened(cache_bytes=chance.choice((5_000, 20_000))))]
     for number in range(60):
-        _random_change(chance, chance.choice(kernels), number)
+        random_change(chance, chance.choice(kernels), number)
         for kernel in kernels:
             if chance.random() < 0.6:
                 kernel.repository.refresh()

@@ -14,7 +14,7 @@ from hbasemk.format import blob_use, schema
 from hbasemk.format.values import BlobRef
 from hbasemk.kernel import blobs as kernel_blobs
 from hbasemk.kernel.blobs import USED, Blobs, Head
-from hbasemk.kernel.collection import collector, unused_blobs
+from hbasemk.kernel.collection import unused_blobs
 from hbasemk.kernel.collection.collector import Collector
 from hbasemk.kernel.collection.run import Run
 from hbasemk.kernel.commit.change_source import OperationList
@@ -24,6 +24,7 @@ from hbasemk.store.abc import NewCell, Put
 from hbasemk.testing.simulation import Actor, Simulator
 from hbasemk.testing.stepped import SteppedSimulator
 from tests.support import proof
+from tests.support.collecting import set_grace
 
 SETTINGS = Settings(max_clock_skew_ms=500, lease_ms=600_000, max_lag_ms=100)
 RETENTION_MS = 10
@@ -33,7 +34,7 @@ CONTENT = b"twelve bytes"
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel_blobs, "CHUNK", 8)
-    monkeypatch.setattr(collector, "GRACE", 0.0)
+    set_grace(monkeypatch, 0.0)
 
 
 class Prepared:

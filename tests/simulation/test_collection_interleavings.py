@@ -19,7 +19,6 @@ from hbasemk.kernel.collection.collector import Collector
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, Operation, RemoveNode, SetProperty
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.journal import fence
 from hbasemk.kernel.reading import child_count, reader
 from hbasemk.kernel.settings import Settings
 from hbasemk.store.abc import ALL_VERSIONS, Scan
@@ -28,6 +27,7 @@ from hbasemk.testing.simulation import Actor, Simulator
 from hbasemk.testing.stepped import SteppedSimulator
 from tests.support import proof
 from tests.support.branches import commit_on_branch
+from tests.support.collecting import set_grace
 from tests.support.runtime import World, open_instance
 from tests.support.simulation import collection_mutants
 from tests.support.simulation.crashes.sites import WAYS, Died, Steps
@@ -39,9 +39,7 @@ RETENTION_MS = 10
 
 @pytest.fixture(autouse=True)
 def without_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fence, "TRUST", 0.0)
-    for name in ("GRACE", "GRACE_APART"):
-        monkeypatch.setattr(collector, name, 0.0)
+    set_grace(monkeypatch, 0.0, trust=0.0)
     monkeypatch.setattr(collector, "WINDOW", 3)
     for module in (reader, child_count):
         monkeypatch.setattr(module, "WIDE", 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -36,3 +37,19 @@ def nodes(mk: Cluster, path: str, revision_id: str | None = None, depth: int = 9
 
 def names(found: dict[str, Any]) -> list[str]:
     return [name for name, value in found.items() if isinstance(value, dict)]
+
+
+def random_change(chance: random.Random, kernel: MicroKernel, number: int, added: str = '{"p":1,"x":{}}') -> str:
+    """Commit a random change of a random node at the newest head, and return the revision.
+
+    New nodes have names with ``number``; a node added below another one is ``added``. Large trees shrink.
+    """
+    existing = [node.path for node in kernel.repository.refresh().walk()]
+    path = chance.choice(existing)
+    prefix = path.rstrip("/")
+    texts = [f'+"{prefix}/n{number}":{added}', f'^"{prefix}/p":{chance.randrange(3)}']
+    if path != "/":
+        texts += [f'-"{path}"', f'>"{path}":"/m{number}"', f'*"{path}":"/c{number}"', f'-"{path}" +"{path}":{{}}']
+    if len(existing) > 40:
+        texts = [f'-"{chance.choice(existing[1:])}"']
+    return kernel.commit("", chance.choice(texts))

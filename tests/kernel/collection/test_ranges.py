@@ -15,7 +15,7 @@ from hbasemk.kernel.collection.collector import Collector
 from hbasemk.kernel.commit.operations import AddNode, RemoveNode, SetProperty
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.scan_poller import ScanPoller
-from hbasemk.store.abc import ALL_VERSIONS, CellVersion, DeleteBelow, Get, NewCell, Put
+from hbasemk.store.abc import ALL_VERSIONS, DeleteBelow, Get, NewCell, Put
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import CountingStore
 from tests.support.collecting import BOTH_ORDERS, HOUR, RETENTION_MS, commit
@@ -28,6 +28,20 @@ def collect(instance: Instance) -> Any:
     return Collector(instance).run(RETENTION_MS)
 
 
+def ranges_deleted(instance: Instance, path: str, patch: pytest.MonkeyPatch) -> list[DeleteBelow]:
+    """Return a list to which each later deletion of ranges in the node's row is added."""
+    found: list[DeleteBelow] = []
+    delete_below = instance.store.delete_below
+
+    def record(table: str, deletes: Iterable[DeleteBelow]) -> None:
+        deletes = list(deletes)
+        found.extend(delete for delete in deletes if delete.row == paths.key(path))
+        delete_below(table, deletes)
+
+    patch.setattr(instance.store, "delete_below", record)
+    return found
+
+
 @BOTH_ORDERS
 def test_many_versions_of_a_column_go_as_one_range(
     store: MemoryStore, world: World, monkeypatch: pytest.MonkeyPatch
@@ -37,17 +51,10 @@ def test_many_versions_of_a_column_go_as_one_range(
     for number in range(1, 30):
         commit(one, SetProperty("/a", "p", number))
     world.advance(2 * HOUR)
-    ranges: list[CellVersion] = []
-    delete_below = one.store.delete_below
-
-    def record(table: str, deletes: Iterable[DeleteBelow]) -> None:
-        deletes = list(deletes)
-        ranges.extend(cell for delete in deletes for cell in delete.cells if delete.row == paths.key("/a"))
-        delete_below(table, deletes)
-
-    monkeypatch.setattr(one.store, "delete_below", record)
+    deleted = ranges_deleted(one, "/a", monkeypatch)
     assert collect(one).cells["superseded versions"] >= 2 * 28
-    assert len({cell[:2] for cell in ranges}) == len(ranges) == 2
+    columns = [cell[:2] for delete in deleted for cell in delete.cells]
+    assert len(set(columns)) == len(columns) == 2
 
 
 @BOTH_ORDERS
@@ -61,17 +68,9 @@ def test_an_ended_life_with_many_children_goes_as_one_range_of_its_family(
     commit(one, RemoveNode("/a"))
     commit(one, AddNode("/a", {"p": 1}), AddNode("/a/k1", {}))
     world.advance(2 * HOUR)
-    families: list[tuple[bytes, int]] = []
-    delete_below = one.store.delete_below
-
-    def record(table: str, deletes: Iterable[DeleteBelow]) -> None:
-        deletes = list(deletes)
-        families.extend(family for delete in deletes for family in delete.families if delete.row == paths.key("/a"))
-        delete_below(table, deletes)
-
-    monkeypatch.setattr(one.store, "delete_below", record)
+    deleted = ranges_deleted(one, "/a", monkeypatch)
     collect(one)
-    assert schema.CHILDREN in dict(families)
+    assert schema.CHILDREN in {family for delete in deleted for family, _ in delete.families}
     fresh = open_instance(store, world, mac=2)
     assert tree(fresh) == {"/": {}, "/a": {"p": 1}, "/a/k1": {}}
     assert len(store.read(schema.NODES, [Get(paths.key("/a"), versions=ALL_VERSIONS)])[0].cells) == 4

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import hbasemk
-from hbasemk.kernel.collection import collector
 from hbasemk.kernel.collection.collector import Collector
 from hbasemk.repository import instance_of
 from hbasemk.store.sqlite import SqliteStore, free_pages
+from tests.support.collecting import set_grace
 from tests.support.repositories import problems
 
 NODES = 150
@@ -45,7 +45,7 @@ def size(path: Path) -> int:
 @pytest.fixture
 def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file of a repository of which all values were written many times."""
-    monkeypatch.setattr(collector, "GRACE", 0.0)
+    set_grace(monkeypatch, 0.0)
     path = tmp_path / "old.db"
     with hbasemk.connect(f"sqlite:///{path}", poll_interval=0) as repo:
         begin(repo)

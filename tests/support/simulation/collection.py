@@ -26,6 +26,7 @@ from hbasemk.kernel.settings import Settings
 from hbasemk.store.abc import ALL_VERSIONS, Column, DeleteBelow, Get, Put, Scan
 from hbasemk.testing.simulation import FAULTS, Actor, Simulator
 from tests.support.branches import commit_on_branch
+from tests.support.collecting import set_grace
 from tests.support.simulation.schedules import FEW, Schedule
 from tests.support.simulation.trees import Broken, check_tables, tree
 
@@ -35,9 +36,7 @@ GRACE = 1.0
 
 def small(patch: pytest.MonkeyPatch) -> None:
     """Make all times and batches short, so that a schedule contains many steps of collectors."""
-    patch.setattr(fence, "TRUST", TRUST)
-    for name in ("GRACE", "GRACE_APART"):
-        patch.setattr(collector, name, GRACE)
+    set_grace(patch, GRACE, TRUST)
     patch.setattr(collector, "WINDOW", 3)
     patch.setattr(collector, "ROWS", 2)
     patch.setattr(collector, "FEW_ROWS", 2)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hbasemk.format import revisions
-from hbasemk.kernel.collection import collector, deletions, raising, rule
+from hbasemk.kernel.collection import deletions, raising, rule
 from hbasemk.kernel.collection.collector import Collector
 from hbasemk.kernel.commit.read_back import ReadBack
 from hbasemk.kernel.instance import Instance
@@ -21,6 +21,7 @@ from hbasemk.kernel.journal.journal import Journal
 from hbasemk.kernel.journal.news import News
 from hbasemk.kernel.journal.polled_revisions import PolledRevisions
 from hbasemk.store.abc import NewCell, Put
+from tests.support.collecting import set_grace
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
 MUTANTS: list[Mutant] = []
@@ -42,8 +43,7 @@ def unordered(function: Mutant) -> Mutant:
 
 
 def no_grace(patch: pytest.MonkeyPatch) -> None:
-    for name in ("GRACE", "GRACE_APART"):
-        patch.setattr(collector, name, 0.0)
+    set_grace(patch, 0.0)
 
 
 @mutant
