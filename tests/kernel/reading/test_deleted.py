@@ -104,7 +104,7 @@ USES: dict[str, Callable[[Any, str], object]] = {
 
 @pytest.mark.parametrize("name", USES)
 @pytest.mark.parametrize("where", ["head", "transaction", "branch"])
-def test_every_operation_tells_the_two_apart(repo: Repository, name: str, where: str) -> None:
+def test_every_operation_distinguishes_the_two(repo: Repository, name: str, where: str) -> None:
     def run(path: str) -> None:
         if where == "transaction":
             with repo.transaction() as tx:
@@ -141,7 +141,7 @@ def test_snapshots_tell_the_two_apart(repo: Repository) -> None:
             use("/none")
 
 
-def test_the_microkernel_tells_the_two_apart(repo: Repository) -> None:
+def test_the_microkernel_distinguishes_the_two(repo: Repository) -> None:
     mk = MicroKernel(repo)
     for jsop in ('-"{}"', '^"{}/p":1', '+"{}/new":{{}}', '>"{}":"/moved"', '*"{}":"/copied"'):
         with pytest.raises(NodeDeletedError, match=f"revision {deleted_in(repo)} deleted it"):

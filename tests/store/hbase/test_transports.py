@@ -1,43 +1,31 @@
-"""Framed and buffered, compact and binary, TLS, HTTP: each carries every message; each mismatch has a clear error."""
+"""Framed and buffered, compact and binary, TLS: each carries every message; each mismatch has a clear error."""
 
 from __future__ import annotations
 
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from thriftpy2.protocol import TCyBinaryProtocol
-from thriftpy2.thrift import TMessageType
-from thriftpy2.transport.memory import TCyMemoryBuffer
 
 from hbasemk.errors import (
     ClosedError,
     InvalidValueError,
     LimitError,
-    StoreError,
     StoreNotAppliedError,
-    StoreUnknownError,
     StoreUnusableError,
 )
 from hbasemk.store.abc import Get, NewCell, Put, Scan
 from hbasemk.store.hbase import Address, HBaseStore, Transport
-from hbasemk.store.hbase.gateway import THRIFT2, idl
 from hbasemk.testing.store.base import together
 from tests.support.certificates import Authority
-from tests.support.gateway import FakeGateway, ReceivedCall, fake_gateway, speaker
+from tests.support.gateway import ReceivedCall, fake_gateway, speaker
+from tests.support.gateway_stores import PLAIN, PUT, error_of, read
 
-PUT = Put(b"r", [NewCell(b"d", b"q", b"x")])
-PLAIN = [
-    ("buffered", "binary"),
-    ("framed", "binary"),
-    ("buffered", "compact"),
-    ("framed", "compact"),
-]
+Open = Callable[..., HBaseStore]
 
 
 @pytest.fixture(scope="module")
@@ -50,41 +38,11 @@ def other_authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("other"))
 
 
-@pytest.fixture
-def open_store() -> Iterator[Callable[..., HBaseStore]]:
-    opened: list[HBaseStore] = []
-
-    def open_one(port: int, transport: Transport, host: str = "127.0.0.1", **options: Any) -> HBaseStore:
-        opened.append(HBaseStore([Address(host, port)], transport=transport, **{"timeout": 10, **options}))
-        return opened[-1]
-
-    yield open_one
-    for store in opened:
-        store.close()
-
-
-Open = Callable[..., HBaseStore]
-
-
-def read(store: HBaseStore, row: bytes = b"r") -> None:
-    assert store.read("t", [Get(row)])[0].cells[0].value == row
-
-
-def error_of(store: HBaseStore) -> StoreError:
-    with pytest.raises(StoreError) as raised:
-        store.write("t", [PUT])
-    assert "HBase gateway at " in raised.value.message
-    return raised.value
-
-
-# --- framing and protocol --------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("framing", "protocol"), PLAIN)
-def test_every_kind_of_message_arrives_unchanged(framing: Any, protocol: Any, open_store: Open) -> None:
+def test_every_kind_of_message_arrives_unchanged(framing: Any, protocol: Any, open_over: Open) -> None:
     transport = Transport(framing, protocol)
     with fake_gateway(transport) as gateway:
-        store = open_store(gateway.port, transport)
+        store = open_over(gateway.port, transport)
         values = [b"", b"\0", b"\xff" * 127, b"x" * 128, bytes(range(256)) * 300, bytes(1_500_000)]
         numbers = [1, 127, 128, 2**31, 2**62]
         for value in values:
@@ -109,12 +67,12 @@ def test_every_kind_of_message_arrives_unchanged(framing: Any, protocol: Any, op
 @pytest.mark.parametrize(("framing", "protocol"), PLAIN)
 @pytest.mark.parametrize(("other_framing", "other_protocol"), PLAIN)
 def test_a_gateway_with_other_settings_is_named(
-    framing: Any, protocol: Any, other_framing: Any, other_protocol: Any, open_store: Open
+    framing: Any, protocol: Any, other_framing: Any, other_protocol: Any, open_over: Open
 ) -> None:
     if (framing, protocol) == (other_framing, other_protocol):
         return
     with fake_gateway(Transport(other_framing, other_protocol)) as gateway:
-        store = open_store(gateway.port, Transport(framing, protocol), connect_timeout=1.5)
+        store = open_over(gateway.port, Transport(framing, protocol), connect_timeout=1.5)
         error = error_of(store)
         assert f"127.0.0.1:{gateway.port}" in error.message
         settings = f"transport={other_framing}&protocol={other_protocol}"
@@ -123,15 +81,15 @@ def test_a_gateway_with_other_settings_is_named(
         assert gateway.received == []
 
 
-def test_a_request_larger_than_a_frame_is_refused_before_it_is_sent(open_store: Open) -> None:
+def test_a_request_larger_than_a_frame_is_refused_before_it_is_sent(open_over: Open) -> None:
     with fake_gateway(Transport("framed")) as gateway:
-        store = open_store(gateway.port, Transport("framed"))
+        store = open_over(gateway.port, Transport("framed"))
         read(store)
         with pytest.raises(LimitError, match="max_frame_size_in_mb"):
             store.write("t", [Put(b"r", [NewCell(b"d", b"q", bytes(2 * 1024 * 1024))])])
         assert [received.method for received in gateway.received] == ["get"]
         read(store)
-        larger = open_store(gateway.port, Transport("framed", max_frame_mb=3))
+        larger = open_over(gateway.port, Transport("framed", max_frame_mb=3))
         larger.write("t", [Put(b"r", [NewCell(b"d", b"q", bytes(2 * 1024 * 1024))])])
 
 
@@ -145,25 +103,22 @@ def test_batches_fit_into_a_frame() -> None:
     assert batch_bytes(Transport("http")) == usual
 
 
-# --- TLS -------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("framing", "protocol"), PLAIN)
-def test_calls_over_tls_share_a_connection(framing: Any, protocol: Any, authority: Authority, open_store: Open) -> None:
+def test_calls_over_tls_share_a_connection(framing: Any, protocol: Any, authority: Authority, open_over: Open) -> None:
     with fake_gateway(Transport(framing, protocol), authority.server_context("127.0.0.1", "localhost")) as gateway:
         transport = Transport(framing, protocol, tls=True, ca_file=authority.file)
         for host in ("127.0.0.1", "localhost"):
             before = len(gateway.connections)
-            store = open_store(gateway.port, transport, host)
+            store = open_over(gateway.port, transport, host)
             for _ in range(20):
                 read(store)
             store.write("t", [Put(b"r", [NewCell(b"d", b"q", bytes(1_500_000))])])
             assert len(gateway.connections) == before + 1
 
 
-def test_threads_over_tls_get_their_own_answers(authority: Authority, open_store: Open) -> None:
+def test_threads_over_tls_get_their_own_answers(authority: Authority, open_over: Open) -> None:
     with fake_gateway(context=authority.server_context("127.0.0.1")) as gateway:
-        store = open_store(gateway.port, Transport(tls=True, ca_file=authority.file), pool_size=3)
+        store = open_over(gateway.port, Transport(tls=True, ca_file=authority.file), pool_size=3)
 
         def work(thread: int) -> None:
             for turn in range(30):
@@ -185,80 +140,80 @@ class TestCertificates:
         return make
 
     def test_one_of_an_unknown_authority_is_refused(
-        self, context: Any, authority: Authority, other_authority: Authority, open_store: Open
+        self, context: Any, authority: Authority, other_authority: Authority, open_over: Open
     ) -> None:
         with fake_gateway(context=context(authority, "127.0.0.1")) as gateway:
             for transport in (Transport(tls=True), Transport(tls=True, ca_file=other_authority.file)):
-                error = error_of(open_store(gateway.port, transport))
+                error = error_of(open_over(gateway.port, transport))
                 assert isinstance(error, StoreUnusableError)
                 assert f"127.0.0.1:{gateway.port} has a certificate that cannot be trusted" in error.message
 
-    def test_one_for_another_host_is_refused(self, context: Any, authority: Authority, open_store: Open) -> None:
+    def test_one_for_another_host_is_refused(self, context: Any, authority: Authority, open_over: Open) -> None:
         with fake_gateway(context=context(authority, "localhost")) as gateway:
-            error = error_of(open_store(gateway.port, Transport(tls=True, ca_file=authority.file)))
+            error = error_of(open_over(gateway.port, Transport(tls=True, ca_file=authority.file)))
             assert isinstance(error, StoreUnusableError)
             assert "cannot be trusted (IP address mismatch" in error.message
             assert gateway.received == []
 
     def test_a_client_certificate_is_sent_when_required(
-        self, context: Any, authority: Authority, other_authority: Authority, open_store: Open
+        self, context: Any, authority: Authority, other_authority: Authority, open_over: Open
     ) -> None:
         client = other_authority.file_for("client.example")
         with fake_gateway(context=context(authority, "127.0.0.1", clients=other_authority)) as gateway:
             transport = Transport(tls=True, ca_file=authority.file, cert_file=client)
-            read(open_store(gateway.port, transport))
+            read(open_over(gateway.port, transport))
 
     def test_a_missing_client_certificate_is_named(
-        self, context: Any, authority: Authority, other_authority: Authority, open_store: Open
+        self, context: Any, authority: Authority, other_authority: Authority, open_over: Open
     ) -> None:
         with fake_gateway(context=context(authority, "127.0.0.1", clients=other_authority)) as gateway:
-            error = error_of(open_store(gateway.port, Transport(tls=True, ca_file=authority.file)))
+            error = error_of(open_over(gateway.port, Transport(tls=True, ca_file=authority.file)))
             assert f"127.0.0.1:{gateway.port}" in error.message
             assert "client certificate" in error.message
             assert gateway.received == []
 
     def test_a_client_certificate_of_another_authority_is_named(
-        self, context: Any, authority: Authority, other_authority: Authority, open_store: Open
+        self, context: Any, authority: Authority, other_authority: Authority, open_over: Open
     ) -> None:
         client = authority.file_for("client.example")
         with fake_gateway(context=context(authority, "127.0.0.1", clients=other_authority)) as gateway:
             transport = Transport(tls=True, ca_file=authority.file, cert_file=client)
-            error = error_of(open_store(gateway.port, transport))
+            error = error_of(open_over(gateway.port, transport))
             # With TLS 1.3 the gateway may close the connection before its reason arrives.
             assert "client certificate" in error.message
             assert gateway.received == []
 
 
-def test_a_gateway_without_tls_is_named(authority: Authority, open_store: Open) -> None:
+def test_a_gateway_without_tls_is_named(authority: Authority, open_over: Open) -> None:
     for answer in (b"HTTP/1.1 400 Bad Request\r\n\r\n", b""):
         with speaker(lambda sock, answer=answer: (sock.recv(100), sock.sendall(answer), None)[2]) as port:  # type: ignore[misc]
-            error = error_of(open_store(port, Transport(tls=True, ca_file=authority.file)))
+            error = error_of(open_over(port, Transport(tls=True, ca_file=authority.file)))
             assert f"127.0.0.1:{port}" in error.message
             assert "tls=" in error.message
 
 
 def test_a_gateway_that_is_silent_in_the_handshake_of_tls_was_not_applied(
-    authority: Authority, open_store: Open
+    authority: Authority, open_over: Open
 ) -> None:
     stop = threading.Event()
     with speaker(lambda sock: (stop.wait(30), None)[1]) as port:
-        error = error_of(open_store(port, Transport(tls=True, ca_file=authority.file), connect_timeout=0.2))
+        error = error_of(open_over(port, Transport(tls=True, ca_file=authority.file), connect_timeout=0.2))
         assert isinstance(error, StoreNotAppliedError)
         assert "TLS was not established" in error.message
         stop.set()
 
 
-def test_a_plain_client_is_told_to_use_tls(authority: Authority, open_store: Open) -> None:
+def test_a_plain_client_is_asked_to_use_tls(authority: Authority, open_over: Open) -> None:
     with fake_gateway(context=authority.server_context("127.0.0.1")) as gateway:
         for transport in (Transport(), Transport("framed"), Transport("http")):
-            error = error_of(open_store(gateway.port, transport, connect_timeout=1))
+            error = error_of(open_over(gateway.port, transport, connect_timeout=1))
             assert f"127.0.0.1:{gateway.port}" in error.message
             assert "TLS server" in error.message or "being stopped or started" in error.message
 
 
-def test_closing_ends_calls_over_tls(authority: Authority, open_store: Open) -> None:
+def test_closing_ends_calls_over_tls(authority: Authority, open_over: Open) -> None:
     with fake_gateway(context=authority.server_context("127.0.0.1")) as gateway:
-        store = open_store(gateway.port, Transport(tls=True, ca_file=authority.file))
+        store = open_over(gateway.port, Transport(tls=True, ca_file=authority.file))
 
         def silent(_: ReceivedCall) -> None:
             gateway.stopping.wait(30)
@@ -318,130 +273,3 @@ def test_a_key_of_another_certificate_is_refused(authority: Authority, tmp_path:
     authority.issue("a.example").private_key_pem.write_to_path(str(tmp_path / "key.pem"))
     with pytest.raises(InvalidValueError, match=r"cert_file .* and key_file .* cannot be used \(KEY_VALUES_MISMATCH\)"):
         Transport(tls=True, cert_file=authority.file_for("b.example"), key_file=str(tmp_path / "key.pem"))
-
-
-# --- HTTP ------------------------------------------------------------------------------------------------------------
-
-
-class HttpGateway(ThreadingHTTPServer):
-    """A fake gateway with HTTP, which answers like `FakeGateway`."""
-
-    daemon_threads = True
-
-    def __init__(self, fake: FakeGateway) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.fake = fake
-        self.port: int = self.server_address[1]
-        self.status = 200
-        self.close_after_each = False
-        self.cut = False
-        self.paths: list[str] = []
-        self.accepted = 0
-
-    def process_request(self, request: Any, address: Any) -> None:
-        self.accepted += 1
-        super().process_request(request, address)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: HttpGateway
-
-    def log_message(self, *_: object) -> None:
-        """Print nothing."""
-
-    def do_POST(self) -> None:
-        protocol = TCyBinaryProtocol(
-            TCyMemoryBuffer(self.rfile.read(int(self.headers["Content-Length"]))), decode_response=False
-        )
-        method, _, number = protocol.read_message_begin()
-        request = getattr(idl.Gateway, f"{method}_args")()
-        protocol.read_struct(request)
-        self.server.paths.append(self.path)
-        buffer = TCyMemoryBuffer()
-        answer = TCyBinaryProtocol(buffer)
-        answer.write_message_begin(method, TMessageType.REPLY, number)
-        answer.write_struct(self.server.fake._reply(method, request))
-        body = buffer.getvalue()
-        greeting = method == "getThriftServerType"
-        self.send_response(200 if greeting and self.server.status != 401 else self.server.status)
-        self.send_header("Content-Length", str(len(body)))
-        if self.server.close_after_each:
-            self.send_header("Connection", "close")
-            self.close_connection = True
-        self.end_headers()
-        if self.server.cut and not greeting:
-            self.wfile.write(body[:5])
-            self.close_connection = True
-        else:
-            self.wfile.write(body)
-
-
-@pytest.fixture
-def http() -> Iterator[HttpGateway]:
-    with fake_gateway() as fake:
-        fake.kind = THRIFT2
-        server = HttpGateway(fake)
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join(10)
-        server.server_close()
-
-
-def test_calls_over_http_share_a_connection(http: HttpGateway, open_store: Open) -> None:
-    store = open_store(http.port, Transport("http", path="/some/path"))
-    for _ in range(10):
-        read(store)
-    store.write("t", [Put(b"r", [NewCell(b"d", b"q", bytes(5_000_000))])])
-    read(store, bytes(32_000))
-    assert store.check_and_write("t", (b"d", b"q"), None, PUT) is True
-    assert set(http.paths) == {"/some/path"}
-    assert http.accepted <= 2  # the large request's buffers are released with its connection
-
-
-def test_a_connection_that_the_server_will_close_is_not_reused(http: HttpGateway, open_store: Open) -> None:
-    store = open_store(http.port, Transport("http"))
-    read(store)
-    http.close_after_each = True
-    read(store)
-    store.write("t", [PUT])
-    store.write("t", [PUT])
-
-
-def test_an_answer_that_is_cut_is_not_applied_for_reads_and_unknown_for_writes(
-    http: HttpGateway, open_store: Open
-) -> None:
-    store = open_store(http.port, Transport("http"))
-    http.cut = True
-    with pytest.raises(StoreNotAppliedError, match="closed the connection"):
-        read(store)
-    with pytest.raises(StoreUnknownError, match="closed the connection"):
-        store.write("t", [PUT])
-    http.cut = False
-    read(store)
-
-
-@pytest.mark.parametrize("status", [401, 404, 500, 503])
-def test_a_status_is_an_error_that_names_it(status: int, http: HttpGateway, open_store: Open) -> None:
-    store = open_store(http.port, Transport("http"))
-    http.status = status
-    error = error_of(store)
-    assert f"127.0.0.1:{http.port}" in error.message
-    assert f"HTTP status {status}" in error.message or status == 401
-    if status == 401:
-        assert isinstance(error, StoreUnusableError)
-        assert "requires a login" in error.message
-    else:
-        # The proxy that answered may have passed the request on.
-        assert isinstance(error, StoreUnknownError)
-
-
-def test_a_server_without_http_is_named(open_store: Open) -> None:
-    for framing, protocol in PLAIN:
-        transport = Transport(framing, protocol)  # type: ignore[arg-type]
-        with fake_gateway(transport) as gateway:
-            error = error_of(open_store(gateway.port, Transport("http"), connect_timeout=1))
-            assert f"127.0.0.1:{gateway.port}" in error.message
-            assert isinstance(error, (StoreUnusableError, StoreNotAppliedError))

@@ -1,0 +1,75 @@
+"""Stores on fake gateways: calls, scripts of the gateways, and the state of each gateway."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from hbasemk.errors import (
+    StoreError,
+)
+from hbasemk.store.abc import Get, NewCell, Put
+from hbasemk.store.hbase import HBaseStore
+from hbasemk.store.hbase.failover import Gateway
+from tests.support.gateway import Close, FakeGateway, ReceivedCall
+
+PUT = Put(b"r", [NewCell(b"d", b"q", b"x")])
+PLAIN = [
+    ("buffered", "binary"),
+    ("framed", "binary"),
+    ("buffered", "compact"),
+    ("framed", "compact"),
+]
+"""Framings and protocols without TLS and HTTP."""
+
+
+def gateways_of(store: HBaseStore) -> list[Gateway]:
+    """The gateways of a store, in the order of its addresses, which this process now prefers."""
+    gateways = store._client._gateways
+    gateways._order()
+    gateways._in_order = gateways._all
+    return gateways._all
+
+
+def read(store: HBaseStore, row: bytes = b"r") -> bytes:
+    """Read a row, whose only cell holds its key; return the value."""
+    value = store.read("t", [Get(row)])[0].cells[0].value
+    assert value == row
+    return value
+
+
+def silent_for(gateway: FakeGateway, *methods: str) -> None:
+    def script(received: ReceivedCall) -> None:
+        if received.method in methods:
+            gateway.stopping.wait(30)
+
+    gateway.script = script
+
+
+def closes(_: ReceivedCall) -> None:
+    raise Close
+
+
+def unused_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def until_used(gateway: Gateway) -> None:
+    """Wait for the end of a probe, and for its success."""
+    with gateway._mine().probe:
+        assert gateway.resumes_at() is None
+
+
+def until_probed(gateway: Gateway) -> None:
+    with gateway._mine().probe:
+        pass
+
+
+def error_of(store: HBaseStore) -> StoreError:
+    """Return the error of a write."""
+    with pytest.raises(StoreError) as raised:
+        store.write("t", [PUT])
+    assert "HBase gateway at " in raised.value.message
+    return raised.value
