@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hbasemk import Repository, connect
+from hbasemk import Repository, Transaction, connect
 from hbasemk.transfer.files import entries
 from hbasemk.transfer.files.importer import Import, Result
 from hbasemk.transfer.files.reader import FileReader, ReaderJob
@@ -28,6 +28,12 @@ SMALL = {
     "a/b/c/three.txt": b"three\n",
     "z/last.txt": b"last\n",
 }
+
+
+def changed(url: str, change: Callable[[Transaction], object]) -> None:
+    """Commit a change to the repository at a URL."""
+    with connect(url) as repository:
+        repository.run(change)
 
 
 def write_files(top: Path, files: dict[str, bytes]) -> Path:

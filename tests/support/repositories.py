@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from hbasemk import Repository, StoreUnusableError, connect
+from hbasemk import Repository, StoreUnusableError, Transaction, connect
 from hbasemk.check import DAMAGE, IntegrityCheck
 from hbasemk.repository import instance_of
 from hbasemk.store.abc import Store
@@ -98,6 +98,12 @@ class Instances:
         repository = Repository(store or self.new_store(), **options)
         self._opened.append(repository)
         return repository
+
+    def pair(self, build: Callable[[Transaction], object], message: str = "") -> tuple[Repository, Repository]:
+        """Commit ``build`` and open a second instance; both see the commit."""
+        one = self()
+        one.run(build, message)
+        return one, self()
 
     def finish(self) -> None:
         """Check the integrity through a fresh instance, then close all."""

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import math
 import os
 import random
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hbasemk import BlobRef, Json, Node, NodeNotFoundError, Transaction, connect
-from hbasemk.format import limits
-from hbasemk.transfer.exporter import Exported, export_files, export_json
+from hbasemk import Node, NodeNotFoundError, Transaction, connect
+from hbasemk.transfer.exporter import Exported, export_files
 from hbasemk.transfer.files.entries import TOTALS, Seen, node_path, properties, walk
 from hbasemk.transfer.files.importer import Import
 from hbasemk.transfer.files.reader import Files, ReaderJob
-from tests.support.imports import SMALL, differences, on_disk, write_files
+from tests.support.imports import SMALL, changed, differences, on_disk, write_files
 
 AT = "/docs"
 
@@ -28,11 +24,6 @@ AT = "/docs"
 def exported(url: str, target: Path, path: str = AT) -> Exported:
     with connect(url) as repository:
         return export_files(repository.refresh(), path, target)
-
-
-def changed(url: str, change: Callable[[Transaction], None]) -> None:
-    with connect(url) as repository:
-        repository.run(change)
 
 
 def reasons(done: Exported) -> dict[str, str]:
@@ -393,80 +384,3 @@ def test_exporting_a_missing_node_is_an_error(url: str, tmp_path: Path) -> None:
     with pytest.raises(NodeNotFoundError):
         exported(url, tmp_path / "out", "/nowhere")
     assert not (tmp_path / "out").exists()
-
-
-# --- JSON -------------------------------------------------------------------------------------------------
-
-
-def as_json(url: str, path: str) -> Any:
-    with connect(url) as repository:
-        return json.loads("".join(export_json(repository.refresh(), path)))
-
-
-def test_json_holds_the_whole_tree_with_names_in_order(url: str) -> None:
-    def build(tx: Transaction) -> None:
-        for path in ("/b", "/a", "/a/z", "/a/y", "/a/y/deep"):
-            tx.add(path, {"zeta": 1, "alpha": path})
-
-    changed(url, build)
-
-    found = as_json(url, "/")
-
-    def node(path: str, **children: Any) -> dict[str, Any]:
-        return {"properties": {"alpha": path, "zeta": 1}, "children": children}
-
-    wanted = {
-        "properties": {},
-        "children": {
-            "a": node("/a", y=node("/a/y", deep=node("/a/y/deep")), z=node("/a/z")),
-            "b": node("/b"),
-        },
-    }
-    assert json.dumps(found) == json.dumps(wanted)
-
-
-@pytest.mark.damages("it refers to a blob that nobody wrote")
-def test_json_keeps_every_type_apart(url: str) -> None:
-    values: dict[str, Any] = {
-        "integer": 2**70,
-        "float": 1.0,
-        "true": True,
-        "string": "42\n\u00e9\ud800",
-        "list": [1, "1", 1.5],
-        "bytes": b"\x00\xff",
-        "blob": BlobRef("ab" * 32),
-        "json": Json("1.10"),
-        "nan": math.nan,
-        "infinite": -math.inf,
-    }
-    changed(url, lambda tx: tx.add("/types", values))
-
-    assert as_json(url, "/types") == {
-        "properties": {
-            **values,
-            "bytes": {"$bytes": "AP8="},
-            "blob": {"$blob": "ab" * 32},
-            "json": 1.1,
-            "nan": {"$float": "nan"},
-            "infinite": {"$float": "-inf"},
-        },
-        "children": {},
-    }
-    assert isinstance(as_json(url, "/types")["properties"]["float"], float)
-
-
-def test_json_of_a_deep_tree_needs_no_deep_stack(url: str) -> None:
-    depth = limits.MAX_DEPTH
-
-    def dig(tx: Transaction) -> None:
-        path = ""
-        for _ in range(depth):
-            path += "/d"
-            tx.add(path)
-
-    changed(url, dig)
-
-    with connect(url) as repository:
-        text = "".join(export_json(repository.refresh(), "/"))
-    assert text.count('"d": ') == depth
-    assert text.count("{") == text.count("}")

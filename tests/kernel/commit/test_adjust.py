@@ -10,9 +10,6 @@ import pytest
 
 from hbasemk import (
     ConflictError,
-    InvalidChangeError,
-    Json,
-    LimitError,
     NodeNotFoundError,
     Repository,
     Transaction,
@@ -31,11 +28,7 @@ Change = Callable[[Transaction], object]
 @pytest.fixture
 def two(opened: Instances) -> tuple[Repository, Repository]:
     """Two instances on one node."""
-    one = opened()
-    one.run(lambda tx: tx.add("/a", {"n": 10, "text": "x"}))
-    other = opened()
-    other.refresh()
-    return one, other
+    return opened.pair(lambda tx: tx.add("/a", {"n": 10, "text": "x"}))
 
 
 def value(repository: Repository, name: str = "n") -> Any:
@@ -45,9 +38,6 @@ def value(repository: Repository, name: str = "n") -> Any:
 def slots_of(repository: Repository, name: str = "n") -> list[int]:
     state = instance_of(repository).require(instance_of(repository).head(), "/a")
     return sorted(state.property_of(name).totals)
-
-
-# --- conflicts ------------------------------------------------------------------------------------------------
 
 
 OTHERS: dict[str, tuple[Change, object]] = {
@@ -234,9 +224,6 @@ def test_a_number_that_sixteen_processes_adjust_is_read_in_one_call_with_few_cel
     assert sum(process.statistics.conflicts for process in processes) == 0
 
 
-# --- one transaction ------------------------------------------------------------------------------------------
-
-
 CHANGES: dict[str, tuple[Change, object]] = {
     "adjusts add up": (lambda tx: (tx.adjust("/a", "n", 5), tx.adjust("/a", "n", -2)), 13),
     "adjust after set": (lambda tx: (tx.set("/a", "n", 100), tx.adjust("/a", "n", 5)), 105),
@@ -293,106 +280,6 @@ def test_an_adjust_by_nothing_makes_no_revision(two: tuple[Repository, Repositor
     assert "absent" not in one.refresh()["/a"]
 
 
-# --- numbers --------------------------------------------------------------------------------------------------
-
-
-NUMBERS: list[tuple[Any, list[Any], Any]] = [
-    (10, [0.5], 10.5),
-    (10, [0.5, 0.5], 11),
-    (10.0, [1], 11.0),
-    (0.1, [0.2, -0.2], 0.1),
-    (0, [0.1] * 10, 1.0),
-    (10**400, [1, -(10**400)], 1),
-    (1e308, [1e308], 2 * int(1e308)),
-    (2**80 + 1, [0.5], float(2**80 + 1)),
-    (Json("1.10"), [], Json("1.10")),
-    (Json("1.10"), [1, -1], Json("1.10")),
-    (Json("1.50"), [1], 2.5),
-    (Json("1e3"), [1], 1001.0),
-    (-0.0, [1, -1], -0.0),
-    (None, [2.0], 2),
-    (None, [2.5], 2.5),
-]
-
-
-@pytest.mark.parametrize(("start", "amounts", "expected"), NUMBERS)
-def test_numbers_keep_their_kind_and_are_rounded_once(
-    two: tuple[Repository, Repository], start: Any, amounts: list[Any], expected: Any
-) -> None:
-    one, other = two
-    other.adjust("/a", "n", 0.25)
-    one.refresh()
-    one.run(lambda tx: tx.set("/a", "n", start))
-    for by in amounts:
-        one.adjust("/a", "n", by)
-    for repository in (one, other):
-        found = value(repository)
-        assert (type(found), repr(found)) == (type(expected), repr(expected))
-
-
-def test_a_sum_does_not_depend_on_the_order(two: tuple[Repository, Repository]) -> None:
-    one, other = two
-    amounts = [0.1, 1e16, -1e16, 0.3, 1e-300]
-    for by in amounts:
-        one.adjust("/a", "x", by)
-    for by in reversed(amounts):
-        other.adjust("/a", "y", by)
-    assert value(one, "x") == value(one, "y") == 0.4
-
-
-# --- bad input ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("by", [True, "1", None, [1], 1j])
-def test_an_amount_of_a_wrong_type_is_refused(two: tuple[Repository, Repository], by: Any) -> None:
-    with pytest.raises(TypeError, match="by must be an int or a float"):
-        two[0].adjust("/a", "n", by)
-
-
-@pytest.mark.parametrize("by", [float("nan"), float("inf"), float("-inf")])
-def test_an_amount_that_is_not_finite_is_refused(two: tuple[Repository, Repository], by: float) -> None:
-    with pytest.raises(ValueError, match="by must be an int or a finite float, got"):
-        two[0].adjust("/a", "n", by)
-
-
-def test_a_property_that_is_no_number_is_named_with_its_value(two: tuple[Repository, Repository]) -> None:
-    one, _ = two
-    with pytest.raises(InvalidChangeError, match="property 'text' of /a cannot be adjusted.*got the str 'x'"):
-        one.adjust("/a", "text", 1)
-    for wrong in (True, [1], float("nan"), b"1"):
-        one.run(lambda tx, wrong=wrong: tx.set("/a", "text", wrong))  # type: ignore[misc]
-        for by in (1, 0):
-            with pytest.raises(InvalidChangeError, match=f"got the {type(wrong).__name__}"):
-                one.adjust("/a", "text", by)
-
-
-def test_a_missing_node_and_a_name_of_a_child_are_refused(two: tuple[Repository, Repository]) -> None:
-    one, _ = two
-    branch = one.branch()
-    for by in (1, 0):
-        with pytest.raises(NodeNotFoundError):
-            one.adjust("/none", "n", by)
-        with pytest.raises(NodeNotFoundError):
-            branch.run(lambda tx, by=by: tx.adjust("/none", "n", by))  # type: ignore[misc]
-    one.run(lambda tx: tx.add("/a/k"))
-    with pytest.raises(InvalidChangeError, match="both a property and a child"):
-        one.adjust("/a", "k", 1)
-    with pytest.raises(InvalidChangeError, match="both a property and a child"):
-        one.run(lambda tx: (tx.adjust("/a", "m", 1), tx.add("/a/m")))
-
-
-def test_numbers_with_too_many_digits_are_refused(two: tuple[Repository, Repository]) -> None:
-    one, _ = two
-    with pytest.raises(LimitError):
-        one.adjust("/a", "n", 10**4300)
-    one.run(lambda tx: tx.set("/a", "n", 10**4300 - 1))
-    with pytest.raises(LimitError):
-        one.adjust("/a", "n", 1)
-
-
-# --- reading --------------------------------------------------------------------------------------------------
-
-
 def test_old_snapshots_logs_diffs_and_copies_show_the_sum(two: tuple[Repository, Repository]) -> None:
     one, other = two
     revisions = [one.adjust("/a", "n", 1), other.adjust("/a", "n", 2), one.adjust("/a", "n", 4)]
@@ -430,9 +317,6 @@ def test_a_version_changes_with_each_adjust_and_is_the_same_everywhere(two: tupl
     assert before != after == other.refresh()["/a"].version
     with pytest.raises(ConflictError), one.transaction() as tx:
         tx.adjust("/a", "n", 1, if_version=before)
-
-
-# --- serializable ---------------------------------------------------------------------------------------------
 
 
 SERIALIZABLE: dict[str, tuple[Change, Change]] = {

@@ -14,9 +14,7 @@ from tests.support.repositories import Instances, tree
 @pytest.fixture
 def two(opened: Instances) -> tuple[Repository, Repository]:
     """Two instances on one tree."""
-    one = opened()
-    one.run(lambda tx: (tx.add("/a", {"x": 1, "y": 1}), tx.add("/a/b", {"z": 1}), tx.add("/log")))
-    return one, opened()
+    return opened.pair(lambda tx: (tx.add("/a", {"x": 1, "y": 1}), tx.add("/a/b", {"z": 1}), tx.add("/log")))
 
 
 def begin(repository: Repository, isolation: Any = "serializable") -> Transaction:

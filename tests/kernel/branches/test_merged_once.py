@@ -1,0 +1,290 @@
+"""What a branch adjusts counts once, whatever merges, rebases and resets happen at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hbasemk import BranchError, CommitUnknownError, ConflictError, StoreError
+from hbasemk.errors import ClosedError, StoreNotAppliedError, StoreUnknownError
+from hbasemk.format import schema
+from hbasemk.format.journal_row import Outcome
+from hbasemk.kernel.branches.claims import BranchClaims
+from hbasemk.kernel.branches.heads import BranchHeads
+from hbasemk.kernel.branches.rebase import rebase
+from hbasemk.kernel.commit.change_source import OperationList
+from hbasemk.kernel.commit.operations import AddNode, Adjust, Operation, SetProperty
+from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.journal.view import View
+from hbasemk.kernel.retry import AT_LEAST
+from hbasemk.store.memory import MemoryStore
+from hbasemk.testing.wrapped import Call, FaultyStore
+from tests.support.branches import commit_on_branch
+from tests.support.runtime import World, open_instance
+
+
+def commit(instance: Instance, *operations: Operation) -> int:
+    return instance.commit(lambda _: OperationList(operations), "", retry_timeout=5, max_poll_age=0)
+
+
+def shown(instance: Instance, view: View | None = None) -> Any:
+    instance.poll()
+    return instance.reader.require(view or instance.head(), "/a").properties["n"]
+
+
+class Two:
+    """Two processes and a branch of the first one that adjusts a property, which is 1 on trunk, by 100."""
+
+    def __init__(self, world: World, transactions: bool) -> None:
+        store = MemoryStore(world.clock, transactions=transactions)
+        self.faulty = FaultyStore(store)
+        self.one, self.two = open_instance(self.faulty, world, mac=1), open_instance(store, world, mac=2)
+        commit(self.one, AddNode("/a", {"n": 1}))
+        self.root = self.one.branches.begin(self.one.head())
+        self.branch = commit_on_branch(self.one, self.root, [Adjust("/a", "n", 100)])
+
+
+@pytest.fixture(params=[False, True], ids=["steps", "transactions"])
+def two(request: pytest.FixtureRequest, world: World) -> Two:
+    return Two(world, request.param)
+
+
+def during_the_commit(two: Two, act: Callable[[], None]) -> list[bool]:
+    """Act once, when the first process writes or decides a commit to trunk."""
+    acted: list[bool] = []
+
+    def before(call: Call) -> None:
+        if call.method in ("write", "write_if") and call.table == schema.NODES and not acted:
+            acted.append(True)
+            act()
+
+    two.faulty.before = before
+    return acted
+
+
+def test_a_branch_counts_once_if_two_processes_merge_it_at_the_same_time(two: Two) -> None:
+    acted = during_the_commit(two, lambda: void(two.two.branches.merge(two.branch, "")))
+    with pytest.raises(ConflictError):
+        two.one.branches.merge(two.branch, "")
+    assert acted
+    assert shown(two.one) == shown(two.two) == 101
+
+
+def void(_: object) -> None:
+    """Ignore a result."""
+
+
+def test_a_branch_counts_once_if_it_is_rebased_while_another_process_merges_it(two: Two) -> None:
+    rebased: list[int] = []
+
+    def act() -> None:
+        commit(two.two, SetProperty("/a", "other", 1))
+        rebased.append(rebase(two.two.branches, two.branch, two.two.head(), ""))
+
+    during_the_commit(two, act)
+    with pytest.raises(ConflictError):
+        two.one.branches.merge(two.branch, "")
+    assert shown(two.one) == 1
+    two.two.branches.merge(rebased[0], "")
+    assert shown(two.one) == 101
+
+
+def test_a_branch_counts_once_if_it_is_merged_while_another_process_rebases_it(two: Two) -> None:
+    commit(two.one, SetProperty("/a", "other", 1))
+    merged: list[int] = []
+
+    def before(call: Call) -> None:
+        if (call.method, call.table) == ("write", schema.NODES) and not merged:
+            merged.append(two.two.branches.merge(two.branch, ""))
+
+    two.faulty.before = before
+    with pytest.raises(BranchError, match="merged into trunk"):
+        rebase(two.one.branches, two.branch, two.one.head(), "")
+    assert merged
+    assert shown(two.one) == 101
+
+
+def without_closing(two: Two, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Merge the branch in a process that dies before it ends the branch."""
+    with monkeypatch.context() as patch:
+        patch.setattr(BranchHeads, "close_merged", lambda *_: True)
+        merged = two.one.branches.merge(two.branch, "")
+    two.two.poll()
+    return merged
+
+
+@pytest.mark.parametrize("again", ["merge", "rebase"])
+def test_a_merge_whose_process_died_before_it_ended_the_branch_counts_once(
+    two: Two, again: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_closing(two, monkeypatch)
+    with pytest.raises((BranchError, ConflictError)):
+        if again == "merge":
+            two.two.branches.merge(two.branch, "")
+        else:
+            rebase(two.two.branches, two.branch, two.two.head(), "")
+    # The second process has ended the branch for the first one.
+    with pytest.raises(BranchError, match="merged into trunk"):
+        two.two.branches.merge(two.branch, "")
+    assert shown(two.one) == 101
+
+
+def test_a_rebase_of_a_branch_that_went_on_after_its_merge_leaves_out_what_is_merged(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_closing(two, monkeypatch)
+    later = commit_on_branch(two.two, two.branch, [Adjust("/a", "n", 1000), Adjust("/a", "new", 7)])
+    rebased = rebase(two.two.branches, later, two.two.head(), "")
+    assert shown(two.two, two.two.branches.find(rebased).view) == 1101
+    two.two.branches.merge(rebased, "")
+    assert shown(two.one) == 1101
+
+
+def test_a_rebase_to_a_revision_before_a_merge_of_the_branch_is_refused(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(two.one, SetProperty("/a", "other", 1))
+    before = two.one.head()
+    without_closing(two, monkeypatch)
+    later = commit_on_branch(two.one, two.branch, [Adjust("/a", "n", 1000)])
+    with pytest.raises(BranchError, match="rebase it to a revision that contains"):
+        rebase(two.one.branches, later, before, "")
+
+
+@pytest.mark.parametrize("claimed_before_the_reset", [True, False])
+def test_a_branch_counts_once_if_it_is_reset_while_it_is_merged_and_rebased(
+    two: Two, claimed_before_the_reset: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(two.one, SetProperty("/a", "other", 1))
+    later: list[int] = []
+    heads: list[int] = []
+    close_rebased, replace = BranchHeads.close_rebased, BranchClaims._replace
+
+    def reset() -> None:
+        heads.append(two.two.branches.reset(later[0], two.branch))
+
+    def close(self: BranchHeads, root: int, newest: int, into: int) -> bool:
+        # The rebase of the first process is about to end the branch: the second process merges more of it.
+        if self is not two.one.branches._heads:
+            return close_rebased(self, root, newest, into)
+        monkeypatch.setattr(BranchHeads, "close_rebased", close_rebased)
+        later.append(commit_on_branch(two.two, two.branch, [SetProperty("/a", "later", 1)]))
+        with pytest.raises((BranchError, ConflictError)):
+            two.two.branches.merge(later[0], "")
+        return close_rebased(self, root, newest, into)
+
+    def replaced(self: BranchClaims, *arguments: Any) -> bool:
+        if self is two.one.branches._claims or not later:
+            return replace(self, *arguments)
+        if not claimed_before_the_reset:
+            reset()
+        done = replace(self, *arguments)
+        if claimed_before_the_reset:
+            reset()
+        return done
+
+    monkeypatch.setattr(BranchHeads, "close_rebased", close)
+    monkeypatch.setattr(BranchClaims, "_replace", replaced)
+    with pytest.raises(BranchError, match="its branch continues at"):
+        rebase(two.one.branches, two.branch, two.one.head(), "")
+    assert heads
+    assert two.branch not in heads
+    assert shown(two.one) == shown(two.two) == 101
+
+
+@pytest.mark.parametrize("swept", [False, True])
+def test_a_rebase_of_a_branch_that_was_reset_during_its_merge_keeps_what_is_merged(
+    two: Two, world: World, swept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, two.branch = two.branch, commit_on_branch(two.one, two.branch, [Adjust("/a", "n", 1000)])
+    without_closing(two, monkeypatch)
+    head = two.two.branches.reset(two.branch, first)
+    assert two.two.branches.outcome(head) is Outcome.COMMITTED
+    if swept:
+        world.advance(60)
+        two.two.poll()
+        two.two.maintain()
+    later = commit_on_branch(two.two, head, [Adjust("/a", "n", 10000)])
+    rebased = rebase(two.two.branches, later, two.two.head(), "")
+    two.two.branches.merge(rebased, "")
+    assert shown(two.two) == 11101
+
+
+def test_a_reset_of_a_branch_without_claims_returns_to_the_revision(two: Two) -> None:
+    later = commit_on_branch(two.two, two.branch, [SetProperty("/a", "later", 1)])
+    assert two.one.branches.reset(later, two.branch) == two.branch
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_an_interrupted_rebase_gives_up_briefly_and_raises_the_interrupt(world: World, closed: bool) -> None:
+    faulty = FaultyStore(MemoryStore(world.clock))
+    one = open_instance(faulty, world, retry_timeout=60)
+    commit(one, AddNode("/a", {"n": 1}))
+    branch = commit_on_branch(one, one.branches.begin(one.head()), [Adjust("/a", "n", 100)])
+    commit(one, SetProperty("/a", "other", 1))
+    interrupted: list[float] = []
+
+    def fail(call: Call) -> None:
+        # Virtual time: it moves only during waits between attempts.
+        if interrupted:
+            raise ClosedError("closed") if closed else StoreNotAppliedError("out of reach")
+        if (call.method, call.table) == ("write", schema.NODES):
+            interrupted.append(world.ms)
+            raise KeyboardInterrupt
+
+    faulty.before = fail
+    with pytest.raises(KeyboardInterrupt):
+        rebase(one.branches, branch, one.head(), "")
+    faulty.before = None
+    assert interrupted
+    assert world.ms - interrupted[0] < 5 * 1000 * AT_LEAST
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_a_merge_with_an_unknown_outcome_counts_once(world: World, applied: bool) -> None:
+    two = Two(world, transactions=False)
+    failed: list[bool] = []
+
+    def fail(call: Call) -> None:
+        # All calls from the decision on fail, and the first one is applied or not.
+        if call == ("check_and_write", schema.JOURNAL, 1):
+            failed.append(True)
+            if len(failed) >= 3:
+                raise StoreUnknownError("no reply")
+
+    setattr(two.faulty, "after" if applied else "before", fail)
+    with pytest.raises((CommitUnknownError, StoreError)):
+        two.one.branches.merge(two.branch, "")
+    two.faulty.before = two.faulty.after = None
+    two.two.poll()
+    if applied:
+        with pytest.raises((BranchError, ConflictError)):
+            two.two.branches.merge(two.branch, "")
+    else:
+        two.two.branches.merge(two.branch, "")
+    two.one.branches.resolve_pending()
+    assert shown(two.one) == shown(two.two) == 101
+    with pytest.raises(BranchError, match="merged into trunk"):
+        two.one.branches.merge(two.branch, "")
+
+
+def test_a_branch_counts_once_if_two_processes_merge_it(world: World) -> None:
+    store = MemoryStore(world.clock)
+    faulty = FaultyStore(store)
+    one, two = open_instance(faulty, world, mac=1), open_instance(store, world, mac=2)
+    one.commit(lambda _: OperationList([AddNode("/a", {"n": 1})]), "", retry_timeout=5, max_poll_age=0)
+    branch = commit_on_branch(one, one.branches.begin(one.head()), [Adjust("/a", "n", 100)])
+    merged: list[int] = []
+
+    def before(call: Call) -> None:
+        if (call.method, call.table) == ("write", schema.NODES) and not merged:
+            merged.append(two.branches.merge(branch, ""))
+
+    faulty.before = before
+    with pytest.raises(ConflictError):
+        one.branches.merge(branch, "")
+    assert merged
+    one.poll()
+    assert one.reader.require(one.head(), "/a").properties["n"] == 101

@@ -1,0 +1,92 @@
+"""The number of round trips of lists and counts of children."""
+
+from __future__ import annotations
+
+import pytest
+
+from hbasemk.repository import instance_of
+from tests.support.round_trips import POLL, READ, Counted, fresh
+
+
+def test_pages_of_children_read_all_names_after_some_time(counted: Counted) -> None:
+    repository = counted.repository
+    repository.run(lambda tx: [tx.add("/w"), *(tx.add(f"/w/{number:04}") for number in range(3_000))])
+    other = fresh(counted)
+    read = 0
+    for number in range(40):
+        after = f"{number * 7919 % 2_900:04}"
+        page = other.head.children("/w", after, 100)
+        assert page == [f"{one:04}" for one in range(int(after) + 1, int(after) + 101)]
+        read += sum(counted.store.take().values())
+    assert read == 26
+    other.close()
+
+
+def test_a_page_of_a_known_node_reads_only_names(counted: Counted) -> None:
+    other = fresh(counted)
+    for known, cells in ((False, 5), (True, 4)):
+        if known:
+            assert other.head["/a"] is not None
+        counted.store.take()
+        counted.store.traffic()
+        assert other.head.children("/a", "15", 3) == ["16", "17", "18"]
+        assert counted.store.take() == {READ: 1}
+        traffic = counted.store.traffic()
+        assert (traffic.rows_read, traffic.cells_read) == (1 if known else 2, cells)
+    counted.repository.run(lambda tx: tx.remove("/a"))
+    assert "/a" not in other.refresh()
+    counted.store.take()
+    assert instance_of(other).children(instance_of(other).head(), "/a", "15", 3) == []
+    assert counted.store.take() == {}
+    other.close()
+
+
+def test_children_are_one_call(counted: Counted) -> None:
+    other = fresh(counted)
+    assert len(other.head.children("/a")) == 20
+    assert counted.store.take() == {READ: 1}
+    assert len(other.head.children("/a")) == 20
+    assert other.head.children("/a", "15", 2) == ["16", "17"]
+    assert counted.store.take() == {}
+    other.close()
+
+
+def test_counting_few_children_is_one_call_besides_the_node(counted: Counted) -> None:
+    other = fresh(counted)
+    assert other.head.child_count("/a") == 20
+    assert counted.store.take() == {READ: 2}
+    assert other.head.child_count("/a") == 20
+    assert counted.store.take() == {}
+    other.close()
+
+
+@pytest.mark.parametrize("children", [1_500, 6_000])
+def test_counting_many_children_takes_a_constant_number_of_calls(counted: Counted, children: int) -> None:
+    repo = counted.repository
+    repo.run(lambda tx: [tx.add(f"/a/20/{number}") for number in range(children)] if tx.add("/a/20") is None else None)
+    counted.store.take()
+    # The first count reads a page to see that they are many, looks for a memo, reads all, and writes a memo.
+    assert repo.head.child_count("/a/20") == children
+    assert counted.store.take() == {READ: 2, ("read", "cluster"): 1, ("write", "cluster"): 1}
+    # The same process reads nothing unless the node changes; then it reads the written columns.
+    repo.run(lambda tx: tx.set("/a/1", "n", 1))
+    counted.store.take()
+    assert repo.head.child_count("/a/20") == children
+    assert counted.store.take() == {}
+    repo.run(lambda tx: [tx.remove("/a/20/7"), tx.add("/a/20/new")])
+    repo.run(lambda tx: tx.add("/a/20/another"))
+    counted.store.take()
+    assert repo.head.child_count("/a/20") == children + 1
+    assert counted.store.take() == {READ: 1}
+    # Another process reads the node, a page, the memo, the changes since it, and those columns. A poll shows that the memo
+    # is not newer than the journal.
+    other = fresh(counted)
+    assert other.head.child_count("/a/20") == children + 1
+    calls = counted.store.take()
+    assert calls.pop(POLL, 0) <= 1
+    assert calls.pop(("read", "journal"), 0) <= 1
+    assert calls.pop(READ) <= 4
+    assert calls == {("read", "cluster"): 1}
+    assert other.head.child_count("/a/20") == children + 1
+    assert counted.store.take() == {}
+    other.close()

@@ -1,0 +1,150 @@
+"""Tests of the SQLite store on files that are missing, of other programs, newer, or damaged."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from hbasemk.errors import FormatError, StoreUnusableError
+from hbasemk.store.abc import Get, NewCell, Put, Scan
+from hbasemk.store.sqlite import SqliteStore, database_file
+from tests.support.sqlite import TABLES, flag
+
+
+def every_first_call(path: Path):
+    """Return each call that may be the first one on a file."""
+    for call in (
+        lambda store: store.create_tables(TABLES),
+        lambda store: store.verify(TABLES),
+        lambda store: store.read("one", [Get(b"r")]),
+        lambda store: store.write("one", [flag(b"r")]),
+    ):
+        store = SqliteStore(str(path))
+        yield lambda call=call, store=store: call(store)
+        store.close()
+
+
+class TestFiles:
+    def test_creating_a_store_object_touches_nothing(self, path: Path) -> None:
+        SqliteStore(str(path)).close()
+        assert not path.exists()
+
+    def test_only_create_tables_creates_the_file(self, path: Path) -> None:
+        store = SqliteStore(str(path))
+        for call in (lambda: store.verify(TABLES), lambda: store.write("one", [flag(b"r")])):
+            with pytest.raises(StoreUnusableError, match=r"the file .*content\.db does not exist"):
+                call()
+        assert not path.exists()
+        store.create_tables(TABLES)
+        store.write("one", [flag(b"r")])
+        store.close()
+        assert path.exists()
+
+    def test_an_empty_file_is_accepted(self, path: Path) -> None:
+        path.touch()
+        store = SqliteStore(str(path))
+        with pytest.raises(StoreUnusableError, match=r"content\.db is empty"):
+            store.verify(TABLES)
+        store.create_tables(TABLES)
+        store.write("one", [flag(b"r")])
+        store.close()
+
+    def test_a_journal_without_a_roll_back_does_not_prevent_opening(self, store: SqliteStore, path: Path) -> None:
+        store.close()
+        path.with_name("content.db-journal").write_bytes(b"")
+        again = SqliteStore(str(path))
+        again.write("one", [flag(b"r")])
+        again.close()
+
+    def test_a_path_may_contain_characters_that_are_special_in_a_url(self, tmp_path: Path) -> None:
+        path = tmp_path / "a b%20?mode=ro#x&y ü.db"
+        store = SqliteStore(str(path))
+        store.create_tables(TABLES)
+        store.write("one", [flag(b"r")])
+        assert store.location == str(path)
+        store.close()
+        assert path.exists()
+
+    @pytest.mark.parametrize("size", [1, 10, 99, 100, 600, 5000, 100_000])
+    def test_a_file_that_is_not_sqlite_is_rejected_by_name_and_unchanged(self, path: Path, size: int) -> None:
+        content = (b"This is somebody's important text. " * 3000)[:size]
+        path.write_bytes(content)
+        for call in every_first_call(path):
+            with pytest.raises(FormatError, match=r"content\.db"):
+                call()
+        assert path.read_bytes() == content
+
+    @pytest.mark.parametrize(
+        "script",
+        [
+            "CREATE TABLE theirs (x)",
+            "PRAGMA application_id=77; CREATE TABLE t (x); DROP TABLE t",
+            "PRAGMA user_version=3",
+        ],
+    )
+    def test_a_database_of_another_program_is_rejected_by_name_and_unchanged(self, path: Path, script: str) -> None:
+        theirs = sqlite3.connect(path)
+        theirs.executescript(script)
+        theirs.close()
+        content = path.read_bytes()
+        for call in every_first_call(path):
+            with pytest.raises(FormatError, match=r"content\.db is a SQLite database of another program"):
+                call()
+        assert path.read_bytes() == content
+        assert [entry.name for entry in path.parent.iterdir()] == ["content.db"]
+
+    def test_a_newer_format_is_rejected_by_name_and_number(self, store: SqliteStore, path: Path) -> None:
+        store.close()
+        newer = sqlite3.connect(path)
+        newer.execute(f"PRAGMA user_version={database_file.FORMAT + 1}")
+        newer.close()
+        for call in every_first_call(path):
+            with pytest.raises(FormatError, match=rf"content\.db has file format {database_file.FORMAT + 1}"):
+                call()
+
+    def test_a_damaged_file_is_rejected_by_name(self, store: SqliteStore, path: Path) -> None:
+        store.write("many", [Put(b"%d" % n, [NewCell(b"d", b"q", b"x" * 500, 1)]) for n in range(500)])
+        store.close()
+        content = bytearray(path.read_bytes())
+        content[4096:] = os.urandom(len(content) - 4096)
+        path.write_bytes(content)
+        damaged = SqliteStore(str(path))
+        with pytest.raises(FormatError, match=r"content\.db .*damaged"):
+            damaged.scan("many", Scan(None, None, 1000))
+        damaged.close()
+
+    def test_a_file_with_a_damaged_header_is_rejected_by_name(self, store: SqliteStore, path: Path) -> None:
+        store.close()
+        content = bytearray(path.read_bytes())
+        content[:16] = bytes(16)
+        path.write_bytes(content)
+        for call in every_first_call(path):
+            with pytest.raises(FormatError, match=r"content\.db .*damaged"):
+                call()
+
+    def test_a_missing_part_of_a_table_is_reported_as_damage(self, store: SqliteStore, path: Path) -> None:
+        store.close()
+        plain = sqlite3.connect(path)
+        for (name,) in plain.execute("SELECT name FROM sqlite_master WHERE name LIKE 'one%'").fetchall():
+            plain.execute(f'DROP TABLE "{name}"')
+        plain.close()
+        damaged = SqliteStore(str(path))
+        for call in (lambda: damaged.read("one", [Get(b"r")]), lambda: damaged.write("one", [flag(b"r")])):
+            with pytest.raises(FormatError, match=r"content\.db is damaged.*'one'"):
+                call()
+        damaged.close()
+
+    def test_a_missing_folder_is_named(self, tmp_path: Path) -> None:
+        store = SqliteStore(str(tmp_path / "nowhere" / "content.db"))
+        with pytest.raises(StoreUnusableError, match=r"nowhere.content\.db"):
+            store.create_tables(TABLES)
+        store.close()
+
+    def test_a_folder_in_the_files_place_is_named(self, tmp_path: Path) -> None:
+        store = SqliteStore(str(tmp_path))
+        with pytest.raises(StoreUnusableError, match=tmp_path.name):
+            store.create_tables(TABLES)
+        store.close()

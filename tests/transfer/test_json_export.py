@@ -1,0 +1,88 @@
+"""Exported JSON holds the whole tree, with every type apart."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+from hbasemk import BlobRef, Json, Transaction, connect
+from hbasemk.format import limits
+from hbasemk.transfer.exporter import export_json
+from tests.support.imports import changed
+
+
+def as_json(url: str, path: str) -> Any:
+    with connect(url) as repository:
+        return json.loads("".join(export_json(repository.refresh(), path)))
+
+
+def test_json_holds_the_whole_tree_with_names_in_order(url: str) -> None:
+    def build(tx: Transaction) -> None:
+        for path in ("/b", "/a", "/a/z", "/a/y", "/a/y/deep"):
+            tx.add(path, {"zeta": 1, "alpha": path})
+
+    changed(url, build)
+
+    found = as_json(url, "/")
+
+    def node(path: str, **children: Any) -> dict[str, Any]:
+        return {"properties": {"alpha": path, "zeta": 1}, "children": children}
+
+    wanted = {
+        "properties": {},
+        "children": {
+            "a": node("/a", y=node("/a/y", deep=node("/a/y/deep")), z=node("/a/z")),
+            "b": node("/b"),
+        },
+    }
+    assert json.dumps(found) == json.dumps(wanted)
+
+
+@pytest.mark.damages("it refers to a blob that nobody wrote")
+def test_json_keeps_every_type_apart(url: str) -> None:
+    values: dict[str, Any] = {
+        "integer": 2**70,
+        "float": 1.0,
+        "true": True,
+        "string": "42\n\u00e9\ud800",
+        "list": [1, "1", 1.5],
+        "bytes": b"\x00\xff",
+        "blob": BlobRef("ab" * 32),
+        "json": Json("1.10"),
+        "nan": math.nan,
+        "infinite": -math.inf,
+    }
+    changed(url, lambda tx: tx.add("/types", values))
+
+    assert as_json(url, "/types") == {
+        "properties": {
+            **values,
+            "bytes": {"$bytes": "AP8="},
+            "blob": {"$blob": "ab" * 32},
+            "json": 1.1,
+            "nan": {"$float": "nan"},
+            "infinite": {"$float": "-inf"},
+        },
+        "children": {},
+    }
+    assert isinstance(as_json(url, "/types")["properties"]["float"], float)
+
+
+def test_json_of_a_deep_tree_needs_no_deep_stack(url: str) -> None:
+    depth = limits.MAX_DEPTH
+
+    def dig(tx: Transaction) -> None:
+        path = ""
+        for _ in range(depth):
+            path += "/d"
+            tx.add(path)
+
+    changed(url, dig)
+
+    with connect(url) as repository:
+        text = "".join(export_json(repository.refresh(), "/"))
+    assert text.count('"d": ') == depth
+    assert text.count("{") == text.count("}")
