@@ -37,8 +37,8 @@ LONGEST_LOOK: Final = 0.015
 """The shortest and longest time in seconds between two comparisons of a store's change counter."""
 SHARE_OF_PROCESSOR: Final = 100
 SHARE_IF_AWAITED: Final = 25
-"""After a poll for a changed store, the thread pauses this many times as long as the poll used a processor, but at most
-:data:`LONGEST_REST` and its interval: less if a thread waits for news."""
+"""After a poll for a changed store, the thread pauses this many times as long as the poll used a processor: less if a thread
+waits for news. The pause is at most :data:`LONGEST_REST`, and at most the polling interval."""
 LOOK_SHARE: Final = 0.02
 """The pause between two comparisons, as a fraction of the time since the last change."""
 

@@ -274,9 +274,9 @@ class Repository:
         ``message`` says why it is kept, in at most 1024 bytes. Two round trips or more.
 
         Raises InvalidValueError unless the lifetime is above 0 and at most 100 years, ValueError for a snapshot of another
-        Repository object, BranchError for the snapshot of a branch, and CheckpointError if a checkpoint keeps another snapshot
-        with the same revision, of a process that saw concurrent revisions in another order. Without a ``snapshot``, a kept one
-        that contains more serves as well.
+        Repository object, and BranchError for the snapshot of a branch. Raises CheckpointError if a checkpoint keeps another
+        snapshot with the same revision: that of a process that saw concurrent revisions in another order. Without a
+        ``snapshot``, a kept one that contains more serves as well.
         """
         return checkpoint.make(self._instance, lifetime, snapshot, message)
 
@@ -304,9 +304,8 @@ class Repository:
     def retention(self) -> float | None:
         """The seconds for which old revisions stay readable, in all processes; None: without limit. One round trip.
 
-        A new repository has 7 days, except on HBase. Assign at least 60, or None, to change it; a longer retention does not
-        bring back what has been deleted. Assigning raises InvalidValueError, and StoreUnusableError on HBase, where nothing
-        is deleted yet.
+        A new repository has 7 days. Assign at least 60, or None, to change it; a longer retention does not bring back what
+        has been deleted. Assigning another value raises InvalidValueError.
         """
         found = collection.read(self._instance())
         return None if found is None else found / 1000

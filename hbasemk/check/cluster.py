@@ -158,7 +158,7 @@ class ClusterCheck:
 def _checkpoint_problem(stored: Stored) -> str | None:
     """Return what is wrong with the cells of one checkpoint; None if nothing is."""
     if stored.listed is None:
-        return "there is a view, but no list of those who keep it"
+        return "there is a view, but no list of entries that keep it"
     try:
         digest = stored.list.digest
         kept = stored.kept

@@ -1,6 +1,6 @@
 """The check of the ``nodes`` table: each row by itself, each cell against its revision, each life from its beginning.
 
-A row is read in pieces: a few versions of each column first, deeper ones and child columns in windows, so that memory
+A row is read in pieces: first a few versions of each column, then deeper ones and child columns in windows. So memory
 depends neither on the length of a node's history nor on its number of children. No commit creates rows with child columns
 only. The check searches for them between the other rows, and reads one version of each of their columns.
 """
@@ -112,8 +112,8 @@ class NodesCheck:
     def _check_between(self, batch: _Batch, widths: Mapping[bytes, int]) -> Iterator[Problem]:
         """Check the rows of a batch's range that have child columns only.
 
-        A scan returns them only together with the child columns of all rows, so it covers no more rows at once than have
-        CHILDREN of these (``widths``), and leaves out wider ones.
+        A scan returns them only together with the child columns of all rows. So one scan covers rows with at most CHILDREN
+        of these columns (``widths``), and leaves out wider rows.
         """
         known = {row.key for row in batch.rows}
         start, room = batch.start, CHILDREN

@@ -1,7 +1,7 @@
 """The cells of a checkpoint in the settings row (``docs/table-format.md``).
 
-One cell lists everybody who keeps a revision readable, and until when. Another one holds the view that they keep: all
-who keep one revision keep the same view. The first cell contains a digest of the second, so a reader notices that the
+One cell lists the entries that keep a revision readable, and until when. Another one holds the view that they keep: all
+entries of one revision keep the same view. The first cell contains a digest of the second, so a reader notices that the
 view has been replaced.
 """
 

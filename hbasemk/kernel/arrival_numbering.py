@@ -11,8 +11,8 @@ Old versions ignore the mark and the numbers, and find another instance's abort 
 next upgrade begins again with a mark of its own and numbers every revision once more. Readers use the last number of each
 row, so only the order of the last run counts. Each write of step 3 is one transaction that applies only while the mark is
 there, and so is the change of the format afterwards. So of several upgrades at once, the one that began last completes,
-and none writes after the format has changed. The watermark has no arrival number yet, so new instances read all numbers,
-which exist only for revisions above the watermark at the time of an upgrade, and for later ones.
+and none writes after the format has changed. The watermark has no arrival number yet, so new instances read all numbers.
+These exist only for later revisions, and for those above the watermark at the time of an upgrade.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 The row with the length is written after all chunks. So an interrupted upload leaves unreferenced chunks, never an
 unreadable blob. Memory stays bounded for reads and writes: an upload is spooled to a file while it is hashed.
 
-A writer that finds its content stored renews the cell ``used``, because a collector deletes blobs that nothing refers to and
-nobody has used for a time (``docs/protocol.md``, section 9).
+A collector deletes blobs that nothing refers to and no writer has used for a time. So a writer that finds its content
+stored renews the cell ``used`` (``docs/protocol.md``, section 9).
 """
 
 from __future__ import annotations

@@ -54,9 +54,9 @@ class Upgraded:
 def upgrade(store: Store, runtime: Runtime, say: Callable[[str], object], wanted: int | None = None) -> Upgraded:
     """Upgrade the repository in a store to the format ``wanted``, None: the format of this version.
 
-    ``say`` is called with what takes long. Raises InvalidValueError for a format to which this version cannot upgrade,
-    StoreUnusableError if there is no repository, if this user may only read it, or if a process uses it, and FormatError if
-    a newer version wrote it.
+    ``say`` is called with a text for each step that takes long. Raises InvalidValueError for a format to which this version
+    cannot upgrade, and FormatError if a newer version wrote the repository. Raises StoreUnusableError if there is no
+    repository, if this user may only read it, or if a process uses it.
     """
     if wanted is not None and (type(wanted) is not int or not 1 <= wanted <= settings.FORMAT):
         raise InvalidValueError(

@@ -80,7 +80,7 @@ class Exploration:
     no bound. ``runs`` counts what the processes ran, ``steps`` what was tried.
 
     ``remains`` is called with a simulator and the number of a process that has just ended. It returns a hashable value that
-    determines everything that the caller later looks at or calls in this process. Runs that differ only in what the process
+    determines everything that the caller later reads or calls in this process. Runs that differ only in what the process
     had read before then count as one. None: all answers of a process remain.
 
     ``is_known`` says of the state of an end, which :attr:`end` holds while its simulator is yielded, that the caller does not

@@ -1,7 +1,7 @@
 """A model of the processes of a stepped scenario, learned from its runs, so that most orders of steps need no run.
 
 No time passes in such a run and each process has its own random generator. So the next step of a process is a function
-of the answers that it received, and an answer is a function of the call and of the rows that it touches. A
+of the answers that it received. An answer is a function of the call and of the rows that it touches. A
 :class:`Model` records both. A :class:`Moment` moves from state to state with these records alone, some hundred times
 faster than the processes themselves.
 """
@@ -79,8 +79,8 @@ class Undo(NamedTuple):
 class Model:
     """The recorded behaviour of the processes of one scenario.
 
-    Answers and rows are known by numbers of 128 random bits, so that those of rows can be combined into one for a
-    store (Zobrist, "A new hashing method with application for game playing", 1970).
+    Answers and rows are known by numbers of 128 random bits. The numbers of rows can be combined into one for a store
+    (Zobrist, "A new hashing method with application for game playing", 1970).
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
 """A simulator that controls time: it runs the unchanged kernel with several instances, and one seed decides all events.
 
 Each instance is a greenlet on one shared memory store. Before every row that a store call touches, the simulator
-chooses which process continues, how much time passes, and whether the call fails, is applied without an answer, or
-kills its process. Clocks may jump. The same seed produces the same run, call by call, and so does its list of choices,
+chooses which process continues and how much time passes. It also chooses whether the call fails, is applied without an
+answer, or kills its process. Clocks may jump. The same seed produces the same run, call by call, and so does its list of choices,
 which :func:`hbasemk.testing.choices.shrink` shrinks.
 """
 

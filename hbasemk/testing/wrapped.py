@@ -234,7 +234,7 @@ class FaultyStore(WrappedStore):
         self.after: Callable[[Call], Any] | None = None
 
     def change_counter(self) -> int | None:
-        """Call the hooks as for a data call: who cannot reach a store cannot read its counter either."""
+        """Call the hooks as for a data call: a process that cannot reach a store cannot read its counter either."""
         return self.around(Call("change_counter", "", 0), super().change_counter)
 
     def around(self, call: Call, do: Callable[[], T]) -> T:

@@ -66,8 +66,8 @@ class OneTransaction(Committing):
     def _unchanged_since(self, revision: int, view: View, plan: ChangeSet) -> tuple[str, int] | None:
         """Return the table and the arrival number after which a write makes the transaction read; None if it always does.
 
-        Without such a write, nobody has committed anything that is not in the view, and the watermark is a revision of the
-        view, so it is below the id.
+        Without such a write, all that is committed is in the view. The watermark is a revision of the view, so it is below
+        the id.
         """
         if any(row.names_in_doubt for row in plan.rows):
             return None

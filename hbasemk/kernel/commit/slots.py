@@ -53,8 +53,8 @@ class Slots:
     def choose(self, draft: Draft, places: Iterable[Place]) -> None:
         """Choose a slot for each property that the draft may adjust, unless it has one.
 
-        It is the lowest number of this process's machine id that no other commit of this process uses now, and whose newest
-        version known here is in the draft's view.
+        It is the lowest number of this process's machine id that no other commit of this process uses now. The newest known
+        version of the slot must be in the draft's view.
         """
         machine = revisions.machine_of(draft.revision)
         for place in places:

@@ -2,7 +2,7 @@
 
 The reader counts up to 1,000 child columns directly. For a wider node, the first count reads all columns once. This
 process keeps the count and notes later arrivals. A memo in the cluster table keeps it for other processes, with the
-extent of the view it is valid for. To get the count in another view, only the columns are read that were written by
+extent of the view it is valid for. For the count in another view, the reader reads only the columns that were written by
 revisions in one of the two views but not the other (``docs/decisions/0008-child-count.md``).
 """
 

@@ -172,8 +172,8 @@ class Reader:
         """Return at most ``limit`` names of a node's children after ``after``, in the order of their UTF-8 bytes.
 
         No round trip if the cache knows all names, else one for up to 10,000; if it knows the node, the call reads only the
-        names. A missing node has no children. When pages of many names of a node have been read, the reader also reads all
-        its names, if they are at most 10,000, in the same call.
+        names. A missing node has no children. After pages of many names of a node, the same call also reads all its names,
+        if they are at most 10,000.
         """
         known = self._cache.children(path, view)
         if known is not None:
