@@ -110,7 +110,7 @@ def test_a_large_branch_is_merged_whole_or_not_at_all_for_every_reader(opened: I
         branch.run(change)
     done = threading.Event()
     seen: list[int] = []
-    trouble: list[BaseException] = []
+    errors: list[BaseException] = []
 
     def watch() -> None:
         try:
@@ -122,7 +122,7 @@ def test_a_large_branch_is_merged_whole_or_not_at_all_for_every_reader(opened: I
                 assert len(snapshot.children("/n50")) == (9 if changed else 0)
                 seen.append(int(changed))
         except BaseException as error:
-            trouble.append(error)
+            errors.append(error)
 
     def disturb() -> None:
         try:
@@ -131,7 +131,7 @@ def test_a_large_branch_is_merged_whole_or_not_at_all_for_every_reader(opened: I
                 other.run(lambda tx, number=number: tx.add(f"/trunk/t{number}"))
                 number += 1
         except BaseException as error:
-            trouble.append(error)
+            errors.append(error)
 
     threads = [threading.Thread(target=watch), threading.Thread(target=disturb)]
     for thread in threads:
@@ -149,7 +149,7 @@ def test_a_large_branch_is_merged_whole_or_not_at_all_for_every_reader(opened: I
         for thread in threads:
             thread.join()
     if not conflicts:
-        assert trouble == []
+        assert errors == []
         assert sum(node["v"] for node in reader.refresh().nodes([f"/n{n}" for n in range(100)]).values() if node) == 100  # type: ignore[misc]
     else:
         assert all(path.count("/") == 1 or path.startswith("/trunk/") for path in tree(reader))

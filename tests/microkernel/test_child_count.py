@@ -266,7 +266,7 @@ def test_a_page_of_names_skips_removed_children(opened: Instances) -> None:
 
 def test_counts_are_right_while_others_commit(opened: Instances) -> None:
     fill(opened())
-    trouble: list[BaseException] = []
+    errors: list[BaseException] = []
     writers = [opened(), opened()]
 
     def turn(repo: Repository, number: int, added: str) -> None:
@@ -278,7 +278,7 @@ def test_counts_are_right_while_others_commit(opened: Instances) -> None:
             for at in range(20):
                 turn(writers[number], 10 * number + at % 10, f"/p/w{number}-{at}")
         except BaseException as error:
-            trouble.append(error)
+            errors.append(error)
 
     threads = [threading.Thread(target=write, args=(number,)) for number in range(2)]
     for thread in threads:
@@ -291,7 +291,7 @@ def test_counts_are_right_while_others_commit(opened: Instances) -> None:
         cold.close()
     for thread in threads:
         thread.join()
-    assert trouble == []
+    assert errors == []
     assert counted(reader.refresh()) == MANY + 40
 
 

@@ -49,21 +49,21 @@ def test_many_threads_can_request_hashes(opened: Instances, monkeypatch: pytest.
     monkeypatch.setattr(hash_index, "LIMIT", 1)
     kernel = MicroKernel(opened())
     kernel.commit("", "".join(f'+"/n{number}":{{"v":{number}}}' for number in range(4)))
-    trouble: list[BaseException] = []
+    errors: list[BaseException] = []
 
     def ask(number: int) -> None:
         try:
             for _ in range(50):
                 assert shown(kernel, f"/n{number}", 0)["v"] == number
         except BaseException as error:
-            trouble.append(error)
+            errors.append(error)
 
     threads = [threading.Thread(target=ask, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert trouble == []
+    assert errors == []
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")

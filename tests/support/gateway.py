@@ -45,7 +45,7 @@ class FakeGateway:
     """Answers ``get`` with one cell that holds the row's key, and everything else with success.
 
     ``script(received)`` may return other bytes to send in place of the answer, raise Close, or wait. ``kind`` is what the
-    greeting is answered with.
+    handshake is answered with.
     """
 
     def __init__(self, listener: socket.socket, transport: Transport, context: ssl.SSLContext | None) -> None:

@@ -101,7 +101,7 @@ def test_any_names_and_contents_round_trip(tmp_path_factory: pytest.TempPathFact
         with repository.transaction() as tx:
             tx.add(AT, dict.fromkeys(TOTALS, 0))
             for entry in walk(os.fsdecode(top), (), lambda _: pytest.fail("skipped")):
-                answer = reader.look(entry.relative, "all")
+                answer = reader.state(entry.relative, "all")
                 assert isinstance(answer, Seen)
                 kept = properties(entry.relative, answer)
                 if answer.digest is None:

@@ -61,7 +61,7 @@ def test_a_reader_does_not_open_files_of_the_repository(url: str, top: Path, mon
     real = os.open
     monkeypatch.setattr(os, "open", lambda where, *rest: opened.append(where) or real(where, *rest))
 
-    answers = {name: files.look(name, "all") for name in [*OWN, "file", "link"]}
+    answers = {name: files.state(name, "all") for name in [*OWN, "file", "link"]}
 
     assert opened == [os.fsencode(top / "file")]
     assert all(isinstance(answers[name], Skipped) for name in OWN)
@@ -89,7 +89,7 @@ def test_a_file_that_is_replaced_by_one_of_the_repository_before_opening_is_not_
     # It must not close them either.
     monkeypatch.setattr(os, "close", lambda number: None)
 
-    assert files.look("file", "all") == Skipped("file", "is a file of this repository", False)
+    assert files.state("file", "all") == Skipped("file", "is a file of this repository", False)
 
 
 @pytest.mark.parametrize("becomes", ["pipe", "link", "directory", "nothing"])
@@ -111,7 +111,7 @@ def test_a_file_that_is_replaced_before_opening_is_read_in_its_new_state(
         return real(where, *rest)
 
     monkeypatch.setattr(os, "open", swapped)
-    answer = files.look("file", "all")
+    answer = files.state("file", "all")
 
     if becomes == "link":
         assert isinstance(answer, Seen)
@@ -123,10 +123,10 @@ def test_a_file_that_is_replaced_before_opening_is_read_in_its_new_state(
 
 def test_a_dead_reader_is_an_error_and_not_an_endless_wait(url: str, top: Path) -> None:
     with FileReader.spawned(ReaderJob(url, str(top), 100)) as reader:
-        assert dict(reader.look(["file"], "none"))["file"].kind == "file"  # type: ignore[union-attr]
+        assert dict(reader.states(["file"], "none"))["file"].kind == "file"  # type: ignore[union-attr]
         reader._pipe.send("not a request")
         with pytest.raises(ReaderDiedError, match="again"):
-            list(reader.look(["file"], "none"))
+            list(reader.states(["file"], "none"))
 
 
 # --- other commands ---------------------------------------------------------------------------------------

@@ -29,10 +29,10 @@ class IdClock:
         self._counters = [0, revisions.BRANCH_BIT]
         self._seen = 0
 
-    def observe(self, seen: int) -> None:
+    def observe(self, revision: int) -> None:
         """Record an id found in the journal or in a cell; every later id is greater."""
-        if seen > self._seen:
-            self._seen = seen
+        if revision > self._seen:
+            self._seen = revision
 
     def keep_lease(self) -> None:
         """Renew the lease if it is due, so that a running commit does not look like that of a dead writer."""

@@ -88,7 +88,7 @@ class FileReader:
         process, pipe = spawn(serve, job)
         return cls(pipe, process.join)
 
-    def look(self, relatives: Iterable[str], mode: Contents) -> Iterator[tuple[str, Answer]]:
+    def states(self, relatives: Iterable[str], mode: Contents) -> Iterator[tuple[str, Answer]]:
         """Request the state of each entry on disk; yield relative paths with answers, in this order.
 
         ``mode`` selects the contents in the answers. For ``all``, a file above the limit is not read, and has no digest:
@@ -236,7 +236,7 @@ def serve(job: ReaderJob, pipe: Connection) -> None:
                     files.stream(relative, known, pipe)
                 continue
             for relative in requested:
-                _put(pipe, files.look(relative, mode))
+                _put(pipe, files.state(relative, mode))
     except _NobodyListensError:
         return
 
@@ -249,9 +249,9 @@ class Files:
         self._top = job.top
         self._limit = job.limit
 
-    def look(self, relative: str, mode: Contents) -> Answer:
+    def state(self, relative: str, mode: Contents) -> Answer:
         """Return the present state of an entry on disk, or the reason why it is skipped."""
-        return self._look(relative, lambda number, seen: self._read(number, seen, mode))
+        return self._state(relative, lambda number, seen: self._read(number, seen, mode))
 
     def stream(self, relative: str, known: str | None, pipe: Connection) -> None:
         """Send the state of an entry and, for a file whose digest is not ``known``, its content and then its final state."""
@@ -269,12 +269,12 @@ class Files:
             size, digest = _digest(number, lambda block: _put_piece(pipe, block))
             return seen._replace(size=size, digest=digest)
 
-        answer = self._look(relative, read)
+        answer = self._state(relative, read)
         if sent:
             _put_piece(pipe, b"" if isinstance(answer, Seen) else None)
         _put(pipe, answer)
 
-    def _look(self, relative: str, read: Callable[[int, Seen], Seen]) -> Answer:
+    def _state(self, relative: str, read: Callable[[int, Seen], Seen]) -> Answer:
         try:
             return self._entry(relative, read)
         except OSError as error:

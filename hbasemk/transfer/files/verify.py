@@ -108,7 +108,7 @@ def _with_entries(
         if not batch:
             return
         before = batch
-        answers = reader.look(relatives, "none")
+        answers = reader.states(relatives, "none")
 
 
 def _entry(node: Node, top: str, at: str, exclude: Sequence[str]) -> tuple[str, str | None]:

@@ -158,7 +158,7 @@ class Worker:
         kept: Kept = {}
         size = 0
         large: list[str] = []
-        for relative, found in self._reader.look([entry.relative for entry in batch.entries], self._job.contents):
+        for relative, found in self._reader.states([entry.relative for entry in batch.entries], self._job.contents):
             if isinstance(found, Skipped):
                 done.skipped.append(found)
             elif found.kind == FILE and found.digest is None:

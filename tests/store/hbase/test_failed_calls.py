@@ -60,16 +60,16 @@ def test_a_write_whose_answer_is_lost_is_unknown_and_not_repeated(gateway: FakeG
 
 
 def test_a_request_that_was_not_sent_completely_was_not_applied() -> None:
-    greeting = b"\x80\1\0\2\0\0\0\x13getThriftServerType\0\0\0\1\x08\0\0\0\0\0\2\0"
+    handshake_reply = b"\x80\1\0\2\0\0\0\x13getThriftServerType\0\0\0\1\x08\0\0\0\0\0\2\0"
 
-    def greet_and_go(sock: socket.socket) -> None:
+    def answer_handshake_and_close(sock: socket.socket) -> None:
         sock.recv(100)
-        sock.sendall(greeting)
+        sock.sendall(handshake_reply)
         # The rest exceeds the sockets' buffers, so it is still on its way when the connection is reset.
         sock.recv(10)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
 
-    with speaker(greet_and_go) as port:
+    with speaker(answer_handshake_and_close) as port:
         store = HBaseStore([Address("127.0.0.1", port)], timeout=10)
         large = Put(b"r", [NewCell(b"d", b"%d" % number, bytes(5_000_000)) for number in range(8)])
         with pytest.raises(StoreNotAppliedError, match="not sent"):

@@ -149,15 +149,15 @@ def test_a_write_whose_answer_is_lost_is_not_sent_to_another_gateway(
 
 
 def test_a_write_that_was_not_sent_completely_moves_on(two: FakeGateway, open_on: Open) -> None:
-    greeting = b"\x80\1\0\2\0\0\0\x13getThriftServerType\0\0\0\1\x08\0\0\0\0\0\2\0"
+    handshake_reply = b"\x80\1\0\2\0\0\0\x13getThriftServerType\0\0\0\1\x08\0\0\0\0\0\2\0"
 
-    def greet_and_go(sock: socket.socket) -> None:
+    def answer_handshake_and_close(sock: socket.socket) -> None:
         sock.recv(100)
-        sock.sendall(greeting)
+        sock.sendall(handshake_reply)
         sock.recv(10)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER)
 
-    with speaker(greet_and_go) as port:
+    with speaker(answer_handshake_and_close) as port:
         store = open_on(port, two)
         store.write("t", [Put(b"r", [NewCell(b"d", b"%d" % number, bytes(5_000_000)) for number in range(8)])])
     assert [received.method for received in two.received] == ["put"]

@@ -66,14 +66,14 @@ class _Handler(BaseHTTPRequestHandler):
         answer.write_message_begin(method, TMessageType.REPLY, number)
         answer.write_struct(self.server.fake._reply(method, request))
         body = buffer.getvalue()
-        greeting = method == "getThriftServerType"
-        self.send_response(200 if greeting and self.server.status != 401 else self.server.status)
+        is_handshake = method == "getThriftServerType"
+        self.send_response(200 if is_handshake and self.server.status != 401 else self.server.status)
         self.send_header("Content-Length", str(len(body)))
         if self.server.close_after_each:
             self.send_header("Connection", "close")
             self.close_connection = True
         self.end_headers()
-        if self.server.cut and not greeting:
+        if self.server.cut and not is_handshake:
             self.wfile.write(body[:5])
             self.close_connection = True
         else:
