@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from hbasemk.format import paths, schema
 from hbasemk.kernel.collection import collector
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import Operation
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal import fence
+from hbasemk.store.abc import ALL_VERSIONS, Get, Store
 
 HOUR = 3600.0
 RETENTION_MS = 3_600_000
@@ -28,3 +30,14 @@ def set_grace(patch: pytest.MonkeyPatch, grace: float, trust: float | None = Non
         patch.setattr(collector, name, grace)
     if trust is not None:
         patch.setattr(fence, "TRUST", trust)
+
+
+def collect(instance: Instance, **options: bool) -> collector.Report:
+    """Collect what is older than the retention of the tests."""
+    return collector.Collector(instance).run(RETENTION_MS, **options)
+
+
+def cells(store: Store, path: str) -> list[tuple[bytes, int]]:
+    """Return the columns and versions of a node's row."""
+    (row,) = store.read(schema.NODES, [Get(paths.key(path), versions=ALL_VERSIONS)])
+    return [(cell.qualifier, cell.timestamp) for cell in row.cells]
