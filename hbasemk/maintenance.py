@@ -32,14 +32,14 @@ SHARE_OF_TIME: Final = 5
 """Polling pauses this many times as long as the last poll took, but not without limit: see :func:`rest`."""
 LONGEST_REST: Final = 1.0
 """Seconds that polling pauses after a slow poll; one that hung in an outage must not keep it silent afterwards."""
-SHORTEST_LOOK: Final = 0.002
-LONGEST_LOOK: Final = 0.015
+SHORTEST_GAP: Final = 0.002
+LONGEST_GAP: Final = 0.015
 """The shortest and longest time in seconds between two comparisons of a store's change counter."""
 SHARE_OF_PROCESSOR: Final = 100
 SHARE_IF_AWAITED: Final = 25
 """After a poll for a changed store, the thread pauses this many times as long as the poll used a processor: less if a thread
 waits for news. The pause is at most :data:`LONGEST_REST`, and at most the polling interval."""
-LOOK_SHARE: Final = 0.02
+GAP_SHARE: Final = 0.02
 """The pause between two comparisons, as a fraction of the time since the last change."""
 
 CLOSING: Final = 3.0
@@ -158,7 +158,7 @@ def _work(
 ) -> None:
     changed_at = time.monotonic()
     due_at = changed_at + interval
-    pause = after_poll = SHORTEST_LOOK
+    pause = after_poll = SHORTEST_GAP
     while not bell.wait(pause):
         instance = reference()
         if instance is None:
@@ -181,12 +181,12 @@ def _work(
             if unchanged is None:
                 pause = rest(interval, time.monotonic() - began)
             elif unchanged:
-                after_poll = SHORTEST_LOOK
-                pause = min(max((began - changed_at) * LOOK_SHARE, SHORTEST_LOOK), LONGEST_LOOK)
+                after_poll = SHORTEST_GAP
+                pause = min(max((began - changed_at) * GAP_SHARE, SHORTEST_GAP), LONGEST_GAP)
             else:
                 changed_at = began
                 # This instance's own commits change the store too. While polls find nothing else, they become rarer.
-                after_poll = SHORTEST_LOOK if found else min(after_poll * 2, interval, LONGEST_REST)
+                after_poll = SHORTEST_GAP if found else min(after_poll * 2, interval, LONGEST_REST)
                 share = SHARE_IF_AWAITED if awaited else SHARE_OF_PROCESSOR
                 least = max(after_poll, min(share * busy, interval, LONGEST_REST))
                 pause = rest(least, time.monotonic() - began, interval)
@@ -249,7 +249,7 @@ class LiveInstance(Instance):
         """
         deadline = time.monotonic() + seconds
         # Created before the first check of the condition, so that no arrival is missed.
-        bell = self._arrivals.hang()
+        bell = self._arrivals.new_bell()
         while not condition():
             left = deadline - time.monotonic()
             if left <= 0 or not self._live:

@@ -41,31 +41,31 @@ class Bell:
 
 
 class Bells:
-    """Rings all bells that :meth:`hang` returned and that another object still refers to."""
+    """Rings all bells that :meth:`new_bell` returned and that another object still refers to."""
 
-    __slots__ = ("_hung",)
+    __slots__ = ("_references",)
 
     def __init__(self) -> None:
-        self._hung: dict[int, weakref.ref[Bell]] = {}
+        self._references: dict[int, weakref.ref[Bell]] = {}
 
-    def hang(self) -> Bell:
+    def new_bell(self) -> Bell:
         """Return a new bell; this object drops it when no other object refers to it."""
         bell = Bell()
-        self._hung[id(bell)] = weakref.ref(bell)
+        self._references[id(bell)] = weakref.ref(bell)
         return bell
 
     def are_awaited(self) -> bool:
         """Return whether any bell is left."""
-        return any(reference() is not None for reference in list(self._hung.values()))
+        return any(reference() is not None for reference in list(self._references.values()))
 
     def ring(self) -> None:
         """Ring all bells."""
-        for key, reference in list(self._hung.items()):
+        for key, reference in list(self._references.items()):
             bell = reference()
             if bell is not None:
                 bell.ring()
-            elif self._hung.get(key) is reference:
-                self._hung.pop(key, None)
+            elif self._references.get(key) is reference:
+                self._references.pop(key, None)
 
 
 class Flag:
@@ -91,7 +91,7 @@ class Flag:
         """Wait until the flag is raised, at most ``seconds``; return whether it is raised."""
         if not self._raised:
             # Make the bell before the second look at the flag, so that no ring is missed.
-            bell = self._bells.hang()
+            bell = self._bells.new_bell()
             if not self._raised:
                 bell.wait(seconds)
         return self._raised

@@ -27,7 +27,7 @@ FIRST_WAIT: Final = 0.1
 LONGEST_WAIT: Final = 2.0
 """Seconds between attempts to read from a store that is out of reach."""
 LONGEST_SILENCE: Final = 60.0
-"""Seconds after which a watch looks for new revisions although nothing woke it."""
+"""Seconds after which a watch checks for new revisions although nothing woke it."""
 
 _log = logging.getLogger("hbasemk")
 
@@ -64,7 +64,7 @@ class Watch(Iterator[LogEntry]):
         self._last: str | None = None
         self._closed = False
         self._wait = FIRST_WAIT
-        self._bell = arrivals.hang()
+        self._bell = arrivals.new_bell()
 
     @property
     def resume_token(self) -> str:

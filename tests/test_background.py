@@ -30,30 +30,30 @@ with hbasemk.connect(sys.argv[1], create=False, poll_interval=float(sys.argv[2])
 """
 
 
-class Looked(CountingStore):
+class ComparedStore(CountingStore):
     """Counts comparisons of the change counter too, and can fail them."""
 
     def __init__(self, inner: Store) -> None:
         super().__init__(inner)
-        self.looks = 0
+        self.comparisons = 0
         self.error: hbasemk.StoreError | None = None
 
     def change_counter(self) -> int | None:
-        self.looks += 1
+        self.comparisons += 1
         if self.error is not None:
             raise self.error
         return super().change_counter()
 
-    def wait_for(self, looks: int) -> None:
+    def wait_for(self, comparisons: int) -> None:
         """Wait until the background has compared the counter so many times more."""
-        looks += self.looks
+        comparisons += self.comparisons
         deadline = time.monotonic() + 60
-        while self.looks < looks:
+        while self.comparisons < comparisons:
             assert time.monotonic() < deadline, "the background does not compare the change counter any more"
             time.sleep(0.005)
 
 
-class Uncounted(Looked):
+class Uncounted(ComparedStore):
     """A store that has no change counter, as HBase."""
 
     def change_counter(self) -> int | None:
@@ -62,12 +62,12 @@ class Uncounted(Looked):
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-def looked(request: pytest.FixtureRequest, checked: Where, tmp_path: Path) -> Looked:
+def compared(request: pytest.FixtureRequest, checked: Where, tmp_path: Path) -> ComparedStore:
     """A new store that counts."""
     if request.param == "memory":
-        return Looked(checked(MemoryStore()))
+        return ComparedStore(checked(MemoryStore()))
     checked(f"sqlite:///{tmp_path / 'content.db'}")
-    return Looked(SqliteStore(str(tmp_path / "content.db")))
+    return ComparedStore(SqliteStore(str(tmp_path / "content.db")))
 
 
 def test_a_watch_in_another_process_does_not_wait_for_the_interval(url: str) -> None:
@@ -92,26 +92,26 @@ def test_a_watch_on_another_instance_does_not_wait_for_the_interval(opened: Inst
         assert next(watching).message == str(number)
 
 
-def test_an_idle_instance_reads_nothing(looked: Looked) -> None:
-    with Repository(looked, poll_interval=0.01) as repo:
-        looked.wait_for(20)
-        looked.take()
-        looked.wait_for(50)
-        assert not looked.take()
+def test_an_idle_instance_reads_nothing(compared: ComparedStore) -> None:
+    with Repository(compared, poll_interval=0.01) as repo:
+        compared.wait_for(20)
+        compared.take()
+        compared.wait_for(50)
+        assert not compared.take()
         with repo.transaction() as tx:
             # A comparison that shows no change counts as a poll.
-            assert not looked.take()
+            assert not compared.take()
             tx.add("/a")
-        looked.wait_for(20)
-        looked.take()
-        looked.wait_for(50)
-        assert not looked.take()
+        compared.wait_for(20)
+        compared.take()
+        compared.wait_for(50)
+        assert not compared.take()
 
 
 def test_maintenance_runs_at_the_interval_though_nothing_changes(
-    looked: Looked, monkeypatch: pytest.MonkeyPatch
+    compared: ComparedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Repository(looked, poll_interval=0.01) as repo:
+    with Repository(compared, poll_interval=0.01) as repo:
         maintained = threading.Semaphore(0)
         monkeypatch.setattr(instance_of(repo), "maintain", maintained.release)
         for _ in range(3):
@@ -134,16 +134,16 @@ def test_a_store_without_a_change_counter_is_polled_at_the_interval(real_store: 
 
 
 def test_an_error_of_the_comparison_is_logged_and_background_work_goes_on(
-    looked: Looked, caplog: pytest.LogCaptureFixture
+    compared: ComparedStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with Repository(looked, poll_interval=0.01) as repo:
-        looked.error = hbasemk.StoreNotAppliedError("the counter is away")
-        looked.wait_for(3)
-        looked.error = None
-        with Repository(looked.inner, poll_interval=0, owns_store=False) as other:
+    with Repository(compared, poll_interval=0.01) as repo:
+        compared.error = hbasemk.StoreNotAppliedError("the counter is away")
+        compared.wait_for(3)
+        compared.error = None
+        with Repository(compared.inner, poll_interval=0, owns_store=False) as other:
             other.run(lambda tx: tx.add("/a"))
         assert instance_of(repo).wait_for(lambda: "/a" in repo.head, 60)
-        looked.wait_for(1)
+        compared.wait_for(1)
     messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == 2
     assert "the counter is away" in messages[0]
@@ -163,10 +163,10 @@ def test_a_file_that_disappears_is_reported_though_nothing_is_committed(
     assert "was deleted or replaced" in caplog.records[0].getMessage()
 
 
-def test_closing_ends_the_thread_at_once_and_is_idempotent(looked: Looked) -> None:
-    repo = Repository(looked, poll_interval=NEVER)
+def test_closing_ends_the_thread_at_once_and_is_idempotent(compared: ComparedStore) -> None:
+    repo = Repository(compared, poll_interval=NEVER)
     (thread,) = (thread for thread in threading.enumerate() if thread.name == "hbasemk-poll")
-    looked.wait_for(5)
+    compared.wait_for(5)
     repo.close()
     repo.close()
     assert not thread.is_alive()

@@ -8,7 +8,7 @@ from hbasemk.wakeup import Bells
 def test_bells_are_awaited_while_a_thread_holds_one() -> None:
     bells = Bells()
     assert not bells.are_awaited()
-    one, other = bells.hang(), bells.hang()
+    one, other = bells.new_bell(), bells.new_bell()
     assert bells.are_awaited()
     del one
     assert bells.are_awaited()
@@ -20,7 +20,7 @@ def test_bells_are_awaited_while_a_thread_holds_one() -> None:
 
 def test_a_ring_ends_the_waits_of_all() -> None:
     bells = Bells()
-    one, other = bells.hang(), bells.hang()
+    one, other = bells.new_bell(), bells.new_bell()
     bells.ring()
     bells.ring()
     assert one.wait(0)

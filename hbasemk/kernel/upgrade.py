@@ -35,7 +35,7 @@ from hbasemk.kernel.settings import Settings
 from hbasemk.store.abc import Store
 
 WATCH_EVERY: Final = 1.0
-"""Seconds between looks at a lease that ends far ahead."""
+"""Seconds between two reads of a lease that ends far ahead."""
 _BEGIN: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 

@@ -76,8 +76,8 @@ class Exploration:
     """Iterate over it, once, for the simulators of the runs that have ended, each before it is stopped.
 
     ``start`` makes a simulator with its processes added, the same each time. ``preemptions`` bounds how many times in a run
-    a process is left that could have gone on (one that was woken because all slept counts among these); None: there is
-    no bound. ``runs`` counts what the processes ran, ``steps`` what was tried.
+    another process continues although the last one could (one that was woken because all slept counts as such); None: there
+    is no bound. ``runs`` counts what the processes ran, ``steps`` what was tried.
 
     ``remains`` is called with a simulator and the number of a process that has just ended. It returns a hashable value that
     determines everything that the caller later reads or calls in this process. Runs that differ only in what the process

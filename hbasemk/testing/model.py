@@ -61,7 +61,7 @@ class State(NamedTuple):
     """The state that determines all continuations: the answers that each process received, and the store's content.
 
     A wake-up counts as an answer, so the answers also determine whether a process sleeps. What remains of a process that has
-    ended stands in the place of its answers.
+    ended replaces its answers.
     """
 
     answers: tuple[int, ...]

@@ -24,7 +24,7 @@ from hbasemk.store.abc import Column, Get
 REST_MS: Final = 3600 * 1000
 """A slot is folded only if nobody has written to it for so many ms of id time."""
 TRY_EVERY: Final = 600.0
-"""Seconds between two looks at the same property."""
+"""Seconds between two checks of the same property."""
 MESSAGE: Final = "fold"
 
 
@@ -35,7 +35,7 @@ class Folds(Committing):
         super().__init__(context)
         self._committer = committer
         self._lease = lease
-        self._looked: dict[Place, float] = {}
+        self._checked: dict[Place, float] = {}
 
     def run(self) -> None:
         """Fold the properties with many slots. Without such properties, make no round trip.
@@ -43,10 +43,10 @@ class Folds(Committing):
         A fold that conflicts with another commit is not repeated.
         """
         now = self._runtime.monotonic()
-        self._looked = {place: at for place, at in self._looked.items() if now - at < TRY_EVERY}
+        self._checked = {place: at for place, at in self._checked.items() if now - at < TRY_EVERY}
         for place in self._slots.take_crowded():
-            if place not in self._looked:
-                self._looked[place] = now
+            if place not in self._checked:
+                self._checked[place] = now
                 self._fold(self._journal.head, place)
 
     def _fold(self, view: View, place: Place) -> None:

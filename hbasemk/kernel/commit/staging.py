@@ -196,7 +196,7 @@ class Staging:
         self.apply_each(operations)
 
     def apply_each(self, operations: Iterable[Operation]) -> None:
-        """Apply operations one by one, for an iterable that looks at the effects of the earlier ones.
+        """Apply operations one by one, for an iterable that reads the effects of the earlier ones.
 
         Loads each node at the operation that needs it, unless :meth:`load` has loaded it. Raises as :meth:`apply`.
         """

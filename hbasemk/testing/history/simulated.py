@@ -22,8 +22,8 @@ from hbasemk.transaction import Isolation
 SHORT: Final = Settings(max_clock_skew_ms=500, lease_ms=2000)
 LEFT: Final = 60_000
 """Simulated ms after which every lease has expired."""
-LATE_LOOK: Final = int(SWEEP_EVERY * 1000) + 1000
-"""Simulated ms after which an instance has looked for rows that came too late for any poll."""
+LATE_SWEEP: Final = int(SWEEP_EVERY * 1000) + 1000
+"""Simulated ms after which an instance has searched for rows that came too late for any poll."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ class Run:
         fresh_instance.poll()
         fresh_instance.maintain()
         fresh_instance.poll()
-        self.simulator.ms += LATE_LOOK
+        self.simulator.ms += LATE_SWEEP
         fresh_instance.maintain()
         fresh_instance.poll()
         for _, worker in self.workers:

@@ -1,7 +1,7 @@
 """One worker process of an import: takes batches from a pipe and commits them, each with its totals.
 
-A batch looks at what is there before it changes anything, in the same transaction; so doing it twice, after a crash or
-a lost reply, changes nothing the second time.
+A batch reads what is there before it changes anything, in the same transaction. So a batch that is repeated, after a crash
+or a lost reply, changes nothing the second time.
 """
 
 from __future__ import annotations

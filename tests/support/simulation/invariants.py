@@ -15,7 +15,7 @@ from hbasemk.kernel import log
 from hbasemk.kernel.commit.operations import AddNode, CopyNode, Increment, MoveNode, Operation, RemoveNode, SetProperty
 from hbasemk.kernel.instance import Instance
 from hbasemk.store.abc import ALL_VERSIONS, Get, Scan, scan_all
-from hbasemk.testing.history.simulated import LATE_LOOK
+from hbasemk.testing.history.simulated import LATE_SWEEP
 from hbasemk.testing.simulation import Died, Simulator
 from tests.support.simulation.trees import Broken, cached_tree, check_tables, tree
 
@@ -25,7 +25,7 @@ AN_HOUR_LATER: Final = (BELOW_WATERMARK, NOT_HIDDEN)
 
 def look_for_late_rows(simulator: Simulator, instance: Instance) -> None:
     """Let an hour pass: only then an instance scans for rows too late for any poll."""
-    simulator.ms += LATE_LOOK
+    simulator.ms += LATE_SWEEP
     instance.poll()
     instance.maintain()
     instance.poll()

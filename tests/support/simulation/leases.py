@@ -19,7 +19,7 @@ from hbasemk.kernel.commit.operations import AddNode
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.known_revisions import Arrival
 from hbasemk.kernel.settings import Settings
-from hbasemk.testing.history.simulated import LATE_LOOK
+from hbasemk.testing.history.simulated import LATE_SWEEP
 from hbasemk.testing.simulation import Actor, Simulator
 from hbasemk.testing.trace import Step
 from tests.support.simulation.invariants import look_for_late_rows
@@ -134,7 +134,7 @@ class LeaseSchedule(Schedule):
             raise Broken("I8: late cells show to who begins then")
         # They do not block later commits either.
         fresh.commit(lambda _: OperationList([AddNode("/at-the-end", {})]), "", retry_timeout=20, max_poll_age=0)
-        self.simulator.ms += LATE_LOOK
+        self.simulator.ms += LATE_SWEEP
         for one in (fresh, *self.live[:2]):
             one.poll()
             with contextlib.suppress(LeaseLostError):
