@@ -1,7 +1,10 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import org.apache.hadoop.hbase.HBaseConfiguration;
 import org.apache.hadoop.hbase.ServerName;
 import org.apache.hadoop.hbase.TableName;
@@ -9,6 +12,7 @@ import org.apache.hadoop.hbase.client.Admin;
 import org.apache.hadoop.hbase.client.Connection;
 import org.apache.hadoop.hbase.client.ConnectionFactory;
 import org.apache.hadoop.hbase.client.RegionInfo;
+import org.apache.hadoop.hbase.replication.ReplicationPeerConfig;
 import org.apache.hadoop.hbase.util.Bytes;
 
 /**
@@ -43,6 +47,21 @@ public final class Administrator {
         return lines;
     }
 
+    /** replicate PEER KEY TABLE...: begins to send the tables, which must be empty, to another cluster. */
+    private void replicate(String[] words) throws Exception {
+        List<TableName> tables = Arrays.stream(words).skip(3).map(TableName::valueOf).toList();
+        Map<TableName, List<String>> families = new HashMap<>();
+        tables.forEach(table -> families.put(table, null));
+        admin.addReplicationPeer(words[1], ReplicationPeerConfig.newBuilder()
+                .setClusterKey(words[2])
+                .setReplicateAllUserTables(false)
+                .setTableCFsMap(families)
+                .build());
+        for (TableName table : tables) {
+            admin.enableTableReplication(table);
+        }
+    }
+
     private List<String> run(String[] words) throws Exception {
         switch (words[0]) {
             case "servers" -> {
@@ -72,6 +91,8 @@ public final class Administrator {
             case "restore" -> admin.restoreSnapshot(words[1]);
             case "clone" -> admin.cloneSnapshot(words[1], TableName.valueOf(words[2]));
             case "delete-snapshot" -> admin.deleteSnapshot(words[1]);
+            case "replicate" -> replicate(words);
+            case "remove-peer" -> admin.removeReplicationPeer(words[1]);
             case "balance" -> {
                 return List.of(String.valueOf(admin.balance()));
             }

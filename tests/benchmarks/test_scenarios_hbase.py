@@ -9,23 +9,13 @@ import pytest
 from benchmarks import runner
 from benchmarks.registry import Entry
 from benchmarks.sizes import TINY
-from tests.support.benchmarks import checked_trees
+from tests.support.benchmarks import checked_trees, tables
 from tests.support.budgets import assert_whole, assert_within_budgets
 from tests.support.hbase import HBase
 
 __all__ = ["checked_trees"]
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("checked_trees")]
-
-
-def tables(hbase: HBase, prefix: str) -> list[str]:
-    """Return the names of tables with a prefix, from the Thrift1 gateway."""
-    happybase = pytest.importorskip("happybase")
-    connection = happybase.Connection(hbase.host, hbase.thrift1)
-    try:
-        return [name.decode() for name in connection.tables() if name.decode().startswith(prefix)]
-    finally:
-        connection.close()
 
 
 def test_every_operation_stays_within_its_budget_on_hbase(hbase: HBase) -> None:

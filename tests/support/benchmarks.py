@@ -14,6 +14,7 @@ import pytest
 from benchmarks.harness import Harness
 from benchmarks.system import System
 from benchmarks.systems.hbasemk import DistributedHbasemk, EmbeddedHbasemk
+from tests.support.hbase import HBase
 from tests.support.repositories import damage
 
 PROCESSES, INCREMENTS = 2, 40
@@ -292,3 +293,13 @@ class SystemContract:
         system.close()
         assert set(threading.enumerate()) == threads
         assert me.children(recursive=True) == children
+
+
+def tables(hbase: HBase, prefix: str) -> list[str]:
+    """Return the names of tables with a prefix, from the Thrift1 gateway."""
+    happybase = pytest.importorskip("happybase")
+    connection = happybase.Connection(hbase.host, hbase.thrift1)
+    try:
+        return [name.decode() for name in connection.tables() if name.decode().startswith(prefix)]
+    finally:
+        connection.close()

@@ -124,7 +124,8 @@ class Cluster:
             made.close()
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port of this machine that nothing uses."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port: Any = one.getsockname()[1]
@@ -139,7 +140,7 @@ def running_cluster() -> Iterator[Cluster]:
         name, one, two = given.split(":")
         yield Cluster(name, (int(one), int(two)))
         return
-    made = Cluster(f"hbasemk-test-{os.getpid()}", (_free_port(), _free_port()))
+    made = Cluster(f"hbasemk-test-{os.getpid()}", (free_port(), free_port()))
     try:
         made.script("up")
         yield made
