@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from hbasemk.kernel.batches import batched
 from hbasemk.kernel.instance import Instance
 from hbasemk.store.abc import Delete, DeleteBelow
+
+T = TypeVar("T")
 
 ROWS: Final = 100
 """The number of rows from which one call deletes."""
@@ -33,24 +35,24 @@ class Run:
 
     def delete(self, kind: str, table: str, deletes: Iterable[Delete]) -> None:
         """Delete exactly these versions of cells, and count them."""
-        for part in batched(deletes, ROWS):
-            self.cells[kind] += sum(len(one.cells) for one in part)
-            if self.writes:
-                self.instance.store.delete(table, part)
-                self.pause(len(part))
+        store = self.instance.store
+        self._send(kind, deletes, lambda one: len(one.cells), lambda part: store.delete(table, part))
 
     def delete_below(self, kind: str, table: str, deletes: Iterable[DeleteBelow]) -> None:
         """Delete ranges of versions, and count the columns."""
-        for part in batched(deletes, ROWS):
-            self.cells[kind] += sum(len(one.cells) for one in part)
-            if self.writes:
-                self.instance.store.delete_below(table, part)
-                self.pause(len(part))
+        store = self.instance.store
+        self._send(kind, deletes, lambda one: len(one.cells), lambda part: store.delete_below(table, part))
 
-    def delete_rows(self, kind: str, table: str, keys: Sequence[bytes]) -> None:
+    def delete_rows(self, kind: str, table: str, keys: Iterable[bytes]) -> None:
         """Delete whole rows, and count the rows."""
-        for part in batched(keys, ROWS):
-            self.cells[kind] += len(part)
+        store = self.instance.store
+        self._send(kind, keys, lambda _: 1, lambda part: store.delete_rows(table, part))
+
+    def _send(
+        self, kind: str, items: Iterable[T], count: Callable[[T], int], send: Callable[[Sequence[T]], None]
+    ) -> None:
+        for part in batched(items, ROWS):
+            self.cells[kind] += sum(map(count, part))
             if self.writes:
-                self.instance.store.delete_rows(table, part)
+                send(part)
                 self.pause(len(part))

@@ -104,12 +104,11 @@ def replace(store: RetryingStore, found: Horizon, new: Horizon) -> bool:
 
 def publish(store: RetryingStore, announced: Horizon, new: Horizon) -> bool:
     """Publish a horizon that was announced, by compare-and-set, where every poll learns it; return whether it is published."""
+    if new.revision == announced.revision or not store.supports_transactions:
+        if new.revision > announced.revision:
+            show_to_claims(store, new)
+        return replace(store, announced, new)
     table, row, column = place(store)
-    if new.revision == announced.revision:
-        return replace(store, announced, new)
-    if not store.supports_transactions:
-        show_to_claims(store, new)
-        return replace(store, announced, new)
     # The same transaction writes the journal row by which polls learn it.
     notice = Put(schema.revision_key(schema.NOTICE), [NewCell(*schema.NOTICE_HORIZON, new.revision.to_bytes(8, "big"))])
     decision = Decision(table, column, announced.encode(), Put(row, [NewCell(*column, new.encode())]))

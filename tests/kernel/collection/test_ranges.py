@@ -10,7 +10,7 @@ import pytest
 from hbasemk.format import paths, schema
 from hbasemk.format.checkpoint import list_column
 from hbasemk.kernel import checkpoints
-from hbasemk.kernel.collection import collector
+from hbasemk.kernel.collection import node_cells
 from hbasemk.kernel.collection.collector import Collector
 from hbasemk.kernel.commit.operations import AddNode, RemoveNode, SetProperty
 from hbasemk.kernel.instance import Instance
@@ -62,7 +62,7 @@ def test_many_versions_of_a_column_go_as_one_range(
 def test_an_ended_life_with_many_children_goes_as_one_range_of_its_family(
     store: MemoryStore, world: World, monkeypatch: pytest.MonkeyPatch, columns: int
 ) -> None:
-    monkeypatch.setattr(collector, "COLUMNS", columns)
+    monkeypatch.setattr(node_cells, "COLUMNS", columns)
     one = open_instance(store, world)
     commit(one, AddNode("/a", {"p": 0, "q": 0}), *(AddNode(f"/a/k{n}", {}) for n in range(9)))
     commit(one, RemoveNode("/a"))
@@ -111,7 +111,7 @@ def test_other_writers_wait_only_for_a_small_batch(store: MemoryStore, world: Wo
     counting.calls.clear()
     assert collect(one).cells["superseded versions"] >= 240
     most = max(call.rows for call in counting.calls if call.method == "delete_below")
-    assert most == (collector.FEW_ROWS if ordered else collector.ROWS)
+    assert most == (node_cells.FEW_ROWS if ordered else node_cells.ROWS)
 
 
 def test_an_unordered_store_keeps_the_horizon_where_each_poll_begins(world: World) -> None:

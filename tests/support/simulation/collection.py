@@ -15,7 +15,7 @@ from hbasemk.format.changes import RowChange
 from hbasemk.format.extent import Extent
 from hbasemk.kernel import checkpoints
 from hbasemk.kernel import settings as kernel_settings
-from hbasemk.kernel.collection import collector, rule
+from hbasemk.kernel.collection import collector, node_cells, rule
 from hbasemk.kernel.collection.collector import Collector
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import SetProperty
@@ -38,9 +38,9 @@ def small(patch: pytest.MonkeyPatch) -> None:
     """Make all times and batches short, so that a schedule contains many steps of collectors."""
     set_grace(patch, GRACE, TRUST)
     patch.setattr(collector, "WINDOW", 3)
-    patch.setattr(collector, "ROWS", 2)
-    patch.setattr(collector, "FEW_ROWS", 2)
-    patch.setattr(collector, "COLUMNS", 2)
+    patch.setattr(node_cells, "ROWS", 2)
+    patch.setattr(node_cells, "FEW_ROWS", 2)
+    patch.setattr(node_cells, "COLUMNS", 2)
 
 
 class CollectedSchedule(Schedule):

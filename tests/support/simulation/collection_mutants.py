@@ -14,6 +14,7 @@ import pytest
 from hbasemk.format import revisions
 from hbasemk.kernel.collection import deletions, raising, rule
 from hbasemk.kernel.collection.collector import Collector
+from hbasemk.kernel.collection.node_cells import NodeCells
 from hbasemk.kernel.commit.read_back import ReadBack
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal import fence
@@ -202,7 +203,7 @@ def horizon_above_the_watermark(patch: pytest.MonkeyPatch) -> None:
 
 @mutant
 def only_touched_columns_of_removed_nodes(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Collector, "_with_earlier_lives", lambda *_: set())
+    patch.setattr(NodeCells, "_with_earlier_lives", lambda *_: set())
 
 
 @mutant
