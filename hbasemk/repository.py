@@ -241,7 +241,8 @@ class Repository:
         last two, the watch yields every revision that is not part of the snapshot, or of ``repo.at(id)``. Processes see
         revisions in different orders, so an id is exact only for revisions that are some seconds old.
         Raises InvalidRevisionError for an invalid text or a token of another repository, UnknownRevisionError for revisions
-        that the repository lacks, BranchError for revisions of a branch, and ValueError for a snapshot of another repository.
+        that the repository lacks, RevisionCollectedError for those that are no longer recorded, BranchError for revisions of
+        a branch, and ValueError for a snapshot of another repository.
         """
         arguments.path(path)
         if timeout is not None:
@@ -296,7 +297,8 @@ class Repository:
     def outcome(self, revision: str) -> Outcome:
         """Return the outcome of ``revision``, given in text form; decide it first if this instance left it undecided.
 
-        For CommitUnknownError, and for an interrupted commit (:attr:`Transaction.attempted`).
+        For CommitUnknownError, and for an interrupted commit (:attr:`Transaction.attempted`). Raises RevisionCollectedError if
+        the revision was decided so long ago that it is no longer recorded.
         """
         return self._instance().outcome(arguments.revision(revision, "revision"))
 

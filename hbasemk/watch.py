@@ -70,8 +70,9 @@ class Watch(Iterator[LogEntry]):
     def resume_token(self) -> str:
         """The text with which ``Repository.watch(since=...)`` continues after the last entry returned.
 
-        It is valid in every process and does not expire. It has about 20 characters after some seconds without commits, and
-        up to 11 more for each revision of the last seconds. It also passes revisions that touch nothing below the path.
+        It is valid in every process, as long as the revisions after it are recorded (:attr:`Repository.retention`). It has
+        about 20 characters after some seconds without commits, and up to 11 more for each revision of the last seconds. It also
+        passes revisions that touch nothing below the path.
         """
         return resume_token.to_text(self._feed.extent, self._settings)
 

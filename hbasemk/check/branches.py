@@ -47,7 +47,8 @@ class BranchesCheck:
             yield Problem(kinds.BRANCH_HEAD, "", at, f"its head {data[:20].hex()!r} cannot be read")
         elif head.how == MERGED and head.into is not None:
             outcome = self._context.status(head.into).outcome
-            if outcome is not Outcome.COMMITTED and outcome is not Outcome.ABORTED:
+            is_decided = outcome in (Outcome.COMMITTED, Outcome.ABORTED)
+            if not is_decided and not (outcome is Outcome.ABSENT and self._context.is_trimmed(head.into)):
                 yield Problem(
                     kinds.BRANCH_HEAD, "", at, f"it was merged as {text(head.into)}, which is {outcome.value}"
                 )

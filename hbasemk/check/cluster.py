@@ -13,6 +13,7 @@ from hbasemk.format import journal_row, revisions, schema
 from hbasemk.format.checkpoint import LIST, VIEW, digest_of, list_column, revision_of, view_column
 from hbasemk.format.horizon import Horizon
 from hbasemk.format.lease_record import LeaseRecord
+from hbasemk.format.trim_level import TrimLevel
 from hbasemk.format.watermark import Watermark
 from hbasemk.kernel import schema_version
 from hbasemk.kernel.collection.progress import Progress
@@ -89,7 +90,11 @@ class ClusterCheck:
             Watermark.decode(found.get(schema.WATERMARK, b""))
         except FormatError as error:
             yield Problem(kinds.WATERMARK, where, "", str(error))
-        for kind, decode in ((schema.HORIZON, Horizon.decode), (schema.COLLECTED, Progress.decode)):
+        for kind, decode in (
+            (schema.HORIZON, Horizon.decode),
+            (schema.COLLECTED, Progress.decode),
+            (schema.TRIMMED, TrimLevel.decode),
+        ):
             try:
                 decode(found.get(kind))
             except FormatError as error:

@@ -65,6 +65,7 @@ class CheckContext:
         except FormatError:
             self.initial_watermark = None
         self._horizon = 0
+        self._trimmed = 0
         self._statuses: OrderedDict[int, RevisionStatus] = OrderedDict()
         self._cells = 0
 
@@ -102,6 +103,30 @@ class CheckContext:
                 # The check of the settings reports it. Any revision may be collected.
                 self._horizon = revisions.MAX_REVISION
         return revision <= self._horizon
+
+    def is_trimmed(self, revision: int) -> bool:
+        """Return whether the journal row of a trunk revision may have been deleted; call it after the read."""
+        if revision > self._trimmed and self.store.supports_transactions:
+            try:
+                self._trimmed = fence.read_trim_level(self.store).revision
+            except FormatError:
+                # The check of the settings reports it. Any row may be deleted.
+                self._trimmed = revisions.MAX_REVISION
+        return revision <= self._trimmed and not revisions.is_branch(revision)
+
+    def was_committed(self, revision: int, status: RevisionStatus) -> bool:
+        """Return whether a revision is committed although its journal row does not say so: a collector has deleted that row.
+
+        A row that is there now was created later, by a request that was repeated.
+        """
+        mark = self.initial_watermark
+        # A collector deletes the row of an aborted revision only after its cells, and the watermark hides what comes later.
+        is_open = status.outcome in (Outcome.ABSENT, Outcome.PENDING)
+        return (
+            (is_open or (status.outcome is Outcome.ABORTED and status.swept is None))
+            and self.is_trimmed(revision)
+            and (mark is None or revision not in mark.hidden)
+        )
 
     # --- revisions ---------------------------------------------------------------------------------------
 

@@ -74,9 +74,9 @@ class JournalCheck:
     def _check(self, entry: _Entry) -> Iterator[Problem]:
         at = text(entry.revision)
         row = entry.row
-        if row.is_branch and row.value(schema.COMMITTED) is None and self._context.is_collected(entry.revision):
-            detail = "a process that slept wrote to its row, which a collector had deleted"
-            yield Problem(kinds.BRANCH, "", at, detail, kinds.LEFTOVER)
+        if self._is_deleted_before(entry):
+            detail = "a process that slept wrote to its row, which a collector had deleted; the next collector deletes it again"
+            yield Problem(kinds.BRANCH if row.is_branch else kinds.ROW_AGAIN, "", at, detail, kinds.LEFTOVER)
             return
         yield from _check_shape(entry, root=entry.revision == self._context.settings.root_revision)
         if entry.row.committed and entry.row.aborted:
@@ -87,6 +87,14 @@ class JournalCheck:
         yield from self._check_base(entry)
         if not entry.row.is_branch:
             yield from self._check_end(entry)
+
+    def _is_deleted_before(self, entry: _Entry) -> bool:
+        """Return whether a collector had deleted this row, and a process that slept, or a repeated request, wrote it again."""
+        if entry.row.value(schema.COMMITTED) is None:
+            return self._context.is_collected(entry.revision)
+        # Everything that collectors delete was decided, and swept if it was aborted.
+        is_open = entry.status.outcome is Outcome.PENDING or (entry.row.aborted and entry.status.swept is None)
+        return is_open and not entry.row.is_branch and self._context.is_trimmed(entry.revision)
 
     def _check_id(self, entry: _Entry) -> Iterator[Problem]:
         created_ms = entry.row.created_ms
@@ -135,7 +143,8 @@ class JournalCheck:
         if outcome is not Outcome.COMMITTED:
             outcome = self._context.current_status(base).outcome
         if outcome is Outcome.ABSENT:
-            yield Problem(kinds.BASE, "", at, f"its base {name} does not exist")
+            if not self._context.is_trimmed(base):
+                yield Problem(kinds.BASE, "", at, f"its base {name} does not exist")
         elif outcome is Outcome.PENDING or (outcome is Outcome.ABORTED and not self._is_final(base)):
             # A watermark may be an aborted revision; it then names a snapshot like any other.
             yield Problem(kinds.BASE, "", at, f"its base {name} is {outcome.value}")
@@ -219,9 +228,11 @@ class JournalCheck:
 
 def _check_notice(row: Row) -> Iterator[Problem]:
     """Check the row that is no revision: polls read the horizon in it."""
-    cells = [(cell.family, cell.qualifier, len(cell.value)) for cell in row.cells]
-    if cells != [(*schema.NOTICE_HORIZON, 8)]:
-        yield Problem(kinds.JOURNAL_VALUE, "", text(schema.NOTICE), "the horizon in it cannot be read; polls need it")
+    cells = {(cell.family, cell.qualifier): len(cell.value) for cell in row.cells}
+    expected = {schema.NOTICE_HORIZON: 8, schema.NOTICE_TRIMMED: 16}
+    if schema.NOTICE_HORIZON not in cells or not cells.items() <= expected.items():
+        detail = "the horizon or the trim level in it cannot be read; polls need them"
+        yield Problem(kinds.JOURNAL_VALUE, "", text(schema.NOTICE), detail)
 
 
 def _check_shape(entry: _Entry, *, root: bool) -> Iterator[Problem]:

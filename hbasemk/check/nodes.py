@@ -259,10 +259,12 @@ class NodesCheck:
         for cell in cells:
             status = statuses[cell.timestamp]
             column = (cell.family, cell.qualifier)
-            if status.outcome is Outcome.ABORTED or status.outcome is Outcome.ABSENT:
+            if self._context.was_committed(cell.timestamp, status):
+                pass
+            elif status.outcome is Outcome.ABORTED or status.outcome is Outcome.ABSENT:
                 wrong.setdefault(cell.timestamp, []).append(cell)
                 continue
-            if status.outcome is Outcome.PENDING and self._context.is_visible(cell.timestamp):
+            elif status.outcome is Outcome.PENDING and self._context.is_visible(cell.timestamp):
                 wrong.setdefault(cell.timestamp, []).append(cell)
             if known and not status.declares(path, column):
                 yield Problem(
@@ -303,7 +305,10 @@ class NodesCheck:
         severity = kinds.DAMAGE if visible else kinds.LEFTOVER
         what = ", ".join(describe(cell) for cell in still[:5]) + (", …" if len(still) > 5 else "")
         seen = "; instances that opened after it show it as committed" if visible else ""
-        if absent:
+        if absent and self._context.is_trimmed(version):
+            detail = f"{what}: written after its revision was swept; invisible, and deleted by hbasemk collect --full"
+            yield Problem(kinds.LATE, path, text(version), detail, kinds.NOTE)
+        elif absent:
             detail = f"{what}: written by a revision that does not exist{seen}"
             repairable = not visible and self._context.is_lease_over(version)
             yield Problem(kinds.NO_ROW, path, text(version), detail, severity, repairable, delete)

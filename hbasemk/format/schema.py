@@ -67,6 +67,9 @@ NOTICE_HORIZON: Final = COMMITTED
 In a store that does not order all writes, this column of the last row contains the whole horizon cell (``horizon.py``).
 """
 
+NOTICE_TRIMMED: Final = ABORT
+"""The column of that row with the trim level (``trim_level.py``), in a store that orders all writes."""
+
 NOTICE_FIRST: Final = b"\x00"
 NOTICE_LAST: Final = b"\xff" * 8
 """The keys of a row with a random value, which each change of a checkpoint replaces, in the column ``swept``.
@@ -93,6 +96,8 @@ COLLECTED: Final[Column] = (DATA, b"collected")
 """How far the collector has come (``kernel/collection``)."""
 COLLECTED_ROWS: Final[Column] = (DATA, b"collectedRows")
 """How far it has deleted rows of ended branches and late cells."""
+TRIMMED: Final[Column] = (DATA, b"trimmed")
+"""Up to where rows of the journal may be deleted (``trim_level.py``)."""
 LEASE: Final[Column] = (DATA, b"lease")
 CLOCK: Final[Column] = (DATA, b"clock")
 CLOCK_ONCE: Final = b"clock:"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from hbasemk.format import revisions, schema
 from hbasemk.format.limits import shown
+from hbasemk.format.trim_level import NOTHING_TRIMMED, TrimLevel
 from hbasemk.store.abc import NewCell
 
 
@@ -21,7 +22,7 @@ class Watermark:
     ``arrival`` is stored beside it in a store that orders all writes: an arrival number before the first write of the
     journal row of every higher revision. A new instance reads the order of revisions from there. ``has_checkpoints`` says
     whether a checkpoint had ever been made when the watermark was read. ``horizon`` is stored beside it, too: the horizon
-    below which old revisions are collected.
+    below which old revisions are collected; and ``trimmed``, the trim level.
     """
 
     revision: int
@@ -29,6 +30,7 @@ class Watermark:
     arrival: int = 0
     has_checkpoints: bool = False
     horizon: int = 0
+    trimmed: TrimLevel = NOTHING_TRIMMED
 
     def cells(self) -> list[NewCell]:
         """Return the cells that move the watermark."""

@@ -139,4 +139,7 @@ def _touched(instance: Instance, before: View, after: View) -> set[str]:
             if not row.is_branch and row.committed:
                 (whole,) = whole_rows(instance.store, [row])
                 touched.update(change.path for change in whole.changes)
+    # Rows up to the horizon may be deleted. A view that is readable needs none of them.
+    for view in (before, after):
+        instance.journal.require_readable(view)
     return touched

@@ -118,10 +118,14 @@ def extent_of(instance: Instance, view: View) -> Extent:
 
 
 def require_committed(instance: Instance, extent: Extent) -> None:
-    """Raise UnknownRevisionError if the repository lacks a revision above the floor of an extent. One round trip."""
+    """Raise UnknownRevisionError if the repository lacks a revision above the floor of an extent. One round trip.
+
+    Raises RevisionCollectedError if the row of such a revision may have been deleted.
+    """
     outcomes = instance.outcomes.of_many(sorted(extent.above))
     missing = [revision_ids.to_text(one) for one, outcome in outcomes.items() if outcome is not Outcome.COMMITTED]
     if missing:
+        instance.journal.require_recorded(revision_ids.from_text(missing[0]))
         raise UnknownRevisionError(
             f"the resume token contains revision {missing[0]}, which is not committed in the repository at "
             f"{instance.store.location}. Was it restored from a backup that is older than the token? Resume with a revision "

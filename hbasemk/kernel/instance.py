@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
-from hbasemk.errors import ClosedError, StoreError
+from hbasemk.errors import ClosedError, RevisionCollectedError, StoreError
 from hbasemk.format import revisions
 from hbasemk.format.journal_row import Outcome
 from hbasemk.format.node import NodeState
@@ -84,6 +84,7 @@ class Instance:
         self.reader = Reader(store, runtime, journal, self.cache)
         self.counts = ChildCounts(store, runtime, journal, self.reader)
         journal.listeners.append(self.counts.arrived)
+        journal.forgetters.append(self.counts.forget)
         hashes = SubtreeHashes(runtime, self.reader, cache_bytes // BYTES_PER_HASH, journal.head.position)
         journal.listeners.append(hashes.arrived)
         journal.forgetters.append(hashes.forget)
@@ -181,10 +182,20 @@ class Instance:
         if revisions.is_branch(revision):
             view = self.branches.find(revision).view
         else:
-            found = self.journal.find(revision)
-            view = self.checkpoint_cells.view_of(revision) or found
+            view = self._trunk_view(revision)
         self.journal.require_readable(view)
         return view
+
+    def _trunk_view(self, revision: int) -> View:
+        try:
+            found = self.journal.find(revision)
+        except RevisionCollectedError:
+            # A checkpoint keeps its view also where the row of its revision has been deleted.
+            kept = self.checkpoint_cells.view_of(revision)
+            if kept is None:
+                raise
+            return kept
+        return self.checkpoint_cells.view_of(revision) or found
 
     @property
     def horizon(self) -> int:
@@ -298,7 +309,10 @@ class Instance:
         return revision
 
     def outcome(self, revision: int) -> Outcome:
-        """Return the outcome of a revision, resolving it first if this instance has deferred it."""
+        """Return the outcome of a revision, resolving it first if this instance has deferred it.
+
+        Raises RevisionCollectedError if it was decided so long ago that it is no longer recorded.
+        """
         if revisions.is_branch(revision):
             self.outcomes.resolve_pending()
             return self.branches.outcome(revision)

@@ -61,8 +61,13 @@ def entry_of(row: JournalRow, epoch_ms: int) -> LogEntry:
 
 
 def entries(instance: Instance, ids: Sequence[int]) -> Iterator[LogEntry]:
-    """Yield the entries of the given revisions, in the given order. One round trip for each 200."""
+    """Yield the entries of the given revisions, in the given order. One round trip for each 200.
+
+    Raises RevisionCollectedError if a row has been deleted.
+    """
     for row in journal_rows(instance.store, ids):
+        if not row.cells:
+            instance.journal.require_recorded(row.revision)
         yield entry_of(row, instance.settings.epoch_ms)
 
 
@@ -148,10 +153,15 @@ def trunk_entries(instance: Instance, first: int, view: View) -> list[LogEntry]:
 
 
 def trunk_steps(instance: Instance, first: int, last: View, path: str) -> Iterator[Step]:
-    """Yield the steps from the trunk revision ``first`` to ``last``, both included, that touched a subtree."""
+    """Yield the steps from the trunk revision ``first`` to ``last``, both included, that touched a subtree.
+
+    Raises RevisionCollectedError if some of their rows may have been deleted.
+    """
     order = instance.journal.sort_key
     low = min([first, *instance.journal.between(instance.journal.find(first), last)])
-    for entry in trunk_entries(instance, low, last):
+    entries_up = trunk_entries(instance, low, last)
+    instance.journal.require_recorded(low)
+    for entry in entries_up:
         revision = revisions.from_text(entry.revision)
         if order(revision) >= order(first) and (path == paths.ROOT or entry.touches(path)):
             # In the order of this instance, also where a checkpoint keeps another view of the revision.

@@ -185,6 +185,10 @@ class RetryingStore(DelegatingStore):
         """Return the rows written after an arrival number; see :meth:`Store.arrivals`."""
         return self._retry(lambda: self.inner.arrivals(table, after, limit, columns))
 
+    def forget_arrivals(self, table: str, upto: int) -> None:
+        """Forget which rows were written up to an arrival number; see :meth:`Store.forget_arrivals`."""
+        self._retry(lambda: self.inner.forget_arrivals(table, upto))
+
     def delete(self, table: str, deletes: Iterable[Delete], *, between: Callable[[], None] | None = None) -> None:
         """Delete cell versions, in as many calls as their size needs; ``between`` as in :meth:`write`."""
         for number, part in enumerate(delete_batches(deletes, self.batch_rows, self.batch_bytes)):

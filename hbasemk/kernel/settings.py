@@ -14,6 +14,7 @@ from typing import Final
 from hbasemk.errors import FormatError, InvalidValueError, StoreUnusableError
 from hbasemk.format import limits, paths, revisions, schema
 from hbasemk.format.horizon import Horizon
+from hbasemk.format.trim_level import TrimLevel
 from hbasemk.format.watermark import Watermark
 from hbasemk.store.abc import Get, NewCell, Put, Row, Store
 
@@ -159,7 +160,7 @@ def read(store: Store, *, any_format: bool = False) -> tuple[Settings | None, Wa
 
     Raises FormatError for a format that this version does not use, unless ``any_format`` accepts older ones.
     """
-    columns = (schema.SETTINGS, schema.WATERMARK, schema.ARRIVAL, schema.CHECKPOINTS, schema.HORIZON)
+    columns = (schema.SETTINGS, schema.WATERMARK, schema.ARRIVAL, schema.CHECKPOINTS, schema.HORIZON, schema.TRIMMED)
     row = store.read(schema.CLUSTER, [Get(schema.SETTINGS_ROW, columns=columns)])[0]
     found = {(cell.family, cell.qualifier): cell.value for cell in row.cells}
     settings: Settings | None = None
@@ -174,7 +175,13 @@ def read(store: Store, *, any_format: bool = False) -> tuple[Settings | None, Wa
         # In other stores this is a copy for claims, which may be higher.
         horizon = Horizon.decode(found.get(schema.HORIZON)).revision if store.supports_transactions else 0
         has_checkpoints = schema.CHECKPOINTS in found
-        watermark = replace(watermark, arrival=arrival, has_checkpoints=has_checkpoints, horizon=horizon)
+        watermark = replace(
+            watermark,
+            arrival=arrival,
+            has_checkpoints=has_checkpoints,
+            horizon=horizon,
+            trimmed=TrimLevel.decode(found.get(schema.TRIMMED)),
+        )
     return settings, watermark
 
 
@@ -188,6 +195,14 @@ def require(store: Store) -> tuple[Settings, Watermark]:
     if settings is None or watermark is None:
         raise StoreUnusableError(f"there is no repository at {store.location}; create one first")
     return settings, watermark
+
+
+def read_watermark(store: Store) -> Watermark:
+    """Return the watermark, which every open repository has. One round trip."""
+    _, watermark = read(store)
+    if watermark is None:
+        raise schema.damaged("there is no watermark", schema.CLUSTER, schema.SETTINGS_ROW, schema.WATERMARK)
+    return watermark
 
 
 def create(store: Store, wanted: Settings) -> tuple[Settings, Watermark]:

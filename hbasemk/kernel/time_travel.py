@@ -18,6 +18,7 @@ from hbasemk.format.extent import Extent
 from hbasemk.format.journal_row import JournalRow
 from hbasemk.format.moments import moment
 from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.journal.sequence import view_up_to
 from hbasemk.kernel.journal.view import View
 from hbasemk.store.abc import Get, Scan, scan_all
 
@@ -57,6 +58,8 @@ def view_before(instance: Instance, ms: int) -> View:
     found = _last_before(instance, ms, bound)
     if found is None:
         root = instance.settings.root_revision
+        if instance.journal.is_trimmed(root):
+            raise instance.journal.collected(view_up_to(root))
         raise UnknownRevisionError(
             f"the repository at {instance.location} has no revision that is known to be committed before "
             f"{moment(ms).isoformat()}; its first one is {revisions.to_text(root)}",

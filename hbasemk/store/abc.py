@@ -331,9 +331,18 @@ class Store(ABC):
         """Return the rows written to a table after an arrival number, at most ``limit`` writes. One round trip.
 
         A table defined with ``arrivals`` numbers its writes from 1, one for each put, in the order in which the store
-        commits them. So a reader that has seen all writes up to a number misses none, whatever any clock shows. ``columns``
+        commits them. So a reader that has seen all writes up to a number misses none, whatever any clock shows, as long as nobody
+        has called :meth:`forget_arrivals` with a higher number. ``columns``
         selects the cells of each row; all rows come from one state of the store, as they are now. Deletes have no number.
         Available only if :attr:`supports_transactions` is True.
+        """
+        raise NotImplementedError(f"the store at {self.location} does not keep the order of writes")
+
+    def forget_arrivals(self, table: str, upto: int) -> None:
+        """Forget which rows were written up to an arrival number; numbers that do not exist are not an error. One round trip.
+
+        The last write of all stays, so that no number is used twice. :meth:`arrivals` then begins with the first write that
+        is left. Durability is as for :meth:`delete`. Available only if :attr:`supports_transactions` is True.
         """
         raise NotImplementedError(f"the store at {self.location} does not keep the order of writes")
 

@@ -259,7 +259,7 @@ class MemoryStore(Store):
             with Deferred():
                 if not self._compare_and_set(deciding, decision.column, decision.expected, decision.put):
                     return 0
-                number = len(deciding.written or (decision.put.row,))
+                number = deciding.last_number or 1
                 now = self._now(found)
                 for put in puts:
                     found.put(put, now)
@@ -267,7 +267,7 @@ class MemoryStore(Store):
 
     def _has_changed(self, table: str, number: int) -> bool:
         """Return whether a table was written to after an arrival number."""
-        return len(self._table(table).written or ()) > number
+        return self._table(table).last_number > number
 
     def _read_also(self, found: MemoryTable, get: Get) -> list[Row]:
         if get.row == LAST_ROW and found.rows:
@@ -280,9 +280,19 @@ class MemoryStore(Store):
             found = self._table(table)
             if found.written is None:
                 return super().arrivals(table, after, limit, columns)
-            keys = found.written[after : after + limit]
+            last, keys = found.written_after(after, limit)
             rows = self._read(found, [Get(key, columns=columns) for key in in_order_of_last(keys)])
-            return Arrivals(after + len(keys), rows, after + len(keys) >= len(found.written))
+            return Arrivals(last, rows, last >= found.last_number)
+
+    def forget_arrivals(self, table: str, upto: int) -> None:
+        """Forget the first writes, but never the last one."""
+        with self._lock:
+            found = self._table(table)
+            if found.written is None:
+                super().forget_arrivals(table, upto)
+            self._changes.count += 1
+            with Deferred():
+                found.forget(upto)
 
     def delete(self, table: str, deletes: Sequence[Delete]) -> None:
         """Delete exactly the given cell versions."""

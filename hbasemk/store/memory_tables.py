@@ -142,10 +142,11 @@ class MemoryRow:
 class MemoryTable:
     """One table: its rows in key order, and the number of versions that a column keeps.
 
-    ``written`` lists the keys of the rows in the order of writes; None: the table does not keep the order.
+    ``written`` lists the keys of the rows in the order of writes, without the first ``forgotten`` ones; None: the table does
+    not keep the order.
     """
 
-    __slots__ = ("families", "name", "rows", "versions", "written")
+    __slots__ = ("families", "forgotten", "name", "rows", "versions", "written")
 
     def __init__(self, table: Table) -> None:
         self.name = table.name
@@ -153,11 +154,31 @@ class MemoryTable:
         self.versions = table.versions
         self.rows: SortedDict[bytes, MemoryRow] = SortedDict()
         self.written: list[bytes] | None = None
+        self.forgotten = 0
+
+    @property
+    def last_number(self) -> int:
+        """The arrival number of the last write; 0 if the table does not keep the order."""
+        return 0 if self.written is None else self.forgotten + len(self.written)
+
+    def written_after(self, after: int, limit: int) -> tuple[int, list[bytes]]:
+        """Return the rows written after an arrival number, at most ``limit`` writes, and the number of the last one."""
+        begin = max(after - self.forgotten, 0)
+        keys = (self.written or [])[begin : begin + limit]
+        return (self.forgotten + begin + len(keys) if keys else after), keys
+
+    def forget(self, upto: int) -> None:
+        """Forget the writes up to an arrival number, but never the last one."""
+        count = min(upto, self.last_number - 1) - self.forgotten
+        if self.written is not None and count > 0:
+            del self.written[:count]
+            self.forgotten += count
 
     def clone(self) -> MemoryTable:
         """Return a copy that later changes do not affect."""
         other = MemoryTable(Table(self.name, tuple(self.families), self.versions))
         other.written = None if self.written is None else self.written.copy()
+        other.forgotten = self.forgotten
         other.rows = SortedDict((key, row.clone()) for key, row in self.rows.items())
         return other
 

@@ -119,5 +119,10 @@ class SimulatedStore(WrappedStore):
         self._what = after
         return super().arrivals(table, after, min(limit, self._actor.simulator.scan_rows), columns)
 
+    def forget_arrivals(self, table: str, upto: int) -> None:
+        """Passed on as one step."""
+        self._what = upto
+        super().forget_arrivals(table, upto)
+
     def close(self) -> None:
         """Do nothing: the shared store stays open."""

@@ -100,6 +100,10 @@ class WrappedStore(DelegatingStore):
         """Passed on."""
         return self.around(Call("arrivals", table, 1), lambda: self.inner.arrivals(table, after, limit, columns))
 
+    def forget_arrivals(self, table: str, upto: int) -> None:
+        """Passed on."""
+        self.around(Call("forget_arrivals", table, 1), lambda: self.inner.forget_arrivals(table, upto))
+
     def delete(self, table: str, deletes: Sequence[Delete]) -> None:
         """Passed on."""
         self.around(Call("delete", table, len(deletes)), lambda: self.inner.delete(table, deletes))

@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from hbasemk.errors import HbasemkError
 from hbasemk.format.branch_head import BranchClaim
+from hbasemk.format.watermark import Watermark
 from hbasemk.kernel.branches.branch_revisions import BranchRevisions
 from hbasemk.kernel.branches.claims import BranchClaims
-from hbasemk.kernel.collection import blob_references, ended_branches, leases, memos, passed_rows, unused_blobs
+from hbasemk.kernel.collection import (
+    blob_references,
+    ended_branches,
+    journal_rows,
+    late_cells,
+    leases,
+    memos,
+    passed_rows,
+    unused_blobs,
+)
+from hbasemk.kernel.collection.progress import Progress
 from hbasemk.kernel.collection.run import Run
 from hbasemk.kernel.ids import lease
 from hbasemk.kernel.journal import fence
+from hbasemk.kernel.journal.arrival_poller import ArrivalPoller
+from hbasemk.kernel.journal.journal import Journal
+from hbasemk.kernel.journal.news import News
+from hbasemk.kernel.reading.cache import NodeCache
 from hbasemk.store.memory import MemoryStore
 from tests.support.runtime import World
 
@@ -69,6 +85,60 @@ def rows_of_open_branches_go(patch: pytest.MonkeyPatch) -> None:
         "collect",
         lambda run: passed(Run(run.instance, run.horizon + (1 << 60), run.cells, run.writes, run.pause)),
     )
+
+
+def sleepers_go_on(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(News, "is_complete", property(lambda _: True, lambda *_: None))
+
+
+def rows_that_are_gone_overlooked(patch: pytest.MonkeyPatch) -> None:
+    read = ArrivalPoller.read
+
+    def read_all(self: ArrivalPoller, *arguments: Any) -> News:
+        news = read(self, *arguments)
+        if not news.is_complete and self.cursor >= news.trimmed.arrival:
+            news.is_complete = True
+            news.contents = arguments[2](news.committed)
+        return news
+
+    patch.setattr(ArrivalPoller, "read", read_all)
+
+
+def caches_survive_a_new_beginning(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(NodeCache, "forget", lambda *_: None)
+
+
+def numbers_start_at_the_watermark(patch: pytest.MonkeyPatch) -> None:
+    begin = ArrivalPoller.__init__
+
+    def __init__(self: ArrivalPoller, store: Any, settings: Any, watermark: Watermark) -> None:
+        begin(self, store, settings, watermark)
+        self.cursor = max(self.cursor, 10**9)
+
+    patch.setattr(ArrivalPoller, "__init__", __init__)
+
+
+def absent_rows_never_were(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Journal, "is_trimmed", lambda *_: False)
+
+
+def journal_readers_not_checked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Journal, "require_recorded", lambda *_: None)
+    patch.setattr(Journal, "require_readable", lambda *_: None)
+
+
+def rows_go_before_their_use(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(journal_rows, "read_progress", lambda _: (Progress(2**62, 2**62), None))
+
+
+def the_row_of_the_horizon_goes(patch: pytest.MonkeyPatch) -> None:
+    collect = journal_rows.collect
+    rows_go_before_their_use(patch)
+    patch.setattr(journal_rows, "collect", lambda run: collect(replace(run, horizon=run.horizon + 1)))
+
+
+def late_cells_of_gone_rows_stay(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(late_cells, "of_hidden", lambda *_: [])
 
 
 def only_the_newest_versions_are_read(patch: pytest.MonkeyPatch) -> None:

@@ -97,9 +97,8 @@ class BranchRevisions:
 
     def _require_recorded(self, revision: int, row: JournalRow) -> None:
         """Raise RevisionCollectedError if a row is missing that a collector may have deleted."""
-        error = None if row.cells else self._journal.unrecorded(revision)
-        if error is not None:
-            raise error
+        if not row.cells:
+            self._journal.require_recorded(revision)
 
     def common(self, state: BranchState, revision: int) -> int:
         """Return the newest revision of a branch on which another revision of it builds; a reset may have dropped that one."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from hbasemk.errors import FormatError, StoreError
+from hbasemk.errors import FormatError, RevisionCollectedError, StoreError
 from hbasemk.format import journal_row, revisions, schema
 from hbasemk.format.branch_head import ABANDONED, MERGED, REBASED, BranchHead
 from hbasemk.format.changes import RowChange
@@ -112,7 +112,12 @@ class BranchHeads:
     def resolve_pending(self) -> None:
         """Retry closing merged branches whose head could not be updated."""
         for root, (newest, revision) in list(self._in_doubt.items()):
-            outcome = self._outcomes.final_outcome(revision)
+            try:
+                outcome = self._outcomes.final_outcome(revision)
+            except RevisionCollectedError:
+                # Only a branch that has ended and is swept lets the horizon pass its merge.
+                self._in_doubt.pop(root, None)
+                continue
             if outcome is Outcome.PENDING:
                 continue
             if outcome is Outcome.COMMITTED:

@@ -8,6 +8,7 @@ delete cells of nodes, along the journal       ``collector``, ``node_cells``, ``
 a run, in the foreground and the background    ``run``, ``background``, ``status``
 delete other cells: leases, memos, branches    ``other_cells``, ``leases``, ``memos``,
                                                ``passed_rows``, ``ended_branches``, ``late_cells``
+delete rows of the journal                     ``journal_rows``
 look at every row                              ``every_row``
 delete blobs                                   ``unused_blobs``, ``blob_references``, ``lost_uploads``
 ============================================== =====================================================

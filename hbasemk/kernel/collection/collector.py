@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from hbasemk.errors import RevisionCollectedError
 from hbasemk.format import journal_row, paths, revisions, schema
 from hbasemk.format.journal_row import JournalRow
 from hbasemk.kernel import settings
@@ -37,9 +38,13 @@ WINDOW: Final = 200
 
 @dataclass(slots=True)
 class Report:
-    """What a run has done: the horizon, the number of revisions, and the cells deleted, by kind."""
+    """What a run has done: the horizon, the number of revisions, and the cells deleted, by kind.
+
+    ``forgotten`` is the id up to which the run deletes marks of deletions.
+    """
 
     horizon: int = 0
+    forgotten: int = 0
     revisions: int = 0
     cells: Counter[str] = field(default_factory=Counter)
     blobs_done: bool = True
@@ -81,7 +86,7 @@ class Collector:
         report = Report()
         self.collect(retention_ms, report)
         if full:
-            self._collect_everything(retention_ms, report)
+            self._collect_everything(report)
         if blobs:
             report.blobs_done = unused_blobs.collect(self._run(report), retention_ms, self._wait_for_readers)
         while self._store.give_back_space():
@@ -118,7 +123,7 @@ class Collector:
         if not horizon:
             return True
         cells = self._node_cells(report)
-        forget = _forgotten_at(horizon, remembered_ms)
+        forget = report.forgotten = _forgotten_at(horizon, remembered_ms)
         done = 0
         while windows is None or done < windows:
             done += 1
@@ -148,12 +153,12 @@ class Collector:
         instance.poll()
         current = self._instance.journal.fence.refresh()
         horizon = raising.target(instance, retention_ms, current) or current
-        report = Report(horizon)
+        report = Report(horizon, _forgotten_at(horizon, retention_ms))
         self._writes = False
         if full:
-            self._collect_everything(retention_ms, report)
+            self._collect_everything(report)
         else:
-            self._estimate_windows(_forgotten_at(horizon, retention_ms), report)
+            self._estimate_windows(report.forgotten, report)
             self._collect_others(report)
         if blobs:
             report.blobs_done = unused_blobs.collect(self._run(report), retention_ms, lambda: horizon)
@@ -179,16 +184,15 @@ class Collector:
             counted.update(map(hash, gone))
             cells.forget([paths.key(path) for path in gone], forget)
 
-    def _collect_everything(self, remembered_ms: int, report: Report) -> None:
+    def _collect_everything(self, report: Report) -> None:
         """Do what a run does for all rows, as far as readers know the horizon."""
         if not report.horizon:
             return
         run, cells = self._run(report, full=True), self._node_cells(report)
-        forget = _forgotten_at(report.horizon, remembered_ms)
         actions = every_row.Actions(
             lambda rows: cells.delete(rows, report.horizon, whole=True),
             lambda key: cells.collect_wide(key, report.horizon),
-            lambda keys: cells.forget(keys, forget),
+            lambda keys: cells.forget(keys, report.forgotten),
         )
         every_row.collect(run, actions)
         other_cells.collect(run)
@@ -208,9 +212,14 @@ class Collector:
         self, limits: Callable[[Progress], tuple[int, int]]
     ) -> tuple[Progress, bytes | None, int, list[JournalRow]] | None:
         """Return the next window: the progress that it extends, its last id, and its committed revisions."""
-        progress, data = read_progress(self._store)
-        window = self._window(*limits(progress))
-        return None if window is None else (progress, data, *window)
+        while True:
+            progress, data = read_progress(self._store)
+            try:
+                window = self._window(*limits(progress))
+            except RevisionCollectedError:
+                # Another collector has done the window and deleted its rows, so the progress has moved.
+                continue
+            return None if window is None else (progress, data, *window)
 
     def _save(self, progress: Progress, data: bytes | None) -> bool:
         put = Put(schema.SETTINGS_ROW, [NewCell(*schema.COLLECTED, progress.encode())])
@@ -230,7 +239,16 @@ class Collector:
         other_cells.collect(self._run(report))
 
     def _run(self, report: Report, *, full: bool = False) -> Run:
-        return Run(self._instance, report.horizon, report.cells, self._writes, self._pause, full, self._progress)
+        return Run(
+            self._instance,
+            report.horizon,
+            report.cells,
+            self._writes,
+            self._pause,
+            full,
+            report.forgotten,
+            self._progress,
+        )
 
     def _pause(self, rows: int) -> None:
         if self._rows_per_second is not None and rows:

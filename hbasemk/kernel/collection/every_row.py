@@ -1,7 +1,7 @@
 """All rows of nodes, for a run that looks at everything and not only at what the journal names.
 
-It finds what a window has missed: marks of deletions, and private cells of branches that are long gone, which a process that
-slept wrote late.
+It finds what a window has missed: marks of deletions, and cells that a process that slept wrote late: private cells of
+branches that are long gone, and cells of aborted revisions whose journal rows may be gone.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from hbasemk.format import revisions, schema
+from hbasemk.kernel import settings
 from hbasemk.kernel.batches import batched, by_size
+from hbasemk.kernel.collection import late_cells
 from hbasemk.kernel.collection.run import Run
 from hbasemk.kernel.journal.rows import journal_rows
 from hbasemk.store.abc import ALL_VERSIONS, CellVersion, Delete, Get, Page, Row, Scan
@@ -32,7 +34,8 @@ class Actions(NamedTuple):
 
 
 def collect(run: Run, actions: Actions) -> None:
-    """Act on every row, and delete private cells of branches that are gone."""
+    """Act on every row, and delete private cells of branches that are gone, and late cells of aborted revisions."""
+    hidden = settings.read_watermark(run.instance.store).hidden
     scan = Scan(None, None, ROWS, columns=(schema.DELETED, schema.LAST_REVISION))
     checked = 0
     while True:
@@ -43,10 +46,12 @@ def collect(run: Run, actions: Actions) -> None:
             rows = run.instance.store.read(schema.NODES, gets)
             actions.collect_rows(rows)
             run.delete(PRIVATE, schema.NODES, _private(run, rows))
+            run.delete(late_cells.KIND, schema.NODES, late_cells.of_hidden(run, rows, hidden))
         for key in wide:
             actions.collect_wide(key)
             for page in _pages(run, key):
                 run.delete(PRIVATE, schema.NODES, _private(run, [page]))
+                run.delete(late_cells.KIND, schema.NODES, late_cells.of_hidden(run, [page], hidden))
         actions.forget(keys)
         checked += len(keys)
         run.progress("nodes", checked)

@@ -5,32 +5,48 @@ They never become visible, because the revision is aborted. So a collector may d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from typing import Final
 
-from hbasemk.errors import FormatError
+from hbasemk.errors import FormatError, RevisionCollectedError
 from hbasemk.format import changes, schema
-from hbasemk.format.journal_row import JournalRow
+from hbasemk.format.journal_row import JournalRow, Outcome
 from hbasemk.kernel.batches import batched
 from hbasemk.kernel.collection.run import ROWS, Run
 from hbasemk.kernel.journal.rows import journal_rows
-from hbasemk.store.abc import CellVersion, Delete, Get
+from hbasemk.store.abc import CellVersion, Delete, Get, Row
 
 KIND: Final = "cells of aborted revisions"
 
 
 def collect(run: Run, rows: Sequence[JournalRow]) -> None:
     """Delete the cells of aborted trunk revisions that were swept in doubt."""
-    for row in journal_rows(run.instance.store, [row.revision for row in rows]):
-        if not row.aborted:
-            continue
-        try:
-            touched = row.changes
-        except FormatError:
-            # The integrity check reports that its changes are unreadable.
-            continue
-        for part in batched(changes.deletes(touched, row.revision), ROWS):
-            run.delete(KIND, schema.NODES, _existing(run, part, row.revision))
+    # It raises if another collector deletes a row at this moment, after the late cells.
+    with suppress(RevisionCollectedError):
+        for row in journal_rows(run.instance.store, [row.revision for row in rows]):
+            if row.aborted:
+                _delete(run, row)
+
+
+def of_hidden(run: Run, rows: Sequence[Row], hidden: Collection[int]) -> list[Delete]:
+    """Return the cells of revisions that the watermark hides, in rows of nodes; of each, the journal row may be gone."""
+    found = [(row.key, cell) for row in rows for cell in row.cells if cell.timestamp in hidden]
+    ids = sorted({cell.timestamp for _, cell in found})
+    outcomes = run.instance.outcomes.of_many(ids)
+    # A committed revision is hidden only by damage, which the integrity check repairs.
+    aborted = {one for one in ids if outcomes[one] in (Outcome.ABORTED, Outcome.ABSENT)}
+    return [Delete(key, [CellVersion(*cell[:3])]) for key, cell in found if cell.timestamp in aborted]
+
+
+def _delete(run: Run, row: JournalRow) -> None:
+    try:
+        touched = row.changes
+    except FormatError:
+        # The integrity check reports that its changes are unreadable.
+        return
+    for part in batched(changes.deletes(touched, row.revision), ROWS):
+        run.delete(KIND, schema.NODES, _existing(run, part, row.revision))
 
 
 def _existing(run: Run, deletes: Sequence[Delete], revision: int) -> list[Delete]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hbasemk.format import schema
-from hbasemk.kernel.collection import leases, memos, passed_rows
+from hbasemk.kernel.collection import journal_rows, leases, memos, passed_rows
 from hbasemk.kernel.collection.run import Run
 
 
@@ -11,5 +11,6 @@ def collect(run: Run) -> None:
     """Delete what nothing needs any more. The windows of the journal are done."""
     store, horizon = run.instance.store, run.horizon
     passed_rows.collect(run)
+    journal_rows.collect(run)
     run.delete(memos.KIND, schema.CLUSTER, memos.old_memos(store, horizon))
     run.delete_below(leases.KIND, schema.CLUSTER, leases.old_leases(store, horizon))

@@ -22,7 +22,8 @@ class Run:
     """One run, of which all readers know the horizon. Unless it ``writes``, it only counts.
 
     ``pause`` is called with the number of rows after each call that deletes, ``progress`` with a word and the number of those
-    that are done. ``full``: look at everything, not only at what the horizon has passed since the last run.
+    that are done. ``full``: look at everything, not only at what the horizon has passed since the last run. ``forgotten``: the
+    id up to which marks of deletions go.
     """
 
     instance: Instance
@@ -31,6 +32,7 @@ class Run:
     writes: bool
     pause: Callable[[int], None]
     full: bool = False
+    forgotten: int = 0
     progress: Callable[[str, int], None] = lambda *_: None
 
     def delete(self, kind: str, table: str, deletes: Iterable[Delete]) -> None:

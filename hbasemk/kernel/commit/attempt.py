@@ -222,7 +222,7 @@ class Attempts(Committing):
         """Abort the revision, delete its cells and return its outcome; defer what the store cannot do now.
 
         If no decision was sent, the revision can no longer commit, even if the store fails now. If a decision may have
-        been applied and the store cannot answer, raises CommitUnknownError.
+        been applied and the store cannot answer, or if the row has been deleted since, raises CommitUnknownError.
         """
         revision, touched = draft.revision, draft.touched
         outcome = None if draft.decision_in_doubt else Outcome.ABORTED
@@ -230,6 +230,14 @@ class Attempts(Committing):
             outcome = self._outcomes.abort(revision)
             if outcome is Outcome.ABORTED:
                 self._outcomes.clean_up(revision, touched, clean=clean)
+        except RevisionCollectedError as error:
+            # This process has slept for longer than the retention, and its row is gone.
+            if outcome is None:
+                raise CommitUnknownError(
+                    f"{error.message}; its outcome is not known", revision=error.revision
+                ) from error
+            # It has not asked for a decision, so the revision cannot have committed.
+            self._outcomes.delete_cells(revision, touched)
         except (StoreError, ClosedError) as error:
             self._outcomes.defer(revision, touched)
             if outcome is None:

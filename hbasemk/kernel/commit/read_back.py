@@ -125,7 +125,7 @@ class ReadBack(Committing):
                 pending = self._observe(revision, view, low_bound, pending, rows, observed)
         # On a view that the horizon has passed, the read-back may miss that a node was removed.
         self._journal.require_readable(view)
-        conflict = self._resolve(revision, observed.versions) if observed.versions else None
+        conflict = self._resolve(revision, view, observed.versions) if observed.versions else None
         if conflict is None and observed.name_conflict is not None:
             return Conflict(*observed.name_conflict, other=0, pending=False)
         return conflict
@@ -211,7 +211,7 @@ class ReadBack(Committing):
                 continue
             observed.versions.setdefault(version, (path, column))
 
-    def _resolve(self, revision: int, observed: dict[int, tuple[str, Column]]) -> Conflict | None:
+    def _resolve(self, revision: int, view: View, observed: dict[int, tuple[str, Column]]) -> Conflict | None:
         """Run steps 8 and 9 for the versions outside the view, lowest id first."""
         trunk = sorted(version for version in observed if not revisions.is_branch(version))
         head = self._journal.head
@@ -221,6 +221,10 @@ class ReadBack(Committing):
             self._clock.observe(other)
             self._journal.cover(other)
             outcome = outcomes.get(other, Outcome.COMMITTED)
+            if outcome in (Outcome.ABSENT, Outcome.PENDING) and self._journal.is_trimmed(other):
+                # It was decided long ago. A view that is readable now contains it if it was committed.
+                self._journal.require_readable(view)
+                continue
             if outcome is Outcome.ABSENT:
                 outcome = self._outcomes.abort_missing(other)
             if outcome is Outcome.PENDING and self._outcomes.recover_if_over(other):

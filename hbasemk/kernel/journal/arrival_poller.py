@@ -28,7 +28,9 @@ class ArrivalPoller:
     def __init__(self, store: Store, settings: Settings, watermark: Watermark) -> None:
         self._store = store
         self._settings = settings
-        self.cursor = watermark.arrival
+        # The writes up to the trim level are of rows up to the watermark, which was read with it.
+        self.cursor = max(watermark.arrival, watermark.trimmed.arrival)
+        self._trimmed = watermark.trimmed
         self.low_bound = watermark.revision + 1
         self._highest = watermark.revision
         self._pending: frozenset[int] = frozenset()
@@ -41,9 +43,14 @@ class ArrivalPoller:
         verified: int,  # noqa: ARG002 - for stores without an order
         read_contents: Callable[[Sequence[int]], Mapping[int, RowContent]],
     ) -> News:
-        """Return what is new, in the order of arrival. One round trip, or two if anything is new."""
+        """Return what is new, in the order of arrival. One round trip, or two if anything is new.
+
+        Raises RevisionCollectedError if a row that is new goes before its content is read.
+        """
         news = News()
         news.last = self.cursor
+        news.trimmed = self._trimmed
+        gone: list[int] = []
         committed: dict[int, None] = {}
         pending = set(self._pending)
         complete = False
@@ -56,6 +63,8 @@ class ArrivalPoller:
             for row in journal_row.decode(rows):
                 if row.revision not in sequence.positions:
                     part.add(row)
+                    if not row.cells and not row.is_branch and row.revision > sequence.floor:
+                        gone.append(row.revision)
                 if row.revision > sequence.floor:
                     self._before.setdefault(row.revision, before)
             for revision in part.committed:
@@ -64,19 +73,25 @@ class ArrivalPoller:
                 committed[revision] = None
             news.highest = max(news.highest, part.highest)
             news.horizon = max(news.horizon, part.horizon)
+            news.trimmed = max(news.trimmed, part.trimmed)
             news.unswept |= part.unswept
             news.swept |= part.swept
             pending |= part.pending
             pending -= {*part.committed, *part.unswept, *part.swept}
         news.committed = [revision for revision in committed if revision > sequence.floor]
         news.pending = pending
-        news.contents = read_contents(news.committed)
+        # The row by which polls learn the trim level is written later than what the level covers. So this read met it.
+        arrival, trimmed = news.trimmed
+        news.is_complete = self.cursor >= arrival and not any(revision <= trimmed for revision in gone)
+        if news.is_complete:
+            news.contents = read_contents(news.committed)
         return news
 
     def finish(self, news: News, pending: Collection[int], floor: int) -> None:
         """Move the cursor after what a read found has joined."""
         self._pending = frozenset(pending)
         self.cursor = max(self.cursor, news.last)
+        self._trimmed = news.trimmed
         self._rise(news.highest, floor)
 
     def _rise(self, highest: int, floor: int) -> None:

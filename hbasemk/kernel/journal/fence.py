@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from hbasemk.format import schema
+from hbasemk.errors import RevisionCollectedError
+from hbasemk.format import revisions, schema
 from hbasemk.format.horizon import NONCE_BYTES, Horizon
+from hbasemk.format.trim_level import NOTHING_TRIMMED, TrimLevel
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
@@ -113,6 +115,33 @@ def publish(store: RetryingStore, announced: Horizon, new: Horizon) -> bool:
     notice = Put(schema.revision_key(schema.NOTICE), [NewCell(*schema.NOTICE_HORIZON, new.revision.to_bytes(8, "big"))])
     decision = Decision(table, column, announced.encode(), Put(row, [NewCell(*column, new.encode())]))
     return bool(store.write_if(schema.JOURNAL, [notice], (), lambda _: True, decision)) or read_horizon(store) == new
+
+
+def publish_trim_level(store: RetryingStore, found: TrimLevel, new: TrimLevel) -> bool:
+    """Publish a trim level by compare-and-set, where every poll learns it; return whether it is published."""
+    data = new.encode()
+    # The same transaction writes the journal row by which polls learn it. So the last write of that row is never forgotten.
+    notice = Put(schema.revision_key(schema.NOTICE), [NewCell(*schema.NOTICE_TRIMMED, data)])
+    put = Put(schema.SETTINGS_ROW, [NewCell(*schema.TRIMMED, data)])
+    decision = Decision(schema.CLUSTER, schema.TRIMMED, None if found == NOTHING_TRIMMED else found.encode(), put)
+    return bool(store.write_if(schema.JOURNAL, [notice], (), lambda _: True, decision)) or read_trim_level(store) == new
+
+
+def read_trim_level(store: RetryingStore) -> TrimLevel:
+    """Read up to where rows of the journal may be deleted. One round trip."""
+    (row,) = store.read(schema.CLUSTER, [Get(schema.SETTINGS_ROW, columns=(schema.TRIMMED,))])
+    return TrimLevel.decode(row.cells[0].value if row.cells else None)
+
+
+def unrecorded(store: RetryingStore, revision: int) -> RevisionCollectedError:
+    """Return the error for a revision whose row of the journal has been deleted. One round trip."""
+    text, oldest = revisions.to_text(revision), revisions.to_text(read_horizon(store).revision)
+    return RevisionCollectedError(
+        f"revision {text} is no longer recorded: it is older than the retention of the repository at {store.location}; the "
+        f"oldest snapshot that can be read is {oldest}",
+        revision=text,
+        oldest=oldest,
+    )
 
 
 def show_to_claims(store: RetryingStore, new: Horizon) -> None:

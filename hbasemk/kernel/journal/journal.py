@@ -11,6 +11,7 @@ from typing import Final
 from hbasemk.errors import RevisionCollectedError, UnknownRevisionError
 from hbasemk.format import journal_row, revisions, schema
 from hbasemk.format.extent import Extent
+from hbasemk.kernel.journal.fence import read_trim_level, unrecorded
 from hbasemk.kernel.journal.polled_revisions import PolledRevisions
 from hbasemk.kernel.journal.rows import journal_rows
 from hbasemk.kernel.journal.sequence import extent_of, view_up_to
@@ -28,7 +29,7 @@ class Journal(PolledRevisions):
     def find(self, revision: int) -> View:
         """Return the view of a trunk revision, polling for it if it is not known yet (section 3).
 
-        Raises UnknownRevisionError if no poll can find it.
+        Raises UnknownRevisionError if no poll can find it, and RevisionCollectedError if its row may have been deleted.
         """
         view = self.view_of(revision)
         if view is None and revision == self._origin:
@@ -41,6 +42,8 @@ class Journal(PolledRevisions):
             if view is None and revision <= self._sequence.top and self._is_committed(revision):
                 view = view_up_to(revision)
         if view is None:
+            if self.is_trimmed(revision):
+                raise self.collected(view_up_to(revision))
             text = revisions.to_text(revision)
             raise UnknownRevisionError(
                 f"revision {text} is not known in the repository at {self._store.location}: it was never committed on "
@@ -69,6 +72,8 @@ class Journal(PolledRevisions):
         scan = Scan(schema.revision_key(low), schema.revision_key(max(low, high)), SCAN_BATCH, columns=flags)
         rows = scan_all(self._store, schema.JOURNAL, scan) if low < high else ()
         dropped = [row.revision for row in journal_row.decode(rows) if row.committed and not row.is_branch]
+        if low < high:
+            self.require_recorded(low)
         kept = sequence.positions
         return [
             *(revision for revision in dropped if revision not in kept and not sequence.sees(view, revision)),
@@ -134,18 +139,21 @@ class Journal(PolledRevisions):
             oldest=oldest,
         )
 
-    def unrecorded(self, revision: int) -> RevisionCollectedError | None:
-        """Return the error for a revision without a journal row if its row may have been deleted, else None. One round trip."""
-        # In other stores all journal rows stay.
-        if not self._store.supports_transactions or revision > self.fence.refresh():
-            return None
-        text, oldest = revisions.to_text(revision), revisions.to_text(self.fence.horizon)
-        return RevisionCollectedError(
-            f"the outcome of revision {text} is no longer recorded: it is older than the retention of the repository at "
-            f"{self._store.location}; the oldest snapshot that can be read is {oldest}",
-            revision=text,
-            oldest=oldest,
-        )
+    def is_trimmed(self, revision: int) -> bool:
+        """Return whether the journal row of a revision may have been deleted up to now. Call it after the row was read.
+
+        No round trip for a revision above a horizon that this instance trusts; up to two otherwise.
+        """
+        # In other stores all journal rows stay. A collector deletes rows only below a horizon that all readers know.
+        if not self._store.supports_transactions or revision > self.current_horizon():
+            return False
+        # The rows of branches go when the horizon passes them.
+        return revisions.is_branch(revision) or revision <= read_trim_level(self._store).revision
+
+    def require_recorded(self, revision: int) -> None:
+        """Raise RevisionCollectedError if the journal row of a revision may have been deleted; see :meth:`is_trimmed`."""
+        if self.is_trimmed(revision):
+            raise unrecorded(self._store, revision)
 
     # --- the contents of a view --------------------------------------------------------------------------
 
@@ -198,10 +206,12 @@ class Journal(PolledRevisions):
         """Return the committed trunk revisions above ``low``, and the id up to which the list is complete.
 
         That id is ``high``, or lower if there are many revisions. Both must be at most :attr:`floor`. One round trip.
+        Raises RevisionCollectedError if some of their rows may have been deleted.
         """
         scan = Scan(
             schema.revision_key(low + 1), schema.revision_key(high + 1), SCAN_BATCH, columns=(schema.COMMITTED,)
         )
         rows = list(islice(journal_row.decode(scan_all(self._store, schema.JOURNAL, scan)), SCAN_BATCH))
+        self.require_recorded(low + 1)
         covered = high if len(rows) < SCAN_BATCH else rows[-1].revision
         return [row.revision for row in rows if row.committed and not row.is_branch], covered

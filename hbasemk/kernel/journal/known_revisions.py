@@ -186,9 +186,32 @@ class KnownRevisions:
         shorter = sequence.shortened(watermark, limit, KEPT)
         if shorter is None:
             return False
-        dropped = {position: pin for position, pin in self._pins.items() if position < shorter.begin - 1}
-        sequence.store_extents(dropped, limit + 1)
+        self._store_extents(shorter.begin - 1, limit + 1)
         self._sequence = shorter
+        return True
+
+    def _store_extents(self, end: int, low_bound: int) -> None:
+        """Store in the pins of all views before a position what the views contain. ``low_bound`` is the journal's."""
+        dropped = {position: pin for position, pin in self._pins.items() if position < end}
+        self._sequence.store_extents(dropped, low_bound)
         for position in dropped:
             del self._pins[position]
-        return True
+
+    def _begin_again(self, watermark: Watermark, committed: Sequence[int], low_bound: int) -> None:
+        """Begin a new sequence at a watermark, with these revisions, and drop what is known. The caller holds the lock.
+
+        It is longer than the old one by at least one position that no view has. Views in use stay the same. If an interrupt
+        stops the call, the old head stays, and the caller repeats the call.
+        """
+        self._repair_append()
+        begin = len(self._sequence) + 1
+        self._store_extents(begin, low_bound)
+        sequence = RevisionSequence(begin, watermark.revision, watermark.revision, watermark.revision, watermark.hidden)
+        for revision in committed:
+            sequence.append(revision)
+        self._sequence = sequence
+        # Before any view of the new sequence exists, so that nothing older can be used for it.
+        for forget in self.forgetters:
+            forget(len(sequence) - 1)
+        self.announced = len(sequence) - 1
+        self._move_head()

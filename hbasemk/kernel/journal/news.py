@@ -9,6 +9,7 @@ from hbasemk.format import schema
 from hbasemk.format.changes import RowChange
 from hbasemk.format.horizon import Horizon
 from hbasemk.format.journal_row import JournalRow
+from hbasemk.format.trim_level import NOTHING_TRIMMED, TrimLevel
 from hbasemk.store.abc import Column, Row
 
 FLAGS: Final[Sequence[Column]] = (schema.COMMITTED, schema.ABORT, schema.SWEPT)
@@ -32,8 +33,8 @@ class News:
 
     ``committed`` is in the order in which they join. ``server_ms`` is the latest credible timestamp of a cell, or 0;
     ``began`` is when the read began, by the monotonic clock. ``last`` is the last arrival number read. ``notice`` is the value
-    of the notice of checkpoints, if the read met it. ``horizon`` is the newest horizon that the read met (0:
-    none).
+    of the notice of checkpoints, if the read met it. ``horizon`` is the newest horizon that the read met (0: none), and
+    ``trimmed`` the newest trim level. ``is_complete`` is False if rows that the read needed may have been deleted before.
     """
 
     __slots__ = (
@@ -43,11 +44,13 @@ class News:
         "covered",
         "highest",
         "horizon",
+        "is_complete",
         "last",
         "notice",
         "pending",
         "server_ms",
         "swept",
+        "trimmed",
         "unswept",
     )
 
@@ -60,6 +63,8 @@ class News:
         self.covered: frozenset[int] = frozenset()
         self.highest = 0
         self.horizon = 0
+        self.trimmed = NOTHING_TRIMMED
+        self.is_complete = True
         self.server_ms = 0
         self.began = 0.0
         self.last = 0
@@ -80,6 +85,7 @@ class News:
         if row.is_branch:
             if revision == schema.NOTICE:
                 self.horizon = int.from_bytes(row.value(schema.NOTICE_HORIZON) or b"", "big")
+                self.trimmed = TrimLevel.decode(row.value(schema.NOTICE_TRIMMED))
             return
         if row.aborted:
             (self.unswept if row.swept is None else self.swept).add(revision)

@@ -8,9 +8,10 @@ the revision here until it can.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
-from hbasemk.errors import StoreError
-from hbasemk.format import changes, schema
+from hbasemk.errors import RevisionCollectedError, StoreError
+from hbasemk.format import changes, revisions, schema
 from hbasemk.format.changes import RowChange
 from hbasemk.format.journal_row import JournalRow, Outcome
 from hbasemk.kernel.ids.lease import Lease
@@ -37,9 +38,9 @@ class Outcomes:
         """Return the outcome of one revision. One round trip."""
         return self.of_many((revision,))[revision]
 
-    def of_many(self, revisions: Sequence[int]) -> dict[int, Outcome]:
+    def of_many(self, wanted: Sequence[int]) -> dict[int, Outcome]:
         """Return the outcomes of many revisions, with one round trip per batch (none for no revisions)."""
-        rows = journal_rows(self._store, revisions, columns=(schema.COMMITTED, schema.ABORT))
+        rows = journal_rows(self._store, wanted, columns=(schema.COMMITTED, schema.ABORT))
         return {row.revision: row.outcome for row in rows}
 
     def created_ms(self, revision: int) -> int | None:
@@ -57,7 +58,11 @@ class Outcomes:
         return self._store.check_and_write(schema.JOURNAL, unless, schema.NO, put, in_doubt=in_doubt)
 
     def abort_missing(self, revision: int) -> Outcome:
-        """Make sure that a revision whose cells exist without a journal row can never commit."""
+        """Make sure that a revision whose cells exist without a journal row can never commit.
+
+        Raises RevisionCollectedError if its row may have been deleted.
+        """
+        self._journal.require_recorded(revision)
         self._create_aborted(revision)
         return self.of(revision)
 
@@ -78,12 +83,19 @@ class Outcomes:
         return outcome
 
     def abort(self, revision: int) -> Outcome:
-        """Abort a revision of this instance; return COMMITTED if it had committed. Damaged flags raise FormatError."""
+        """Abort a revision of this instance; return COMMITTED if it had committed.
+
+        Raises RevisionCollectedError if it was decided so long ago that its row may have been deleted. Damaged flags raise
+        FormatError.
+        """
+        # A row that seems pending below the trim level was created by a request that was repeated.
+        self._require_recorded(revision)
         for _ in range(2):
             if self.decide(revision, schema.COMMITTED, schema.ABORT):
                 return Outcome.ABORTED
             found = self.of(revision)
             if found is Outcome.ABSENT:
+                self._require_recorded(revision)
                 # The request that creates the row never arrived, or may still arrive. An aborted row makes it fail.
                 self._create_aborted(revision)
                 return Outcome.ABORTED
@@ -92,6 +104,11 @@ class Outcomes:
             # The row has been created meanwhile, so the second attempt can abort it.
         reason = "a revision is neither committed, aborted nor pending"
         raise schema.damaged(reason, schema.JOURNAL, schema.revision_key(revision), schema.COMMITTED)
+
+    def _require_recorded(self, revision: int) -> None:
+        # A revision of a branch never commits by itself, so it may be aborted at any time.
+        if not revisions.is_branch(revision):
+            self._journal.require_recorded(revision)
 
     def clean_up(self, revision: int, touched: Iterable[RowChange], *, clean: bool) -> None:
         """Delete exactly the cells of an aborted revision of this instance."""
@@ -105,8 +122,15 @@ class Outcomes:
         if not self._store.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put):
             self.decide(revision, schema.COMMITTED, schema.ABORT)
 
-    def _sweep(self, revision: int, touched: Iterable[RowChange], mark: bytes) -> None:
+    def delete_cells(self, revision: int, touched: Iterable[RowChange]) -> None:
+        """Delete exactly the cells of a revision that has certainly not committed."""
         self._store.delete(schema.NODES, changes.deletes(touched, revision), between=self._lease.keep)
+
+    def _sweep(self, revision: int, touched: Iterable[RowChange], mark: bytes) -> None:
+        if not revisions.is_branch(revision) and self._journal.is_trimmed(revision):
+            # Its row was deleted. A request that was repeated has created it again, and the revision may have committed.
+            return
+        self.delete_cells(revision, touched)
         put = Put(schema.revision_key(revision), [NewCell(*schema.SWEPT, mark)])
         if mark == schema.SWEPT_CLEAN:
             self._store.write(schema.JOURNAL, [put], durable=False)
@@ -124,13 +148,18 @@ class Outcomes:
         return True
 
     def recover(self, revision: int) -> Outcome:
-        """Abort a dead writer's revision unless it committed, and delete its cells. Several instances may do so at once."""
+        """Abort a dead writer's revision unless it committed, and delete its cells. Several instances may do so at once.
+
+        A revision whose row may have been deleted was decided long ago, and is left as it is.
+        """
+        if not revisions.is_branch(revision) and self._journal.is_trimmed(revision):
+            return self.of(revision)
         if not self.decide(revision, schema.COMMITTED, schema.ABORT):
             found = self.of(revision)
             if found is not Outcome.ABORTED:
                 return found
         row = self._row(revision)
-        if row.swept is None:
+        if row.swept is None and row.cells:
             self._sweep(revision, row.changes, schema.SWEPT_IN_DOUBT)
         return Outcome.ABORTED
 
@@ -144,7 +173,9 @@ class Outcomes:
 
     def sweep_again(self, revision: int) -> None:
         """Delete cells that a paused writer, or a gateway that held its request, wrote after a sweep in doubt."""
-        self._sweep(revision, self._row(revision).changes, schema.SWEPT_IN_DOUBT)
+        row = self._row(revision)
+        if row.cells:
+            self._sweep(revision, row.changes, schema.SWEPT_IN_DOUBT)
 
     def _row(self, revision: int, columns: Sequence[Column] | None = None) -> JournalRow:
         return next(journal_rows(self._store, [revision], columns))
@@ -168,8 +199,10 @@ class Outcomes:
                 touched = self._deferred.get(revision)
                 if touched is None:
                     continue
-                # Without recorded changes, no cell was ever sent.
-                self.abort_own(revision, touched, clean=not touched)
+                # It raises if the revision was decided long ago. Then its outcome is not known, and nothing is left to do.
+                with suppress(RevisionCollectedError):
+                    # Without recorded changes, no cell was ever sent.
+                    self.abort_own(revision, touched, clean=not touched)
                 self._deferred.pop(revision, None)
 
     def resolve_pending_quietly(self) -> None:
@@ -184,7 +217,13 @@ class Outcomes:
             return
 
     def final_outcome(self, revision: int) -> Outcome:
-        """Return the outcome of a revision, resolving it first if it is deferred here."""
+        """Return the outcome of a revision, resolving it first if it is deferred here.
+
+        Raises RevisionCollectedError if it was decided so long ago that its row may have been deleted.
+        """
         if revision in self._deferred:
             self.resolve_pending()
-        return self.of(revision)
+        found = self.of(revision)
+        if found is Outcome.ABSENT:
+            self._journal.require_recorded(revision)
+        return found

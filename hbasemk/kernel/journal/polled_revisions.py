@@ -7,23 +7,26 @@ store: ``arrival_poller.py``, ``scan_poller.py``. See ``docs/protocol.md``, sect
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
+from hbasemk.errors import RevisionCollectedError
 from hbasemk.format.changes import RowChange
 from hbasemk.format.node import NodeState
 from hbasemk.format.watermark import Watermark
 from hbasemk.kernel.journal.arrival_poller import ArrivalPoller
 from hbasemk.kernel.journal.contention import Contention
-from hbasemk.kernel.journal.fence import Fence
+from hbasemk.kernel.journal.fence import Fence, unrecorded
 from hbasemk.kernel.journal.known_revisions import Arrival, KnownRevisions
 from hbasemk.kernel.journal.news import News, RowContent
 from hbasemk.kernel.journal.rows import journal_rows
 from hbasemk.kernel.journal.scan_poller import ScanPoller
+from hbasemk.kernel.journal.sequence import RevisionSequence
 from hbasemk.kernel.journal.unswept import Unswept
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.retry import run_with_retries
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
-from hbasemk.kernel.settings import Settings
+from hbasemk.kernel.settings import Settings, read_watermark
 
 
 class PolledRevisions(KnownRevisions):
@@ -72,12 +75,16 @@ class PolledRevisions(KnownRevisions):
             # Before the read: whatever the read misses, because it came later, changes the counter.
             counter = self._store.change_counter()
             began = self._runtime.monotonic()
-            news = self.poller.read(self._sequence, self._verified, self._read_contents)
+            news = self._read_news()
             self._record(news)
+            # Nothing up to it is undecided. A row that says so was written by a process that slept, after it was deleted.
+            decided = max(news.horizon, self.fence.horizon) if self._store.supports_transactions else 0
+            self.unswept.remove_up_to(decided)
             with self._lock:
                 self._append_all(news.committed, news.contents)
                 self.highest_seen = max(self.highest_seen, news.highest)
-                self._pending = frozenset(one for one in news.pending if one not in self._sequence.positions)
+                known = self._sequence.positions
+                self._pending = frozenset(one for one in news.pending if one > decided and one not in known)
                 self.poller.finish(news, self._pending, self._sequence.floor)
             # Everything up to a horizon was decided before its publication.
             missed = self._find_missed(news.horizon)
@@ -87,6 +94,28 @@ class PolledRevisions(KnownRevisions):
             self._polled_at = began
             self._change_counter = counter
             return [*news.committed, *missed]
+
+    def _read_news(self) -> News:
+        """Return what is new. Begin again, as an instance that opens now, if some of it has been deleted."""
+        with suppress(RevisionCollectedError):
+            # Raised if a row goes after it was found to be new; then others may have gone, too.
+            news = self.poller.read(self._sequence, self._verified, self._read_contents)
+            if news.is_complete:
+                return news
+        while True:
+            watermark = read_watermark(self._store)
+            poller = ArrivalPoller(self._store, self._settings, watermark)
+            news = poller.read(RevisionSequence.first(watermark), watermark.revision, lambda _: {})
+            if news.is_complete:
+                break
+        with self._lock:
+            self._begin_again(watermark, news.committed, self._verified + 1)
+            self._verified = max(self._verified, watermark.revision)
+            self.poller, self._contents, self._local = poller, {}, {}
+            # Its cursor may be after the rows by which polls learn the horizon, and that a checkpoint has changed.
+            news.horizon = max(news.horizon, watermark.horizon)
+            news.notice = news.notice or len(self._sequence).to_bytes(8, "big")
+        return news
 
     def is_recent(self, seconds: float) -> bool:
         """Return whether a poll began and ended within the last ``seconds``."""
@@ -113,6 +142,8 @@ class PolledRevisions(KnownRevisions):
             return {revision: RowContent(0, ()) for revision in new}
         unread = [revision for revision in new if revision not in self._contents and revision not in self._local]
         for row in journal_rows(self._store, unread):
+            if not row.cells:
+                raise unrecorded(self._store, row.revision)
             self._contents[row.revision] = RowContent.of(row)
         return {revision: self._contents[revision] for revision in new if revision in self._contents}
 

@@ -8,6 +8,7 @@ from typing import Final
 from hbasemk.format import changes, schema
 from hbasemk.format.journal_row import JournalRow
 from hbasemk.kernel.batches import batched
+from hbasemk.kernel.journal.fence import unrecorded
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.store.abc import Column, Get, NewCell, Put, Row
 
@@ -44,7 +45,10 @@ def journal_rows(
 
 
 def whole_rows(store: RetryingStore, rows: Iterable[JournalRow]) -> Iterator[JournalRow]:
-    """Add the further chunks of ``changes`` to rows that were read with the columns :data:`WHOLE`."""
+    """Add the further chunks of ``changes`` to rows that were read with the columns :data:`WHOLE`.
+
+    Raises RevisionCollectedError if a row is deleted meanwhile.
+    """
     for row in rows:
         first = row.value((schema.DATA, schema.CHANGES))
         if first is None or len(first) < changes.FIRST_CHUNK:
@@ -55,7 +59,11 @@ def whole_rows(store: RetryingStore, rows: Iterable[JournalRow]) -> Iterator[Jou
         number, more = 1, True
         while more:
             columns = [(schema.DATA, changes.chunk_qualifier(one)) for one in range(number, number + group)]
-            found = store.read(schema.JOURNAL, [Get(row.key, columns)])[0].cells
+            # A row goes as a whole, and every row has this flag.
+            (rest,) = store.read(schema.JOURNAL, [Get(row.key, [schema.COMMITTED, *columns])])
+            if not rest.cells:
+                raise unrecorded(store, row.revision)
+            found = [cell for cell in rest.cells if (cell.family, cell.qualifier) != schema.COMMITTED]
             cells += found
             number += group
             more = len(found) == group

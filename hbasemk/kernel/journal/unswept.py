@@ -20,6 +20,11 @@ class Unswept:
         """Record that the cells of an aborted revision have been deleted."""
         self._since.pop(revision, None)
 
+    def remove_up_to(self, revision: int) -> None:
+        """Record that the cells of all aborted revisions up to one have been deleted."""
+        for one in [one for one in self._since if one <= revision]:
+            self._since.pop(one, None)
+
     def waiting_for(self, seconds: float) -> list[int]:
         """Return the revisions that have stayed unswept for at least ``seconds`` since a poll found them."""
         since = self._runtime.monotonic() - seconds

@@ -164,6 +164,11 @@ class ChildCounts:
                 elif change.children_added or change.children_removed:
                     watched.log.append((arrival.position, [*change.children_added, *change.children_removed]))
 
+    def forget(self, position: int) -> None:  # noqa: ARG002 - counts of earlier views stay valid there
+        """Forget which arrivals followed the known counts: some were missed."""
+        with self._lock:
+            self._watched.clear()
+
     # --- in this process ---------------------------------------------------------------------------------
 
     def _remembered(self, view: View, state: NodeState) -> tuple[Counted | None, set[bytes] | None]:
@@ -222,8 +227,9 @@ class ChildCounts:
             before = after = 0
             if columns:
                 before, after = self._reader.count_present((known.view, view), state.path, state.created, columns)
-            # Removed children that the horizon has passed have no column any more.
+            # Removed children that the horizon has passed have no column any more, and revisions no journal row.
             self._journal.require_readable(known.view)
+            self._journal.require_readable(view)
         except RevisionCollectedError:
             return None
         return None if columns is None else known.children + after - before

@@ -67,6 +67,8 @@ class LastChanges:
         """Begin again: the revision announced at this position never joined."""
         with self._lock:
             self._last_arrival = position
+            # Other revisions may have arrived, so tokens given before must not return.
+            self._instance = ""
             self._start_again()
 
     def _record(self, change: _Change, touched: Iterable[str]) -> None:

@@ -86,7 +86,8 @@ class Family:
 class Families:
     """The column families of one table, sorted by name, and the SQL table that numbers its writes.
 
-    ``keeps_arrivals``: that SQL table exists. Its rows are only appended, so no number is used twice.
+    ``keeps_arrivals``: that SQL table exists. Its rows are appended, and its last one is never deleted, so no number is used
+    twice.
     """
 
     def __init__(
@@ -98,6 +99,9 @@ class Families:
         self.arrivals = arrivals_table(number)
         self.append = f"INSERT INTO {self.arrivals} (row) VALUES (?)"
         self.after = f"SELECT number, row FROM {self.arrivals} WHERE number > ? ORDER BY number LIMIT ?"
+        self.forget = (
+            f"DELETE FROM {self.arrivals} WHERE number <= ? AND number < (SELECT max(number) FROM {self.arrivals})"
+        )
         # The number is new for each creation, so a table that is dropped and recreated gets other SQL tables.
         readable = "".join(char if char.isascii() and char.isalnum() else "_" for char in name)
         self.by_name = {

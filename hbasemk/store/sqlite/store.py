@@ -184,6 +184,16 @@ class SqliteStore(Store):
 
         return self._connections.reading(call)
 
+    def forget_arrivals(self, table: str, upto: int) -> None:
+        """Delete the first numbers, but never the last one."""
+
+        def forget(connection: Connection, tables: Families) -> None:
+            connection.begin(durable=False)
+            connection.sql.execute(tables.forget, (upto,))
+            connection.commit()
+
+        self._write(table, forget)
+
     # --- writing -----------------------------------------------------------------------------------------------
 
     def write(self, table: str, puts: Sequence[Put], *, durable: bool = True) -> None:

@@ -227,6 +227,27 @@ class OrderOfWrites(Base):
         assert news(store, tables, begin).rows == [Row(row, [])]
         assert last_number(store, tables) == begin + 1
 
+    def test_arrivals_that_are_forgotten_keep_their_numbers(self, store: Store, tables: Tables, row: bytes) -> None:
+        begin = last_number(store, tables)
+        for number in range(3):
+            store.write(tables.one.name, [put(row + bytes([number]), {b"flag": b"a"})])
+        store.forget_arrivals(tables.one.name, begin + 2)
+        rest = news(store, tables, begin)
+        assert ([one.key for one in rest.rows], rest.last, rest.complete) == ([row + b"\x02"], begin + 3, True)
+        assert news(store, tables, begin + 1) == rest == news(store, tables)
+        # The last number stays, so that the next one is new.
+        store.forget_arrivals(tables.one.name, begin + 9)
+        assert news(store, tables) == rest
+        store.write(tables.one.name, [put(row, {b"flag": b"b"})])
+        store.forget_arrivals(tables.one.name, begin + 3)
+        last = news(store, tables)
+        assert ([one.key for one in last.rows], last.last) == ([row], begin + 4)
+        decision = Decision(tables.one.name, FLAG, b"b", put(row, {b"flag": b"c"}), (tables.one.name, begin + 3))
+        assert store.write_if(tables.many.name, [], [], accept, decision) == 0
+        assert store.write_if(
+            tables.many.name, [], [], accept, decision._replace(unchanged=(tables.one.name, begin + 4))
+        )
+
     def test_arrivals_reach_every_handle_once_and_in_one_order(
         self, handles: list[Store], store: Store, tables: Tables, row: bytes
     ) -> None:

@@ -160,10 +160,10 @@ class AdjustSchedule(Schedule):
                 instance.commit_on(view, ReadyChangeSet(plan), "", lambda one: self.begins(instance, one, view, ()))
                 self.folds += 1
 
-    def increments(self, fresh_instance: Instance) -> int | None:
+    def increments(self) -> int | None:
         """Return what the committed increments and adjusts of the count add up to."""
         total = 0
-        for revision in self.committed(fresh_instance):
+        for revision in self.committed():
             if revision > self.setup and revision not in self.attempted:
                 return None
             for one in self.attempted.get(revision, ((), None))[0]:

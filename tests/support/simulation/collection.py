@@ -10,9 +10,10 @@ import pytest
 
 from hbasemk.check import problem as kinds
 from hbasemk.errors import BranchError, HbasemkError, RevisionCollectedError, StoreError
-from hbasemk.format import paths, revisions, schema
+from hbasemk.format import journal_row, paths, revisions, schema
 from hbasemk.format.changes import RowChange
 from hbasemk.format.extent import Extent
+from hbasemk.format.journal_row import JournalRow
 from hbasemk.kernel import checkpoints
 from hbasemk.kernel import settings as kernel_settings
 from hbasemk.kernel.collection import collector, node_cells, rule
@@ -77,6 +78,24 @@ class CollectedSchedule(Schedule):
             if table == schema.NODES:
                 self.deleted += sum(len(one.cells) + len(one.families) for one in deletes)
 
+        self.gone: dict[int, JournalRow] = {}
+        """The rows of trunk revisions that collectors have deleted from the journal."""
+        delete_rows, forget_arrivals = simulator.store.delete_rows, simulator.store.forget_arrivals
+
+        def keep_rows(table: str, rows: Sequence[bytes]) -> None:
+            found = journal_row.decode(simulator.store.read(table, [Get(key) for key in rows]))
+            self.gone.update((row.revision, row) for row in found if row.committed or row.aborted)
+            delete_rows(table, rows)
+
+        def keep_numbers(table: str, upto: int) -> None:
+            number, complete = 0, False
+            while number < upto and not complete:
+                number, rows, complete = simulator.store.arrivals(table, number, 1, ())
+                self.forgotten.update((int.from_bytes(row.key, "big"), number) for row in rows)
+            forget_arrivals(table, upto)
+
+        simulator.store.delete_rows = keep_rows  # type: ignore[method-assign]
+        simulator.store.forget_arrivals = keep_numbers  # type: ignore[method-assign]
         simulator.store.write = record  # type: ignore[method-assign]
         simulator.store.delete_below = count  # type: ignore[method-assign]
         self.refused = 0
@@ -253,6 +272,11 @@ class CollectedSchedule(Schedule):
             return
         if found != before:
             raise Broken(f"I13: branch revision {at:016x} reads {found}, not {before}")
+
+    def rows(self) -> list[JournalRow]:
+        """As in the base class, with the rows that collectors have deleted."""
+        found = {row.revision: row for row in super().rows()}
+        return [row for row in {**found, **self.gone}.values() if not row.is_branch]
 
     # --- after the run -----------------------------------------------------------------------------------
 

@@ -10,8 +10,7 @@ from hbasemk.check.problem import BELOW_WATERMARK, NOT_HIDDEN
 from hbasemk.format import journal_row, paths, schema, values
 from hbasemk.format.adjusted import is_created
 from hbasemk.format.changes import CHANGED, RowChange
-from hbasemk.format.journal_row import Outcome
-from hbasemk.kernel import log
+from hbasemk.format.journal_row import JournalRow, Outcome
 from hbasemk.kernel.commit.operations import AddNode, CopyNode, Increment, MoveNode, Operation, RemoveNode, SetProperty
 from hbasemk.kernel.instance import Instance
 from hbasemk.store.abc import ALL_VERSIONS, Get, Scan, scan_all
@@ -64,6 +63,8 @@ class RecordedRun:
         self.merged: set[int] = set()
         self.acknowledged: dict[int, list[Operation]] = {}
         self.unknown: dict[int, list[Operation]] = {}
+        self.forgotten: dict[int, int] = {}
+        """The arrival numbers of revisions that a collector has made the store forget."""
         self.kept: list[tuple[Instance, Any, dict[str, Any], frozenset[int]]] = []
         self.live: list[Instance] = []
 
@@ -103,7 +104,7 @@ class RecordedRun:
                 raise Broken(f"I7: {revision:016x} was acknowledged and is lost")
         check_tables(fresh_instance, but=(*but, *self.excused))
         final = tree(fresh_instance, head)
-        counted = self.increments(fresh_instance)
+        counted = self.increments()
         stored = dict(final["/a"]).get("count") if "/a" in final else None
         if stored is not None and counted is not None and int.from_bytes(stored[1:], "big", signed=True) != counted:
             raise Broken(f"I4: {counted} increments are committed, the count is {stored!r}")
@@ -119,7 +120,7 @@ class RecordedRun:
                     raise Broken(f"I3: {revision:016x} is committed and a live instance has not seen it")
             if tree(instance, instance.head()) != final or cached_tree(instance, instance.head()) != final:
                 raise Broken("I11: two instances that have seen the same read different trees")
-        committed = self.committed(fresh_instance)
+        committed = self.committed()
         self.compare_with_model(committed, final)
         for instance in self.live:
             for revision in instance.journal:
@@ -148,16 +149,17 @@ class RecordedRun:
         while not complete:
             number, rows, complete = self.simulator.store.arrivals(schema.JOURNAL, number, 1, ())
             last.update((int.from_bytes(row.key, "big"), number) for row in rows)
+        last = {**self.forgotten, **last}
         for instance in instances:
             order = list(instance.journal)
             if order != sorted(order, key=last.__getitem__):
                 raise Broken(f"I11: an instance has another order than the store: {[f'{one:016x}' for one in order]}")
 
-    def increments(self, fresh_instance: Instance) -> int | None:
+    def increments(self) -> int | None:
         """Return what the committed revisions add to the count; None if that is not known."""
         operations = {**self.acknowledged, **self.unknown}
         counted = 0
-        for revision, (_, changes) in self.committed(fresh_instance).items():
+        for revision, (_, changes) in self.committed().items():
             if revision in operations:
                 counted += any(isinstance(one, Increment) for one in operations[revision])
             else:
@@ -168,20 +170,22 @@ class RecordedRun:
                 )
         return counted
 
+    def rows(self) -> list[JournalRow]:
+        """Return the whole journal rows of every trunk revision."""
+        rows = scan_all(self.simulator.store, schema.JOURNAL, Scan(None, None, 1000))
+        return [row for row in journal_row.decode(rows) if not row.is_branch]
+
     def outcomes(self) -> dict[int, Outcome]:
         """Return the outcome of every trunk revision, by the journal's rows."""
-        rows = scan_all(self.simulator.store, schema.JOURNAL, Scan(None, None, 1000))
-        decoded = journal_row.decode(rows)
-        return {row.revision: row.outcome for row in decoded if not row.is_branch}
+        return {row.revision: row.outcome for row in self.rows()}
 
-    def committed(self, fresh_instance: Instance) -> dict[int, tuple[int, list[RowChange]]]:
+    def committed(self) -> dict[int, tuple[int, list[RowChange]]]:
         """Return base and changes of every committed revision."""
-        committed = [revision for revision, outcome in self.outcomes().items() if outcome is Outcome.COMMITTED]
-        found = {}
-        for entry in log.entries(fresh_instance, committed):
-            revision = int(entry.revision, 16)
-            found[revision] = (int(entry.base or "0", 16), [self.written(revision, change) for change in entry.changes])
-        return found
+        return {
+            row.revision: (row.base or 0, [self.written(row.revision, change) for change in row.changes])
+            for row in self.rows()
+            if row.committed
+        }
 
     def written(self, revision: int, change: RowChange) -> RowChange:
         """Return a change without the properties that already had their value. A change that was declared before its nodes were

@@ -74,8 +74,8 @@ def resolve_only(patch: pytest.MonkeyPatch, is_kept: Callable[[int, int], bool])
     """Let commits ignore the revisions in conflict for which ``is_kept(other, own)`` is false."""
     resolve = ReadBack._resolve
 
-    def some(self: ReadBack, revision: int, met: Any) -> Any:
-        return resolve(self, revision, {other: seen for other, seen in met.items() if is_kept(other, revision)})
+    def some(self: ReadBack, revision: int, view: Any, met: Any) -> Any:
+        return resolve(self, revision, view, {other: seen for other, seen in met.items() if is_kept(other, revision)})
 
     patch.setattr(ReadBack, "_resolve", some)
 
