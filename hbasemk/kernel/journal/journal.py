@@ -145,7 +145,8 @@ class Journal(PolledRevisions):
         No round trip for a revision above a horizon that this instance trusts; up to two otherwise.
         """
         # In other stores all journal rows stay. A collector deletes rows only below a horizon that all readers know.
-        if not self._store.supports_transactions or revision > self.current_horizon():
+        horizon = self.current_horizon() if self._store.supports_transactions else 0
+        if not horizon or revision > horizon:
             return False
         # The rows of branches go when the horizon passes them.
         return revisions.is_branch(revision) or revision <= read_trim_level(self._store).revision

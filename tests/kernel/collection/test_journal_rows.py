@@ -14,7 +14,7 @@ from hbasemk.check import problem as kinds
 from hbasemk.errors import CommitUnknownError, RevisionCollectedError, UnknownRevisionError
 from hbasemk.format import changes, journal_row, paths, revisions, schema
 from hbasemk.format.changes import RowChange
-from hbasemk.format.journal_row import JournalRow
+from hbasemk.format.journal_row import JournalRow, Outcome
 from hbasemk.kernel import checkpoints, diff, log, time_travel
 from hbasemk.kernel.collection import journal_rows
 from hbasemk.kernel.collection.collector import Collector
@@ -103,6 +103,14 @@ def test_rows_that_nobody_needs_go_with_the_numbers_of_their_writes(store: Store
             instance.at(instance.head().revision - 1)
     assert not Collector(one).run(RETENTION_MS).cells
     assert not list(IntegrityCheck(fresh).run())
+
+
+def test_before_anything_is_deleted_no_revision_counts_as_deleted(store: Store, world: World) -> None:
+    one = open_instance(store, world)
+    revision = commit(one, AddNode("/a", {}))
+    for absent in (0, 1, revision - 1):
+        assert not one.journal.is_trimmed(absent)
+        assert one.outcome(absent) is Outcome.ABSENT
 
 
 def asleep(store: Store, world: World) -> tuple[Instance, Instance, Any, Feed]:
