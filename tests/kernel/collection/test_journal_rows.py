@@ -108,7 +108,7 @@ def test_rows_that_nobody_needs_go_with_the_numbers_of_their_writes(store: Store
 def test_before_anything_is_deleted_no_revision_counts_as_deleted(store: Store, world: World) -> None:
     one = open_instance(store, world)
     revision = commit(one, AddNode("/a", {}))
-    for absent in (0, 1, revision - 1):
+    for absent in (0, 1, revision - (1 << 24)):
         assert not one.journal.is_trimmed(absent)
         assert one.outcome(absent) is Outcome.ABSENT
 
