@@ -14,7 +14,7 @@ from hbasemk.kernel.settings import Settings
 from hbasemk.layout import lay_out
 from hbasemk.repository import Repository
 from hbasemk.store.abc import Store
-from hbasemk.store.memory import NamedStores
+from hbasemk.store.named_memory import NamedStores
 
 if TYPE_CHECKING:
     from hbasemk.store.hbase import Address

@@ -21,7 +21,7 @@ from hbasemk.interrupts import start_thread
 from hbasemk.kernel.collection.background import BackgroundCollection
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.retry import BRIEFLY, time_limit
-from hbasemk.store.memory import NamedStore
+from hbasemk.store.named_memory import NamedStore
 from hbasemk.system import SystemRuntime
 from hbasemk.wakeup import Bell, Bells
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from hbasemk.store.abc import Store
-from hbasemk.store.memory import MemoryStore, NamedStores
+from hbasemk.store.memory import MemoryStore
+from hbasemk.store.named_memory import NamedStores
 from hbasemk.testing.store import OpenStore, StoreConformance, Tables
 from tests.support.naive_store import NaiveStore
 from tests.support.proof import PROOF

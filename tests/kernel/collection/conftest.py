@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from hbasemk.store.abc import Store
 from hbasemk.store.memory import MemoryStore
+from hbasemk.store.sqlite.store import SqliteStore
 from tests.support.runtime import World
 
 
@@ -18,3 +22,11 @@ def ordered() -> bool:
 def store(world: World, ordered: bool) -> MemoryStore:
     """An empty store."""
     return MemoryStore(world.clock, transactions=ordered, parallel=not ordered)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def ordered_store(world: World, request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    """An empty store that orders all writes."""
+    if request.param == "memory":
+        return MemoryStore(world.clock, transactions=True)
+    return SqliteStore(str(tmp_path / "content.db"), clock=world.clock)
