@@ -108,7 +108,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def top(url: str, tmp_path: Path) -> Path:
-    return many_files(tmp_path / "docs", 600 if url.startswith("hbase:") else 2000)
+    return many_files(tmp_path / "docs", 1500 if url.startswith("hbase:") else 2000)
 
 
 class Running:
