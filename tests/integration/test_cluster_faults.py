@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +16,7 @@ import pytest
 
 import hbasemk
 from hbasemk import Settings
-from tests.support.cluster import Administrator, Cluster, running_cluster
+from tests.support.cluster import Administrator, Cluster
 from tests.support.cluster_faults import (
     OF_CLOCKS,
     SHORT,
@@ -30,22 +29,12 @@ from tests.support.cluster_faults import (
     tables_of,
 )
 from tests.support.commands import run_captured
-from tests.support.hbase import HBase, engine_missing, unused_prefix
+from tests.support.hbase import HBase, unused_prefix
 from tests.support.load import BOXES, load
 from tests.support.proof import LONG
 from tests.support.repositories import problems
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    """A cluster for the tests of this file."""
-    reason = engine_missing()
-    if reason is not None:
-        pytest.skip(reason)
-    with running_cluster() as found:
-        yield found
 
 
 def new_seed() -> int:

@@ -6,17 +6,16 @@ The tests start a cluster (see `tests/integration/test_cluster_faults.py`). docs
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import hbasemk
-from tests.support.cluster import Cluster, free_port, running_cluster
+from tests.support.cluster import Cluster, free_port
 from tests.support.cluster_copy import replicated, running_copy, spread_tables
 from tests.support.cluster_faults import tables_of
 from tests.support.hammer import fingerprint
-from tests.support.hbase import engine_missing, unused_prefix
+from tests.support.hbase import unused_prefix
 from tests.support.load import load
 from tests.support.proof import LONG
 from tests.support.repositories import problems
@@ -25,16 +24,6 @@ from tests.support.seeds import random_of_test
 pytestmark = [pytest.mark.integration, pytest.mark.cluster, pytest.mark.timeout(900), *LONG]
 ARRIVES_WITHIN = 180.0
 """Seconds after the last commit in which the copy must have all cells."""
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    """A cluster for the tests of this file."""
-    reason = engine_missing()
-    if reason is not None:
-        pytest.skip(reason)
-    with running_cluster() as found:
-        yield found
 
 
 def tree_at(url: str) -> str | None:

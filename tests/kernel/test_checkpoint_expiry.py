@@ -12,27 +12,13 @@ from hbasemk.format import schema
 from hbasemk.format.checkpoint import list_column, view_column
 from hbasemk.format.extent import Extent
 from hbasemk.kernel import checkpoints
-from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.view import View
 from hbasemk.store.abc import Get
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore, lost_reply
+from tests.support.checkpoints import HOUR, keep_shared, kept
 from tests.support.runtime import START_MS, World, open_instance
 from tests.support.straggler import add
-
-HOUR = 3_600_000
-
-
-def kept(instance: Instance) -> dict[int, int]:
-    """The last expiry of each revision."""
-    found: dict[int, int] = {}
-    for one in checkpoints.all_of(instance):
-        found[one.revision] = max(one.until_ms, found.get(one.revision, 0))
-    return found
-
-
-def keep_shared(instance: Instance, view: View, until_ms: int) -> None:
-    checkpoints.keep(instance, view, until_ms, shared=True)
 
 
 def test_concurrent_checkpoints_keep_the_later_expiry(store: MemoryStore, world: World) -> None:

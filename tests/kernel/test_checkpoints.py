@@ -10,31 +10,16 @@ from hbasemk.format.checkpoint import CheckpointList, Entry, list_column
 from hbasemk.kernel import checkpoints
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, SetProperty
-from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal import known_revisions
-from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.log import trunk_steps
 from hbasemk.store.abc import NewCell, Put
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import CountingStore
 from tests.support.branches import commit_on_branch
+from tests.support.checkpoints import HOUR, keep_shared, kept
 from tests.support.runtime import START_MS, World, open_instance
 from tests.support.simulation.crashes.sites import tree
 from tests.support.straggler import Straggler, add, opened_late
-
-HOUR = 3_600_000
-
-
-def kept(instance: Instance) -> dict[int, int]:
-    """The last expiry of each revision."""
-    found: dict[int, int] = {}
-    for one in checkpoints.all_of(instance):
-        found[one.revision] = max(one.until_ms, found.get(one.revision, 0))
-    return found
-
-
-def keep_shared(instance: Instance, view: View, until_ms: int) -> None:
-    checkpoints.keep(instance, view, until_ms, shared=True)
 
 
 @pytest.fixture(params=["scanned", "ordered"])

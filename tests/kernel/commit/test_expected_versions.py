@@ -21,20 +21,12 @@ from hbasemk import (
 from hbasemk.repository import instance_of
 from tests.support.repositories import Instances
 from tests.support.simulation.mutants import read_back
-
-UNKNOWN = "0" * 24
-Change = Callable[[Transaction], object]
+from tests.support.versions import UNKNOWN, Change, pair_with_nodes, version
 
 
 @pytest.fixture
 def two(opened: Instances) -> tuple[Repository, Repository]:
-    """Two instances; the tree has /a with the properties p and q and the child b, and /c."""
-    return opened.pair(lambda tx: (tx.add("/a", {"p": 1, "q": 1}), tx.add("/a/b", {"p": 1}), tx.add("/c", {"p": 1})))
-
-
-def version(repo: Repository, path: str) -> str | None:
-    node = repo.refresh().get(path)
-    return None if node is None else node.version
+    return pair_with_nodes(opened)
 
 
 def removed(tx: Transaction) -> None:

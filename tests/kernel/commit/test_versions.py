@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 
 import pytest
 
@@ -12,20 +11,12 @@ from hbasemk import (
     Transaction,
 )
 from tests.support.repositories import Instances
-
-UNKNOWN = "0" * 24
-Change = Callable[[Transaction], object]
+from tests.support.versions import Change, pair_with_nodes, version
 
 
 @pytest.fixture
 def two(opened: Instances) -> tuple[Repository, Repository]:
-    """Two instances; the tree has /a with the properties p and q and the child b, and /c."""
-    return opened.pair(lambda tx: (tx.add("/a", {"p": 1, "q": 1}), tx.add("/a/b", {"p": 1}), tx.add("/c", {"p": 1})))
-
-
-def version(repo: Repository, path: str) -> str | None:
-    node = repo.refresh().get(path)
-    return None if node is None else node.version
+    return pair_with_nodes(opened)
 
 
 CHANGING: dict[str, Change] = {
