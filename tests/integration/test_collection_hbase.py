@@ -9,10 +9,11 @@ import pytest
 from hbasemk import RevisionCollectedError, Settings, connect
 from hbasemk.format import paths, revisions, schema
 from hbasemk.kernel.collection.collector import Collector
+from hbasemk.kernel.collection.progress import Progress
 from hbasemk.kernel.ids.leases import lease_of
 from hbasemk.kernel.instance import Instance
 from hbasemk.repository import instance_of
-from hbasemk.store.abc import ALL_VERSIONS, Get
+from hbasemk.store.abc import ALL_VERSIONS, Get, NewCell, Put
 from tests.support.collecting import set_grace
 from tests.support.hbase import HBase
 from tests.support.repositories import Checked
@@ -82,6 +83,46 @@ def test_old_revisions_go_and_what_is_readable_stays(
         branch.abandon()
         one.run(lambda tx: (tx.set("/a", "p", "newest"), tx.add("/gone/0", {"n": 0})))
         assert other.refresh()["/gone/0"]["n"] == 0
+
+
+@pytest.mark.integration
+def test_a_run_over_all_rows_finds_what_an_earlier_run_has_missed(
+    hbase: HBase, checked: Checked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_grace(monkeypatch, 0.4, trust=0.2)
+    url = checked(hbase.url(hbase.prefix_with_tables()))
+    with connect(url, poll_interval=0, settings=SETTINGS) as one:
+        instance = instance_of(one)
+        one.run(lambda tx: (tx.add("/a", {"p": 0}), tx.add("/gone"), tx.add("/gone/b", {"n": 1})))
+        for number in range(5):
+            one.run(lambda tx, number=number: tx.set("/a", "p", number))
+        one.run(lambda tx: tx.remove("/gone"))
+        # The floor of a branch is the watermark.
+        decide_all(instance)
+        branch = one.branch()
+        branch.run(lambda tx: tx.set("/a", "q", "private"))
+        one.run(lambda tx: tx.set("/a", "p", "last"))
+        decide_all(instance)
+        # An earlier run has lost its deletes, and a process that slept has written a private cell late.
+        done = Collector(instance).estimate(1).horizon
+        instance.store.write(
+            schema.CLUSTER, [Put(schema.SETTINGS_ROW, [NewCell(*schema.COLLECTED, Progress(done, done).encode())])]
+        )
+        lost = (done - (1 << 24)) | revisions.BRANCH_BIT
+        instance.store.write(schema.NODES, [Put(paths.key("/a"), [NewCell(schema.DATA, b"\x01r", b"\x01", lost)])])
+        assert not Collector(instance).run(1).cells["superseded versions"]
+        estimated = Collector(instance).estimate(1, full=True).cells
+        found = Collector(instance).run(1, full=True).cells
+        assert found == estimated
+        assert (found["superseded versions"] > 10, found["cells of deleted nodes"] > 3) == (True, True)
+        assert found["cells of ended branches"] == 1
+        assert not Collector(instance).run(1, full=True).cells
+        assert dict(branch.head["/a"]) == {"p": 4, "q": "private"}
+        branch.merge()
+        with connect(url, poll_interval=0) as fresh:
+            assert dict(fresh.head["/a"]) == {"p": "last", "q": "private"}
+            one.run(lambda tx: tx.add("/gone", {"again": True}))
+            assert fresh.refresh().children("/gone") == []
 
 
 @pytest.mark.integration

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support import proof
 from tests.support.simulation.collection import CollectedSchedule, small
-from tests.support.simulation.collection_mutants import MUTANTS, UNORDERED
+from tests.support.simulation.collection_mutants import ALL_ROWS, MUTANTS, UNORDERED
 from tests.support.simulation.finding import must_be_found
 from tests.support.simulation.known_seeds import search
 from tests.support.simulation.running import each_run
@@ -61,6 +61,21 @@ def test_a_broken_collector_or_fence_is_found_without_an_order_of_writes(
     mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     find(mutant, monkeypatch, "collection without order", ordered=False)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("mutant", proof.mutants(ALL_ROWS, 1))
+def test_a_broken_run_over_all_rows_is_found(
+    mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small(monkeypatch)
+    mutant(monkeypatch)
+    must_be_found(
+        mutant.__name__,
+        lambda seed: CollectedSchedule(5 * seed + 4, faults=seed % 2 == 1, ordered=False),
+        search("collection of all rows", mutant.__name__, ENOUGH),
+    )
 
 
 def find(

@@ -30,6 +30,7 @@ from tests.support.branches import commit_on_branch
 from tests.support.collecting import set_grace
 from tests.support.runtime import World, open_instance
 from tests.support.simulation import collection_mutants
+from tests.support.simulation.collection import WithoutWindows
 from tests.support.simulation.crashes.sites import WAYS, Died, Steps
 from tests.support.simulation.trees import Broken, check_tables, tree
 
@@ -158,7 +159,8 @@ class Prepared:
 class Run:
     """One run: the collector is process 0, the other one process 1."""
 
-    def __init__(self, prepared: Prepared, kind: Kind) -> None:
+    def __init__(self, prepared: Prepared, kind: Kind, *, full: bool = False) -> None:
+        self.full = full
         self.simulator = SteppedSimulator()
         self.simulator.ms = prepared.ms
         self.simulator.store = prepared.store.clone(lambda: int(self.simulator.ms))
@@ -177,7 +179,8 @@ class Run:
         self.simulator.ms += 1
 
     def collects(self, _: Actor) -> None:
-        self.report = Collector(self.collecting).run(RETENTION_MS)
+        runs = WithoutWindows if self.full else Collector
+        self.report = runs(self.collecting).run(RETENTION_MS, full=self.full)
 
     def acts(self, _: Actor) -> None:
         try:
@@ -215,9 +218,11 @@ class Run:
         check_tables(fresh)
 
 
-def orders(prepared: Prepared, kind: Kind, every: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the orders with at most two switches; ``every``: only each so many-th place of the first switch."""
-    steps = Run(prepared, kind).go((0, 10**6, 10**6))
+def orders(steps: tuple[int, int], every: int) -> Iterator[tuple[int, int, int]]:
+    """Yield the orders with at most two switches; ``every``: only each so many-th place of the first switch.
+
+    ``steps``: the numbers of steps of both processes, one after the other.
+    """
     for first in (0, 1):
         own, others = steps if first == 0 else steps[::-1]
         for place in range(0, own + 1, every if first == 0 else 1):
@@ -228,8 +233,8 @@ def orders(prepared: Prepared, kind: Kind, every: int) -> Iterator[tuple[int, in
 class Explored:
     """The runs of a collector beside one kind of process, in all orders with at most two switches."""
 
-    def __init__(self, name: str, ordered: bool) -> None:
-        self.name, self.kind = name, KINDS[name]
+    def __init__(self, name: str, ordered: bool, *, full: bool = False) -> None:
+        self.name, self.kind, self.full = name, KINDS[name], full
         self.prepared = Prepared(ordered)
         world = Simulator(0)
         world.store = self.prepared.store.clone(lambda: int(self.prepared.ms))
@@ -239,8 +244,9 @@ class Explored:
 
     def find(self, every: int) -> str | None:
         """Return how the first run that breaks an invariant does so; None if none does."""
-        for order in orders(self.prepared, self.kind, every):
-            run = Run(self.prepared, self.kind)
+        steps = Run(self.prepared, self.kind, full=self.full).go((0, 10**6, 10**6))
+        for order in orders(steps, every):
+            run = Run(self.prepared, self.kind, full=self.full)
             run.go(order)
             try:
                 run.check(self.final)
@@ -255,16 +261,18 @@ class Explored:
 @pytest.mark.slow
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize(
-    ("name", "every", "ordered"),
+    ("name", "every", "ordered", "full"),
     [
-        *(pytest.param(name, 31, True, id=f"{name}, ordered, a sample") for name in KINDS),
-        *(pytest.param(name, 1, True, id=f"{name}, ordered", marks=proof.PROOF) for name in KINDS),
-        *(pytest.param(name, 61, False, id=f"{name}, unordered, a sample") for name in SAMPLE),
-        *(pytest.param(name, 7, False, id=f"{name}, unordered", marks=proof.PROOF) for name in KINDS),
+        *(pytest.param(name, 31, True, False, id=f"{name}, ordered, a sample") for name in KINDS),
+        *(pytest.param(name, 1, True, False, id=f"{name}, ordered", marks=proof.PROOF) for name in KINDS),
+        *(pytest.param(name, 61, False, False, id=f"{name}, unordered, a sample") for name in SAMPLE),
+        *(pytest.param(name, 7, False, False, id=f"{name}, unordered", marks=proof.PROOF) for name in KINDS),
+        *(pytest.param(name, 97, False, True, id=f"{name}, all rows, unordered, a sample") for name in SAMPLE[:2]),
+        *(pytest.param(name, 13, False, True, id=f"{name}, all rows, unordered", marks=proof.PROOF) for name in KINDS),
     ],
 )
-def test_a_collector_beside(name: str, every: int, ordered: bool) -> None:
-    explored = Explored(name, ordered)
+def test_a_collector_beside(name: str, every: int, ordered: bool, full: bool) -> None:
+    explored = Explored(name, ordered, full=full)
     found = explored.find(every)
     assert found is None, found
     print(f"{name}: {explored.runs} interleavings, {explored.refused} refused, {explored.deleted} cells deleted")

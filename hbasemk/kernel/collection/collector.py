@@ -78,7 +78,7 @@ class Collector:
         With ``wait``, wait until all readers know the new horizon. Otherwise delete up to one that they know by now, so that
         a later run deletes the rest. Raises ClockSkewError and StoreError; what has been done stays done.
         """
-        if full or blobs:
+        if blobs:
             retention.require_order(self._instance)
         self.publish(retention_ms)
         if wait:
@@ -148,7 +148,7 @@ class Collector:
     def estimate(self, retention_ms: int, *, blobs: bool = False, full: bool = False) -> Report:
         """Count what a run would delete, by kind. Writes nothing."""
         instance = self._instance
-        if full or blobs:
+        if blobs:
             retention.require_order(instance)
         instance.poll()
         current = self._instance.journal.fence.refresh()

@@ -49,10 +49,14 @@ def write(instance: Instance, retention_ms: int | None) -> None:
     instance.store.write(schema.CLUSTER, [Put(schema.SETTINGS_ROW, [NewCell(*schema.RETENTION, data)])])
 
 
+def collects_blobs(instance: Instance) -> bool:
+    """Return whether blobs are collected in this store: one that orders all writes."""
+    return instance.store.supports_transactions
+
+
 def require_order(instance: Instance) -> None:
-    """Raise StoreUnusableError for a store that does not order all writes: there not everything can be collected yet."""
-    if not instance.store.supports_transactions:
+    """Raise StoreUnusableError for a store that does not order all writes: there no blobs can be collected yet."""
+    if not collects_blobs(instance):
         raise StoreUnusableError(
-            f"on HBase, blobs are not collected yet, and only what has changed since the last run is; nothing was deleted from "
-            f"{instance.location}. Leave out --full and --blobs."
+            f"on HBase, blobs are not collected yet; nothing was deleted from {instance.location}. Leave out --blobs."
         )

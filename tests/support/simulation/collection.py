@@ -44,8 +44,17 @@ def small(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(node_cells, "COLUMNS", 2)
 
 
+class WithoutWindows(Collector):
+    """A collector whose windows miss everything, so that only a run that reads all rows deletes something."""
+
+    def _next(self, _: Any) -> None:
+        return None
+
+
 class CollectedSchedule(Schedule):
     """One run of a seed, on a store that orders all writes or not. ``refused`` counts what was too old.
+
+    In each fifth run the collectors read all rows (``full``), and windows delete nothing.
 
     ``deleted`` counts the ranges of versions of nodes that were deleted, also by collectors that failed afterwards.
     """
@@ -98,6 +107,7 @@ class CollectedSchedule(Schedule):
         simulator.store.forget_arrivals = keep_numbers  # type: ignore[method-assign]
         simulator.store.write = record  # type: ignore[method-assign]
         simulator.store.delete_below = count  # type: ignore[method-assign]
+        self.full = seed % 5 == 4
         self.refused = 0
         self.deleted = 0
         self.old_reads = 0
@@ -120,11 +130,11 @@ class CollectedSchedule(Schedule):
         """Collect a few times, with another retention each time."""
         chance = self.simulator.chance
         instance = self.opened(actor)
-        runs = Collector(instance)
+        runs = WithoutWindows(instance) if self.full else Collector(instance)
         for _ in range(chance.choice((4, 8, 12))):
             self.wait(actor)
             with contextlib.suppress(StoreError, HbasemkError):
-                runs.run(chance.choice((10, 10, 100, 1000)), wait=chance.happens(0.5))
+                runs.run(chance.choice((10, 10, 100, 1000)), wait=chance.happens(0.5), full=self.full)
 
     def turn(self, actor: Actor, instance: Instance, number: int) -> None:
         """Commit once, on the head or on a base that may be old."""

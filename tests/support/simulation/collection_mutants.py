@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from hbasemk.format import revisions
-from hbasemk.kernel.collection import deletions, raising, rule
-from hbasemk.kernel.collection.collector import Collector
+from hbasemk.format import revisions, schema
+from hbasemk.kernel.collection import deletions, every_row, raising, rule
+from hbasemk.kernel.collection.collector import Collector, Report
 from hbasemk.kernel.collection.node_cells import NodeCells
 from hbasemk.kernel.commit.read_back import ReadBack
 from hbasemk.kernel.instance import Instance
@@ -21,7 +21,7 @@ from hbasemk.kernel.journal import fence
 from hbasemk.kernel.journal.journal import Journal
 from hbasemk.kernel.journal.news import News
 from hbasemk.kernel.journal.polled_revisions import PolledRevisions
-from hbasemk.store.abc import NewCell, Put
+from hbasemk.store.abc import ALL_VERSIONS, CellVersion, Delete, Get, NewCell, Put
 from tests.support.collecting import set_grace
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
@@ -29,6 +29,8 @@ MUTANTS: list[Mutant] = []
 """Schedules on a store that orders all writes find each of them."""
 UNORDERED: list[Mutant] = []
 """Schedules on a store that does not order all writes find each of them."""
+ALL_ROWS: list[Mutant] = []
+"""Schedules in which collectors read all rows find each of them, on a store that does not order all writes."""
 
 
 def mutant(function: Mutant) -> Mutant:
@@ -40,6 +42,12 @@ def mutant(function: Mutant) -> Mutant:
 def unordered(function: Mutant) -> Mutant:
     """Register a mutant of what only a store without an order does, or does in another way."""
     UNORDERED.append(function)
+    return function
+
+
+def all_rows(function: Mutant) -> Mutant:
+    """Register a mutant of a run that reads all rows."""
+    ALL_ROWS.append(function)
     return function
 
 
@@ -233,3 +241,36 @@ def _without_remembering(original: Callable[..., Any]) -> Callable[..., Any]:
         return original(versions, horizon, retained, remember_deleted=remember_deleted)
 
     return collectable
+
+
+@all_rows
+def all_rows_up_to_a_horizon_that_readers_do_not_know(patch: pytest.MonkeyPatch) -> None:
+    original = Collector._collect_everything
+
+    def collect(self: Collector, report: Report) -> None:
+        report.horizon = self._instance.journal.fence.refresh()
+        original(self, report)
+
+    patch.setattr(Collector, "_collect_everything", collect)
+
+
+@all_rows
+def all_rows_above_the_horizon(patch: pytest.MonkeyPatch) -> None:
+    original = Collector._collect_everything
+
+    def collect(self: Collector, report: Report) -> None:
+        report.horizon = max(report.horizon, self._instance.journal.decided_bound - 1)
+        original(self, report)
+
+    patch.setattr(Collector, "_collect_everything", collect)
+
+
+@all_rows
+def private_cells_of_open_branches(patch: pytest.MonkeyPatch) -> None:
+    def private(run: Any, rows: Any) -> list[Delete]:
+        keys = [row.key for row in rows]
+        found = run.instance.store.read(schema.NODES, [Get(key, versions=ALL_VERSIONS) for key in keys])
+        cells = [(row.key, cell) for row in found for cell in row.cells if revisions.is_branch(cell.timestamp)]
+        return [Delete(key, [CellVersion(*cell[:3])]) for key, cell in cells]
+
+    patch.setattr(every_row, "_private", private)

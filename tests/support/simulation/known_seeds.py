@@ -27,6 +27,9 @@ KNOWN = {
     "collection": {
         "ranges_beyond_what_is_collected": 121,
     },
+    "collection of all rows": {
+        "all_rows_up_to_a_horizon_that_readers_do_not_know": 684,
+    },
     "histories": {
         "aborting_without_compare_and_set": 179,
         "expected_absence_not_depended_on": 523,
