@@ -124,7 +124,7 @@ class ClockSkewError(HbasemkError):
 
 
 class LeaseLostError(HbasemkError):
-    """Another process has taken over this instance's machine id; nothing was committed."""
+    """Another process has ended the lease of this instance's machine id; nothing was committed."""
 
     machine: int
 

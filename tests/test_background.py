@@ -123,7 +123,7 @@ def test_a_store_without_a_change_counter_is_polled_at_the_interval(real_store: 
     with Repository(store, poll_interval=0.01, owns_store=False) as repo:
         store.take()
         store.wait_for(20)
-        assert store.take()["scan", "journal"] >= 5
+        assert store.take()["scan", "cluster"] >= 5
         with Repository(real_store, poll_interval=0, owns_store=False) as other:
             other.run(lambda tx: tx.add("/a"))
         assert instance_of(repo).wait_for(lambda: "/a" in repo.head, 60)

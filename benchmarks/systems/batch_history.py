@@ -1,13 +1,12 @@
 """A long history on hbasemk, written in batches instead of commit by commit.
 
 Each batch follows the protocol (``docs/protocol.md``, section 2), but takes each step for all its revisions together. It creates
-the journal rows as pending; if they were created in time, it writes the cells; then it commits all rows.
+the journal rows as pending and announces them; then it writes the cells; then it commits all rows.
 """
 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -17,49 +16,41 @@ from hbasemk.kernel.instance import ADVANCE_AFTER, Instance
 from hbasemk.store.abc import NewCell, Put
 
 BATCH: Final = 1000
-WATERMARK_WITHIN: Final = 120.0
-"""Seconds for the watermark to pass the history: the allowed clock skew, and a poll of the whole history."""
 
 
 def write_history(instance: Instance, path: str, name: str, commits: int, stop: Callable[[], bool]) -> int:
     """Set a node's property to 0, 1, 2 and so on, one revision each, and advance the watermark past them.
 
     Returns the number of revisions, which is smaller if ``stop`` returned True. No other process may change the property
-    meanwhile. Raises TimeoutError if the watermark does not advance within :data:`WATERMARK_WITHIN` seconds.
+    meanwhile.
     """
-    base, number, size = instance.head().revision, 0, BATCH
+    base, number = instance.head().revision, 0
     while number < commits and not stop():
-        numbers = range(number, min(commits, number + size))
+        numbers = range(number, min(commits, number + BATCH))
         revisions = _create(instance, base, [RowChange(path, CHANGED, [name])], len(numbers))
-        if revisions:
-            _commit(instance, path, name, base, dict(zip(revisions, numbers, strict=True)))
-            base, number = revisions[-1], number + len(revisions)
-        else:
-            size = max(1, size // 2)
+        _commit(instance, path, name, base, dict(zip(revisions, numbers, strict=True)))
+        base, number = revisions[-1], number + len(revisions)
     if number < ADVANCE_AFTER:
         instance.poll()
     else:
-        _advance_watermark(instance, base)
+        _advance_watermark(instance)
     return number
 
 
 def _create(instance: Instance, base: int, touched: Sequence[RowChange], count: int) -> list[int]:
-    """Create ``count`` pending revisions with the same base. If that took too long for a commit, abort them and return none."""
+    """Create ``count`` pending revisions with the same base."""
     revisions: list[int] = []
     puts = []
     declared = changes.encode(touched)
     for _ in range(count):
-        new = instance.clock.next(max([base, instance.journal.highest_seen, *revisions[-1:]]))
+        new = instance.announcements.next(max([base, instance.journal.highest_seen, *revisions[-1:]]))
         puts.append(Put(schema.revision_key(new), [*journal_row.begin(os.urandom(16), base, ""), *declared]))
         revisions.append(new)
+    if not instance.store.supports_transactions:
+        # One call announces all of them.
+        instance.announcements.announce(revisions[-1])
     instance.store.write(schema.JOURNAL, puts)
-    # The first revision is the oldest.
-    created_ms = instance.outcomes.created_ms(revisions[0])
-    if created_ms is not None and not instance.clock.is_late(revisions[0], created_ms):
-        return revisions
-    for late in revisions:
-        instance.outcomes.abort_own(late, ())
-    return []
+    return revisions
 
 
 def _commit(instance: Instance, path: str, name: str, base: int, values_of: dict[int, int]) -> None:
@@ -73,15 +64,11 @@ def _commit(instance: Instance, path: str, name: str, base: int, values_of: dict
         base = new
     instance.store.write(schema.NODES, [Put(paths.key(path), cells)])
     instance.store.write(schema.JOURNAL, journal)
+    for new in values_of:
+        instance.announcements.decided(new)
 
 
-def _advance_watermark(instance: Instance, newest: int) -> None:
-    """Advance the watermark. Without an order of arrival, first wait until no revision below the newest can appear."""
-    deadline = time.monotonic() + WATERMARK_WITHIN
-    while instance.journal.arrived is None and instance.journal.low_bound <= newest:
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"the watermark did not pass the history within {WATERMARK_WITHIN:g} s")
-        time.sleep(0.2)
-        instance.poll()
+def _advance_watermark(instance: Instance) -> None:
     instance.poll()
+    instance.announcements.renew(instance.journal.highest_seen)
     instance.recovery.advance()

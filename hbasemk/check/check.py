@@ -11,6 +11,7 @@ from hbasemk.check.cluster import ClusterCheck, Leases
 from hbasemk.check.context import CheckContext
 from hbasemk.check.journal import JournalCheck
 from hbasemk.check.links import Links
+from hbasemk.check.logs import Logs
 from hbasemk.check.nodes import NodesCheck
 from hbasemk.check.problem import Problem
 from hbasemk.errors import FormatError
@@ -96,13 +97,13 @@ def _tables(
     now_ms: Callable[[], float] | None,
 ) -> Iterator[Problem]:
     """Check all tables: without ``nodes`` not that one, and without ``now_ms`` not the blobs."""
-    leases = Leases(context)
-    yield from ClusterCheck(context, leases, progress_for(schema.CLUSTER)).run()
+    leases, logs = Leases(context), Logs(context)
+    yield from ClusterCheck(context, leases, logs, progress_for(schema.CLUSTER)).run()
     if counts is not None:
         yield from counts.run()
     if nodes is not None:
         yield from nodes.run(None)
-    yield from JournalCheck(context, leases, progress_for(schema.JOURNAL)).run()
+    yield from JournalCheck(context, leases, logs, progress_for(schema.JOURNAL)).run()
     if now_ms is not None:
         yield from BlobsCheck(context, now_ms, progress_for(schema.BLOBS)).run()
 

@@ -1,4 +1,4 @@
-"""The check of the ``cluster`` table: settings, watermark, checkpoints, leases."""
+"""The check of the ``cluster`` table: settings, watermark, checkpoints, leases; logs are in :mod:`hbasemk.check.logs`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Final
 
 from hbasemk.check import problem as kinds
 from hbasemk.check.context import CheckContext, text
+from hbasemk.check.logs import Logs
 from hbasemk.check.problem import Problem
 from hbasemk.errors import FormatError
 from hbasemk.format import journal_row, revisions, schema
@@ -15,6 +16,7 @@ from hbasemk.format.horizon import Horizon
 from hbasemk.format.lease_record import LeaseRecord
 from hbasemk.format.trim_level import TrimLevel
 from hbasemk.format.watermark import Watermark
+from hbasemk.format.writer_log import Claims
 from hbasemk.kernel import schema_version
 from hbasemk.kernel.collection.progress import Progress
 from hbasemk.kernel.journal.checkpoint_cells import Stored
@@ -62,9 +64,10 @@ class Leases:
 class ClusterCheck:
     """Check the table once. ``progress`` is called with the number of rows of each batch."""
 
-    def __init__(self, context: CheckContext, leases: Leases, progress: Callable[[int], None]) -> None:
+    def __init__(self, context: CheckContext, leases: Leases, logs: Logs, progress: Callable[[int], None]) -> None:
         self._context = context
         self._leases = leases
+        self._logs = logs
         self._progress = progress
 
     def run(self) -> Iterator[Problem]:
@@ -75,6 +78,8 @@ class ClusterCheck:
                     yield from self._check_settings(row)
                 elif len(row.key) == 2:
                     yield from self._check_machine(row)
+                elif not self._context.store.supports_transactions:
+                    yield from self._logs.check_row(row)
             self._progress(len(rows))
 
     def _check_settings(self, row: Row) -> Iterator[Problem]:
@@ -94,6 +99,7 @@ class ClusterCheck:
             (schema.HORIZON, Horizon.decode),
             (schema.COLLECTED, Progress.decode),
             (schema.TRIMMED, TrimLevel.decode),
+            (schema.CLAIMS, Claims.decode),
         ):
             try:
                 decode(found.get(kind))

@@ -10,11 +10,11 @@ from hbasemk.check.branches import BranchesCheck
 from hbasemk.check.cluster import Leases
 from hbasemk.check.context import CheckContext, RevisionStatus, declared_by, text
 from hbasemk.check.declared_cells import compare
+from hbasemk.check.logs import Logs
 from hbasemk.check.problem import Problem
 from hbasemk.errors import FormatError
 from hbasemk.format import changes, journal_row, revisions, schema
 from hbasemk.format.changes import RowChange
-from hbasemk.format.horizon import Horizon
 from hbasemk.format.journal_row import JournalRow, Outcome
 from hbasemk.kernel.batches import batched
 from hbasemk.store.abc import Row, Scan
@@ -37,9 +37,10 @@ class _Entry(NamedTuple):
 class JournalCheck:
     """Check the journal once. ``progress`` is called with the number of rows of each batch."""
 
-    def __init__(self, context: CheckContext, leases: Leases, progress: Callable[[int], None]) -> None:
+    def __init__(self, context: CheckContext, leases: Leases, logs: Logs, progress: Callable[[int], None]) -> None:
         self._context = context
         self._leases = leases
+        self._logs = logs
         self._watermark = context.initial_watermark
         self._progress = progress
         self._branches = BranchesCheck(context)
@@ -118,15 +119,9 @@ class JournalCheck:
             revisions.ms_of(entry.revision) - revisions.ms_of(self._before), self._leases.since_start(entry.revision)
         )
         ahead = min(step, revisions.ms_of(entry.revision) + settings.epoch_ms - created_ms)
-        trunk = entry.status.outcome is Outcome.COMMITTED and not revisions.is_branch(entry.revision)
         if ahead > settings.max_clock_skew_ms:
             detail = f"it is {ahead} ms ahead of the server's time at the creation of its row"
             yield Problem(kinds.OFF_CLOCK, "", at, f"{detail}; at most {settings.max_clock_skew_ms} are allowed")
-        behind = created_ms - revisions.ms_of(entry.revision) - settings.epoch_ms
-        if trunk and behind > settings.lag_ms:
-            # A writer aborts its revision if the row arrives too late; polls never return revisions of branches.
-            detail = f"it is {behind} ms behind the server's time at the creation of its row"
-            yield Problem(kinds.OFF_CLOCK, "", at, f"{detail}; at most {settings.lag_ms} are allowed")
 
     def _check_base(self, entry: _Entry) -> Iterator[Problem]:
         base = entry.status.base
@@ -161,9 +156,12 @@ class JournalCheck:
     # --- outcomes ------------------------------------------------------------------------------------
 
     def _check_end(self, entry: _Entry) -> Iterator[Problem]:
-        """Yield a trunk revision that is pending or unswept after its writer's lease, or below the watermark."""
+        """Yield a trunk revision that is not decided or swept in time, or committed without an announcement."""
         outcome, swept = entry.status.outcome, entry.status.swept
-        if outcome is Outcome.COMMITTED or entry.revision in self._context.deferred():
+        if outcome is Outcome.COMMITTED:
+            yield from self._logs.check_announced(entry.revision)
+            return
+        if entry.revision in self._context.deferred():
             return
         if outcome is Outcome.ABSENT:
             return
@@ -186,8 +184,10 @@ class JournalCheck:
             detail = f"it is {outcome.value}, not swept, and instances that open now would show its cells"
             yield Problem(kinds.BELOW_WATERMARK, "", at, detail, kinds.LEFTOVER, repairable=True)
         elif lease_over and outcome is Outcome.PENDING:
-            detail = "its writer's lease has expired, and no instance has decided it yet"
-            yield Problem(kinds.DEAD, "", at, detail, kinds.LEFTOVER, repairable=True)
+            # No instance finds it, and it has no cells, if it was not announced. The watermark cannot pass it.
+            if self._logs.is_announced(entry.revision):
+                detail = "its writer's lease has expired, and no instance has decided it yet"
+                yield Problem(kinds.DEAD, "", at, detail, kinds.LEFTOVER, repairable=True)
         elif lease_over:
             detail = "its writer's lease has expired, and no instance has deleted its cells yet"
             yield Problem(kinds.UNSWEPT, "", at, detail, kinds.LEFTOVER, repairable=True)
@@ -278,14 +278,9 @@ def _check_shape(entry: _Entry, *, root: bool) -> Iterator[Problem]:
 
 
 def _check_other(row: Row) -> Iterator[Problem]:
-    """Check a row whose key is no revision: polls notice a change of checkpoints by it, and learn the horizon in the last one."""
+    """Check a row whose key is no revision: polls notice a change of checkpoints by it."""
     cells = {(cell.family, cell.qualifier): cell.value for cell in row.cells}
     at = row.key[:40].hex()
-    if row.key == schema.NOTICE_LAST and schema.NOTICE_HORIZON in cells:
-        try:
-            Horizon.decode(cells.pop(schema.NOTICE_HORIZON), (schema.JOURNAL, row.key, schema.NOTICE_HORIZON))
-        except FormatError as error:
-            yield Problem(kinds.JOURNAL_VALUE, "", at, str(error))
     shape = [(column, len(value)) for column, value in cells.items()]
-    if row.key not in (schema.NOTICE_FIRST, schema.NOTICE_LAST) or shape not in ([], [(schema.SWEPT, 8)]):
+    if row.key != schema.NOTICE_FIRST or shape not in ([], [(schema.SWEPT, 8)]):
         yield Problem(kinds.JOURNAL_KEY, "", at, "no revision has this row key")

@@ -51,6 +51,7 @@ BELOW_WATERMARK: Final = "unresolved revision below the watermark"
 NOT_HIDDEN: Final = "revision in doubt that is not hidden"
 ROW_AGAIN: Final = "journal row that was deleted before"
 HIDDEN: Final = "committed revision that is hidden"
+UNANNOUNCED: Final = "committed revision that is not announced"
 BRANCH: Final = "damaged branch"
 BRANCH_HEAD: Final = "unknown branch head"
 
@@ -59,6 +60,7 @@ SETTINGS: Final = "undecodable settings"
 WATERMARK: Final = "wrong watermark"
 CHECKPOINT: Final = "undecodable checkpoint"
 LEASE: Final = "wrong lease"
+LOG: Final = "wrong log"
 COUNT: Final = "wrong number of children"
 
 # blobs

@@ -54,13 +54,6 @@ def _change(session: Session, change: Callable[[Transaction], None], message: st
     help="The largest allowed difference between clocks. Default 5000.",
 )
 @click.option(
-    "--max-lag",
-    type=click.IntRange(min=100),
-    metavar="MS",
-    help="The longest time that the store may take to create a revision's row. Each poll reads the rows of this time again. "
-    "Default 1000.",
-)
-@click.option(
     "--lease", type=click.IntRange(min=1000), metavar="MS", help="The duration of a machine id's lease. Default 10000."
 )
 @click.option(
@@ -83,7 +76,6 @@ def init(
     session: Session,
     epoch: datetime.datetime | None,
     max_clock_skew: int | None,
-    max_lag: int | None,
     lease: int | None,
     retention: tuple[int | None] | None,
     splits: tuple[str, ...],
@@ -106,8 +98,6 @@ def init(
         requested["epoch_ms"] = int(epoch.replace(tzinfo=datetime.timezone.utc).timestamp() * 1000)
     if max_clock_skew is not None:
         requested["max_clock_skew_ms"] = max_clock_skew
-    if max_lag is not None:
-        requested["max_lag_ms"] = max_lag
     if lease is not None:
         requested["lease_ms"] = lease
     with connect(

@@ -252,7 +252,6 @@ def status(session: Session) -> None:
                 "ids run out": moment(settings.ids_end_ms),
                 "for later ids": LATER_EPOCH,
                 "allowed clock skew": f"{settings.max_clock_skew_ms} ms",
-                "allowed lag": f"{settings.lag_ms} ms",
                 "lease": f"{settings.lease_ms} ms",
                 "head": snapshot.revision,
                 "head time": moment(revisions.ms_of(revisions.from_text(snapshot.revision)) + epoch),

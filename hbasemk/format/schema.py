@@ -62,19 +62,13 @@ BRANCH_CLAIM: Final[Column] = (DATA, b"branchClaim")
 NOTICE: Final = 0xFF
 """The key of the row with which polls learn a new horizon. It is no revision; the branch bit hides it from readers."""
 NOTICE_HORIZON: Final = COMMITTED
-"""The column of that row with the horizon, 8 bytes; one that polls read anyway.
-
-In a store that does not order all writes, this column of the last row contains the whole horizon cell (``horizon.py``).
-"""
-
+"""The column of that row with the horizon, 8 bytes; one that polls read anyway."""
 NOTICE_TRIMMED: Final = ABORT
-"""The column of that row with the trim level (``trim_level.py``), in a store that orders all writes."""
-
+"""The column of that row with the trim level (``trim_level.py``)."""
 NOTICE_FIRST: Final = b"\x00"
-NOTICE_LAST: Final = b"\xff" * 8
-"""The keys of a row with a random value, which each change of a checkpoint replaces, in the column ``swept``.
+"""The key of a row with a random value, which each change of a checkpoint replaces, in the column ``swept``.
 
-Polls meet it: by its arrival number in a store that orders all writes, where it is the first row; else as the last row.
+Polls meet it by its arrival number. In stores that do not order all writes the value is in :data:`LOGS_TAIL`.
 """
 
 # cluster
@@ -87,7 +81,11 @@ CHECKPOINTS: Final[Column] = (DATA, b"checkpoints")
 """Exists if a checkpoint has ever been made."""
 SCHEMA_VERSION: Final[Column] = (DATA, b"schemaVersion")
 HORIZON: Final[Column] = (DATA, b"horizon")
-"""Up to where old revisions are collected (``horizon.py``), in a store that orders all writes."""
+"""Up to where old revisions are collected (``horizon.py``). In a store that does not order all writes, the cell is in
+:data:`LOGS_TAIL`, and the settings row has a copy for claims."""
+CLAIMS: Final[Column] = (DATA, b"claims")
+"""In a store that does not order all writes: a counter that each claim and each move of the watermark increments, and the
+watermark (``writer_log.py``)."""
 RETENTION: Final[Column] = (DATA, b"retention")
 """How long old revisions stay readable."""
 COLLECTING: Final[Column] = (DATA, b"collecting")
@@ -103,6 +101,18 @@ CLOCK: Final[Column] = (DATA, b"clock")
 CLOCK_ONCE: Final = b"clock:"
 """The beginning of the qualifier of a clock cell that is used once; 8 random bytes follow."""
 CHILD_COUNT: Final[Column] = (DATA, b"childCount")
+LOGS_HEAD: Final = b"log"
+"""The key of the row before the writers' logs, with a copy of the watermark's revision, 8 bytes. Polls read it first."""
+LOGS_TAIL: Final = b"log;"
+"""The key of the row after the writers' logs, with the horizon and the notice of checkpoints. Polls read it last."""
+LOGS_END: Final = b"log<"
+LOG: Final[Column] = (DATA, b"log")
+"""The ids that a writer has announced (``writer_log.py``)."""
+LOG_HOLDER: Final[Column] = (DATA, b"holder")
+"""The nonce of the lease whose holder may write the log, or :data:`CLOSED`."""
+CLOSED: Final = b"closed"
+CHECKPOINTS_NOTICE: Final[Column] = (DATA, b"notice")
+"""A random value that each change of a checkpoint replaces."""
 
 
 @lru_cache(maxsize=1024)
@@ -174,6 +184,16 @@ def revision_key(revision: int) -> bytes:
 def machine_key(machine: int) -> bytes:
     """Return the row key of a machine id in the cluster table."""
     return machine.to_bytes(2, "big")
+
+
+def log_key(machine: int) -> bytes:
+    """Return the row key of the log of a machine id in the cluster table."""
+    return b"log:" + machine.to_bytes(2, "big")
+
+
+def log_machine(key: bytes) -> int | None:
+    """Return the machine id of a log's row key; None if the key is another one."""
+    return int.from_bytes(key[4:], "big") if len(key) == 6 and key.startswith(b"log:") else None
 
 
 def child_count_key(node: bytes) -> bytes:

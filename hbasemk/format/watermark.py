@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from hbasemk.format import revisions, schema
 from hbasemk.format.limits import shown
 from hbasemk.format.trim_level import NOTHING_TRIMMED, TrimLevel
+from hbasemk.format.writer_log import NO_CLAIMS, Claims
 from hbasemk.store.abc import NewCell
 
 
@@ -22,7 +23,8 @@ class Watermark:
     ``arrival`` is stored beside it in a store that orders all writes: an arrival number before the first write of the
     journal row of every higher revision. A new instance reads the order of revisions from there. ``has_checkpoints`` says
     whether a checkpoint had ever been made when the watermark was read. ``horizon`` is stored beside it, too: the horizon
-    below which old revisions are collected; and ``trimmed``, the trim level.
+    below which old revisions are collected; and ``trimmed``, the trim level. ``claims`` is stored beside it in a store that does
+    not order all writes.
     """
 
     revision: int
@@ -31,6 +33,7 @@ class Watermark:
     has_checkpoints: bool = False
     horizon: int = 0
     trimmed: TrimLevel = NOTHING_TRIMMED
+    claims: Claims = NO_CLAIMS
 
     def cells(self) -> list[NewCell]:
         """Return the cells that move the watermark."""

@@ -7,7 +7,7 @@ section topic                     module                                        
 ======= ========================= ============================================== =============
 1       tables, columns, values   ``hbasemk.format``
 1       settings, creation        ``settings``, ``upgrade``,
-                                  ``arrival_numbering``
+                                  ``arrival_numbering``, ``log_upgrade``
 1       application's schema      ``schema_version``, ``schema_change``
 1       blobs                     ``blobs``
 3       snapshots by time         ``time_travel``
@@ -44,7 +44,8 @@ section topic                     module                                        
 5       polls                     ``journal.polled_revisions``,                  I2, I3, I8
                                   ``journal.news``, ``journal.unswept``
 5       polls by arrival (SQLite) ``journal.arrival_poller``                     I2, I3, I11
-5       polls by scan (HBase)     ``journal.scan_poller``                        I2, I3
+5       logs of writers (HBase)   ``ids.announcements``, ``ids.log_holder``,     I2, I3
+                                  ``journal.log_poller``, ``journal.logs``
 6       recovery, watermark       ``journal.recovery``                           I8, I9
 6       rollback on demand        ``rollback``                                   I8, I9
 7       branches                  ``branches.branches``, ``branches.heads``,     I6, I9

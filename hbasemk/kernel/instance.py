@@ -25,6 +25,7 @@ from hbasemk.kernel.commit.read_set import ReadSet
 from hbasemk.kernel.commit.slots import Slots
 from hbasemk.kernel.commit.statistics import CommitStatistics
 from hbasemk.kernel.commit.turns import Turns
+from hbasemk.kernel.ids.announcements import Announcements
 from hbasemk.kernel.ids.clock import IdClock
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.journal.checkpoint_cells import CheckpointCells
@@ -47,8 +48,6 @@ Opened = TypeVar("Opened", bound="Instance")
 
 SWEEP_EVERY: Final = 3600.0
 """Seconds between sweeps of abandoned branches and of journal rows that arrived long after their writer's death."""
-MEASURE_EVERY: Final = 60.0
-"""Seconds between measurements of the store's clock by an instance without a lease, to notice if the clock goes back."""
 BRANCH_RETENTION_MS: Final = 24 * 3600 * 1000
 """The time after which a branch without commits is abandoned."""
 BYTES_PER_HASH: Final = 1000
@@ -93,18 +92,23 @@ class Instance:
         journal.listeners.append(self._last_changes.arrived)
         journal.forgetters.append(self._last_changes.forget)
         self.checkpoint_cells = CheckpointCells(store, runtime, journal, self.lease, has_checkpoints)
-        self.outcomes = Outcomes(store, runtime, journal, self.lease)
-        self.recovery = Recovery(store, journal, self.outcomes, (found.lease_ms + found.max_clock_skew_ms) / 1000)
+        self.announcements = Announcements(store, runtime, self.clock, self.lease, journal.is_decided)
+        self.outcomes = Outcomes(store, runtime, journal, self.lease, self.announcements)
+        self.recovery = Recovery(
+            store, journal, self.outcomes, self.lease, (found.lease_ms + found.max_clock_skew_ms) / 1000
+        )
         turns = Turns(store, runtime, journal, self.lease)
         slots = Slots(runtime, journal)
-        context = CommitContext(store, runtime, self.clock, journal, self.reader, self.outcomes, slots)
+        context = CommitContext(
+            store, runtime, self.clock, self.announcements, journal, self.reader, self.outcomes, slots
+        )
         self._committer = Committer(context, turns)
         self._folds = Folds(context, self._committer, self.lease)
         self._sweep_due = runtime.monotonic() + SWEEP_EVERY
-        self._measured_at = runtime.monotonic()
         self.branches = Branches(context, self._committer, self.lease)
         self.blobs = Blobs(store, runtime, self.lease.server.latest_ms)
         self._advanced_at = 0
+        self._advanced_time = runtime.monotonic()
         self._maintained_at = 0
         self.max_poll_age = 0.0
         """Seconds for which :meth:`commit` and :meth:`recent_head` use the result of the last poll."""
@@ -379,7 +383,7 @@ class Instance:
             return
         if self.lease.due():
             self.lease.renew()
-        self._check_store_clock()
+            self.announcements.renew(self.journal.highest_seen)
         self.outcomes.resolve_pending()
         self.branches.resolve_pending()
         self.recovery.recover()
@@ -396,23 +400,26 @@ class Instance:
             self._maintained_at = len(self.journal)
             self.on_backlog()
 
-    def _check_store_clock(self) -> None:
-        server = self.lease.server
-        if self.runtime.monotonic() - max(server.measured_at, self._measured_at) >= MEASURE_EVERY:
-            self.lease.measure()
-        if server.measured_at > self._measured_at:
-            self._measured_at = server.measured_at
-            self.journal.clock_was_measured(server.at_most(self.runtime.monotonic()))
-
     def _advance(self) -> None:
         # Readers do this too: short-lived writers may never do so, and the journal stays short only if the watermark moves.
         seen = len(self.journal)
-        if seen - self._advanced_at >= ADVANCE_AFTER:
+        if seen - self._advanced_at >= ADVANCE_AFTER or self._should_publish():
             self._advanced_at = seen
+            self._advanced_time = self.runtime.monotonic()
             if self.store.read_only:
                 self.recovery.follow()
             else:
                 self.recovery.advance()
+
+    def _should_publish(self) -> bool:
+        """Return whether to move the watermark although few revisions are new.
+
+        In a store that does not order all writes, polls are complete only up to it.
+        """
+        if self.store.supports_transactions or self.store.read_only:
+            return False
+        elapsed = self.runtime.monotonic() - self._advanced_time
+        return self.journal.verified < self.journal.head.upper and elapsed * 3000 >= self.settings.lease_ms
 
     def close(self) -> None:
         """Resolve this instance's revisions and release its machine id, as far as the store can be reached.

@@ -7,6 +7,7 @@ unfinished creation completes it; every step is idempotent.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import Final
@@ -16,13 +17,13 @@ from hbasemk.format import limits, paths, revisions, schema
 from hbasemk.format.horizon import Horizon
 from hbasemk.format.trim_level import TrimLevel
 from hbasemk.format.watermark import Watermark
-from hbasemk.store.abc import Get, NewCell, Put, Row, Store
+from hbasemk.format.writer_log import Claims
+from hbasemk.store.abc import Column, Get, NewCell, Put, Row, Store
 
 FORMAT: Final = 2
 """The format that this version reads and writes. Format 1 has no arrival numbers (``schema.ARRIVAL``)."""
 SHORTEST_SKEW_MS: Final = 100
 """A skew shorter than a slow round trip would reject every commit: ids could not be close enough to the store's clock."""
-SHORTEST_LAG_MS: Final = 100
 SHORTEST_LEASE_MS: Final = 1_000
 """Instances check their lease a few times a second; a shorter one would expire in between."""
 LONGEST_MS: Final = revisions.MAX_MS
@@ -44,15 +45,13 @@ class Settings:
     """The settings that all instances of one repository share. Times are in ms.
 
     ``epoch_ms``: the time, since 1970, at which revision ids begin. ``lease_ms``: how long a writer keeps its machine id
-    without a renewal. ``max_clock_skew_ms``: how far clocks may differ. ``max_lag_ms``: how far an id may be behind the store's
-    clock when its journal row is created. Polls read the rows of this time again, and a commit whose row takes longer is
-    retried. ``root_revision``, the first revision, and ``format``, the version of the tables, are set at the creation.
+    without a renewal. ``max_clock_skew_ms``: how far clocks may differ. ``root_revision``, the first revision, and
+    ``format``, the version of the tables, are set at the creation.
     """
 
     epoch_ms: int = revisions.DEFAULT_EPOCH_MS
     max_clock_skew_ms: int = 5_000
     lease_ms: int = 10_000
-    max_lag_ms: int = 1_000
     root_revision: int = 0
     format: int = FORMAT
 
@@ -60,7 +59,6 @@ class Settings:
         """Raise InvalidValueError for settings no repository can have; ``create`` also checks the epoch."""
         for name, value, least in (
             ("max_clock_skew_ms", self.max_clock_skew_ms, SHORTEST_SKEW_MS),
-            ("max_lag_ms", self.max_lag_ms, SHORTEST_LAG_MS),
             ("lease_ms", self.lease_ms, SHORTEST_LEASE_MS),
         ):
             if type(value) is not int or not least <= value <= LONGEST_MS:
@@ -78,11 +76,6 @@ class Settings:
         """The last ms since 1970 at which a repository with this epoch can issue revision ids."""
         return revisions.last_moment_ms(self.epoch_ms)
 
-    @property
-    def lag_ms(self) -> int:
-        """The effective lag, which never exceeds the skew."""
-        return min(self.max_lag_ms, self.max_clock_skew_ms)
-
     def encode(self) -> bytes:
         """Return the bytes of the settings cell."""
         return json.dumps(
@@ -91,7 +84,6 @@ class Settings:
                 "epochMs": self.epoch_ms,
                 "maxClockSkewMs": self.max_clock_skew_ms,
                 "leaseMs": self.lease_ms,
-                "maxLagMs": self.max_lag_ms,
                 "rootRevision": revisions.to_text(self.root_revision),
             }
         ).encode()
@@ -108,12 +100,10 @@ class Settings:
                 epoch_ms=int(fields["epochMs"]),
                 max_clock_skew_ms=int(fields["maxClockSkewMs"]),
                 lease_ms=int(fields["leaseMs"]),
-                # Older repositories have no maxLagMs; their lag equals the skew.
-                max_lag_ms=int(fields.get("maxLagMs", fields["maxClockSkewMs"])),
                 root_revision=revisions.from_text(fields["rootRevision"]),
                 format=found,
             )
-            times = (settings.max_clock_skew_ms, settings.lease_ms, settings.max_lag_ms)
+            times = (settings.max_clock_skew_ms, settings.lease_ms)
             if found < 1 or abs(settings.epoch_ms) > FARTHEST_MS or not all(0 <= one <= LONGEST_MS for one in times):
                 raise ValueError("out of range")
             return settings
@@ -160,29 +150,50 @@ def read(store: Store, *, any_format: bool = False) -> tuple[Settings | None, Wa
 
     Raises FormatError for a format that this version does not use, unless ``any_format`` accepts older ones.
     """
-    columns = (schema.SETTINGS, schema.WATERMARK, schema.ARRIVAL, schema.CHECKPOINTS, schema.HORIZON, schema.TRIMMED)
-    row = store.read(schema.CLUSTER, [Get(schema.SETTINGS_ROW, columns=columns)])[0]
-    found = {(cell.family, cell.qualifier): cell.value for cell in row.cells}
+    found = _read_row(store)
     settings: Settings | None = None
-    watermark: Watermark | None = None
     if schema.SETTINGS in found:
         settings = Settings.decode(found[schema.SETTINGS], store.location)
         if settings.format < FORMAT and not any_format:
             raise _other_format(settings.format, store.location)
-    if schema.WATERMARK in found:
-        watermark = Watermark.decode(found[schema.WATERMARK])
-        arrival = int.from_bytes(found.get(schema.ARRIVAL, b""), "big")
-        # In other stores this is a copy for claims, which may be higher.
-        horizon = Horizon.decode(found.get(schema.HORIZON)).revision if store.supports_transactions else 0
-        has_checkpoints = schema.CHECKPOINTS in found
-        watermark = replace(
-            watermark,
-            arrival=arrival,
-            has_checkpoints=has_checkpoints,
-            horizon=horizon,
-            trimmed=TrimLevel.decode(found.get(schema.TRIMMED)),
-        )
-    return settings, watermark
+    return settings, _watermark_of(found, store)
+
+
+def read_watermark(store: Store) -> Watermark:
+    """Return the watermark, which every open repository has. One round trip."""
+    watermark = _watermark_of(_read_row(store), store)
+    if watermark is None:
+        raise schema.damaged("there is no watermark", schema.CLUSTER, schema.SETTINGS_ROW, schema.WATERMARK)
+    return watermark
+
+
+def _read_row(store: Store) -> Mapping[Column, bytes]:
+    columns = (
+        schema.SETTINGS,
+        schema.WATERMARK,
+        schema.ARRIVAL,
+        schema.CHECKPOINTS,
+        schema.HORIZON,
+        schema.TRIMMED,
+        schema.CLAIMS,
+    )
+    row = store.read(schema.CLUSTER, [Get(schema.SETTINGS_ROW, columns=columns)])[0]
+    return {(cell.family, cell.qualifier): cell.value for cell in row.cells}
+
+
+def _watermark_of(found: Mapping[Column, bytes], store: Store) -> Watermark | None:
+    if schema.WATERMARK not in found:
+        return None
+    # In other stores than those that order all writes, the horizon is a copy for claims, which may be higher.
+    horizon = Horizon.decode(found.get(schema.HORIZON)).revision if store.supports_transactions else 0
+    return replace(
+        Watermark.decode(found[schema.WATERMARK]),
+        arrival=int.from_bytes(found.get(schema.ARRIVAL, b""), "big"),
+        has_checkpoints=schema.CHECKPOINTS in found,
+        horizon=horizon,
+        trimmed=TrimLevel.decode(found.get(schema.TRIMMED)),
+        claims=Claims.decode(found.get(schema.CLAIMS)),
+    )
 
 
 def require(store: Store) -> tuple[Settings, Watermark]:
@@ -195,14 +206,6 @@ def require(store: Store) -> tuple[Settings, Watermark]:
     if settings is None or watermark is None:
         raise StoreUnusableError(f"there is no repository at {store.location}; create one first")
     return settings, watermark
-
-
-def read_watermark(store: Store) -> Watermark:
-    """Return the watermark, which every open repository has. One round trip."""
-    _, watermark = read(store)
-    if watermark is None:
-        raise schema.damaged("there is no watermark", schema.CLUSTER, schema.SETTINGS_ROW, schema.WATERMARK)
-    return watermark
 
 
 def create(store: Store, wanted: Settings) -> tuple[Settings, Watermark]:
@@ -222,7 +225,6 @@ def create(store: Store, wanted: Settings) -> tuple[Settings, Watermark]:
             epoch_ms=wanted.epoch_ms,
             max_clock_skew_ms=wanted.max_clock_skew_ms,
             lease_ms=wanted.lease_ms,
-            max_lag_ms=wanted.max_lag_ms,
             root_revision=_root(wanted.epoch_ms, _store_ms(store), store.location),
             format=FORMAT,
         )

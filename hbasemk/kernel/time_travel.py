@@ -54,7 +54,7 @@ def view_before(instance: Instance, ms: int) -> View:
         )
     instance.poll()
     # Read before the scan: nothing below the bound commits any more, and this instance has read all that has.
-    bound = max(instance.journal.decided_bound, instance.journal.verified + 1)
+    bound = max(instance.journal.low_bound, instance.journal.verified + 1)
     found = _last_before(instance, ms, bound)
     if found is None:
         root = instance.settings.root_revision

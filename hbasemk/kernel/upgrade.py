@@ -3,7 +3,8 @@
 The upgrade changes no data. It does this:
 
 1. It refuses if the lease of a process has not ended.
-2. In a store that orders all writes it numbers the revisions above the watermark (:class:`Numbering`).
+2. In a store that orders all writes it numbers the revisions above the watermark (:class:`Numbering`). In others it enters
+   them into logs (:func:`enter_all`).
 3. It refuses if a lease has changed since step 1.
 4. It replaces the format in the settings, in one compare-and-set.
 5. It reads the leases again. If a process of an older version took one meanwhile, it raises an error that names the
@@ -29,6 +30,7 @@ from hbasemk.kernel import settings
 from hbasemk.kernel.arrival_numbering import MARK, Numbering, read_settings, replace_settings
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.ids.leases import all_leases
+from hbasemk.kernel.log_upgrade import enter_all
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.settings import Settings
@@ -46,7 +48,7 @@ class Upgraded:
     before: int
     after: int
     numbered: int = 0
-    """How many rows above the watermark got an arrival number."""
+    """How many rows above the watermark got an arrival number, or were entered into a log."""
     aborted: int = 0
     """How many of them were pending and have been aborted."""
 
@@ -104,6 +106,8 @@ class _Upgrade:
         numbering = Numbering(self._store, self._runtime)
         if self._store.supports_transactions:
             stored = numbering.run(stored, floor)
+        else:
+            numbering.numbered, numbering.aborted = enter_all(self._store, floor)
         new = [record for machine, record in all_leases(self._store).items() if leases.get(machine) != record]
         if new:
             raise self._in_use("began to use it during the upgrade", new)

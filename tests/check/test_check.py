@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hbasemk.check.problem import OFF_CLOCK
+from hbasemk.check.problem import LOG, OFF_CLOCK, UNANNOUNCED
 from hbasemk.kernel.instance import Instance
 from hbasemk.store.abc import Store
 from hbasemk.store.memory import MemoryStore
@@ -36,8 +36,8 @@ def tables(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Tables]:
 
 
 def is_no_damage(tables: Tables, case: Case) -> bool:
-    """Return whether the store allows this: no clock limits ids in a store that orders all writes."""
-    return case.kind == OFF_CLOCK and tables.store.supports_transactions
+    """Return whether the store allows this: one that orders all writes has no logs, and no clock limits its ids."""
+    return case.kind in {LOG, OFF_CLOCK, UNANNOUNCED} and tables.store.supports_transactions
 
 
 @pytest.mark.parametrize("name", CASES)

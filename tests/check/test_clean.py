@@ -20,6 +20,7 @@ from hbasemk.repository import instance_of
 from hbasemk.store.memory import MemoryStore
 from hbasemk.store.sqlite import SqliteStore
 from hbasemk.testing.wrapped import Call, FaultyStore
+from tests.support.announced import make_id
 from tests.support.features import use_everything
 from tests.support.proof import sizes
 from tests.support.runtime import World, open_instance
@@ -98,7 +99,7 @@ def test_a_rollback_between_two_reads_of_the_check_is_not_a_problem(tables: Tabl
 
 def test_a_base_below_a_revision_seen_earlier_is_not_a_lost_update(tables: Tables) -> None:
     tables.commit(AddNode("/a", {"p": 0}), AddNode("/b", {}))
-    slow = tables.other().clock.next(0)
+    slow = make_id(tables.other())
     declared = RowChange("/b", "changed", ["q"])
     tables.row(slow, [declared], base=tables.instance.head().revision)
     tables.cells(slow, [declared])

@@ -14,7 +14,7 @@ from tests.support.commands import run_captured
 from tests.support.older import set_format
 from tests.support.repositories import Checked
 
-SETTINGS = Settings(lease_ms=1_000, max_clock_skew_ms=100, max_lag_ms=100)
+SETTINGS = Settings(lease_ms=1_000, max_clock_skew_ms=100)
 
 
 def make_old(url: str) -> None:

@@ -65,7 +65,7 @@ def run(user: User, script: str, path: Path) -> list[str]:
 
 
 CREATE = """
-settings = hbasemk.Settings(lease_ms=2000, max_clock_skew_ms=500, max_lag_ms=500)
+settings = hbasemk.Settings(lease_ms=2000, max_clock_skew_ms=500)
 with hbasemk.connect(url, settings=settings) as repo: repo.run(lambda change: change.add("/a", {"x": 0}))
 """
 

@@ -72,7 +72,7 @@ def test_the_documented_reader_agrees_with_the_library(
     file = tmp_path / "content.db"
     revisions = []
     below = 0
-    settings = hbasemk.Settings(max_clock_skew_ms=1_000, max_lag_ms=500)
+    settings = hbasemk.Settings(max_clock_skew_ms=1_000)
     with (
         hbasemk.connect(checked(f"sqlite:///{file}"), poll_interval=0, settings=settings) as repo,
         closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as db,

@@ -13,19 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from hbasemk import FormatError, Settings, connect
-from hbasemk.connect import open_store
+from hbasemk import FormatError, connect
 from tests.support.commands import run_captured
 from tests.support.hbase import HBase
-from tests.support.older import set_format
 from tests.support.repositories import Checked
 
 ROOT = Path(__file__).parents[2]
 LAST_OF_FORMAT_1 = "43246725"
-SETTINGS = Settings(lease_ms=1_000, max_clock_skew_ms=100, max_lag_ms=100)
 WRITER = """
 import sys, hbasemk
-with hbasemk.connect(sys.argv[1], settings=hbasemk.Settings(lease_ms=1000, max_clock_skew_ms=100, max_lag_ms=100)) as repo:
+with hbasemk.connect(sys.argv[1], settings=hbasemk.Settings(lease_ms=1000, max_clock_skew_ms=100)) as repo:
     repo.run(lambda tx: tx.add("/a", {"v": 1}))
     branch = repo.branch()
     branch.run(lambda tx: tx.set("/a", "v", "branch"))
@@ -62,10 +59,8 @@ def start(older: Path, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def test_a_process_of_the_older_version_is_named_and_its_repository_upgraded(
-    older: Path, tmp_path: Path, checked: Checked, capsys: pytest.CaptureFixture[str]
-) -> None:
-    url = checked(f"sqlite:///{tmp_path / 'content.db'}")
+def is_named_and_upgraded(older: Path, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Write to a new repository with the older version; assert that the upgrade waits for its process, and keeps its content."""
     with start(older, "-c", WRITER, url) as writer:
         assert writer.stdout is not None
         imported, revision = writer.stdout.readline().split()
@@ -77,9 +72,9 @@ def test_a_process_of_the_older_version_is_named_and_its_repository_upgraded(
         assert f"pid {writer.pid}" in err
         assert writer.communicate()[1] == ""
     time.sleep(0.3)
-    code, out, err = run_captured(capsys, "--url", url, "upgrade")
+    code, out, err = run_captured(capsys, "--url", url, "--output", "json", "upgrade")
     assert (code, err) == (0, "")
-    assert "upgraded from format 1 to format 2" in out
+    assert json.loads(out)["done"] == "upgraded from format 1 to format 2"
     with connect(url, create=False, poll_interval=0) as repo:
         assert repo.head["/a"]["v"] == 1
         assert repo.at(revision)["/a"]["v"] == "branch"
@@ -90,22 +85,14 @@ def test_a_process_of_the_older_version_is_named_and_its_repository_upgraded(
     assert reader.returncode == 1
 
 
+def test_a_process_of_the_older_version_is_named_and_its_repository_upgraded(
+    older: Path, tmp_path: Path, checked: Checked, capsys: pytest.CaptureFixture[str]
+) -> None:
+    is_named_and_upgraded(older, checked(f"sqlite:///{tmp_path / 'content.db'}"), capsys)
+
+
 @pytest.mark.integration
-def test_a_repository_on_hbase_is_upgraded(hbase: HBase, checked: Checked, capsys: pytest.CaptureFixture[str]) -> None:
-    url = checked(hbase.url(hbase.prefix_with_tables()))
-    with connect(url, settings=SETTINGS, poll_interval=0) as repo:
-        repo.run(lambda tx: tx.add("/a", {"v": 1}))
-        store, _, _ = open_store(url)
-        set_format(store, 1)
-        store.close()
-        with pytest.raises(FormatError, match="`hbasemk upgrade`"):
-            connect(url, poll_interval=0)
-        code, _, err = run_captured(capsys, "--url", url, "upgrade")
-        assert code == 4
-        assert f"pid {os.getpid()}" in err
-    time.sleep(1.2)
-    code, out, err = run_captured(capsys, "--url", url, "--output", "json", "upgrade")
-    assert (code, err) == (0, "")
-    assert json.loads(out)["done"] == "upgraded from format 1 to format 2"
-    with connect(url, create=False, poll_interval=0) as repo:
-        assert repo.head["/a"]["v"] == 1
+def test_a_process_of_the_older_version_is_named_and_its_repository_upgraded_on_hbase(
+    older: Path, hbase: HBase, checked: Checked, capsys: pytest.CaptureFixture[str]
+) -> None:
+    is_named_and_upgraded(older, checked(hbase.url(hbase.new_prefix())), capsys)

@@ -8,7 +8,7 @@ from hbasemk import SchemaVersionError, Settings, VersionMismatchError, connect
 from tests.support.hbase import HBase
 from tests.support.repositories import Checked
 
-SETTINGS = Settings(lease_ms=1_000, max_clock_skew_ms=500, max_lag_ms=500)
+SETTINGS = Settings(lease_ms=1_000, max_clock_skew_ms=500)
 
 
 @pytest.mark.integration

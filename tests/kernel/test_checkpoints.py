@@ -134,8 +134,8 @@ def test_a_snapshot_of_a_branch_is_refused(store: MemoryStore, world: World) -> 
 def test_a_damaged_notice_keeps_no_poll_from_reading(world: World, ordered: bool) -> None:
     store = MemoryStore(world.clock, transactions=ordered)
     one, two = open_instance(store, world, mac=1), open_instance(store, world, mac=2)
-    for key in (schema.NOTICE_FIRST, schema.NOTICE_LAST):
-        store.write(schema.JOURNAL, [Put(key, [NewCell(schema.DATA, b"other", b"x")])])
+    for table, key in ((schema.JOURNAL, schema.NOTICE_FIRST), (schema.CLUSTER, schema.LOGS_TAIL)):
+        store.write(table, [Put(key, [NewCell(schema.DATA, b"other", b"x")])])
     revision = add(one, "/a")
     two.poll()
     assert two.head().revision == revision

@@ -254,7 +254,10 @@ def test_duplicated_compare_and_sets_do_no_harm(kind: str) -> None:
 def test_used_id_is_rejected_and_its_revision_stays() -> None:
     place = Place()
     revision = place.commit(COMMITS["set"])
-    place.instance.clock.next = lambda above, *, branch=False: revision  # type: ignore[method-assign]
+    announcements = place.instance.announcements
+    announcements.next = lambda above: revision  # type: ignore[method-assign]
+    # The id was announced before.
+    announcements.announce = lambda revision: None  # type: ignore[method-assign]
     with pytest.raises(InvalidRevisionError, match="same id"):
         place.commit(COMMITS["increment"])
     assert place.check()["/a"] == {"p": "new", "n": 0}

@@ -20,7 +20,7 @@ from tests.support.runtime import START_MS, World, open_instance
 
 IMPOSSIBLE: list[tuple[str, Any]] = [
     (name, value)
-    for name, least in (("lease_ms", 1000), ("max_clock_skew_ms", 100), ("max_lag_ms", 100))
+    for name, least in (("lease_ms", 1000), ("max_clock_skew_ms", 100))
     for value in (-1, 0, least - 1, 1e4, 10**30, "5000", None, True)
 ]
 
@@ -36,7 +36,6 @@ def test_unusable_times_are_rejected_and_nothing_is_created(name: str, value: An
 def test_shortest_times_match_the_command_line_and_work(store: MemoryStore, world: World) -> None:
     shortest = {
         "max_clock_skew": kernel_settings.SHORTEST_SKEW_MS,
-        "max_lag": kernel_settings.SHORTEST_LAG_MS,
         "lease": kernel_settings.SHORTEST_LEASE_MS,
     }
     assert {one.name: one.type.min for one in init.params if one.name in shortest} == shortest  # type: ignore[attr-defined]

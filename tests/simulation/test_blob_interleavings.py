@@ -26,7 +26,7 @@ from hbasemk.testing.stepped import SteppedSimulator
 from tests.support import proof
 from tests.support.collecting import set_grace
 
-SETTINGS = Settings(max_clock_skew_ms=500, lease_ms=600_000, max_lag_ms=100)
+SETTINGS = Settings(max_clock_skew_ms=500, lease_ms=600_000)
 RETENTION_MS = 10
 CONTENT = b"twelve bytes"
 

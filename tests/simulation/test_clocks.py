@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 import pytest
 
-from hbasemk.errors import ConflictError
 from hbasemk.format import schema
 from hbasemk.kernel import instance
 from hbasemk.kernel.commit.change_source import OperationList
@@ -23,7 +22,7 @@ from tests.support.runtime import World, open_instance
 from tests.support.simulation.clocks import ClockSchedule
 from tests.support.simulation.finding import must_be_found
 from tests.support.simulation.known_seeds import search
-from tests.support.simulation.mutants import ids, journal, watermark
+from tests.support.simulation.mutants import journal, watermark
 from tests.support.simulation.running import each_run
 
 SEEDS = proof.seeds("HBASEMK_CLOCK_SEEDS", sample=50, proof=300, chunk=125)
@@ -52,105 +51,39 @@ def test_invariants_hold_while_clocks_step_and_machines_sleep(seeds: range) -> N
     assert len(seeds) < 50 or (commits > 2 * len(seeds) and stepped > len(seeds) and slept > len(seeds) / 2)
 
 
-MUTANTS: list[Mutant] = [journal.read_back_down_to_an_estimate, ids.late_creation_accepted_as_timely]
-RARE_MUTANTS: list[Mutant] = [journal.bases_not_looked_for, watermark.watermark_not_verified]
-"""Scenarios find these in each run, and random schedules only one of some thousands."""
+MUTANTS: list[Mutant] = [journal.read_back_down_to_an_estimate]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "mutant",
-    proof.sampled(
-        [*MUTANTS, *RARE_MUTANTS],
-        lambda position, _: position == 0,
-        lambda mutant: mutant.__name__,
-        is_long=lambda _, mutant: mutant in RARE_MUTANTS,
-    ),
-)
+@pytest.mark.parametrize("mutant", proof.mutants(MUTANTS, sample=1))
 def test_a_mutant_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     mutant(monkeypatch)
     must_be_found(mutant.__name__, ClockSchedule, search("clocks", mutant.__name__, ENOUGH))
-
-
-class MissedRevision:
-    """A reader whose polls miss a revision: the writer's machine stands still for three seconds before it creates its row,
-    and the store's clock then goes back.
-    """
-
-    def __init__(self) -> None:
-        self.world = World()
-        back = 0
-        store = MemoryStore(lambda: self.world.clock() - back)
-        faulty = FaultyStore(store)
-        self.reader, other = open_instance(store, self.world, mac=1), open_instance(store, self.world, mac=2)
-        self.writer = open_instance(faulty, self.world, mac=3)
-        add(self.writer, "/early")
-        self.writer.runtime.monotonic = lambda: (self.world.ms - back) / 1000
-
-        def before(call: Call) -> None:
-            nonlocal back
-            if (call.method, call.table) == ("check_and_write", schema.JOURNAL):
-                faulty.before = None
-                self.world.advance(3)
-                with pytest.raises(ConflictError):
-                    # Its journal row shows the store's clock to the reader.
-                    other.commit_on(other.head(), OperationList([AddNode("/early", {})]), "")
-                self.reader.poll()
-                back = 3000
-                self.writer.runtime.skew_ms = -back
-
-        self.reader.poll()
-        assert not self.reader_has("/missed")
-        faulty.before = before
-        self.missed = add(self.writer, "/missed")
-        self.reader.poll()
-        assert not self.reader.journal.sees(self.reader.head(), self.missed)
-
-    def reader_has(self, path: str) -> bool:
-        (node,) = self.reader.nodes(self.reader.head(), [path]).values()
-        return node is not None
 
 
 def add(instance: Instance, path: str) -> int:
     return instance.commit(lambda _: OperationList([AddNode(path, {})]), "", retry_timeout=5, max_poll_age=0)
 
 
-def missed_base_joins_with_the_next_revision() -> bool:
-    """Return whether a poll that finds a revision also finds the missed one on which it was built."""
-    scene = MissedRevision()
-    scene.world.advance(4.5)
-    later = add(scene.writer, "/missed/later")
-    scene.reader.poll()
-    assert scene.reader.journal.sees(scene.reader.head(), later)
-    return scene.reader_has("/missed") and scene.reader_has("/missed/later")
+def watermark_brings_revisions_that_were_not_read() -> bool:
+    """Return whether an instance that learns of a watermark reads first what it does not know below it."""
+    world = World()
+    store = MemoryStore(world.clock)
+    reader, writer = open_instance(store, world, mac=1), open_instance(store, world, mac=2)
+    made = 0
+    for number in range(3):
+        world.advance(0.01)
+        made = add(writer, f"/{number}")
+    writer.recovery.advance()
+    reader.recovery.follow()
+    assert reader.journal.verified == made
+    return reader.node(reader.head(), "/2") is not None
 
 
-def watermark_brings_a_missed_revision() -> bool:
-    """Return whether an instance that learns of a watermark reads what its polls have missed below it."""
-    scene = MissedRevision()
-    for path in ("/later", "/latest"):
-        scene.world.advance(20)
-        add(scene.writer, path)
-        scene.writer.poll()
-        scene.writer.recovery.advance()
-    scene.reader.recovery.follow()
-    assert scene.reader.journal.verified >= scene.missed
-    return scene.reader_has("/missed")
-
-
-SCENARIOS = [
-    (journal.bases_not_looked_for, missed_base_joins_with_the_next_revision),
-    (watermark.watermark_not_verified, watermark_brings_a_missed_revision),
-]
-
-
-@pytest.mark.parametrize(("mutant", "scenario"), SCENARIOS)
-def test_a_rare_mutant_is_found_by_a_scenario(
-    mutant: Mutant, scenario: Callable[[], bool], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert scenario()
-    mutant(monkeypatch)
-    assert not scenario()
+def test_a_watermark_that_is_not_verified_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert watermark_brings_revisions_that_were_not_read()
+    watermark.watermark_not_verified(monkeypatch)
+    assert not watermark_brings_revisions_that_were_not_read()
 
 
 def held_snapshot_contains_what_came_later() -> bool:
@@ -159,7 +92,7 @@ def held_snapshot_contains_what_came_later() -> bool:
     store = MemoryStore(world.clock)
     faulty = FaultyStore(store)
     one, two = open_instance(store, world, mac=1), open_instance(faulty, world, mac=2)
-    one.commit(lambda _: OperationList([AddNode("/a", {})]), "", retry_timeout=5, max_poll_age=0)
+    add(one, "/a")
     two.poll()
     calls: list[Call] = []
     held: list[View] = []
@@ -169,13 +102,14 @@ def held_snapshot_contains_what_came_later() -> bool:
         if len(calls) == 2 and not held:
             # The other commit has its row and its cells, and is about to be decided.
             world.advance(0.01)
-            one.commit(lambda _: OperationList([AddNode("/b", {})]), "", retry_timeout=5, max_poll_age=0)
+            add(one, "/b")
             held.append(one.head())
 
     faulty.before = before
-    late = two.commit(lambda _: OperationList([AddNode("/c", {})]), "", retry_timeout=5, max_poll_age=0)
+    late = add(two, "/c")
     for _ in range(3):
         one.poll()
+        one.recovery.advance()
         world.advance(10)
     (view,) = held
     assert late < view.revision

@@ -155,7 +155,7 @@ class Point:
             try:
                 one.maintain()
             except HbasemkError as error:
-                assert "took over machine id" in str(error)
+                assert "lost machine id" in str(error)
         one.poll()
         seen = kind.look(site, one)
         assert seen in self.expected
@@ -189,8 +189,8 @@ class Point:
             assert all(len(heads[root].value) == 8 for root in unswept), "an ended branch is not swept"
         self.kind.finish(site, later)
         later.poll()
-        site.world.advance(12)
-        later.poll()
+        # The leases of the others end.
+        live_on(site, later, 16)
         head = later.head().revision
         if site.store.supports_transactions:
             # There only a higher id lets the watermark pass the last revision; time does not.

@@ -170,7 +170,6 @@ MUTANTS = [
     read_back.child_not_read_back,
     read_back.changes_without_effect_rely_on_nothing,
     outcomes.roll_back_forgotten,
-    journal.poll_bound_too_high,
     journal.everything_below_the_head_is_visible,
     reading.an_earlier_life_shows,
     read_back.expectations_not_depended_on,

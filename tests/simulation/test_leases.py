@@ -16,7 +16,7 @@ from tests.support import proof
 from tests.support.simulation.finding import must_be_found
 from tests.support.simulation.known_seeds import search
 from tests.support.simulation.leases import LeaseSchedule
-from tests.support.simulation.mutants import ids, journal, watermark
+from tests.support.simulation.mutants import ids, journal, logs, watermark
 from tests.support.simulation.running import each_run
 from tests.support.simulation.schedules import breaks
 from tests.support.simulation.trees import Broken
@@ -66,13 +66,17 @@ def test_invariants_hold_with_wrong_clocks_pauses_and_late_requests(seeds: range
 
 MUTANTS = [
     watermark.late_cells_not_hidden,
-    watermark.late_rows_not_hidden,
     watermark.hidden_revisions_lost_when_shortened,
     journal.held_snapshots_without_revisions_above,
     journal.held_snapshots_with_too_many_revisions,
     watermark.shortened_past_possible_late_revisions,
-    watermark.watermark_that_does_not_wait,
     ids.ids_of_any_time,
+    logs.revisions_not_announced,
+    logs.logs_without_other_pending_ids,
+    logs.deferred_revisions_forgotten,
+    logs.pending_revisions_forgotten,
+    logs.pending_ids_of_the_earlier_holder_dropped,
+    logs.what_has_left_the_logs_not_read,
 ]
 
 

@@ -94,7 +94,6 @@ MUTANTS = [
     read_back.last_revision_not_read_back,
     outcomes.pending_taken_for_aborted,
     outcomes.roll_back_forgotten,
-    journal.poll_bound_too_high,
     arrivals.own_commit_joins_at_once,
     arrivals.arrivals_joined_by_id,
     arrivals.cursor_past_what_was_read,
@@ -115,7 +114,6 @@ MUTANTS = [
     outcomes.cells_before_the_journal_row,
     outcomes.lost_reply_to_the_decision_read_as_a_refusal,
     outcomes.own_creation_read_as_a_foreign_one,
-    journal.poll_upwards,
     journal.arrivals_out_of_order,
     journal.everything_below_the_head_is_visible,
     reading.invisible_versions_hide_older_ones,
@@ -129,7 +127,6 @@ MUTANTS = [
     branches.merge_without_validation_against_later_commits,
     watermark.watermark_past_possible_late_revisions,
     watermark.watermark_past_unswept_revisions,
-    ids.late_creation_accepted_as_timely,
     ids.leases_that_overlap,
 ]
 

@@ -90,5 +90,5 @@ def test_a_mutant_of_claims_is_found(
     mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mutant(monkeypatch)
-    seeds = search("shared branches", mutant.__name__, 3000)
+    seeds = search("shared branches", mutant.__name__, 6000)
     must_be_found(mutant.__name__, lambda seed: SharedBranch(seed, faults=seed % 2 == 1), seeds)

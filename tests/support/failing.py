@@ -59,6 +59,7 @@ class FailingRepository:
         self.world.advance(30)
         later = self.open(3)
         later.clock.next(0)
+        later.announcements.renew(0)
         later.maintain()
         later.recovery.advance()
         found = self.tree(later)

@@ -19,7 +19,7 @@ from hbasemk.kernel.instance import Instance
 from hbasemk.store.abc import NewCell, Put, Scan, Store, scan_all
 
 KEPT: Final = "field of another version"
-SETTINGS: Final = Settings(lease_ms=2_000, max_clock_skew_ms=1_000, max_lag_ms=500)
+SETTINGS: Final = Settings(lease_ms=2_000, max_clock_skew_ms=1_000)
 OVER: Final = 4.0
 """Seconds after which a lease without renewals is over."""
 COMMITTED: Final = 5
@@ -66,10 +66,13 @@ def settings_fields(store: Store) -> dict[str, Any]:
 
 
 def set_format(store: Store, number: int) -> None:
-    """Store another format number, and a field that only another version knows."""
+    """Store another format number, and a field that only another version knows. Format 1 has no logs of writers."""
     fields = {**settings_fields(store), "format": number, "kept": KEPT}
     put = Put(schema.SETTINGS_ROW, [NewCell(*schema.SETTINGS, json.dumps(fields).encode())])
     store.write(schema.CLUSTER, [put])
+    if number == 1:
+        logs = Scan(schema.LOGS_HEAD, schema.LOGS_END, 100)
+        store.delete_rows(schema.CLUSTER, [row.key for row in scan_all(store, schema.CLUSTER, logs)])
 
 
 def remove_arrivals(path: Path) -> None:

@@ -9,9 +9,9 @@ from hbasemk.testing.wrapped import CountingStore
 CREATE = ("check_and_write", "journal")
 WRITE = ("write", "nodes")
 READ = ("read", "nodes")
-POLL = ("scan", "journal")
-CREATED = ("read", "journal")
-"""The read of the journal row's timestamp, parallel to the write of the cells."""
+POLL = ("scan", "cluster")
+ANNOUNCE = ("check_and_write", "cluster")
+"""Parallel to the creation of the journal row."""
 
 
 class ParallelMemory(MemoryStore):

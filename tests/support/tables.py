@@ -13,6 +13,7 @@ from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import Operation
 from hbasemk.kernel.instance import Instance
 from hbasemk.store.abc import Cell, CellVersion, Column, Delete, Get, NewCell, Put, Store
+from tests.support.announced import make_id
 from tests.support.branches import commit_on_branch
 
 Found = tuple[str, str, str]
@@ -112,14 +113,9 @@ class Tables:
         """Create a revision that is committed without validation; ``base`` None: on the head."""
         self.instance.poll()
         head = self.instance.head()
-        while True:
-            revision = self.instance.clock.next(head.upper)
-            self.row(revision, row_changes, committed=True, base=head.revision if base is None else base)
-            created_ms = self.instance.outcomes.created_ms(revision)
-            if created_ms is not None and not self.instance.clock.is_late(revision, created_ms):
-                break
-            # On a machine that was suspended meanwhile, the late id would be one more problem.
-            self.store.delete_rows(schema.JOURNAL, [schema.revision_key(revision)])
+        revision = make_id(self.instance, head.upper)
+        self.row(revision, row_changes, committed=True, base=head.revision if base is None else base)
+        self.instance.announcements.decided(revision)
         self.cells(revision, row_changes)
         return revision
 
@@ -135,7 +131,7 @@ class Tables:
 
     def dead_writer(self, *row_changes: RowChange, aborted: bool = False, swept: bytes | None = None) -> int:
         """Create a revision of a writer that holds a lease and has died."""
-        revision = self.other().clock.next(0)
+        revision = make_id(self.other())
         self.row(revision, row_changes, aborted=aborted, swept=swept)
         self.cells(revision, row_changes)
         return revision

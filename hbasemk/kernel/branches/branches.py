@@ -93,7 +93,9 @@ class Branches(Committing):
 
         Raises UnknownRevisionError if the branch revision does not exist or has been swept.
         """
-        return self._revisions.find(revision)
+        state = self._revisions.find(revision)
+        self._clock.observe(max(state.own))
+        return state
 
     def _common_cells(self, message: str, base: int) -> list[NewCell]:
         nonce = self._runtime.random.getrandbits(128).to_bytes(16, "big")

@@ -16,6 +16,7 @@ from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.store.abc import CellVersion, DeleteBelow, Scan, scan_all
 
 KIND: Final = "leases"
+LOGS: Final = "logs"
 ROWS: Final = 1000
 
 
@@ -32,3 +33,16 @@ def old_leases(store: RetryingStore, horizon: int) -> Iterator[DeleteBelow]:
             continue
         if record is not None and record.end <= revisions.ms_of(horizon):
             yield DeleteBelow(row.key, [CellVersion(*schema.LEASE, cell.timestamp + 1) for cell in row.cells])
+
+
+def old_logs(store: RetryingStore, horizon: int) -> Iterator[DeleteBelow]:
+    """Yield the logs of the writers whose last ids are below the horizon; none if the store orders all writes.
+
+    Without the name of its holder, nobody can write such a log any more. The next holder's cells are above the horizon.
+    """
+    if store.supports_transactions:
+        return
+    scan = Scan(schema.LOGS_HEAD, schema.LOGS_END, ROWS, columns=(schema.LOG, schema.LOG_HOLDER))
+    for row in scan_all(store, schema.CLUSTER, scan):
+        if schema.log_machine(row.key) is not None and all(cell.timestamp < horizon for cell in row.cells):
+            yield DeleteBelow(row.key, [CellVersion(*cell[:2], horizon) for cell in row.cells])

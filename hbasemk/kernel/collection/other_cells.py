@@ -13,4 +13,6 @@ def collect(run: Run) -> None:
     passed_rows.collect(run)
     journal_rows.collect(run)
     run.delete(memos.KIND, schema.CLUSTER, memos.old_memos(store, horizon))
+    # Before the leases: a log without its holder's name stays closed.
+    run.delete_below(leases.LOGS, schema.CLUSTER, leases.old_logs(store, horizon))
     run.delete_below(leases.KIND, schema.CLUSTER, leases.old_leases(store, horizon))

@@ -100,14 +100,9 @@ class Attempts(Committing):
                 if draft.revision and draft.revision not in self._outcomes.deferred:
                     self._outcomes.defer(draft.revision, draft.touched)
                 raise
-        if self._store.supports_transactions:
-            raise StoreNotAppliedError(
-                f"other processes at {self._store.location} issued much higher revision ids while this commit made its own, "
-                f"{TRIES_IN_TIME} times; commit again"
-            )
         raise StoreNotAppliedError(
-            f"the store at {self._store.location} took too long to create a journal row, {TRIES_IN_TIME} times; "
-            "reduce its load, or use a repository with a larger allowed lag (see its status)"
+            f"other processes at {self._store.location} issued much higher revision ids, or aborted this commit, while it made "
+            f"its own id, {TRIES_IN_TIME} times; commit again"
         )
 
     def _try(self, draft: Draft) -> int | LostAttempt:
@@ -192,6 +187,7 @@ class Attempts(Committing):
 
     def _append(self, draft: Draft, plan: ChangeSet) -> None:
         """Run step 11."""
+        self._announcements.decided(draft.revision)
         # If the commit exceeds the cache, the cache only learns which nodes it touched.
         states = plan.states(draft.revision) if len(plan.after) <= MOST_STATES else {}
         made = draft.created.arrival if draft.created is not None else draft.decision_arrival

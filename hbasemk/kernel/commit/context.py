@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hbasemk.kernel.commit.slots import Slots
+from hbasemk.kernel.ids.announcements import Announcements
 from hbasemk.kernel.ids.clock import IdClock
 from hbasemk.kernel.journal.journal import Journal
 from hbasemk.kernel.journal.outcomes import Outcomes
@@ -20,6 +21,7 @@ class CommitContext:
     store: RetryingStore
     runtime: Runtime
     clock: IdClock
+    announcements: Announcements
     journal: Journal
     reader: Reader
     outcomes: Outcomes
@@ -33,6 +35,7 @@ class Committing:
         self._store = context.store
         self._runtime = context.runtime
         self._clock = context.clock
+        self._announcements = context.announcements
         self._journal = context.journal
         self._reader = context.reader
         self._outcomes = context.outcomes

@@ -1,4 +1,4 @@
-"""What may keep a revision from its commit: a row that came too late for its id, or a request that is repeated."""
+"""What may keep a revision from its commit: an id that is too old, or a request that is repeated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hbasemk.store.abc import LAST_ROW, Get, Row
 
 
 class TooSlow(Exception):
-    """The id is too old: its journal row came too late, or the watermark has passed it. A retry uses a new id."""
+    """The id is too old: the watermark has passed it, or another instance has aborted it. A retry uses a new id."""
 
 
 class OrderCheck:

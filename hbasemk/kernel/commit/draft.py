@@ -17,10 +17,8 @@ UNKNOWN_ARRIVAL: Final = -1
 
 
 class Created(NamedTuple):
-    """When the creation of a journal row was sent and acknowledged, by the monotonic clock; its arrival number."""
+    """The creation of a journal row: its arrival number, 1 without order."""
 
-    sent: float
-    received: float
     arrival: int
 
 
@@ -28,7 +26,7 @@ class Created(NamedTuple):
 class Draft:
     """An attempt to commit the changes of ``source`` on ``view``, and how far its newest try has come.
 
-    A try that creates its journal row too late is followed by another one with a new ``revision``, which ``begun`` receives
+    A try whose revision can no longer commit is followed by another one with a new ``revision``, which ``begun`` receives
     before the store does. ``plan`` is kept for it, and ``encoded``: its changes as cells of the journal row. ``created`` is
     None until the row exists; a commit in one transaction creates no row before it. ``touched`` lists the rows to which
     the try has begun to write cells, outside of a transaction. ``slots`` holds the slots of the

@@ -84,34 +84,44 @@ class Preparation(Committing):
         return plan
 
     def _make_id(self, draft: Draft) -> None:
-        revision = self._clock.next(max(draft.view.upper, self._journal.highest_seen))
+        revision = self._announcements.next(max(draft.view.upper, self._journal.highest_seen))
         draft.start_try(revision, self._runtime.random.getrandbits(128).to_bytes(16, "big"))
 
     def create(self, draft: Draft) -> None:
-        """Create the journal row, pending, with the changes; raise TooSlow if that took too long."""
+        """Create the journal row, pending, with the changes; raise TooSlow if the revision can no longer commit.
+
+        In a store that does not order all writes, also announce the revision, at the same time.
+        """
         revision = draft.revision
         try:
-            # Not retried here: the row must be created in time, and no cell is written before it. HBase's client may send
-            # the call twice; the second reply is then "exists", and the nonce shows that the row is this commit's.
-            sent = self._runtime.monotonic()
-            arrival = self._create_row(revision, new_row.put(draft, Outcome.PENDING))
-            if not arrival and not self._is_ours(revision, draft.nonce):
-                raise new_row.issued_twice(revision)
-            draft.created = Created(sent, self._runtime.monotonic(), arrival)
-            in_time = self._store.supports_transactions or self._clock.seems_in_time(revision)
-            if in_time and not new_row.is_complete(draft):
+            arrival = self._announce_and_create(draft)
+            if not arrival:
+                self._require_ours(revision, draft.nonce)
+            draft.created = Created(arrival)
+            if not new_row.is_complete(draft):
                 write_changes(self._store, revision, draft.encoded)
         except (InvalidRevisionError, TooSlow):
             raise
         except BaseException:
             self._outcomes.defer(revision, ())
             raise
-        if not in_time:
-            try:
-                self._learn_clock(revision, draft.created)
-            finally:
-                self._abort_empty(revision)
-            raise TooSlow
+
+    def _announce_and_create(self, draft: Draft) -> int:
+        """Return the arrival number of the row (1 without order), or 0 if it exists.
+
+        Not retried: HBase's client may send the creation twice; the second reply is then "exists", and the nonce shows that
+        the row is this commit's.
+        """
+        revision, put = draft.revision, new_row.put(draft, Outcome.PENDING)
+        if self._store.supports_transactions:
+            return self._create_row(revision, put)
+        if self._store.supports_parallel_calls:
+            arrival, _ = self._runtime.run_parallel(
+                lambda: self._create_row(revision, put), lambda: self._announcements.announce(revision)
+            )
+            return arrival
+        self._announcements.announce(revision)
+        return self._create_row(revision, put)
 
     def record_loss(self, draft: Draft) -> None:
         """Create the journal row of an attempt that lost in one transaction, as aborted.
@@ -137,12 +147,6 @@ class Preparation(Committing):
             raise TooSlow
         return arrival
 
-    def _learn_clock(self, revision: int, created: Created) -> None:
-        """Pass the timestamp of a late row to the clock, which raises an error if a new id would be late too."""
-        created_ms = self._outcomes.created_ms(revision)
-        if created_ms is not None:
-            self._clock.created(revision, created_ms, created.sent, created.received)
-
     def _abort_empty(self, revision: int) -> None:
         """Abort a revision that has not written cells yet; defer the abort if the store fails."""
         try:
@@ -151,6 +155,11 @@ class Preparation(Committing):
             self._outcomes.defer(revision, ())
             raise
 
-    def _is_ours(self, revision: int, nonce: bytes) -> bool:
-        (row,) = journal_rows(self._store, [revision], columns=(schema.NONCE,))
-        return row.nonce == nonce
+    def _require_ours(self, revision: int, nonce: bytes) -> None:
+        """Raise InvalidRevisionError if another writer has created the row, TooSlow if an instance has created it as aborted."""
+        (row,) = journal_rows(self._store, [revision], columns=(schema.NONCE, schema.ABORT))
+        if row.nonce is None and row.aborted:
+            self._announcements.decided(revision)
+            raise TooSlow
+        if row.nonce != nonce:
+            raise new_row.issued_twice(revision)

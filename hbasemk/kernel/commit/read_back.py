@@ -219,7 +219,6 @@ class ReadBack(Committing):
         for other in trunk:
             path, column = observed[other]
             self._clock.observe(other)
-            self._journal.cover(other)
             outcome = outcomes.get(other, Outcome.COMMITTED)
             if outcome in (Outcome.ABSENT, Outcome.PENDING) and self._journal.is_trimmed(other):
                 # It was decided long ago. A view that is readable now contains it if it was committed.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hbasemk.format import schema
 from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.context import Committing
-from hbasemk.kernel.commit.deadline import RepeatCheck, TooSlow
+from hbasemk.kernel.commit.deadline import RepeatCheck
 from hbasemk.kernel.commit.draft import UNKNOWN_ARRIVAL, Draft
 from hbasemk.store.abc import Decision, NewCell, Put
 
@@ -14,28 +14,7 @@ class Writing(Committing):
     """The steps of a commit that write its cells and decide it."""
 
     def write(self, draft: Draft, plan: ChangeSet) -> None:
-        """Run step 6; raise TooSlow if the journal row was created too late by its server's timestamp.
-
-        If the store supports parallel calls, the timestamp is read while the cells are written. In a store that orders all
-        writes no row comes too late.
-        """
-        if self._store.supports_transactions:
-            self._write_cells(draft, plan)
-            return
-        if self._store.supports_parallel_calls:
-            created_ms, _ = self._runtime.run_parallel(
-                lambda: self._outcomes.created_ms(draft.revision), lambda: self._write_cells(draft, plan)
-            )
-        else:
-            created_ms = self._outcomes.created_ms(draft.revision)
-            self._write_cells(draft, plan)
-        made = draft.created
-        if created_ms is None or made is None:
-            return
-        if not self._clock.created(draft.revision, created_ms, made.sent, made.received):
-            raise TooSlow
-
-    def _write_cells(self, draft: Draft, plan: ChangeSet) -> None:
+        """Run step 6."""
         self._store.write(
             schema.NODES,
             plan.each_put(draft.revision),

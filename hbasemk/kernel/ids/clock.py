@@ -10,7 +10,6 @@ from __future__ import annotations
 from hbasemk.errors import ClockSkewError, ClosedError
 from hbasemk.format import revisions
 from hbasemk.kernel.ids.lease import Lease
-from hbasemk.kernel.ids.server_clock import ServerClock
 from hbasemk.kernel.retry import run_with_retries
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.settings import Settings
@@ -23,7 +22,6 @@ class IdClock:
         self._runtime = runtime
         self._settings = settings
         self._lease = lease
-        self._rows = ServerClock(lease.store, runtime)
         self._lock = runtime.lock()
         self._ms = 0
         self._counters = [0, revisions.BRANCH_BIT]
@@ -61,7 +59,7 @@ class IdClock:
                 self._lease.claim()
             # Check this first: a clock that is ahead must not take id time from others, not even in the lease.
             self._check_not_ahead()
-            revision = self._candidate(max(above, self._seen), branch)
+            revision = self._candidate(max(above, self._seen, self._lease.above), branch)
             if revisions.ms_of(revision) >= self._lease.end:
                 self._lease.renew(revisions.ms_of(revision))
             ms, counter = revisions.ms_of(revision), revisions.counter_of(revision)
@@ -69,6 +67,9 @@ class IdClock:
                 self._counters = [-1, revisions.BRANCH_BIT - 1]
                 self._ms = ms
             self._counters[branch] = counter
+            if branch:
+                # Polls do not show branch ids; the ids of this instance follow them all the same.
+                self.observe(revision)
             return revision
 
     def _candidate(self, above: int, branch: bool) -> int:
@@ -88,7 +89,7 @@ class IdClock:
         """Return the later of this machine's and the store's time; the store's only if it is within the allowed skew."""
         local = self._runtime.now_ms()
         now = self._runtime.monotonic()
-        server = int(max(self._lease.server.at_least(now), self._rows.at_least(now)))
+        server = int(self._lease.server.at_least(now))
         return server if local < server <= local + self._settings.max_clock_skew_ms else local
 
     def _check_not_ahead(self) -> None:
@@ -96,49 +97,29 @@ class IdClock:
             # The measurement may be outdated: the monotonic clock stands still while a machine sleeps.
             self._lease.measure()
             if self._ahead() > self._settings.max_clock_skew_ms:
-                raise self._skew(self._lease.server.at_least(self._runtime.monotonic()), "ahead of")
+                raise self._skew("ahead of")
+
+    def check_not_behind(self, revision: int) -> None:
+        """Raise ClockSkewError if an id is too far behind the store's clock, because this machine's clock is."""
+        if self._is_behind(revision):
+            self._lease.measure()
+            if self._is_behind(revision):
+                raise self._skew("behind")
+
+    def _is_behind(self, revision: int) -> bool:
+        ms = revisions.ms_of(revision) + self._settings.epoch_ms
+        return self._lease.server.at_least(self._runtime.monotonic()) - ms > self._settings.max_clock_skew_ms
 
     def _ahead(self) -> float:
         """Return an upper bound, in ms, of how far this machine's clock is ahead of the store's."""
         return self._runtime.now_ms() - self._lease.server.at_least(self._runtime.monotonic())
 
-    def seems_in_time(self, revision: int) -> bool:
-        """Return whether the journal row of ``revision``, acknowledged just now, seems to have been created in time.
-
-        If it does not, the commit writes no cell. :meth:`created` decides, by the store's timestamp of the row.
-        """
-        latest = max(self._lease.server.at_most(self._runtime.monotonic()), self._runtime.now_ms())
-        if not self.is_late(revision, int(latest)):
-            return True
-        # The store's clock may only seem far ahead because its measurement took long.
-        self._lease.measure()
-        return False
-
-    def created(self, revision: int, created_ms: int, sent: float, received: float) -> bool:
-        """Return whether the store created the journal row of ``revision`` in time (protocol, section 2).
-
-        ``created_ms`` is the store's timestamp of the row. The request was sent at ``sent`` and the reply came at
-        ``received``, both by the monotonic clock. If the row came too late, the next id uses the clock of the row's
-        server. Raises ClockSkewError if a new id would be late too, because this machine's clock is too far behind that
-        server's.
-        """
-        self._rows.record(created_ms, sent, received)
-        if not self.is_late(revision, created_ms):
-            return True
-        now = self._runtime.monotonic()
-        if self._rows.at_least(now) - self._runtime.now_ms() > self._settings.max_clock_skew_ms:
-            raise self._skew(self._rows.at_least(now), "behind")
-        return False
-
     def least_id(self, highest: int) -> int:
         """Return the lowest id that may be created beside the highest one, in a store that orders all writes."""
         return revisions.earlier(highest, self._settings.max_clock_skew_ms)
 
-    def is_late(self, revision: int, created_ms: int) -> bool:
-        """Return whether an id is further behind the timestamp of its journal row than the allowed lag."""
-        return created_ms - (revisions.ms_of(revision) + self._settings.epoch_ms) > self._settings.lag_ms
-
-    def _skew(self, server: float, how: str) -> ClockSkewError:
+    def _skew(self, how: str) -> ClockSkewError:
+        server = self._lease.server.at_least(self._runtime.monotonic())
         local = self._runtime.now_ms()
         allowed = self._settings.max_clock_skew_ms
         return ClockSkewError(

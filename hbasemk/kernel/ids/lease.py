@@ -16,7 +16,9 @@ from hbasemk.format.horizon import Horizon
 from hbasemk.format.lease_record import LeaseRecord, record_of
 from hbasemk.kernel import schema_version
 from hbasemk.kernel import settings as kernel_settings
+from hbasemk.kernel.ids import log_holder
 from hbasemk.kernel.ids.leases import lease_of
+from hbasemk.kernel.ids.log_holder import TakenLog
 from hbasemk.kernel.ids.server_clock import MEASUREMENT_VALID, ServerClock
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
@@ -48,6 +50,7 @@ class Lease:
         self._lock = runtime.lock()
         self._record: LeaseRecord | None = None
         self._unconfirmed: LeaseRecord | None = None
+        self._log: tuple[bytes, TakenLog] | None = None
         self._renewed_at = 0.0
         self._observed: dict[int, tuple[bytes, float]] = {}
         self.machine = 0
@@ -56,7 +59,23 @@ class Lease:
     @property
     def held(self) -> bool:
         """Whether this instance holds a machine id. The lease may need renewal before the next id."""
-        return self._record is not None
+        return self._record is not None and (self.store.supports_transactions or self.log is not None)
+
+    @property
+    def nonce(self) -> bytes:
+        """The random bytes that tell this lease from any other; empty without a lease."""
+        return self._record.nonce if self._record else b""
+
+    @property
+    def log(self) -> TakenLog | None:
+        """The log of the machine id as this lease found it; None without a lease, or if the store orders all writes."""
+        return self._log[1] if self._record is not None and self._log and self._log[0] == self._record.nonce else None
+
+    @property
+    def above(self) -> int:
+        """The id above which the ids of this lease must be: the log's bound, or the watermark at the claim."""
+        log = self.log
+        return 0 if log is None else log.above
 
     @property
     def start(self) -> int:
@@ -84,34 +103,47 @@ class Lease:
         and SchemaVersionError for a schema number that this process does not accept.
         """
         with self._lock:
-            if self._record is not None:
-                return
-            preferred, name = self._runtime.identity()
-            holder = f"{name} (format {kernel_settings.FORMAT})"
-            self.measure()
-            for first in range(0, revisions.MAX_MACHINE + 1, PROBES_PER_READ):
-                machines = [(preferred + first + n) & revisions.MAX_MACHINE for n in range(PROBES_PER_READ)]
-                gets = [Get(schema.machine_key(machine), columns=(schema.LEASE,)) for machine in machines]
-                began = self._runtime.monotonic()
-                current, *rows = self.store.read(schema.CLUSTER, [WATCHED, *gets])
-                self._check_settings(current)
-                for machine, row in zip(machines, rows, strict=True):
-                    found = record_of(row)
-                    if found is not None and found == self._unconfirmed:
-                        # An earlier attempt claimed it, and the reply was lost.
-                        self._hold(machine, found)
-                        self._confirm(may_be_late=True)
-                        return
-                    horizon_ms = _above_horizon(current)
-                    free_from = max(horizon_ms, 0 if found is None else found.end)
-                    if (found is None or self._is_over(found)) and self._take(machine, found, free_from, holder):
-                        is_slow = self._runtime.monotonic() - began > QUICK_CLAIM
-                        self._confirm(may_be_late=found is None and (is_slow or horizon_ms > 0))
-                        return
-            raise StoreUnusableError(
-                f"all {revisions.MAX_MACHINE + 1} machine ids of the repository at {self.store.location} are leased; "
-                "close an instance, or wait until a lease expires"
-            )
+            if self._record is None:
+                self._claim()
+            if not self.held:
+                self._take_log()
+
+    def _claim(self) -> None:
+        preferred, name = self._runtime.identity()
+        holder = f"{name} (format {kernel_settings.FORMAT})"
+        self.measure()
+        for first in range(0, revisions.MAX_MACHINE + 1, PROBES_PER_READ):
+            machines = [(preferred + first + n) & revisions.MAX_MACHINE for n in range(PROBES_PER_READ)]
+            gets = [Get(schema.machine_key(machine), columns=(schema.LEASE,)) for machine in machines]
+            began = self._runtime.monotonic()
+            current, *rows = self.store.read(schema.CLUSTER, [WATCHED, *gets])
+            self._check_settings(current)
+            for machine, row in zip(machines, rows, strict=True):
+                found = record_of(row)
+                if found is not None and found == self._unconfirmed:
+                    # An earlier attempt claimed it, and the reply was lost.
+                    self._hold(machine, found)
+                    self._confirm(may_be_late=True)
+                    return
+                horizon_ms = _above_horizon(current)
+                free_from = max(horizon_ms, 0 if found is None else found.end)
+                if (found is None or self._is_over(found)) and self._take(machine, found, free_from, holder):
+                    is_slow = self._runtime.monotonic() - began > QUICK_CLAIM
+                    self._confirm(may_be_late=found is None and (is_slow or horizon_ms > 0))
+                    return
+        raise StoreUnusableError(
+            f"all {revisions.MAX_MACHINE + 1} machine ids of the repository at {self.store.location} are leased; "
+            "close an instance, or wait until a lease expires"
+        )
+
+    def _take_log(self) -> None:
+        """Take over the log of the machine id; raise LeaseLostError if a later holder has it."""
+        record = self._record
+        if record is not None:
+            taken = log_holder.take(self.store, self.machine, record)
+            if taken is None:
+                raise self.lost()
+            self._log = record.nonce, taken
 
     def renew(self, until: int = 0) -> None:
         """Extend the lease, at least past the id time ``until``; raise LeaseLostError if another process took it over.
@@ -123,7 +155,7 @@ class Lease:
         with self._lock:
             record = self._record
             if record is None:
-                raise self._lost()
+                raise self.lost()
             try:
                 self._check_settings(*self.measure([WATCHED]))
             except (FormatError, SchemaVersionError):
@@ -137,7 +169,7 @@ class Lease:
                 # An earlier renewal may have arrived although its reply was lost.
                 found = lease_of(self.store, self.machine)
                 if found is None or found.nonce != record.nonce or not self._write(self.machine, found, renewed):
-                    raise self._lost()
+                    raise self.lost()
 
     def keep(self) -> None:
         """Renew the lease if it is due, during a call that may last longer than a lease.
@@ -192,7 +224,7 @@ class Lease:
         """Raise the begin of a claimed lease, ``found`` in its row, if the lease before it ended later."""
         record = self._record
         if record is None:
-            raise self._lost()
+            raise self.lost()
         if found is None:
             self._record = None
             raise StoreNotAppliedError(
@@ -202,7 +234,7 @@ class Lease:
         if record.start < horizon_ms:
             later = LeaseRecord(horizon_ms, max(horizon_ms, record.end) + 1, record.nonce, record.holder)
             if not self._write(self.machine, record, later):
-                raise self._lost()
+                raise self.lost()
 
     def release(self, issued: int) -> None:
         """Release the machine id when closing; ``issued`` is the highest ms for which ids were issued."""
@@ -298,12 +330,13 @@ class Lease:
         # After a lost reply, the second attempt finds the value that the first one wrote.
         return lease_of(self.store, machine) == record
 
-    def _lost(self) -> LeaseLostError:
+    def lost(self) -> LeaseLostError:
+        """Drop the lease, and return the error for it: another process has taken over the machine id, or closed its log."""
         self._record = None
         return LeaseLostError(
-            f"another process took over machine id {self.machine:#06x} of the repository at {self.store.location}, "
-            "because this process did not renew its lease in time (it was paused, or the store was out of reach). The "
-            "commit was not made; the next commit claims a new machine id.",
+            f"this process lost machine id {self.machine:#06x} of the repository at {self.store.location}: another process "
+            "ended its lease, because this process did not renew it in time (it was paused, or the store was out of reach). "
+            "The commit was not made; the next commit claims a new machine id.",
             machine=self.machine,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from hbasemk.format import schema
@@ -15,6 +16,12 @@ BATCH: Final = 1000
 def lease_of(store: RetryingStore, machine: int) -> LeaseRecord | None:
     """Return the lease of a machine id, None if there is none; raise FormatError if it is damaged. One round trip."""
     return record_of(store.read(schema.CLUSTER, [Get(schema.machine_key(machine), columns=(schema.LEASE,))])[0])
+
+
+def leases_of(store: RetryingStore, machines: Sequence[int]) -> dict[int, LeaseRecord | None]:
+    """Return the leases of some machine ids. One round trip for each batch; none for no machine ids."""
+    rows = store.read(schema.CLUSTER, [Get(schema.machine_key(one), columns=(schema.LEASE,)) for one in machines])
+    return {machine: record_of(row) for machine, row in zip(machines, rows, strict=True)}
 
 
 def all_leases(store: RetryingStore) -> dict[int, LeaseRecord]:

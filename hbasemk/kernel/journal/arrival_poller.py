@@ -23,8 +23,6 @@ BATCH: Final = 1000
 class ArrivalPoller:
     """Finds new revisions by their arrival numbers. ``cursor`` is the number up to which all writes have been read."""
 
-    must_look_deeper: Final = False
-
     def __init__(self, store: Store, settings: Settings, watermark: Watermark) -> None:
         self._store = store
         self._settings = settings
@@ -116,13 +114,3 @@ class ArrivalPoller:
     def forget(self, floor: int) -> None:
         """Drop what only a lower watermark needs."""
         self._before = {one: number for one, number in self._before.items() if one > floor}
-
-    def decided_bound(self, verified: int) -> int:  # noqa: ARG002 - for stores without an order
-        """Return the id below which no revision can still commit."""
-        return self.low_bound
-
-    def cover(self, version: int, verified: int) -> None:
-        """Do nothing: the next poll finds every revision."""
-
-    def clock_was_measured(self, server_ms: float, floor: int) -> None:
-        """Do nothing: no clock plays a part."""

@@ -175,9 +175,11 @@ class CheckpointCells:
     def _announce(self) -> None:
         """Make every instance, and this one, read the lists again after its next poll."""
         self._changes += 1
-        key = schema.NOTICE_FIRST if self._store.supports_transactions else schema.NOTICE_LAST
         value = self._runtime.random.getrandbits(64).to_bytes(8, "big")
-        self._store.write(schema.JOURNAL, [Put(key, [NewCell(*schema.SWEPT, value)])])
+        if self._store.supports_transactions:
+            self._store.write(schema.JOURNAL, [Put(schema.NOTICE_FIRST, [NewCell(*schema.SWEPT, value)])])
+        else:
+            self._store.write(schema.CLUSTER, [Put(schema.LOGS_TAIL, [NewCell(*schema.CHECKPOINTS_NOTICE, value)])])
 
     def latest_ms(self) -> int:
         """Return the latest time that the store's clock can show now. Two round trips if it was not measured recently."""

@@ -175,8 +175,8 @@ def place(store: Store) -> tuple[str, bytes, Column]:
     """Return the table, row and column of the horizon cell.
 
     In a store that orders all writes, polls learn a new horizon from a row of the journal (:func:`publish`). In others the
-    cell itself is in the last row of the journal, which every poll reads first.
+    cell itself is in the row after the writers' logs, which every poll reads.
     """
     if store.supports_transactions:
         return schema.CLUSTER, schema.SETTINGS_ROW, schema.HORIZON
-    return schema.JOURNAL, schema.NOTICE_LAST, schema.NOTICE_HORIZON
+    return schema.CLUSTER, schema.LOGS_TAIL, schema.HORIZON

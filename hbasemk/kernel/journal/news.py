@@ -7,10 +7,9 @@ from typing import Final, NamedTuple
 
 from hbasemk.format import schema
 from hbasemk.format.changes import RowChange
-from hbasemk.format.horizon import Horizon
 from hbasemk.format.journal_row import JournalRow
 from hbasemk.format.trim_level import NOTHING_TRIMMED, TrimLevel
-from hbasemk.store.abc import Column, Row
+from hbasemk.store.abc import Column
 
 FLAGS: Final[Sequence[Column]] = (schema.COMMITTED, schema.ABORT, schema.SWEPT)
 """The columns that show the state of a revision."""
@@ -31,27 +30,30 @@ class RowContent(NamedTuple):
 class News:
     """The trunk revisions that a read found and that are not known yet, by state, and the highest id of any row.
 
-    ``committed`` is in the order in which they join. ``server_ms`` is the latest credible timestamp of a cell, or 0;
-    ``began`` is when the read began, by the monotonic clock. ``last`` is the last arrival number read. ``notice`` is the value
-    of the notice of checkpoints, if the read met it. ``horizon`` is the newest horizon that the read met (0: none), and
-    ``trimmed`` the newest trim level. ``is_complete`` is False if rows that the read needed may have been deleted before.
+    ``committed`` is in the order in which they join. ``last`` is the last arrival number read. ``notice`` is the value of the
+    notice of checkpoints, if the read met it. ``horizon`` is the newest horizon that the read met (0: none), and ``trimmed``
+    the newest trim level. ``is_complete`` is False if rows that the read needed may have been deleted before. In a store that
+    does not order all writes, ``watermark`` is one that was published before the read, ``bounds`` says up to which id each
+    log has been read, ``read`` are contents of committed revisions, and ``deferred`` are revisions that may be committed
+    and must wait for the next poll.
     """
 
     __slots__ = (
-        "began",
+        "bounds",
         "committed",
         "contents",
-        "covered",
+        "deferred",
         "highest",
         "horizon",
         "is_complete",
         "last",
         "notice",
         "pending",
-        "server_ms",
+        "read",
         "swept",
         "trimmed",
         "unswept",
+        "watermark",
     )
 
     def __init__(self) -> None:
@@ -60,23 +62,16 @@ class News:
         self.pending: set[int] = set()
         self.unswept: set[int] = set()
         self.swept: set[int] = set()
-        self.covered: frozenset[int] = frozenset()
         self.highest = 0
         self.horizon = 0
         self.trimmed = NOTHING_TRIMMED
         self.is_complete = True
-        self.server_ms = 0
-        self.began = 0.0
         self.last = 0
         self.notice: bytes | None = None
-
-    def read_last_row(self, row: Row) -> None:
-        """Read the row at which scans of a store without an order begin: the notice of checkpoints, and the horizon."""
-        for cell in row.cells:
-            if cell[:2] == schema.SWEPT:
-                self.notice = cell.value
-            elif cell[:2] == schema.NOTICE_HORIZON:
-                self.horizon = Horizon.decode(cell.value, (schema.JOURNAL, row.key, schema.NOTICE_HORIZON)).revision
+        self.watermark = 0
+        self.bounds: dict[int, int] = {}
+        self.deferred: set[int] = set()
+        self.read: dict[int, RowContent] = {}
 
     def add(self, row: JournalRow) -> None:
         """Add one row, of a revision that is not known yet, with the columns :data:`FLAGS`."""

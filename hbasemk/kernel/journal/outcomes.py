@@ -14,6 +14,7 @@ from hbasemk.errors import RevisionCollectedError, StoreError
 from hbasemk.format import changes, revisions, schema
 from hbasemk.format.changes import RowChange
 from hbasemk.format.journal_row import JournalRow, Outcome
+from hbasemk.kernel.ids.announcements import Announcements
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.journal.journal import Journal
 from hbasemk.kernel.journal.rows import journal_rows
@@ -25,10 +26,13 @@ from hbasemk.store.abc import Column, NewCell, Put
 class Outcomes:
     """Reads and decides the outcomes of revisions, and deletes the cells of aborted ones, for one instance."""
 
-    def __init__(self, store: RetryingStore, runtime: Runtime, journal: Journal, lease: Lease) -> None:
+    def __init__(
+        self, store: RetryingStore, runtime: Runtime, journal: Journal, lease: Lease, announcements: Announcements
+    ) -> None:
         self._store = store
         self._journal = journal
         self._lease = lease
+        self._announcements = announcements
         self._lock = runtime.lock()
         self._deferred: dict[int, Sequence[RowChange]] = {}
 
@@ -42,10 +46,6 @@ class Outcomes:
         """Return the outcomes of many revisions, with one round trip per batch (none for no revisions)."""
         rows = journal_rows(self._store, wanted, columns=(schema.COMMITTED, schema.ABORT))
         return {row.revision: row.outcome for row in rows}
-
-    def created_ms(self, revision: int) -> int | None:
-        """Return the store's timestamp for the creation of a journal row; None if there is no row. One round trip."""
-        return self._row(revision, (schema.NONCE,)).created_ms
 
     # --- deciding ----------------------------------------------------------------------------------------
 
@@ -88,6 +88,11 @@ class Outcomes:
         Raises RevisionCollectedError if it was decided so long ago that its row may have been deleted. Damaged flags raise
         FormatError.
         """
+        outcome = self._abort(revision)
+        self._announcements.decided(revision)
+        return outcome
+
+    def _abort(self, revision: int) -> Outcome:
         # A row that seems pending below the trim level was created by a request that was repeated.
         self._require_recorded(revision)
         for _ in range(2):
@@ -140,6 +145,11 @@ class Outcomes:
 
     # --- revisions of dead writers (section 6) -----------------------------------------------------------
 
+    def abort_if_missing(self, revision: int) -> None:
+        """If an announced revision of a dead writer has no journal row, create an aborted one."""
+        if self.of(revision) is Outcome.ABSENT:
+            self.recover_if_over(revision)
+
     def recover_if_over(self, revision: int) -> bool:
         """Recover a pending revision if its writer's lease has expired; return whether it is decided now."""
         if not self._lease.is_over(revision):
@@ -156,6 +166,9 @@ class Outcomes:
             return self.of(revision)
         if not self.decide(revision, schema.COMMITTED, schema.ABORT):
             found = self.of(revision)
+            if found is Outcome.ABSENT and not self._store.supports_transactions:
+                # Its writer announced it. An aborted row makes the creation fail, if it still comes.
+                found = self.abort_missing(revision)
             if found is not Outcome.ABORTED:
                 return found
         row = self._row(revision)

@@ -1,7 +1,7 @@
 """How the known revisions grow: by polls, by this instance's own commits, and by watermarks.
 
 What a poll adds is causally closed (I2), and no poll misses a revision (I3). How polls find revisions depends on the
-store: ``arrival_poller.py``, ``scan_poller.py``. See ``docs/protocol.md``, section 5.
+store: ``arrival_poller.py``, ``log_poller.py``. See ``docs/protocol.md``, section 5.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from hbasemk.errors import RevisionCollectedError
 from hbasemk.format.changes import RowChange
 from hbasemk.format.node import NodeState
 from hbasemk.format.watermark import Watermark
+from hbasemk.format.writer_log import WriterLog
 from hbasemk.kernel.journal.arrival_poller import ArrivalPoller
 from hbasemk.kernel.journal.contention import Contention
 from hbasemk.kernel.journal.fence import Fence, unrecorded
 from hbasemk.kernel.journal.known_revisions import Arrival, KnownRevisions
+from hbasemk.kernel.journal.log_poller import LogPoller
 from hbasemk.kernel.journal.news import News, RowContent
 from hbasemk.kernel.journal.rows import journal_rows
-from hbasemk.kernel.journal.scan_poller import ScanPoller
 from hbasemk.kernel.journal.sequence import RevisionSequence
 from hbasemk.kernel.journal.unswept import Unswept
 from hbasemk.kernel.journal.view import View
@@ -43,10 +44,10 @@ class PolledRevisions(KnownRevisions):
         self.unswept = Unswept(runtime)
         self._verified = watermark.revision
         self._contents: dict[int, RowContent] = {}  # read by an attempt that has not succeeded yet
-        self.poller: ArrivalPoller | ScanPoller = (
+        self.poller: ArrivalPoller | LogPoller = (
             ArrivalPoller(store, settings, watermark)
             if store.supports_transactions
-            else ScanPoller(store, runtime, settings, watermark)
+            else LogPoller(store, runtime, watermark, lambda: bool(self.listeners))
         )
         self.fence = Fence(store, runtime, watermark.horizon)
         self._local: dict[int, Arrival] = {}
@@ -76,6 +77,7 @@ class PolledRevisions(KnownRevisions):
             counter = self._store.change_counter()
             began = self._runtime.monotonic()
             news = self._read_news()
+            self._add_missed(news)
             self._record(news)
             # Nothing up to it is undecided. A row that says so was written by a process that slept, after it was deleted.
             decided = max(news.horizon, self.fence.horizon) if self._store.supports_transactions else 0
@@ -87,13 +89,14 @@ class PolledRevisions(KnownRevisions):
                 self._pending = frozenset(one for one in news.pending if one > decided and one not in known)
                 self.poller.finish(news, self._pending, self._sequence.floor)
             # Everything up to a horizon was decided before its publication.
-            missed = self._find_missed(news.horizon)
+            self._verified = max(self._verified, news.horizon)
+            self._verify_published(news.watermark)
             self.fence.learn(news.horizon, began)
             self.checkpoints_notice = news.notice or self.checkpoints_notice
             self._poll_begun = begun
             self._polled_at = began
             self._change_counter = counter
-            return [*news.committed, *missed]
+            return news.committed
 
     def _read_news(self) -> News:
         """Return what is new. Begin again, as an instance that opens now, if some of it has been deleted."""
@@ -130,7 +133,7 @@ class PolledRevisions(KnownRevisions):
         counter = self._store.change_counter()
         if counter is None:
             return None
-        if counter != self._change_counter or self.poller.must_look_deeper:
+        if counter != self._change_counter:
             return False
         self._polled_at = began
         self.fence.learn(0, began)
@@ -197,26 +200,12 @@ class PolledRevisions(KnownRevisions):
 
     @property
     def low_bound(self) -> int:
-        """The id below which no poll finds anything new.
+        """The id below which no poll finds anything new, and no revision can still commit."""
+        return self.poller.low_bound if isinstance(self.poller, ArrivalPoller) else self._verified + 1
 
-        In a store without an order of writes it is an estimate by the store's clock; conflict detection never uses it.
-        """
-        return self.poller.low_bound
-
-    @property
-    def decided_bound(self) -> int:
-        """The id below which no revision can still commit; see the pollers for what it assumes."""
-        return self.poller.decided_bound(self._verified)
-
-    def cover(self, version: int) -> None:
-        """Make sure that the next poll finds this revision, which a read-back found and no poll has seen."""
-        with self._lock:
-            self.poller.cover(version, self._verified)
-
-    def clock_was_measured(self, server_ms: float) -> None:
-        """Record an upper bound of the store's clock, in ms since 1970."""
-        with self._poll_lock, self._lock:
-            self.poller.clock_was_measured(server_ms, self._sequence.floor)
+    def is_decided(self, revision: int) -> bool:
+        """Return whether this instance knows that a revision is decided. No round trip."""
+        return revision <= self._verified or revision in self._sequence.positions
 
     @property
     def arrived(self) -> int | None:
@@ -245,57 +234,48 @@ class PolledRevisions(KnownRevisions):
         """The id up to which this instance has seen every committed revision; based on a watermark, not on a clock."""
         return self._verified
 
-    def verify(self, watermark: Watermark) -> None:
-        """Add every committed revision up to the watermark that no poll has seen, if polls can miss any.
+    def read_logs(self) -> Mapping[int, WriterLog]:
+        """Return the logs of all writers as they are now; empty if the store orders all writes. One round trip."""
+        return self.poller.read_logs() if isinstance(self.poller, LogPoller) else {}
 
-        Nothing at or below a watermark can still commit, so afterwards :attr:`verified` is the watermark's revision. One
-        scan or one poll if the watermark is new.
+    def verify(self, watermark: Watermark) -> None:
+        """Verify the ids up to a watermark. One poll if it is new.
+
+        Nothing at or below a watermark can still commit, so afterwards :attr:`verified` is the watermark's revision.
         """
         run_with_retries(self._runtime, lambda: self._verify(watermark))
 
     def _verify(self, watermark: Watermark) -> None:
         with self._poll_lock:
-            if watermark.revision > self._verified and not isinstance(self.poller, ScanPoller):
-                self.poll()
-            self._find_missed(watermark.revision)
-
-    def _find_missed(self, revision: int) -> list[int]:
-        """Verify the ids up to one below which all are decided; return what joined. The caller holds the poll lock.
-
-        One scan if polls can miss a revision and this one is not verified yet. Otherwise the polls up to now, which began
-        after all of these were decided, have found them.
-        """
-        if revision <= self._verified:
-            return []
-        joined: list[int] = []
-        if isinstance(self.poller, ScanPoller):
-            found = self.poller.scan(self._sequence, self._verified + 1, revision)
-            joined = self._join(self._record(found))
-        self._verified = revision
-        return joined
-
-    def verified_by_scan(self, watermark: Watermark, committed: Sequence[int]) -> None:
-        """Verify as :meth:`verify` does, from the scan of an instance that has just moved the watermark itself."""
-        if not isinstance(self.poller, ScanPoller):
-            self.verify(watermark)
-            return
-        run_with_retries(self._runtime, lambda: self._verify_by_scan(watermark, committed))
-
-    def _verify_by_scan(self, watermark: Watermark, committed: Sequence[int]) -> None:
-        with self._poll_lock:
             if watermark.revision > self._verified:
-                self._join([revision for revision in committed if revision <= watermark.revision])
-                self._verified = watermark.revision
+                self.poll()
+                self._verify_published(watermark.revision)
 
-    def _join(self, committed: Sequence[int]) -> list[int]:
-        """Append the committed revisions that are unknown here, in the order of ids. The caller holds the poll lock."""
-        sequence = self._sequence
-        new = sorted(one for one in committed if one > sequence.floor and one not in sequence.positions)
-        if new:
-            contents = self._read_contents(new)
-            with self._lock:
-                self._append_all(new, contents)
-        return new
+    def _verify_published(self, watermark: int) -> None:
+        """Verify the ids up to a watermark that was published before the last poll began. The caller holds the poll lock.
+
+        The poll has read all of them, and none waits for what was announced during it: that is above the watermark.
+        """
+        waiting = self.poller.lowest_waiting if isinstance(self.poller, LogPoller) else watermark + 1
+        if self._verified < watermark < waiting:
+            self._verified = watermark
+
+    def _add_missed(self, news: News) -> None:
+        """Add what is committed up to the horizon. The caller holds the poll lock.
+
+        In a store that does not order all writes, the logs of writers whose ids are all below the horizon are deleted. So an
+        instance that has not verified these ids scans the journal. They join before the later ones that were built on them.
+        """
+        if not isinstance(self.poller, LogPoller) or news.horizon <= self._verified:
+            return
+        found = self.poller.scan(self._sequence, self._verified + 1, news.horizon)
+        known = set(news.committed)
+        missed = sorted(one for one in found.committed if one > self._sequence.floor and one not in known)
+        news.contents = {**news.contents, **self._read_contents(missed)}
+        news.committed = sorted(known.union(missed))
+        news.deferred.difference_update(missed)
+        news.swept |= found.swept
+        news.unswept |= found.unswept
 
     def compact(self, watermark: Watermark) -> None:
         """Drop positions up to a watermark, except the last ``known_revisions.KEPT``. Views in use stay the same.
@@ -316,8 +296,8 @@ class PolledRevisions(KnownRevisions):
         """The trunk revisions that the last poll found undecided."""
         return self._pending
 
-    def _record(self, news: News) -> list[int]:
-        """Record the aborted and committed revisions that a read found; return the committed ones."""
+    def _record(self, news: News) -> None:
+        """Record the aborted and committed revisions that a read found."""
         for revision in news.swept:
             self.unswept.remove(revision)
             self.contention.aborted(revision)
@@ -326,4 +306,3 @@ class PolledRevisions(KnownRevisions):
             self.contention.aborted(revision)
         for revision in news.committed:
             self.contention.committed(revision)
-        return news.committed

@@ -7,6 +7,7 @@ repository. Several instances may do so at once: every step is a compare-and-set
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
@@ -15,10 +16,12 @@ from hbasemk.format import journal_row, schema
 from hbasemk.format.journal_row import Outcome
 from hbasemk.format.watermark import Watermark
 from hbasemk.kernel import settings
+from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.journal.journal import Journal
+from hbasemk.kernel.journal.logs import Logs
 from hbasemk.kernel.journal.outcomes import Outcomes
 from hbasemk.kernel.retrying_store import RetryingStore
-from hbasemk.store.abc import Decision, Put, Scan, scan_all
+from hbasemk.store.abc import Decision, NewCell, Put, Scan, scan_all
 
 ADVANCE_BATCH: Final = 1000
 
@@ -26,11 +29,14 @@ ADVANCE_BATCH: Final = 1000
 class Recovery:
     """Resolves the revisions of dead writers and advances the watermark, for one instance."""
 
-    def __init__(self, store: RetryingStore, journal: Journal, outcomes: Outcomes, retry_timeout: float) -> None:
+    def __init__(
+        self, store: RetryingStore, journal: Journal, outcomes: Outcomes, lease: Lease, retry_timeout: float
+    ) -> None:
         self._store = store
         self._journal = journal
         self._outcomes = outcomes
         self._retry_timeout = retry_timeout
+        self._logs = Logs(store, journal, lease)
         self._scanned_ms = 0
 
     def recover(self) -> list[int]:
@@ -54,10 +60,11 @@ class Recovery:
         return dead
 
     def recover_late(self) -> list[int]:
-        """Resolve revisions below the poll bound whose journal row was created, or aborted, too late for polls.
+        """Resolve revisions below the watermark whose journal row was created, or aborted, too late for polls.
 
-        A writer or a gateway may have held such a request longer than the lease lasted. The revision has no cells, and
-        nobody waits for it. Scans the journal rows written since the last call; the first call scans all of them.
+        A writer or a gateway may have held such a request longer than the lease lasted. On a store that does not order all
+        writes, such a revision was never announced. It has no cells, and nobody waits for it. Scans the journal rows
+        written since the last call; the first call scans all of them.
         """
         began = scanned = self._scanned_ms
         flags = (schema.COMMITTED, schema.ABORT, schema.SWEPT)
@@ -88,9 +95,7 @@ class Recovery:
     def _hide(self, recovered: list[int]) -> None:
         """List recovered revisions as hidden if the watermark has passed them, because their row came too late."""
         while True:
-            _, current = settings.read(self._store)
-            if current is None:
-                return
+            current = settings.read_watermark(self._store)
             passed = [one for one in recovered if one <= current.revision and one not in current.hidden]
             passed = [one for one in passed if self._outcomes.is_swept(one, in_doubt=True)]
             decided = self._outcomes.of_many(passed)
@@ -103,8 +108,8 @@ class Recovery:
     def hide(self, revision: int) -> bool:
         """List a revision as hidden; return False if the watermark has not passed it or lists it already."""
         while True:
-            _, current = settings.read(self._store)
-            if current is None or revision in current.hidden or revision > current.revision:
+            current = settings.read_watermark(self._store)
+            if revision in current.hidden or revision > current.revision:
                 return False
             if self._move(current, replace(current, hidden=current.hidden | {revision}), durable=True):
                 return True
@@ -112,15 +117,22 @@ class Recovery:
     def show(self, revision: int) -> bool:
         """Take a revision off the list of hidden ones; return False if it is not listed."""
         while True:
-            _, current = settings.read(self._store)
-            if current is None or revision not in current.hidden:
+            current = settings.read_watermark(self._store)
+            if revision not in current.hidden:
                 return False
             if self._move(current, replace(current, hidden=current.hidden - {revision}), durable=True):
                 return True
 
     def _move(self, current: Watermark, moved: Watermark, *, arrived: int | None = None, durable: bool = False) -> bool:
-        """Move the watermark unless another instance has; with ``arrived``, only if no later journal row has arrived."""
+        """Move the watermark unless another instance has; with ``arrived``, only if no later journal row has arrived.
+
+        In a store that does not order all writes it stays, too, if a machine id has been claimed since it was read.
+        """
         put = Put(schema.SETTINGS_ROW, moved.cells())
+        if not self._store.supports_transactions:
+            put = Put(schema.SETTINGS_ROW, [*moved.cells(), current.claims.next(moved.revision)])
+            expected = current.claims.encode()
+            return self._store.check_and_write(schema.CLUSTER, schema.CLAIMS, expected, put, durable=durable)
         if arrived is None:
             return self._store.check_and_write(schema.CLUSTER, schema.WATERMARK, current.encode(), put, durable=durable)
         unchanged = schema.JOURNAL, arrived
@@ -132,29 +144,32 @@ class Recovery:
 
         One round trip, and a scan if the watermark has moved.
         """
-        _, current = settings.read(self._store)
-        if current is not None:
-            self._journal.verify(current)
-            self._journal.compact(current)
+        current = settings.read_watermark(self._store)
+        self._journal.verify(current)
+        self._journal.compact(current)
 
     def advance(self) -> Watermark | None:
         """Move the watermark up to the last revision before which all are decided and swept; None if it stays.
 
-        In a store that orders all writes it moves as far if no journal row arrives meanwhile. Otherwise, and in other stores,
-        it stays below the bound below which no revision can still commit.
+        In a store that orders all writes it moves as far if no journal row arrives meanwhile. Otherwise it stays below the
+        bound below which no revision can still commit: there by the highest id, in other stores by the logs of all writers.
 
         An aborted and unswept revision is swept if its writer's lease has expired; otherwise it stops the watermark. The journal
         then drops what the watermark covers, whichever instance moved it. The watermark is always a committed revision,
         because an instance that opens the repository names its first view after it.
         """
-        _, current = settings.read(self._store)
-        if current is None:
-            return None
+        current = settings.read_watermark(self._store)
         self._journal.verify(current)
         committed: list[int] = []
         in_doubt = set[int]()
-        # Read both before the scan: it sees at least what they cover.
-        arrived, bound = self._journal.arrived, self._journal.decided_bound
+        # Read these before the scan: it sees at least what they cover.
+        arrived = self._journal.arrived
+        announced = deque[int]()
+        if arrived is None:
+            bound, above = self._logs.bound(current.revision)
+            announced.extend(above)
+        else:
+            bound = self._journal.low_bound
         end = schema.revision_key(max(bound, current.revision + 1)) if arrived is None else None
         scan = Scan(
             schema.revision_key(current.revision + 1),
@@ -166,7 +181,16 @@ class Recovery:
             if row.is_branch:
                 continue
             revision, outcome = row.revision, row.outcome
+            if announced and announced[0] < revision:
+                # The scan has passed it without a row, which may still come.
+                self._outcomes.abort_if_missing(announced[0])
+                break
+            if announced and announced[0] == revision:
+                announced.popleft()
             if outcome is Outcome.PENDING:
+                if arrived is None:
+                    # If it was not announced, no poll finds it.
+                    self._outcomes.recover_if_over(revision)
                 break
             if outcome is Outcome.ABORTED:
                 swept = row.swept
@@ -197,5 +221,9 @@ class Recovery:
         moved = Watermark(target, hidden, self._journal.arrival_before(target))
         if not self._move(current, moved, arrived=arrived):
             return None
-        self._journal.verified_by_scan(moved, committed)
+        self._journal.verify(moved)
+        if not self._store.supports_transactions:
+            # Polls learn it there. A higher one that another instance has published hides this one.
+            cell = NewCell(*schema.WATERMARK, moved.revision.to_bytes(8, "big"), moved.revision)
+            self._store.write(schema.CLUSTER, [Put(schema.LOGS_HEAD, [cell])], durable=False)
         return moved

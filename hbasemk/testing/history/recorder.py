@@ -170,7 +170,8 @@ class Attempt:
         """Set a number to a power of two without reading it, which removes all others; None: unset it."""
         self.changes.set(path, name, None if bit is None else 1 << bit)
         if bit is None and name not in self.recorder.instance.require(self.view, path).properties:
-            # This writes nothing. It is not read through the transaction, which must not depend on it.
+            # This writes nothing. It is not read through the transaction: the change itself must rely on the absence.
+            self.operations.append(Read(f"{path}#{name}{EACH}", bits(0)))
             return
         key = f"{path}#{name}"
         self.operations.append(Write(key + EACH, None))

@@ -102,10 +102,10 @@ class Hidden(FaultyStore):
         return expected is None if column == schema.LEASE else super().check_and_write(table, column, expected, put)
 
 
-def collect_the_lease_before_a_claim(store: MemoryStore, world: World) -> tuple[int, int]:
+def collect_the_lease_before_a_claim(store: MemoryStore, world: World) -> tuple[Instance, int]:
     """Let a machine id be leased and its lease be collected after another claim read that it was free.
 
-    Returns the highest id in use meanwhile, and the first one of that claim.
+    Returns the instance with that claim, and the highest id in use meanwhile.
     """
     faulty = FaultyStore(store)
     slow = open_instance(faulty, world, mac=1, skew_ms=-8_000_000)
@@ -126,13 +126,16 @@ def collect_the_lease_before_a_claim(store: MemoryStore, world: World) -> tuple[
             assert lease_of(other.store, 1) is None
 
     faulty.before = before
-    return slow.clock.next(0), used[0]
+    slow.lease.claim()
+    return slow, used[0]
 
 
 @pytest.mark.parametrize("ordered", [False])
 def test_a_claim_that_read_before_the_collection_begins_above_the_horizon(store: MemoryStore, world: World) -> None:
-    issued, used = collect_the_lease_before_a_claim(store, world)
-    assert revisions.ms_of(issued) > revisions.ms_of(used)
+    slow, used = collect_the_lease_before_a_claim(store, world)
+    # HBase may hide what is written to the log below the horizon, as the collector deleted the log there.
+    assert slow.lease.start > revisions.ms_of(used)
+    assert slow.clock.next(0) > used
 
 
 @pytest.mark.parametrize("ordered", [False])

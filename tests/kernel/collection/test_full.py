@@ -23,6 +23,7 @@ from hbasemk.store.memory import MemoryStore
 from tests.support.branches import commit_on_branch
 from tests.support.collecting import BOTH_ORDERS, HOUR, RETENTION_MS, commit
 from tests.support.runtime import World, open_instance
+from tests.support.simulation import collection_mutants
 from tests.support.simulation.crashes.sites import tree
 
 
@@ -170,3 +171,31 @@ def test_an_upload_that_goes_on_after_its_chunks_were_deleted_is_repeated(
     monkeypatch.setattr(one.blobs, "_mark", sleep_first)
     blob = one.blobs.write(io.BytesIO(b"a part of it"))
     assert other.blobs.read(blob) == b"a part of it"
+
+
+def reads_beside_a_full_run(world: World) -> bool:
+    """Return whether a reader of an old snapshot, which knows no horizon yet, reads it as before."""
+    store = MemoryStore(world.clock)
+    one, reader = open_instance(store, world, mac=1), open_instance(store, world, mac=2)
+    commit(one, AddNode("/a", {"p": 0}))
+    reader.poll()
+    view = reader.head()
+    commit(one, SetProperty("/a", "p", 1))
+    world.advance(2 * HOUR)
+    commit(one, SetProperty("/a", "p", 2))
+    reader.poll()
+    # The run publishes a horizon, and does not wait until the reader knows it.
+    Collector(one).run(RETENTION_MS, full=True, wait=False)
+    assert one.journal.fence.horizon > view.revision
+    return tree(reader, view) == {"/": {}, "/a": {"p": 0}}
+
+
+def test_a_full_run_deletes_nothing_that_a_reader_may_still_read(world: World) -> None:
+    assert reads_beside_a_full_run(world)
+
+
+def test_a_full_run_up_to_a_horizon_that_readers_do_not_know_is_found(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collection_mutants.all_rows_up_to_a_horizon_that_readers_do_not_know(monkeypatch)
+    assert not reads_beside_a_full_run(world)

@@ -14,7 +14,6 @@ from hbasemk.kernel.collection import node_cells
 from hbasemk.kernel.collection.collector import Collector
 from hbasemk.kernel.commit.operations import AddNode, RemoveNode, SetProperty
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.journal.scan_poller import ScanPoller
 from hbasemk.store.abc import ALL_VERSIONS, DeleteBelow, Get, NewCell, Put
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import CountingStore
@@ -134,29 +133,37 @@ def test_an_unordered_store_keeps_the_horizon_where_each_poll_begins(world: Worl
     assert [call.method for call in store.calls] == ["scan", "read"]
 
 
-def head_after_a_poll_that_missed_a_revision(world: World) -> dict[str, object]:
-    """Let an instance learn a horizon above a revision that its polls have missed; return a node of its head."""
+def poll_that_missed_a_revision(world: World) -> tuple[Instance, list[int]]:
+    """Let an instance learn a horizon above a revision whose log is gone, and see one that was built on it; return both ids."""
     store = MemoryStore(world.clock)
     one, other = open_instance(store, world, mac=1), open_instance(store, world, mac=2)
     commit(one, AddNode("/a", {"p": 0}))
     other.poll()
     missed = commit(one, SetProperty("/a", "p", 1))
-    # The bound of polls is an estimate by clocks, and may be too high.
-    assert isinstance(other.journal.poller, ScanPoller)
-    other.journal.poller.low_bound = missed + 1
-    other.poll()
-    assert not other.journal.knows(missed)
+    # The log of a writer goes with its lease.
+    one.recovery.advance()
+    store.delete_rows(schema.CLUSTER, [schema.log_key(one.lease.machine)])
     world.advance(2 * HOUR)
     assert collect(one).horizon == missed
-    other.poll()
-    return dict(other.require(other.head(), "/a").properties)
+    return other, [missed, commit(open_instance(store, world, mac=3), SetProperty("/a", "q", 1))]
 
 
 def test_a_poll_that_learns_a_horizon_finds_what_polls_missed_below_it(world: World) -> None:
-    assert head_after_a_poll_that_missed_a_revision(world) == {"p": 1}
+    other, expected = poll_that_missed_a_revision(world)
+    assert other.poll() == expected
+    assert other.require(other.head(), "/a").properties == {"p": 1, "q": 1}
 
 
 def test_a_horizon_verified_without_a_scan_is_found(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     # Random schedules found it in one of some hundreds.
     collection_mutants.horizon_verified_without_a_scan(monkeypatch)
-    assert head_after_a_poll_that_missed_a_revision(world) == {}
+    other, expected = poll_that_missed_a_revision(world)
+    assert other.poll() == expected[1:]
+
+
+def test_missed_revisions_that_join_after_their_effects_are_found(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collection_mutants.missed_revisions_join_last(monkeypatch)
+    other, expected = poll_that_missed_a_revision(world)
+    assert other.poll() == expected[::-1]

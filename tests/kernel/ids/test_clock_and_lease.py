@@ -29,23 +29,6 @@ def test_ids_carry_time_and_machine(store: MemoryStore, world: World) -> None:
     assert abs(revisions.ms_of(revision) + revisions.DEFAULT_EPOCH_MS - START_MS) < 1000
 
 
-def test_polls_skip_revisions_of_a_single_writer_after_the_skew(store: MemoryStore, world: World) -> None:
-    instance = open_instance(store, world)
-    revision = [add(instance, f"/{number}") for number in range(5)][-1]
-    for _ in range(2):
-        world.advance(10)
-        instance.poll()
-    assert instance.journal.low_bound > revision
-    counted = CountingStore(store)
-    other = open_instance(counted, world)
-    for _ in range(2):
-        world.advance(10)
-        other.poll()
-    counted.traffic()
-    other.poll()
-    assert counted.traffic().rows_read == 0
-
-
 def test_more_than_128_ids_in_one_ms_continue_in_the_next(store: MemoryStore, world: World) -> None:
     instance = open_instance(store, world)
     ids = [instance.clock.next(0) for _ in range(1000)]
@@ -59,7 +42,9 @@ def test_branch_ids_have_their_own_counter(store: MemoryStore, world: World) -> 
     trunk, branch = instance.clock.next(0), instance.clock.next(0, branch=True)
     assert revisions.ms_of(trunk) == revisions.ms_of(branch)
     assert revisions.is_branch(branch)
-    assert instance.clock.next(0) == trunk + 1
+    assert instance.clock.next(0, branch=True) == branch + 1
+    # Causality: what this instance makes after a branch id is greater.
+    assert instance.clock.next(0) > branch + 1
 
 
 def test_an_id_is_greater_than_its_base(store: MemoryStore, world: World) -> None:
@@ -207,24 +192,6 @@ def test_the_runtime_of_this_machine_has_a_stable_identity() -> None:
     assert TestRuntime(World()).identity() != first.identity()
 
 
-def test_slow_clock_measurement_is_not_reported_as_a_wrong_clock(world: World) -> None:
-    class Slow(MemoryStore):
-        slow = False
-
-        def write(self, table, puts, *, durable=True):  # type: ignore[no-untyped-def]
-            if table == schema.CLUSTER and self.slow:
-                self.slow = False
-                world.advance(0.3)
-            super().write(table, puts, durable=durable)
-
-    store = Slow(world.clock)
-    instance = open_instance(store, world, Settings(max_clock_skew_ms=100), mac=5)
-    store.slow = True
-    add(instance, "/a")
-    add(instance, "/b")
-    assert instance.statistics.too_slow == 1
-
-
 def test_the_clock_is_measured_after_it_went_back_behind_many_measurements(world: World) -> None:
     ahead = 20_000
     store = MemoryStore(lambda: world.clock() + ahead)
@@ -260,27 +227,6 @@ def test_a_clock_cell_that_cannot_be_read_back_is_an_error_that_passes(world: Wo
     instance.lease.measure()
 
 
-def test_store_that_is_always_too_slow_is_reported_and_leaves_nothing_pending(world: World) -> None:
-    class Slow(MemoryStore):
-        slow = False
-
-        def check_and_write(self, table, column, expected, put, *, durable=True):  # type: ignore[no-untyped-def]
-            if table == schema.JOURNAL and expected is None and self.slow:
-                world.advance(6)
-            return super().check_and_write(table, column, expected, put, durable=durable)
-
-    store = Slow(world.clock)
-    instance = open_instance(store, world, mac=5)
-    add(instance, "/a")
-    store.slow = True
-    with pytest.raises(StoreNotAppliedError, match="too long"):
-        add(instance, "/b")
-    store.slow = False
-    instance.poll()
-    assert not instance.journal.pending
-    assert instance.reader.children(instance.head(), "/") == ["a"]
-
-
 def test_late_row_that_could_not_be_aborted_is_resolved_later(world: World) -> None:
     class Away(MemoryStore):
         slow = away = False
@@ -314,7 +260,8 @@ def test_a_claim_measures_the_stores_clock_despite_a_recent_measurement(store: M
     counting.take()
     instance.clock.next(0)
     # A store whose clock can be read without a call needs no measurement.
-    assert counting.take()["write", schema.CLUSTER] == (store.clock_ms() is None)
+    # The other write takes over the log.
+    assert counting.take()["write", schema.CLUSTER] == (store.clock_ms() is None) + (not store.supports_transactions)
 
 
 @pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="this system has no clock that counts sleep")

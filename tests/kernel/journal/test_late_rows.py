@@ -16,6 +16,7 @@ from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support.runtime import World, open_instance
 from tests.support.simulation.crashes.repair import late_rows
 from tests.support.simulation.crashes.sites import AWAY, DIED, Died, Site, problems
+from tests.support.simulation.mutants import watermark
 
 
 @pytest.fixture
@@ -74,6 +75,17 @@ def test_committed_revision_marked_as_swept_is_not_hidden(site: Site) -> None:
     assert one.recovery.recover_late() == []
     assert hidden(site) == before
     assert site.open(0x41).reader.node(site.open(0x42).head(), "/kept") is not None
+
+
+def test_late_rows_that_are_not_hidden_are_found(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = site.copy()
+    here.begin()
+    here.acting.recovery.recover_late()
+    assert problems(here.acting) == []
+    watermark.late_rows_not_hidden(monkeypatch)
+    site.begin()
+    site.acting.recovery.recover_late()
+    assert problems(site.acting) != []
 
 
 @pytest.mark.parametrize("when", range(4))

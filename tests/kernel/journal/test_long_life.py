@@ -110,11 +110,11 @@ def test_held_snapshots_read_the_same_after_compaction(site: Site) -> None:
         site.commits(15)
         late.poll()
         base = late.head()
-        revision = late.clock.next(max(base.upper, late.journal.highest_seen))
+        revision = late.announcements.next(max(base.upper, late.journal.highest_seen))
         site.commits(5, seconds=0.05)
-        late.clock.next = lambda above, *, branch=False, revision=revision: revision  # type: ignore[method-assign, misc]
+        late.announcements.next = lambda above, revision=revision: revision  # type: ignore[method-assign, misc]
         late.commit_on(base, OperationList([AddNode(f"/late{number}", {})]), "")
-        del late.clock.next
+        del late.announcements.next
         for one in (reader, site.writers[0], late):
             one.poll()
             one.maintain()

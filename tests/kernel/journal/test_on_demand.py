@@ -21,7 +21,7 @@ from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support.repositories import Instances
 
-SHORT = Settings(max_lag_ms=100, max_clock_skew_ms=300, lease_ms=1000)
+SHORT = Settings(max_clock_skew_ms=300, lease_ms=1000)
 EVERY = 20
 
 
@@ -71,7 +71,7 @@ def test_revision_of_a_dead_writer_is_recovered(opened: Instances) -> None:
     repo.run(lambda tx: tx.add("/a"))
     dead = opened()
     kernel = instance_of(dead)
-    revision = kernel.clock.next(kernel.head().upper)
+    revision = kernel.announcements.next(kernel.head().upper)
     draft = Draft(kernel.head(), OperationList(()), "never ended", revision=revision, nonce=b"a" * 16)
     kernel._committer.attempts._preparation.create(draft)
     deadline = time.monotonic() + 60

@@ -329,7 +329,8 @@ def test_the_watermark_is_a_committed_revision() -> None:
     for _ in range(2):
         with pytest.raises(ConflictError):
             place.writer.commit_on(base, OperationList([SetProperty("/a", "p", "late")]), "")
-    place.world.advance(10)
+    # The lease of the other instance is over.
+    place.world.advance(20)
     place.writer.poll()
     place.writer.recovery.advance()
     new = place.open(7)

@@ -89,28 +89,3 @@ def test_a_failed_poll_calls_for_another_poll(store: MemoryStore, world: World) 
     faulty.before = None
     assert one.revalidate() is False
     assert one.poll() == [revision]
-
-
-def test_a_clock_that_went_back_calls_for_a_poll(store: MemoryStore, world: World) -> None:
-    instance = open_instance(store, world)
-    add(instance, "/a")
-    instance.poll()
-    assert instance.revalidate() is True
-    instance.journal.clock_was_measured(world.clock() - 60_000)
-    assert instance.revalidate() is False
-    instance.poll()
-    assert instance.revalidate() is True
-
-
-def test_a_revision_that_only_a_read_back_found_calls_for_a_poll(store: MemoryStore, world: World) -> None:
-    one, two = open_instance(store, world), open_instance(store, world, mac=2)
-    revision = add(two, "/a")
-    world.advance(100)
-    add(two, "/b")
-    one.poll()
-    assert one.revalidate() is True
-    assert one.journal.verified < revision < one.journal.low_bound
-    one.journal.cover(revision)
-    assert one.revalidate() is False
-    one.poll()
-    assert one.revalidate() is True

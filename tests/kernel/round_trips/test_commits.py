@@ -13,35 +13,35 @@ from hbasemk.repository import instance_of
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support.repositories import problems
-from tests.support.round_trips import CREATE, CREATED, POLL, READ, WRITE, Counted, ParallelMemory, fresh
+from tests.support.round_trips import ANNOUNCE, CREATE, POLL, READ, WRITE, Counted, ParallelMemory, fresh
 
 
 def test_a_commit_on_cached_nodes_takes_four_calls_in_sequence(counted: Counted) -> None:
     with counted.repository.transaction(base=counted.repository.head) as tx:
         tx.set("/a", "p", 1)
-    assert counted.store.take() == {CREATE: 2, CREATED: 1, WRITE: 1, READ: 1}
+    assert counted.store.take() == {CREATE: 2, ANNOUNCE: 1, WRITE: 1, READ: 1}
 
 
-def test_the_timestamp_of_the_journal_row_is_read_while_the_cells_are_written() -> None:
+def test_a_revision_is_announced_while_its_journal_row_is_created() -> None:
     # Each of the two calls ends only after the other has begun, so sequential calls would never end.
-    reading, writing = threading.Event(), threading.Event()
+    announcing, creating = threading.Event(), threading.Event()
     store = FaultyStore(ParallelMemory())
     repository = Repository(store, poll_interval=0)
     repository.run(lambda tx: tx.set("/", "p", 0))
 
     def before(call: Call) -> None:
-        if (call.method, call.table) == CREATED:
-            reading.set()
-            assert writing.wait(60)
-        elif (call.method, call.table) == WRITE:
-            writing.set()
-            assert reading.wait(60)
+        if (call.method, call.table) == ANNOUNCE:
+            announcing.set()
+            assert creating.wait(60)
+        elif (call.method, call.table) == CREATE:
+            creating.set()
+            assert announcing.wait(60)
 
     with repository.transaction(base=repository.head) as tx:
         tx.set("/", "p", 1)
         store.before = before
     store.before = None
-    assert reading.is_set()
+    assert announcing.is_set()
     assert repository.head["/"]["p"] == 1
     assert problems(repository) == []
     repository.close()
@@ -65,7 +65,7 @@ def test_a_commit_of_a_full_batch_takes_four_calls_too(counted: Counted) -> None
             tx.add(f"/a/new{number}", {"n": number})
     # One more read shows that none of the 900 exists yet (a list of the children, not 900 rows). On HBase it runs in
     # parallel to the creation of the journal row.
-    assert counted.store.take() == {CREATE: 2, CREATED: 1, WRITE: 1, READ: 2}
+    assert counted.store.take() == {CREATE: 2, ANNOUNCE: 1, WRITE: 1, READ: 2}
 
 
 def test_a_commit_on_nodes_that_are_not_cached_reads_them_once(counted: Counted) -> None:
@@ -77,7 +77,6 @@ def test_a_commit_on_nodes_that_are_not_cached_reads_them_once(counted: Counted)
     # The first commit of an instance also claims its lease.
     assert {kind: count for kind, count in calls.items() if kind[1] != "cluster"} == {
         CREATE: 2,
-        CREATED: 1,
         WRITE: 1,
         READ: 2,
     }
@@ -151,7 +150,7 @@ def test_a_serializable_commit_reads_its_reads_back_in_the_same_call(counted: Co
     with counted.repository.transaction(base=counted.repository.head, isolation="serializable") as tx:
         assert [tx.get(f"/a/{number}", "n") for number in range(20)] == list(range(20))
         tx.set("/a", "p", 1)
-    assert counted.store.take() == {CREATE: 2, CREATED: 1, WRITE: 1, READ: 1}
+    assert counted.store.take() == {CREATE: 2, ANNOUNCE: 1, WRITE: 1, READ: 1}
     with counted.repository.transaction(base=counted.repository.head, isolation="serializable") as tx:
         tx.get("/a", "n")
     assert counted.store.take() == {READ: 1}
@@ -167,7 +166,7 @@ def test_a_commit_with_expected_versions_takes_no_call_more(counted: Counted) ->
         tx.set("/a/0", "p", 1, if_version=versions.pop("/a/0"))
         for path, version in versions.items():
             tx.expect(path, version)
-    assert counted.store.take() == {CREATE: 2, CREATED: 1, WRITE: 1, READ: 1}
+    assert counted.store.take() == {CREATE: 2, ANNOUNCE: 1, WRITE: 1, READ: 1}
     with counted.repository.transaction(base=counted.repository.head) as tx:
         tx.expect("/a/1", versions["/a/1"])
     assert counted.store.take() == {READ: 1}
@@ -179,7 +178,7 @@ def test_a_commit_with_expected_versions_takes_no_call_more(counted: Counted) ->
         tx.expect("/a/2", versions["/a/2"])
         tx.expect("/a/none", None)
     # One read of all nodes that are not cached, and the read-back.
-    assert counted.store.take() == {CREATE: 2, CREATED: 1, WRITE: 1, READ: 2}
+    assert counted.store.take() == {CREATE: 2, ANNOUNCE: 1, WRITE: 1, READ: 2}
     other.close()
 
 
@@ -199,7 +198,8 @@ def test_a_lost_conflict_is_rolled_back_in_four_more_calls(counted: Counted) -> 
         CREATE: 2,
         WRITE: 1,
         READ: 1,
-        ("read", "journal"): 2,
+        ANNOUNCE: 1,
+        ("read", "journal"): 1,
         ("delete", "nodes"): 1,
         ("write", "journal"): 1,
     }
@@ -217,8 +217,9 @@ def test_merge_reads_the_effect_between_two_reads_of_the_head_and_is_one_commit(
     # ids are not trunk's.
     assert counted.store.take() == {
         POLL: 1,
-        ("read", "journal"): 3,
+        ("read", "journal"): 2,
         READ: 2,
+        ANNOUNCE: 1,
         CREATE: 3,
         WRITE: 1,
     }

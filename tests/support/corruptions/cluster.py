@@ -67,6 +67,20 @@ def a_lease_until_the_far_future(tables: Tables, path: str) -> Where:
     return "machine f003", ""
 
 
+@case(kinds.LOG)
+def a_log_that_cannot_be_read(tables: Tables, path: str) -> Where:
+    # No poll reads it, because its bound is below the watermark.
+    tables.put(schema.CLUSTER, schema.log_key(0xF004), (schema.LOG, b"short", 1))
+    return "machine f004", ""
+
+
+@case(kinds.LOG)
+def a_copy_of_the_watermark_above_it(tables: Tables, path: str) -> Where:
+    revision = tables.commit(AddNode(path, {}))
+    tables.put(schema.CLUSTER, schema.LOGS_HEAD, (schema.WATERMARK, schema.revision_key(revision), revision))
+    return "log", text(revision)
+
+
 @case(kinds.COUNT, repaired=True)
 def a_memo_of_another_number_of_children(tables: Tables, path: str) -> Where:
     revision = tables.commit(AddNode(path, {}), AddNode(f"{path}/x", {}), AddNode(f"{path}/y", {}))

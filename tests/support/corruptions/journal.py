@@ -16,6 +16,13 @@ def a_journal_row_whose_key_is_not_a_revision(tables: Tables, path: str) -> Wher
     return "", (b"\x00" + path.encode()[-2:]).hex()
 
 
+@case(kinds.UNANNOUNCED)
+def a_committed_revision_that_is_not_announced(tables: Tables, path: str) -> Where:
+    revision = tables.other().clock.next(tables.instance.head().upper)
+    tables.row(revision, committed=True)
+    return "", text(revision)
+
+
 @case(kinds.INCOMPLETE)
 def a_journal_row_without_its_nonce(tables: Tables, path: str) -> Where:
     revision = tables.commit(AddNode(path, {}))
@@ -122,23 +129,6 @@ def an_id_after_the_end_of_its_lease(tables: Tables, path: str) -> Where:
     revision = revisions.pack(other.lease.end, other.lease.machine, 0)
     tables.row(revision, aborted=True, swept=schema.SWEPT_CLEAN)
     return "", text(revision)
-
-
-@case(kinds.OFF_CLOCK)
-def an_id_an_hour_behind_the_server(tables: Tables, path: str) -> Where:
-    revision = tables.other().clock.next(0)
-    late = revisions.pack(revisions.ms_of(revision) - 3_600_000, revisions.machine_of(revision), 0)
-    declared = (RowChange(path, "changed", ["p"]),)
-    tables.row(late, declared, committed=True, base=late - 1)
-    return "", text(late)
-
-
-@case(kinds.OFF_CLOCK)
-def an_id_behind_the_server_by_more_than_the_lag(tables: Tables, path: str) -> Where:
-    revision = tables.other().clock.next(0)
-    late = revisions.pack(revisions.ms_of(revision) - 1_400, revisions.machine_of(revision), 0)
-    tables.row(late, (RowChange(path, "changed", ["p"]),), committed=True, base=late - 1)
-    return "", text(late)
 
 
 @case(kinds.OFF_CLOCK)

@@ -70,7 +70,7 @@ class CollectedSchedule(Schedule):
         parallel = not ordered and seed % 8 < 4
         simulator = Simulator(seed, choices=choices, transactions=ordered, parallel=parallel, batch_rows=batch_rows)
         skew_ms = 500 if ordered else 100
-        settings = Settings(max_clock_skew_ms=skew_ms, lease_ms=2000, max_lag_ms=100)
+        settings = Settings(max_clock_skew_ms=skew_ms, lease_ms=2000)
         self.put: set[tuple[bytes, Column, int | None]] = set()
         """Every cell of a node that was ever written by a plain put."""
         write = simulator.store.write

@@ -17,8 +17,9 @@ from hbasemk.kernel.collection.collector import Collector, Report
 from hbasemk.kernel.collection.node_cells import NodeCells
 from hbasemk.kernel.commit.read_back import ReadBack
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.journal import fence
+from hbasemk.kernel.journal import fence, log_poller
 from hbasemk.kernel.journal.journal import Journal
+from hbasemk.kernel.journal.log_poller import Announced
 from hbasemk.kernel.journal.news import News
 from hbasemk.kernel.journal.polled_revisions import PolledRevisions
 from hbasemk.store.abc import ALL_VERSIONS, CellVersion, Delete, Get, NewCell, Put
@@ -69,21 +70,29 @@ def reads_not_checked(patch: pytest.MonkeyPatch) -> None:
 
 @unordered
 def scans_without_the_horizon(patch: pytest.MonkeyPatch) -> None:
-    original = News.read_last_row
+    original = log_poller._read_mark
 
-    def read_last_row(self: News, row: Any) -> None:
-        original(self, row)
-        self.horizon = 0
+    def read_mark(row: Any, found: Announced) -> None:
+        original(row, found)
+        found.horizon = 0
 
-    patch.setattr(News, "read_last_row", read_last_row)
+    patch.setattr(log_poller, "_read_mark", read_mark)
 
 
 def horizon_verified_without_a_scan(patch: pytest.MonkeyPatch) -> None:
-    def find_missed(self: PolledRevisions, revision: int) -> list[int]:
-        self._verified = max(self._verified, revision)
-        return []
+    patch.setattr(PolledRevisions, "_add_missed", lambda *_: None)
 
-    patch.setattr(PolledRevisions, "_find_missed", find_missed)
+
+@unordered
+def missed_revisions_join_last(patch: pytest.MonkeyPatch) -> None:
+    original = PolledRevisions._add_missed
+
+    def add_missed(self: PolledRevisions, news: News) -> None:
+        first = list(news.committed)
+        original(self, news)
+        news.committed = [*first, *(one for one in news.committed if one not in first)]
+
+    patch.setattr(PolledRevisions, "_add_missed", add_missed)
 
 
 def horizon_without_compare_and_set(patch: pytest.MonkeyPatch) -> None:
@@ -243,7 +252,6 @@ def _without_remembering(original: Callable[..., Any]) -> Callable[..., Any]:
     return collectable
 
 
-@all_rows
 def all_rows_up_to_a_horizon_that_readers_do_not_know(patch: pytest.MonkeyPatch) -> None:
     original = Collector._collect_everything
 
@@ -259,7 +267,7 @@ def all_rows_above_the_horizon(patch: pytest.MonkeyPatch) -> None:
     original = Collector._collect_everything
 
     def collect(self: Collector, report: Report) -> None:
-        report.horizon = max(report.horizon, self._instance.journal.decided_bound - 1)
+        report.horizon = max(report.horizon, self._instance.journal.low_bound - 1)
         original(self, report)
 
     patch.setattr(Collector, "_collect_everything", collect)

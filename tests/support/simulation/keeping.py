@@ -21,7 +21,7 @@ from tests.support.simulation.schedules import store_like
 from tests.support.simulation.trees import Broken, check_tables, tree
 
 LIFETIME_MS = 10**9
-SETTINGS = Settings(max_clock_skew_ms=500, lease_ms=2000, max_lag_ms=200)
+SETTINGS = Settings(max_clock_skew_ms=500, lease_ms=2000)
 
 
 class KeepSchedule:

@@ -75,7 +75,7 @@ class Schedule(RecordedRun):
         choices: Sequence[int] | None = None,
     ) -> None:
         simulator = Simulator(seed, choices=choices, **store_like(seed))
-        settings = Settings(max_clock_skew_ms=500, lease_ms=2000, max_lag_ms=100)
+        settings = Settings(max_clock_skew_ms=500, lease_ms=2000)
         self.begin(simulator, settings, FAULTS if faults else {})
         for number in range(writers):
             skew = simulator.chance.choice((0, 0, -200, 200))

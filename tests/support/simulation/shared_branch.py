@@ -30,7 +30,7 @@ class SharedBranch:
 
     def __init__(self, seed: int, *, faults: bool = False) -> None:
         self.simulator = simulator = Simulator(seed, choices=None, **store_like(seed))
-        settings = Settings(max_clock_skew_ms=500, lease_ms=2000, max_lag_ms=100)
+        settings = Settings(max_clock_skew_ms=500, lease_ms=2000)
         first = simulator.add("first", lambda _: None).open(wanted=settings)
         self._commit(first, AddNode("/a", {"n": 0}))
         self.digits = 0

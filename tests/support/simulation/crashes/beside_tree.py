@@ -40,6 +40,9 @@ def claim(site: Site) -> int:
 
 def renew(site: Site) -> None:
     site.world.advance(4)
+    if not site.acting.lease.held:
+        # Another instance has ended it, because it was over.
+        site.acting.clock.next(0)
     site.acting.lease.renew()
 
 

@@ -41,9 +41,8 @@ class Died(BaseException):
 class Steps(WrappedStore):
     """Makes each written or deleted row, and each other call, one step; one step can fail."""
 
-    def __init__(self, inner: Store, rows: int = 1000, *, transactions: bool = True) -> None:
+    def __init__(self, inner: Store, rows: int = 1000) -> None:
         super().__init__(inner)
-        self._transactions = transactions
         self.steps = 0
         self.fails_at = -1
         self.way = ""
@@ -57,11 +56,6 @@ class Steps(WrappedStore):
     def batch_rows(self) -> int:
         """Return a small size, to make commits of several batches."""
         return self._rows
-
-    @property
-    def supports_transactions(self) -> bool:
-        """Return the inner store's answer, or False if the test excludes transactions."""
-        return self._transactions and self.inner.supports_transactions
 
     def fail(self, at: int, way: str) -> None:
         """Let a step fail, counted from now on."""

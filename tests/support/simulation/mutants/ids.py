@@ -15,13 +15,8 @@ def ids_below_seen_revisions(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(IdClock, "_candidate", lambda self, _, branch: original(self, 0, branch))
 
 
-def late_creation_accepted_as_timely(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(IdClock, "is_late", lambda *_: False)
-
-
 def ids_of_any_time(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(IdClock, "_check_not_ahead", lambda *_: None)
-    patch.setattr(IdClock, "is_late", lambda *_: False)
 
 
 def leases_that_overlap(patch: pytest.MonkeyPatch) -> None:

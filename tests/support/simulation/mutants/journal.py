@@ -7,12 +7,9 @@ from typing import Any
 import pytest
 
 from hbasemk.format.extent import Extent
-from hbasemk.kernel.journal import scan_poller
 from hbasemk.kernel.journal.journal import Journal
-from hbasemk.kernel.journal.scan_poller import ScanPoller
 from hbasemk.kernel.journal.sequence import RevisionSequence
 from hbasemk.kernel.journal.view import View
-from hbasemk.store import abc
 
 
 def bound_too_high(patch: pytest.MonkeyPatch) -> None:
@@ -20,33 +17,12 @@ def bound_too_high(patch: pytest.MonkeyPatch) -> None:
 
 
 def bound_without_later_arrivals(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Journal, "low_bound_for", lambda self, _: self.poller.low_bound)
+    patch.setattr(Journal, "low_bound_for", lambda self, _: self.low_bound)
 
 
 def read_back_down_to_an_estimate(patch: pytest.MonkeyPatch) -> None:
     original = Journal.low_bound_for
-    patch.setattr(Journal, "low_bound_for", lambda self, snapshot: max(original(self, snapshot), self.poller.low_bound))
-
-
-def poll_bound_too_high(patch: pytest.MonkeyPatch) -> None:
-    original = ScanPoller.finish
-
-    def finish(self: ScanPoller, news: Any, pending: Any, floor: int) -> None:
-        original(self, news, pending, floor)
-        self.low_bound = max(self.low_bound, news.highest)
-
-    patch.setattr(ScanPoller, "finish", finish)
-
-
-def poll_upwards(patch: pytest.MonkeyPatch) -> None:
-    def upwards(store: Any, table: str, scan: Any) -> Any:
-        return abc.scan_all(store, table, scan._replace(start=scan.stop + b"\0", stop=None, reverse=False))
-
-    patch.setattr("hbasemk.kernel.journal.scan_poller.scan_all", upwards)
-
-
-def bases_not_looked_for(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(scan_poller, "_lowest_unknown_base", lambda *_: None)
+    patch.setattr(Journal, "low_bound_for", lambda self, snapshot: max(original(self, snapshot), self.low_bound))
 
 
 def arrivals_out_of_order(patch: pytest.MonkeyPatch) -> None:
@@ -63,7 +39,7 @@ def held_snapshots_bounded_by_an_estimate(patch: pytest.MonkeyPatch) -> None:
 
     def contents(self: Journal, view: View) -> Extent:
         floor, above = original(self, view)
-        return Extent(max(floor, self.poller.low_bound - 1), above)
+        return Extent(max(floor, self.low_bound - 1), above)
 
     patch.setattr(Journal, "contents", contents)
 

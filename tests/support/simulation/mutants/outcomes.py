@@ -8,6 +8,7 @@ import pytest
 
 from hbasemk.format import changes, schema
 from hbasemk.format.journal_row import Outcome
+from hbasemk.kernel.commit import new_row
 from hbasemk.kernel.commit.attempt import Attempts
 from hbasemk.kernel.commit.draft import Draft
 from hbasemk.kernel.commit.preparation import Preparation
@@ -95,4 +96,7 @@ def lost_reply_to_the_decision_read_as_a_refusal(patch: pytest.MonkeyPatch) -> N
 
 
 def own_creation_read_as_a_foreign_one(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Preparation, "_is_ours", lambda *_: False)
+    def require_ours(self: Preparation, revision: int, nonce: bytes) -> None:
+        raise new_row.issued_twice(revision)
+
+    patch.setattr(Preparation, "_require_ours", require_ours)

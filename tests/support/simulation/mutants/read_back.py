@@ -30,7 +30,7 @@ def one_transaction_without_read_back(patch: pytest.MonkeyPatch) -> None:
 
 def read_back_before_writing(patch: pytest.MonkeyPatch) -> None:
     look = ReadBack.validate
-    patch.setattr(Writing, "_write_cells", lambda *_: None)
+    patch.setattr(Writing, "write", lambda *_: None)
 
     def look_then_write(self: ReadBack, revision: int, snapshot: Any, plan: ChangeSet) -> Any:
         loss = look(self, revision, snapshot, plan)

@@ -16,7 +16,7 @@ from hbasemk.store import abc
 
 
 def watermark_past_possible_late_revisions(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Journal, "decided_bound", property(lambda self: self.highest_seen + 1))
+    patch.setattr(Journal, "low_bound", property(lambda self: self.highest_seen + 1))
 
 
 def watermark_past_unswept_revisions(patch: pytest.MonkeyPatch) -> None:
@@ -36,21 +36,6 @@ def watermark_not_verified(patch: pytest.MonkeyPatch) -> None:
         self._verified = max(self._verified, watermark.revision)
 
     patch.setattr(Journal, "verify", verify)
-
-
-def watermark_that_does_not_wait(patch: pytest.MonkeyPatch) -> None:
-    original = Recovery.advance
-
-    def advance(self: Recovery) -> Any:
-        low = self._journal.poller.low_bound
-        skew_ms = self._journal._settings.max_clock_skew_ms
-        self._journal.poller.low_bound = self._journal.highest_seen + (skew_ms + 1 << 24)
-        try:
-            return original(self)
-        finally:
-            self._journal.poller.low_bound = low
-
-    patch.setattr(Recovery, "advance", advance)
 
 
 def late_cells_not_hidden(patch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,89 @@
+"""The check of the writers' logs, in a store that does not order all writes (section 5 of the protocol)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hbasemk.check import problem as kinds
+from hbasemk.check.context import CheckContext, text
+from hbasemk.check.problem import Problem
+from hbasemk.errors import FormatError
+from hbasemk.format import revisions, schema, writer_log
+from hbasemk.format.horizon import Horizon
+from hbasemk.format.watermark import Watermark
+from hbasemk.format.writer_log import Claims, WriterLog
+from hbasemk.store.abc import Get, Row
+
+
+class Logs:
+    """What the writers have announced, to validate committed revisions."""
+
+    def __init__(self, context: CheckContext) -> None:
+        self._context = context
+        self._logs: dict[int, WriterLog] = {}
+
+    def check_row(self, row: Row) -> Iterator[Problem]:
+        """Check one row of the table ``cluster`` that polls read; other rows have no problem."""
+        machine = schema.log_machine(row.key)
+        if machine is not None:
+            try:
+                self._logs[machine] = writer_log.decode(row)
+            except FormatError as error:
+                yield Problem(kinds.LOG, f"machine {machine:04x}", "", str(error))
+        elif row.key in {schema.LOGS_HEAD, schema.LOGS_TAIL}:
+            yield from self._check_mark(row)
+
+    def _check_mark(self, row: Row) -> Iterator[Problem]:
+        """Check the row before the logs, or the one after them."""
+        where = row.key.decode()
+        for cell in row.cells:
+            try:
+                if cell[:2] == schema.WATERMARK:
+                    yield from self._check_watermark(where, Watermark.revision_of(cell.value))
+                elif cell[:2] == schema.HORIZON:
+                    Horizon.decode(cell.value, (schema.CLUSTER, row.key, schema.HORIZON))
+            except FormatError as error:
+                yield Problem(kinds.LOG, where, "", str(error))
+
+    def _check_watermark(self, where: str, copied: int) -> Iterator[Problem]:
+        get = Get(schema.SETTINGS_ROW, columns=(schema.WATERMARK, schema.CLAIMS))
+        found = {cell[:2]: cell.value for cell in self._context.read(schema.CLUSTER, [get])[0].cells}
+        # A clock that goes back hides a later watermark, but not the counter of claims.
+        highest = max(
+            Watermark.revision_of(found.get(schema.WATERMARK, b"")), Claims.decode(found.get(schema.CLAIMS)).watermark
+        )
+        if copied > highest:
+            detail = f"polls take it for the watermark, which is {text(highest)}: they miss revisions between"
+            yield Problem(kinds.LOG, where, text(copied), detail)
+
+    def check_announced(self, revision: int) -> Iterator[Problem]:
+        """Check that the log of its writer shows a committed revision of trunk above the watermark, or has shown it."""
+        if not self.is_announced(revision) and not self._context.is_collected(revision):
+            machine = revisions.machine_of(revision)
+            detail = (
+                f"the log of machine {machine:04x} does not show it, so polls miss it until the watermark passes it"
+            )
+            yield Problem(kinds.UNANNOUNCED, "", text(revision), detail)
+
+    def is_announced(self, revision: int) -> bool:
+        """Return whether polls find a revision of trunk: the watermark has passed it, or the log of its writer shows it.
+
+        True also if the log is damaged, which the check of the logs reports.
+        """
+        mark = self._context.initial_watermark
+        if self._context.store.supports_transactions or mark is None or revision <= mark.revision:
+            return True
+        if self._shows(revision):
+            return True
+        # The log may have been read before the announcement.
+        machine = revisions.machine_of(revision)
+        get = Get(schema.log_key(machine), columns=(schema.LOG, schema.LOG_HOLDER))
+        try:
+            self._logs[machine] = writer_log.decode(self._context.read(schema.CLUSTER, [get])[0])
+        except FormatError:
+            return True
+        return self._shows(revision)
+
+    def _shows(self, revision: int) -> bool:
+        log = self._logs.get(revisions.machine_of(revision))
+        return log is not None and (revision <= log.base or revision in log.ids)

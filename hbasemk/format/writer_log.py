@@ -1,0 +1,101 @@
+"""The log of one writer: the ids of the revisions that it has announced, in a store that does not order all writes.
+
+A writer announces a revision before it writes cells. The log is one cell. Its timestamp is the bound: the writer announces
+no id up to it any more. So a request that arrives late never replaces newer content. The value holds ``base``, and the
+announced ids. An id leaves the log only after its revision was decided; ``base`` is the highest id that has left. See
+``docs/protocol.md``, section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from hbasemk.format import revisions, schema
+from hbasemk.format.limits import shown
+from hbasemk.store.abc import Cell, NewCell, Row
+
+
+class WriterLog(NamedTuple):
+    """The content of a log. The cells of an empty row give an empty log with ``bound`` 0 and without a holder."""
+
+    holder: bytes
+    holder_at: int
+    base: int
+    ids: tuple[int, ...]
+    bound: int
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a process may still write to the log: only the holder that it names may."""
+        return self.holder not in (b"", schema.CLOSED)
+
+
+def cell(base: int, ids: Iterable[int], bound: int) -> NewCell:
+    """Return the cell of a log."""
+    return NewCell(*schema.LOG, revisions.to_bytes((base, *sorted(ids))), bound)
+
+
+def decode(row: Row) -> WriterLog:
+    """Parse the row of a log; raise FormatError if it is damaged."""
+    holder, holder_at, base, bound = b"", 0, 0, 0
+    ids: tuple[int, ...] = ()
+    for one in row.cells:
+        if one[:2] == schema.LOG:
+            base, *listed = _ids(row.key, one)
+            ids, bound = tuple(listed), one.timestamp
+        elif one[:2] == schema.LOG_HOLDER:
+            holder, holder_at = one.value, one.timestamp
+    return WriterLog(holder, holder_at, base, ids, bound)
+
+
+def _ids(key: bytes, found: Cell) -> tuple[int, ...]:
+    try:
+        ids = tuple(revisions.from_bytes(found.value))
+        if not ids or max(ids) > found.timestamp:
+            raise ValueError("an id is missing, or greater than the bound")
+        return ids
+    except ValueError as error:
+        raise schema.damaged(
+            f"the log of a writer must be a list of revision ids, 8 bytes each, got {shown(found.value)}: {error}",
+            schema.CLUSTER,
+            key,
+            schema.LOG,
+        ) from error
+
+
+class Claims(NamedTuple):
+    """The cell that each claim of a machine id and each move of the watermark changes. Its timestamp is the counter.
+
+    So it changes whatever the store's clock shows. ``watermark`` is the watermark's revision.
+    """
+
+    counter: int = 0
+    watermark: int = 0
+
+    def encode(self) -> bytes | None:
+        """Return the value, for a comparison; None: the cell does not exist."""
+        return self.counter.to_bytes(8, "big") + self.watermark.to_bytes(8, "big") if self.counter else None
+
+    def next(self, watermark: int = 0) -> NewCell:
+        """Return the cell with the next counter, and with a watermark that is not lower."""
+        later = Claims(self.counter + 1, max(self.watermark, watermark))
+        return NewCell(*schema.CLAIMS, later.encode() or b"", later.counter)
+
+    @classmethod
+    def decode(cls, data: bytes | None) -> Claims:
+        """Parse the value; raise FormatError if it is damaged."""
+        if data is None:
+            return cls()
+        found = cls(int.from_bytes(data[:8], "big"), int.from_bytes(data[8:], "big"))
+        if len(data) != 16 or max(found) > revisions.MAX_REVISION:
+            raise schema.damaged(
+                f"the counter of claims must be two numbers of 8 bytes each, up to {revisions.MAX_REVISION}, got {shown(data)}",
+                schema.CLUSTER,
+                schema.SETTINGS_ROW,
+                schema.CLAIMS,
+            )
+        return found
+
+
+NO_CLAIMS: Final = Claims()

@@ -1,0 +1,153 @@
+"""The announcements of one writer, in a store that does not order all writes.
+
+A revision is announced in the log of its writer's machine id before any of its cells is written. Each write of the log has
+all announced ids whose revisions are not decided, in one cell. So the log of a writer grows in the order of ids, and a
+reader that has read it up to one id finds every later one. See ``docs/protocol.md``, section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from hbasemk.errors import ClockSkewError, RevisionOverflowError
+from hbasemk.format import revisions, schema, writer_log
+from hbasemk.kernel.ids.clock import IdClock
+from hbasemk.kernel.ids.lease import Lease
+from hbasemk.kernel.retrying_store import RetryingStore
+from hbasemk.kernel.runtime import Runtime
+from hbasemk.store.abc import NewCell, Put
+
+RECENT: Final = 16
+"""How many decided revisions the log of a busy writer keeps. Readers find older ones in the journal."""
+
+
+class Announcements:
+    """Makes the ids of one instance's trunk revisions, and announces them. Thread-safe.
+
+    ``is_decided`` says whether this instance knows that a revision is decided.
+    """
+
+    def __init__(
+        self,
+        store: RetryingStore,
+        runtime: Runtime,
+        clock: IdClock,
+        lease: Lease,
+        is_decided: Callable[[int], bool],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._lease = lease
+        self._is_decided = is_decided
+        self._state = runtime.lock()
+        self._sending = runtime.lock()
+        self._nonce = b""
+        self._machine = 0
+        self._base = 0
+        self._open: set[int] = set()
+        self._recent: list[int] = []
+        self._bound = 0
+        self._acknowledged = 0
+        self._idle = True
+
+    def next(self, above: int) -> int:
+        """Make the id of a revision, to be announced. In a store that orders all writes, nothing is announced."""
+        if self._store.supports_transactions:
+            return self._clock.next(above)
+        with self._state:
+            # The id and its place in the log are one step, so ids enter the log in increasing order.
+            while True:
+                revision = self._clock.next(above)
+                self._clock.check_not_behind(revision)
+                self._adopt()
+                if self._enters(revision):
+                    self._open.add(revision)
+                    self._bound = revision
+                    return revision
+
+    def announce(self, revision: int) -> None:
+        """Announce a revision; return when that is acknowledged. Threads that wait at the same time share one call.
+
+        Raises LeaseLostError if another process has taken over the log; the revision then can never commit.
+        """
+        with self._sending:
+            with self._state:
+                if self._nonce != self._lease.nonce or revision not in self._open:
+                    raise self._lease.lost()
+                if revision <= self._acknowledged:
+                    return
+                self._idle = False
+                cell = self._cell()
+            self._send(cell)
+
+    def decided(self, revision: int) -> None:
+        """Record that a revision of this instance is committed or aborted."""
+        with self._state:
+            if revision in self._open:
+                self._open.remove(revision)
+                self._recent.append(revision)
+
+    def renew(self, above: int) -> None:
+        """Announce, without a revision, that only ids greater than ``above`` come. One round trip if there is a lease.
+
+        A log without a new revision since the last renewal keeps no decided ones.
+        """
+        if self._store.supports_transactions or not self._lease.held:
+            return
+        with self._sending:
+            with self._state:
+                try:
+                    bound = self._clock.next(above)
+                except (ClockSkewError, RevisionOverflowError):
+                    # The next commit raises the error. Until then the bound stays.
+                    return
+                self._adopt()
+                if not self._enters(bound):
+                    return
+                self._bound = bound
+                if self._idle:
+                    self._drop(len(self._recent))
+                self._idle = True
+                cell = self._cell()
+            self._send(cell)
+
+    def _adopt(self) -> None:
+        """Go on with the log that the present lease has found, if the lease is a new one."""
+        log = self._lease.log
+        if log is None or self._nonce == self._lease.nonce:
+            return
+        self._nonce, self._machine = self._lease.nonce, self._lease.machine
+        self._base, self._bound = log.found.base, log.found.bound
+        # The earlier holder's revisions may still be pending.
+        self._open, self._recent = set(log.found.ids), []
+        self._acknowledged = log.found.bound
+
+    def _enters(self, revision: int) -> bool:
+        """Return whether an id belongs to the present lease, and comes after all ids of the log."""
+        return (
+            self._nonce == self._lease.nonce
+            and revisions.machine_of(revision) == self._machine
+            and revision > max(self._bound, self._lease.above)
+        )
+
+    def _drop(self, count: int) -> None:
+        """Drop the lowest decided ids."""
+        self._recent.sort()
+        self._base = max([self._base, *self._recent[:count]])
+        del self._recent[:count]
+
+    def _cell(self) -> NewCell:
+        for one in [one for one in self._open if one <= self._acknowledged and self._is_decided(one)]:
+            self._open.remove(one)
+            self._recent.append(one)
+        self._drop(max(len(self._recent) - RECENT, 0))
+        return writer_log.cell(self._base, [*self._open, *self._recent], self._bound)
+
+    def _send(self, cell: NewCell) -> None:
+        nonce, put = self._nonce, Put(schema.log_key(self._machine), [cell])
+        if not self._store.check_and_write(schema.CLUSTER, schema.LOG_HOLDER, nonce, put, durable=False):
+            raise self._lease.lost()
+        with self._state:
+            if self._nonce == nonce and cell.timestamp is not None:
+                self._acknowledged = max(self._acknowledged, cell.timestamp)

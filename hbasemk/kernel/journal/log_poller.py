@@ -1,0 +1,214 @@
+"""Polls of a store without a total order of writes (HBase): the logs of all writers, each read after a cursor.
+
+No clock plays a part. What one poll lets in is causally closed: it waits for what was announced during the poll. See
+``docs/protocol.md``, section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final
+
+from hbasemk.format import journal_row, revisions, schema, writer_log
+from hbasemk.format.horizon import Horizon
+from hbasemk.format.journal_row import JournalRow
+from hbasemk.format.watermark import Watermark
+from hbasemk.format.writer_log import WriterLog
+from hbasemk.kernel.journal.news import FLAGS, News, RowContent
+from hbasemk.kernel.journal.rows import journal_rows
+from hbasemk.kernel.journal.sequence import RevisionSequence
+from hbasemk.kernel.retrying_store import RetryingStore
+from hbasemk.kernel.runtime import Runtime
+from hbasemk.store.abc import Row, Scan, scan_all
+
+BATCH: Final = 1000
+COLUMNS: Final = (schema.LOG, schema.LOG_HOLDER, schema.WATERMARK, schema.HORIZON, schema.CHECKPOINTS_NOTICE)
+LOGS: Final = Scan(schema.LOGS_HEAD, schema.LOGS_END, BATCH, columns=COLUMNS)
+"""The logs of all writers; before them the watermark, and after them the horizon and the notice of checkpoints."""
+
+
+class Announced:
+    """What one reading of the logs showed.
+
+    ``new`` are the ids above the cursors. ``gaps`` are the ranges of ids, by machine id, that have left the logs.
+    """
+
+    __slots__ = ("bounds", "gaps", "horizon", "logs", "new", "notice", "watermark")
+
+    def __init__(self) -> None:
+        self.new: set[int] = set()
+        self.gaps: dict[int, tuple[int, int]] = {}
+        self.bounds: dict[int, int] = {}
+        self.logs: dict[int, WriterLog] = {}
+        self.watermark = 0
+        self.horizon = 0
+        self.notice: bytes | None = None
+
+
+class LogPoller:
+    """Finds new revisions by the logs in which writers announce them."""
+
+    must_look_deeper: Final = False
+
+    def __init__(
+        self, store: RetryingStore, runtime: Runtime, watermark: Watermark, wants_contents: Callable[[], bool]
+    ) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._wants_contents = wants_contents
+        self._origin = watermark.revision
+        self._cursors: dict[int, int] = {}
+        self._waiting: frozenset[int] = frozenset()
+        """The ids above the floor that were read, and whose revisions have neither joined nor been aborted."""
+        self._read_before: dict[int, RowContent] = {}
+        """Contents of committed revisions that an attempt has read which failed later: the next one goes on."""
+
+    # --- logs --------------------------------------------------------------------------------------------
+
+    def read_logs(self) -> dict[int, WriterLog]:
+        """Return the logs of all machine ids as they are now. One round trip for each 1000."""
+        return self._read(whole=True).logs
+
+    def _read(self, *, whole: bool = False) -> Announced:
+        found = Announced()
+        for row in scan_all(self._store, schema.CLUSTER, LOGS):
+            machine = schema.log_machine(row.key)
+            if machine is None:
+                _read_mark(row, found)
+                continue
+            cursor = self._cursors.get(machine, self._origin)
+            bound = next((cell.timestamp for cell in row.cells if cell.qualifier == schema.LOG[1]), 0)
+            if bound > cursor or whole:
+                self._read_log(machine, writer_log.decode(row), cursor, found)
+        return found
+
+    def _read_log(self, machine: int, log: WriterLog, cursor: int, found: Announced) -> None:
+        found.logs[machine] = log
+        found.bounds[machine] = log.bound
+        found.new.update(one for one in log.ids if one > cursor)
+        if log.base > cursor:
+            found.gaps[machine] = cursor, log.base
+
+    # --- polls -------------------------------------------------------------------------------------------
+
+    def read(
+        self,
+        sequence: RevisionSequence,
+        verified: int,  # noqa: ARG002 - for stores with an order
+        read_contents: Callable[[Sequence[int]], Mapping[int, RowContent]],
+    ) -> News:
+        """Return what is new, in the order of ids. One round trip; two more, one after the other, if anything is new."""
+        first = self._read()
+        news = News()
+        news.watermark, news.horizon, news.notice = first.watermark, first.horizon, first.notice
+        news.bounds = first.bounds
+        known = sequence.positions
+        new = {one for one in first.new if one > sequence.floor and one not in known}
+        waiting = {one for one in self._waiting if one > sequence.floor and one not in known} | new
+        news.highest = max(new, default=0)
+        if not waiting and not first.gaps:
+            return news
+        if not new and not first.gaps:
+            # All of them were read by an earlier poll. What they were built on was announced before that.
+            self._read_states(waiting, {}, sequence, news)
+        else:
+            second, _ = self._runtime.run_parallel(
+                self._read, lambda: self._read_states(waiting, first.gaps, sequence, news)
+            )
+            self._exclude(second, first, news)
+        news.committed.sort()
+        unread = [revision for revision in news.committed if revision not in news.read]
+        news.contents = {**news.read, **read_contents(unread)} if unread else news.read
+        return news
+
+    def _read_states(
+        self, ids: Collection[int], gaps: Mapping[int, tuple[int, int]], sequence: RevisionSequence, news: News
+    ) -> None:
+        """Add the states of revisions to the news: of those listed, and of those that have left the logs."""
+        # New revisions usually join at once, so their rows are read as a whole. Most of what waits is still pending.
+        whole = set(ids).difference(self._waiting) if self._wants_contents() else set()
+        before = {one: content for one, content in self._read_before.items() if one in whole}
+        news.read.update(before)
+        news.committed += before
+        for row in journal_rows(self._store, sorted(whole.difference(before))):
+            if row.committed:
+                news.read[row.revision] = self._read_before[row.revision] = RowContent.of(row)
+            _add(row, news)
+        for row in journal_rows(self._store, sorted(set(ids).difference(whole)), columns=FLAGS):
+            _add(row, news)
+        low = min((cursor for cursor, _ in gaps.values()), default=0)
+        if not gaps:
+            return
+        start, stop = max(low, sequence.floor) + 1, max(base for _, base in gaps.values()) + 1
+        scan = Scan(schema.revision_key(start), schema.revision_key(max(start, stop)), BATCH, columns=FLAGS)
+        for row in journal_row.decode(scan_all(self._store, schema.JOURNAL, scan) if start < stop else ()):
+            cursor, base = gaps.get(revisions.machine_of(row.revision), (0, 0))
+            if cursor < row.revision <= base and row.revision not in ids and row.revision not in sequence.positions:
+                news.add(row)
+
+    def _exclude(self, second: Announced, first: Announced, news: News) -> None:
+        """Let those wait that are not lower than every id that only the second reading shows.
+
+        A revision may have been built on such an id. What it was built on otherwise was read before the states.
+        """
+        later = {one for one in second.new if one > self._read_up_to(first, one)}
+        limits = set(later)
+        for machine, bound in second.bounds.items():
+            before = first.bounds.get(machine, self._cursors.get(machine, self._origin))
+            if second.gaps.get(machine, (0, 0))[1] > before:
+                # Some have left the log already. The next poll reads the log again, and these in the journal.
+                limits.add(before + 1)
+                later = {one for one in later if revisions.machine_of(one) != machine}
+            else:
+                news.bounds[machine] = max(bound, before)
+        # It is at least the horizon of the first reading, and covers the logs that were deleted meanwhile.
+        news.horizon = max(news.horizon, second.horizon)
+        news.highest = max([news.highest, *second.new])
+        limit = min(limits, default=revisions.MAX_REVISION)
+        news.deferred = later.union(one for one in news.committed if one >= limit)
+        news.committed = [one for one in news.committed if one < limit]
+
+    def _read_up_to(self, first: Announced, revision: int) -> int:
+        """Return the id up to which the first reading, or an earlier poll, has read the log with this id."""
+        machine = revisions.machine_of(revision)
+        return first.bounds.get(machine, self._cursors.get(machine, self._origin))
+
+    def scan(self, sequence: RevisionSequence, low: int, high: int) -> News:
+        """Read the journal from one id to another, both included; all are decided."""
+        news = News()
+        scan = Scan(schema.revision_key(low), schema.revision_key(high + 1), BATCH, columns=FLAGS)
+        for row in journal_row.decode(scan_all(self._store, schema.JOURNAL, scan)):
+            if row.revision not in sequence.positions:
+                news.add(row)
+        return news
+
+    def finish(self, news: News, pending: Collection[int], floor: int) -> None:
+        """Move the cursors after what a read found has joined."""
+        self._read_before = {}
+        self._cursors.update(news.bounds)
+        self._waiting = frozenset(one for one in {*pending, *news.deferred} if one > floor)
+
+    @property
+    def lowest_waiting(self) -> float:
+        """The lowest id of a revision that may be committed and has not joined; infinity if there is none."""
+        return min(self._waiting, default=float("inf"))
+
+
+def _add(row: JournalRow, news: News) -> None:
+    if row.cells:
+        news.add(row)
+    else:
+        # Announced, and its row has not come yet.
+        news.pending.add(row.revision)
+
+
+def _read_mark(row: Row, found: Announced) -> None:
+    """Read the row before or after the logs."""
+    for cell in row.cells:
+        column = cell[:2]
+        if column == schema.WATERMARK:
+            found.watermark = Watermark.revision_of(cell.value)
+        elif column == schema.HORIZON:
+            found.horizon = Horizon.decode(cell.value, (schema.CLUSTER, row.key, schema.HORIZON)).revision
+        elif column == schema.CHECKPOINTS_NOTICE:
+            found.notice = cell.value

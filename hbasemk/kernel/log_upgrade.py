@@ -1,0 +1,45 @@
+"""Logs for the revisions of a repository of format 1, in a store that does not order all writes.
+
+Versions with format 1 announced nothing. So the upgrade aborts what is pending above the watermark, and writes a log for each
+machine id that says: up to this id, the journal shows everything. No process uses the repository meanwhile (``upgrade.py``).
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from hbasemk.format import journal_row, revisions, schema, writer_log
+from hbasemk.kernel.journal.news import FLAGS
+from hbasemk.kernel.retrying_store import RetryingStore
+from hbasemk.store.abc import NewCell, Put, Scan, scan_all
+
+BATCH: Final = 1000
+
+
+class Entered(NamedTuple):
+    """How many revisions above the watermark were entered into logs, and how many of them were pending and aborted."""
+
+    entered: int
+    aborted: int
+
+
+def enter_all(store: RetryingStore, floor: int) -> Entered:
+    """Enter all trunk revisions above ``floor`` into logs. One round trip for each 1000, for each pending one, and each log.
+
+    A log that has a holder stays as it is: another upgrade has ended, and a process of this version uses the repository.
+    """
+    highest: dict[int, int] = {}
+    entered = aborted = 0
+    scan = Scan(schema.revision_key(floor + 1), None, BATCH, columns=FLAGS)
+    for row in journal_row.decode(scan_all(store, schema.JOURNAL, scan)):
+        if row.is_branch:
+            continue
+        if not row.committed and not row.aborted:
+            put = Put(schema.revision_key(row.revision), [NewCell(*schema.ABORT, schema.YES)])
+            aborted += store.check_and_write(schema.JOURNAL, schema.COMMITTED, schema.NO, put)
+        highest[revisions.machine_of(row.revision)] = row.revision
+        entered += 1
+    for machine, last in highest.items():
+        put = Put(schema.log_key(machine), [writer_log.cell(last, (), last)])
+        store.check_and_write(schema.CLUSTER, schema.LOG_HOLDER, None, put)
+    return Entered(entered, aborted)
