@@ -1,0 +1,52 @@
+"""The benchmark of polls runs as its page says, and reports a wrong URL in one line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.hbase import HBase
+from tests.support.repositories import Checked
+
+
+def ended(*arguments: str) -> tuple[int, str, str]:
+    """Run the benchmark; return its exit code, its output and its errors."""
+    command = [sys.executable, "-m", "benchmarks.polls", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    return done.returncode, done.stdout, done.stderr
+
+
+def rows_of(url: str) -> list[list[str]]:
+    """Return the number of writers, the phase, the calls and the new revisions of each row."""
+    code, printed, errors = ended(url, "2", "3", "--seconds", "1")
+    assert (code, errors) == (0, "")
+    rows = [[cell.strip() for cell in line.strip("| ").split("|")] for line in printed.splitlines()[2:]]
+    assert [row[:2] for row in rows] == [[count, phase] for count in "23" for phase in ("idle", "one commit", "busy")]
+    assert all(float(row[6]) > 0 and float(row[7]) > 0 for row in rows[2::3]), "the writers were not busy"
+    return [[*row[:2], row[4], row[6]] for row in rows[:2] + rows[3:5]]
+
+
+def test_each_number_of_writers_has_a_row_for_each_phase(tmp_path: Path, checked: Checked) -> None:
+    rows = rows_of(checked(f"sqlite:///{tmp_path / 'content.db'}"))
+    assert [row[3] for row in rows] == ["0.0", "1.0", "0.0", "1.0"]
+
+
+@pytest.mark.integration
+def test_an_idle_poll_is_one_call_and_a_poll_of_one_commit_three_on_hbase(hbase: HBase, checked: Checked) -> None:
+    # Two of the three run at the same time.
+    assert rows_of(checked(hbase.url(hbase.new_prefix()))) == [
+        ["2", "idle", "1.00", "0.0"],
+        ["2", "one commit", "3.00", "1.0"],
+        ["3", "idle", "1.00", "0.0"],
+        ["3", "one commit", "3.00", "1.0"],
+    ]
+
+
+def test_a_wrong_url_shows_no_traceback() -> None:
+    code, printed, errors = ended("nowhere")
+    assert (code, printed) == (1, "")
+    assert errors.startswith("Error: ")
+    assert errors.count("\n") == 1
