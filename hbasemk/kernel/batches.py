@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
+from operator import itemgetter
 from typing import Final, TypeVar
 
 from hbasemk.store.abc import Delete, DeleteBelow, NewCell, Put
@@ -39,7 +40,11 @@ def by_size(items: Iterable[T], size_of: Callable[[T], int], rows: int, most: in
 
 def put_size(put: Put) -> int:
     """Return the approximate size of a put in a message, in bytes."""
-    return len(put.row) + sum(len(cell[1]) + len(cell[2]) + CELL_BYTES for cell in put.cells)
+    # Faster than a sum over a generator, and each cell of a load comes through here.
+    size = len(put.row) + CELL_BYTES * len(put.cells)
+    for _, qualifier, value, _ in put.cells:
+        size += len(qualifier) + len(value)
+    return size
 
 
 def delete_size(delete: Delete | DeleteBelow) -> int:
@@ -54,15 +59,17 @@ def _cell_size(cell: NewCell) -> int:
 def put_batches(puts: Iterable[Put], rows: int, most: int) -> Iterator[list[Put]]:
     """Group puts by call; divide a row that is too large for one call by its cells."""
 
-    def divided() -> Iterator[Put]:
+    def sized() -> Iterator[tuple[Put, int]]:
         for put in puts:
-            if put_size(put) <= most:
-                yield put
+            size = put_size(put)
+            if size <= most:
+                yield put, size
             else:
-                for part in by_size(put.cells, _cell_size, len(put.cells), most - len(put.row)):
-                    yield Put(put.row, part)
+                for cells in by_size(put.cells, _cell_size, len(put.cells), most - len(put.row)):
+                    part = Put(put.row, cells)
+                    yield part, put_size(part)
 
-    return by_size(divided(), put_size, rows, most)
+    return ([put for put, _ in part] for part in by_size(sized(), itemgetter(1), rows, most))
 
 
 def delete_batches(deletes: Iterable[D], rows: int, most: int) -> Iterator[list[D]]:
