@@ -115,19 +115,28 @@ def name_of(path: str, column: Column) -> str:
 def from_cells(path: str, cells: Iterable[Cell]) -> tuple[NodeState | None, int]:
     """Build a node state from the visible cells of a row's data family, one per column.
 
+    ``cells`` are in the order of their qualifiers, as every read returns them, so the cell that begins its life comes first.
     Returns (state, 0), or (None, d) if there is no node; d is the revision that deleted it, or 0 if it never existed.
     Columns older than the newest ``deleted`` cell belong to an earlier life and are ignored.
     """
     life = 0
     last = 0
-    found: list[tuple[bytes, int, bytes]] = []
+    kept: list[tuple[bytes, bytes]] = []
     slots: list[tuple[bytes, int, bytes]] = []
+    later: dict[bytes, int] = {}
     for _, qualifier, timestamp, value in cells:
         kind = qualifier[0] if qualifier else None
         if kind == schema.PROPERTY:
-            found.append((qualifier, timestamp, value))
+            if timestamp > life:
+                later[qualifier] = timestamp
+            elif timestamp < life:
+                continue
+            if value != values.TOMBSTONE:
+                kept.append((qualifier, value))
         elif kind == schema.SLOT:
             slots.append((qualifier, timestamp, value))
+            if timestamp > life:
+                later[qualifier] = timestamp
         elif qualifier == _DELETED:
             life = timestamp
             if value != schema.ALIVE:
@@ -136,14 +145,12 @@ def from_cells(path: str, cells: Iterable[Cell]) -> tuple[NodeState | None, int]
             last = timestamp
     if not life:
         return None, 0
-    kept = [(qualifier, value) for qualifier, at, value in found if at >= life and value != values.TOMBSTONE]
     try:
         encoded = {schema.property_name(qualifier): value for qualifier, value in kept}
     except FormatError:
         for qualifier, _ in kept:
             name_of(path, (schema.DATA, qualifier))
         raise
-    later = {qualifier: at for qualifier, at, _ in found + slots if at > life}
     if not slots and not any(map(adjusted.is_relative, encoded.values())):
         return NodeState(path, life, last, encoded, later), 0
     sums = adjusted.of_columns(path, kept, slots, life)

@@ -27,6 +27,7 @@ PAGED: Final = 2_500
 _MOST_PAGED: Final = 1000
 WIDE: Final = 1000
 """A node with more child columns than this is wide; counting its children does not read all of them."""
+_NODE: Final = (schema.DATA,)
 
 
 class Names(NamedTuple):
@@ -53,7 +54,10 @@ class Reader:
         entry = self._cache.get(path, view)
         if entry is not None:
             return entry.state
-        return self._fetch(view, (path,))[path]
+        rows = self._cells.read([_node_get(path, view)])
+        state = from_cells(path, self._cells.visible(view, rows)[0])[0]
+        self._cache.put(path, view, state)
+        return state
 
     def is_cached(self, view: View, path: str) -> bool:
         """Return whether :meth:`node` needs no round trip."""
@@ -87,9 +91,8 @@ class Reader:
     def _fetch(self, view: View, node_paths: Sequence[str]) -> dict[str, NodeState | None]:
         """Read nodes and put them into the cache. One round trip for each batch."""
         found: dict[str, NodeState | None] = {}
-        before = view.upper + 1
         for part in batched(node_paths, self._store.batch_rows):
-            rows = self._cells.read([Get(paths.key(path), families=(schema.DATA,), before=before) for path in part])
+            rows = self._cells.read([_node_get(path, view) for path in part])
             states = [
                 from_cells(path, cells)[0] for path, cells in zip(part, self._cells.visible(view, rows), strict=True)
             ]
@@ -359,6 +362,11 @@ class _Paged:
     def start_again(self, path: str) -> None:
         """Record that all names were read."""
         self._read.pop(path, None)
+
+
+def _node_get(path: str, view: View) -> Get:
+    """Return the get of a node in a view, without its children."""
+    return Get(paths.key(path), None, _NODE, before=view.upper + 1)
 
 
 def _present(state: NodeState, cells: Sequence[Cell]) -> list[str]:

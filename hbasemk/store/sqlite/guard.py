@@ -182,7 +182,7 @@ class Guard:
         """Read the log's state from the index; set and return :attr:`log_state`."""
         if self.locks.index is None:
             return None
-        self.log_state = state = wal_index.log_state(self.locks.index)
+        self.log_state = state = wal_index.log_state(self.locks.index, self.log_state)
         return state
 
     def change_counter(self) -> int | None:

@@ -15,20 +15,26 @@ INDEX_VERSION: Final = 3_007_000
 
 
 class LogState(NamedTuple):
-    """The log as the index describes it: its generation, its number of frames, and how many a checkpoint may have moved."""
+    """The log as the index describes it: its generation, its number of frames, and how many a checkpoint may have moved.
+
+    ``data`` is the part of the index that says so.
+    """
 
     version: int
     salt: bytes
     frames: int
     moved: int
+    data: bytes
 
 
-def log_state(descriptor: int) -> LogState:
-    """Read the state of the log from its index."""
+def log_state(descriptor: int, last: LogState | None = None) -> LogState:
+    """Read the state of the log from its index; return ``last``, the state read before, if the index is unchanged."""
+    data = os.pread(descriptor, _INDEX.size, 0)
+    if last is not None and data == last.data:
+        return last
     # A truncated index counts as zeros.
-    data = os.pread(descriptor, _INDEX.size, 0).ljust(_INDEX.size, b"\0")
-    version, frames, salt, moved = _INDEX.unpack(data)
-    return LogState(version, salt, frames, moved)
+    version, frames, salt, moved = _INDEX.unpack(data.ljust(_INDEX.size, b"\0"))
+    return LogState(version, salt, frames, moved, data)
 
 
 def is_sound(before: LogState | None, after: LogState) -> bool:
