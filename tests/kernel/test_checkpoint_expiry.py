@@ -17,6 +17,7 @@ from hbasemk.store.abc import Get
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore, lost_reply
 from tests.support.checkpoints import HOUR, keep_shared, kept
+from tests.support.marking_store import MarkingStore
 from tests.support.runtime import START_MS, World, open_instance
 from tests.support.straggler import add
 
@@ -188,6 +189,25 @@ def test_the_cells_of_an_ended_checkpoint_go_an_hour_later_with_the_hourly_maint
         assert cells() == left
 
 
+def test_earlier_versions_of_a_removed_checkpoint_do_not_appear_again(world: World) -> None:
+    store = MarkingStore(world.clock, parallel=True)
+    one = open_instance(store, world)
+    made = checkpoints.keep(one, one.head(), START_MS + HOUR)
+    for hours in (3, 5):
+        world.advance(1)
+        checkpoints.extend(one, made.revision, made.number, hours * HOUR)
+    world.advance(1)
+    checkpoints.release(one, made.revision, made.number)
+    assert list(one.checkpoint_cells.all_lists())
+    world.advance(2 * 3600)
+    one.checkpoint_cells.remove_expired()
+    assert not list(one.checkpoint_cells.all_lists())
+    assert checkpoints.all_of(one) == []
+    # After the hour, a new one of the same revision is kept.
+    again = checkpoints.keep(one, one.head(), START_MS + 9 * HOUR)
+    assert checkpoints.all_of(one) == [again]
+
+
 def test_a_checkpoint_made_while_the_old_cells_are_removed_stays(store: MemoryStore, world: World) -> None:
     faulty = FaultyStore(store)
     removing, making = open_instance(faulty, world, mac=1), open_instance(store, world, mac=2, seed=2)
@@ -196,7 +216,7 @@ def test_a_checkpoint_made_while_the_old_cells_are_removed_stays(store: MemorySt
     world.advance(2 * 3600)
 
     def before(call: Call) -> None:
-        if call.method == "delete" and call.table == schema.CLUSTER:
+        if call.method == "delete_below" and call.table == schema.CLUSTER:
             faulty.before = None
             checkpoints.keep_head(making, HOUR)
 

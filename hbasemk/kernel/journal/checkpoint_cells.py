@@ -23,7 +23,7 @@ from hbasemk.kernel.journal.journal import Journal
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
-from hbasemk.store.abc import Cell, CellVersion, Delete, Get, NewCell, Page, Put, Scan, scan_all
+from hbasemk.store.abc import Cell, CellVersion, DeleteBelow, Get, NewCell, Page, Put, Scan, scan_all
 
 PAGE: Final = 1000
 UNREAD: Final = b"unread"
@@ -212,8 +212,10 @@ class CheckpointCells:
                 and not stored.list.entries
                 and stored.listed.timestamp + REMOVE_AFTER_MS < now
             ):
-                gone = [CellVersion(*one[:3]) for one in (stored.listed, stored.view) if one is not None]
-                self._store.delete(schema.CLUSTER, [Delete(schema.SETTINGS_ROW, gone)])
+                # Ranges: HBase may keep earlier versions, which a delete of the newest one alone would show again.
+                ended = [one for one in (stored.listed, stored.view) if one is not None]
+                gone = [CellVersion(*one[:2], one.timestamp + 1) for one in ended]
+                self._store.delete_below(schema.CLUSTER, [DeleteBelow(schema.SETTINGS_ROW, gone)])
 
     @staticmethod
     def _unexpired(stored: Stored, now: float) -> tuple[CheckpointList, bytes | None] | None:
