@@ -6,14 +6,15 @@ import time
 
 import pytest
 
-from hbasemk import RevisionCollectedError, Settings, connect
+from hbasemk import BranchError, RevisionCollectedError, Settings, UnknownRevisionError, connect
 from hbasemk.format import paths, revisions, schema
 from hbasemk.kernel.collection.collector import Collector
 from hbasemk.kernel.collection.progress import Progress
 from hbasemk.kernel.ids.leases import lease_of
 from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.journal import checkpoint_cells
 from hbasemk.repository import instance_of
-from hbasemk.store.abc import ALL_VERSIONS, Get, NewCell, Put
+from hbasemk.store.abc import ALL_VERSIONS, Get, NewCell, Put, Scan
 from tests.support.collecting import set_grace
 from tests.support.hbase import HBase
 from tests.support.repositories import Checked
@@ -125,6 +126,62 @@ def test_a_run_over_all_rows_finds_what_an_earlier_run_has_missed(
             assert dict(fresh.head["/a"]) == {"p": "last", "q": "private"}
             one.run(lambda tx: tx.add("/gone", {"again": True}))
             assert fresh.refresh().children("/gone") == []
+
+
+@pytest.mark.integration
+def test_rows_of_ended_branches_go(hbase: HBase, checked: Checked, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_grace(monkeypatch, 0.4, trust=0.2)
+    url = checked(hbase.url(hbase.prefix_with_tables()))
+    with connect(url, poll_interval=0, settings=SETTINGS) as one, connect(url, poll_interval=0) as other:
+        instance = instance_of(one)
+        one.run(lambda tx: tx.add("/a", {"p": 0}))
+        decide_all(instance)
+        branch, slept = one.branch(), other.branch()
+        branch.run(lambda tx: tx.set("/a", "q", 1))
+        slept.run(lambda tx: tx.set("/a", "r", 1))
+        branch.merge()
+        instance.sweep_branches(0)
+        kept = one.branch()
+        for number in range(3):
+            one.run(lambda tx, number=number: tx.set("/a", "p", number))
+            decide_all(instance)
+        # The open branch holds the horizon below its own rows, above those of the others.
+        assert dict(Collector(instance).run(1).cells).get("rows of ended branches", 0) in (0, 4)
+        kept.abandon()
+        instance.sweep_branches(0)
+        one.run(lambda tx: tx.set("/a", "p", "last"))
+        decide_all(instance)
+        one.run(lambda tx: tx.set("/a", "p", "very last"))
+        collect(instance)
+        collect(instance)
+        rows = instance.store.scan(schema.JOURNAL, Scan(None, None, 1000, columns=(schema.BRANCH,)))
+        assert [row for row in rows if row.key != schema.NOTICE_LAST] == []
+        for revision in (branch.revision, slept.revision):
+            with pytest.raises(RevisionCollectedError):
+                one.outcome(revision)
+        # Its head, its claim and the row of its first revision are gone.
+        with pytest.raises((BranchError, RevisionCollectedError, UnknownRevisionError)):
+            slept.run(lambda tx: tx.set("/a", "r", 2))
+        with pytest.raises((BranchError, RevisionCollectedError, UnknownRevisionError)):
+            slept.merge()
+        assert dict(other.refresh()["/a"]) == {"p": "very last", "q": 1}
+
+
+@pytest.mark.integration
+def test_earlier_versions_of_a_removed_checkpoint_do_not_appear_again(
+    hbase: HBase, checked: Checked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint_cells, "REMOVE_AFTER_MS", -3_600_000)
+    url = checked(hbase.url(hbase.prefix_with_tables()))
+    with connect(url, poll_interval=0, settings=SETTINGS) as one:
+        made = one.checkpoint(60)
+        made.extend(120)
+        made.release()
+        cells = instance_of(one).checkpoint_cells
+        assert list(cells.all_lists())
+        cells.remove_expired()
+        assert not list(cells.all_lists())
+        assert one.checkpoints() == []
 
 
 @pytest.mark.integration

@@ -2,7 +2,7 @@
 
 A sweep deletes the cells of an ended branch, newest revision first, and marks each row. While a branch is not swept, the
 horizon stays below its first revision. So a row up to the horizon belongs to a branch that is swept, or it was written by a
-process that slept.
+process that slept, or by a request that arrived late. Nothing reads it either way: no view is below the horizon.
 """
 
 from __future__ import annotations

@@ -23,9 +23,7 @@ def collect(run: Run) -> None:
         scan = Scan(schema.revision_key(low + 1), schema.revision_key(run.horizon + 1), BATCH, columns=_COLUMNS)
         found = run.instance.store.scan(schema.JOURNAL, scan)
         rows = [row for row in journal_row.decode(found) if row.revision != schema.NOTICE]
-        if run.instance.store.supports_transactions:
-            # HBase would hide a row that a delayed request creates again, until a major compaction.
-            ended_branches.collect(run, [row for row in rows if row.is_branch])
+        ended_branches.collect(run, [row for row in rows if row.is_branch])
         late_cells.collect(run, [row for row in rows if not row.is_branch and row.swept == schema.SWEPT_IN_DOUBT])
         more = len(found) == BATCH
         low = int.from_bytes(found[-1].key[:8], "big") if more else run.horizon

@@ -144,12 +144,16 @@ class Journal(PolledRevisions):
 
         No round trip for a revision above a horizon that this instance trusts; up to two otherwise.
         """
-        # In other stores all journal rows stay. A collector deletes rows only below a horizon that all readers know.
-        horizon = self.current_horizon() if self._store.supports_transactions else 0
+        is_branch = revisions.is_branch(revision)
+        # In a store that does not order all writes, the rows of trunk stay.
+        if not is_branch and not self._store.supports_transactions:
+            return False
+        # A collector deletes rows only below a horizon that all readers know.
+        horizon = self.current_horizon()
         if not horizon or revision > horizon:
             return False
         # The rows of branches go when the horizon passes them.
-        return revisions.is_branch(revision) or revision <= read_trim_level(self._store).revision
+        return is_branch or revision <= read_trim_level(self._store).revision
 
     def require_recorded(self, revision: int) -> None:
         """Raise RevisionCollectedError if the journal row of a revision may have been deleted; see :meth:`is_trimmed`."""

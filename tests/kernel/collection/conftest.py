@@ -9,6 +9,7 @@ import pytest
 from hbasemk.store.abc import Store
 from hbasemk.store.memory import MemoryStore
 from hbasemk.store.sqlite.store import SqliteStore
+from tests.support.marking_store import MarkingStore
 from tests.support.runtime import World
 
 
@@ -20,8 +21,8 @@ def ordered() -> bool:
 
 @pytest.fixture
 def store(world: World, ordered: bool) -> MemoryStore:
-    """An empty store."""
-    return MemoryStore(world.clock, transactions=ordered, parallel=not ordered)
+    """An empty store; without an order of writes, deletes leave markers, as in HBase."""
+    return MemoryStore(world.clock, transactions=True) if ordered else MarkingStore(world.clock, parallel=True)
 
 
 @pytest.fixture(params=["memory", "sqlite"])

@@ -28,6 +28,7 @@ from hbasemk.store.abc import ALL_VERSIONS, Column, DeleteBelow, Get, Put, Scan
 from hbasemk.testing.simulation import FAULTS, Actor, Simulator
 from tests.support.branches import commit_on_branch
 from tests.support.collecting import set_grace
+from tests.support.marking_store import MarkingStore
 from tests.support.simulation.schedules import FEW, Schedule
 from tests.support.simulation.trees import Broken, check_tables, tree
 
@@ -69,6 +70,10 @@ class CollectedSchedule(Schedule):
         batch_rows = 1 if seed % 4 >= 2 else 1000
         parallel = not ordered and seed % 8 < 4
         simulator = Simulator(seed, choices=choices, transactions=ordered, parallel=parallel, batch_rows=batch_rows)
+        if not ordered:
+            simulator.store = MarkingStore(
+                lambda: int(simulator.ms), seed=seed, parallel=parallel, batch_rows=batch_rows
+            )
         skew_ms = 500 if ordered else 100
         settings = Settings(max_clock_skew_ms=skew_ms, lease_ms=2000)
         self.put: set[tuple[bytes, Column, int | None]] = set()
