@@ -81,8 +81,7 @@ def collect(session: Session, dry_run: bool, blobs: bool, full: bool, rows_per_s
 
     Writers do the same in the background. Snapshots that are younger than the retention stay readable, and so do checkpoints and
     branches. The command waits 10 seconds, on HBase 60, before it deletes, so that all processes know. With --full it reads all
-    tables, for what `hbasemk check` calls a leftover. On HBase, --blobs does not work yet, and --full leaves blobs that nothing
-    refers to. You may interrupt the command, and several may run at the same time.
+    tables, for what `hbasemk check` calls a leftover. You may interrupt the command, and several may run at the same time.
     """
     from hbasemk.errors import InvalidValueError
     from hbasemk.format import revisions
@@ -101,7 +100,7 @@ def collect(session: Session, dry_run: bool, blobs: bool, full: bool, rows_per_s
         with output.row_progress("collect") as progress:
             collector = Collector(instance, rows_per_second, progress)
             act = collector.estimate if dry_run else collector.run
-            report = act(found, blobs=blobs or (full and kernel.collects_blobs(instance)), full=full)
+            report = act(found, blobs=blobs or full, full=full)
     facts: dict[str, Any] = {
         "horizon": revisions.to_text(report.horizon) if report.horizon else None,
         "revisions": report.revisions,

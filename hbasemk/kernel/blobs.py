@@ -80,7 +80,7 @@ class Blobs:
             while not self._renew(key, head := self.head(key), durable=durable):
                 if not head.is_complete:
                     spool.seek(0)
-                    self._upload(key, spool)  # type: ignore[arg-type]
+                    self._upload(key, spool, self._upload_ms(head))  # type: ignore[arg-type]
                     # If another process has uploaded or doomed the blob meanwhile, its content may be incomplete.
                     if self.use(key, head, length, durable=durable):
                         break
@@ -122,15 +122,36 @@ class Blobs:
         cells = [] if length is None else [NewCell(*LENGTH, length.to_bytes(8, "big"))]
         return self._mark(key, head.used, blob_use.alive(self._nonce()), cells, durable=durable)
 
-    def doom(self, key: bytes, head: Head) -> bool:
-        """Announce that a collector deletes a blob, unless ``used`` has changed; return whether it has announced that."""
+    def doom(self, key: bytes, head: Head, now_ms: int, newest: int) -> bool:
+        """Announce that a collector deletes a blob, unless ``used`` has changed; return whether it has announced that.
+
+        ``newest`` is the latest timestamp of what it deletes. The announcement is later, and what a writer uploads after it is
+        later than the announcement. So no delete, and no marker that HBase keeps of it, hides that, whatever any clock shows.
+        """
+        used = 0 if head.used is None else head.used.timestamp
+        length = 0 if head.length is None else head.length.timestamp
+        at = max(now_ms, 1 + max(used, length, newest))
         # A crash keeps no later delete without this.
-        return self._mark(key, head.used, blob_use.doomed(self._nonce()), [], durable=False)
+        return self._mark(key, head.used, blob_use.doomed(self._nonce()), [], at=at, durable=False)
+
+    def _upload_ms(self, head: Head) -> int | None:
+        """Return the timestamp for the chunks of an upload: later than a deletion of earlier ones. None: the store's time."""
+        if head.used is None:
+            return None
+        now = self._latest_ms()
+        return max(self._runtime.now_ms() if now is None else int(now), head.used.timestamp + 1)
 
     def _mark(
-        self, key: bytes, found: Cell | None, value: bytes, cells: list[NewCell], *, durable: bool = True
+        self,
+        key: bytes,
+        found: Cell | None,
+        value: bytes,
+        cells: list[NewCell],
+        *,
+        at: int | None = None,
+        durable: bool = True,
     ) -> bool:
-        put = Put(key, [NewCell(*USED, value), *cells])
+        put = Put(key, [NewCell(*USED, value, at), *cells])
         expected = None if found is None else found.value
         if self._store.check_and_write(schema.BLOBS, USED, expected, put, durable=durable):
             return True
@@ -141,11 +162,11 @@ class Blobs:
     def _nonce(self) -> bytes:
         return self._runtime.random.getrandbits(8 * blob_use.NONCE_BYTES).to_bytes(blob_use.NONCE_BYTES, "big")
 
-    def _upload(self, key: bytes, spool: BinaryIO) -> None:
+    def _upload(self, key: bytes, spool: BinaryIO, at: int | None) -> None:
         puts: list[Put] = []
         number = 0
         while block := spool.read(CHUNK):
-            puts.append(Put(chunk_key(key, number), [NewCell(*DATA, block)]))
+            puts.append(Put(chunk_key(key, number), [NewCell(*DATA, block, at)]))
             number += 1
             if len(puts) == AT_ONCE:
                 self._put(puts)

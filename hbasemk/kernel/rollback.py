@@ -103,6 +103,11 @@ def _holder(instance: Instance, revision: int) -> str:
     return "" if record is None else record.holder
 
 
+def store_ms(instance: Instance) -> int:
+    """Return the store's time in ms since 1970."""
+    return instance.lease.time() + instance.settings.epoch_ms
+
+
 # --- single revisions ------------------------------------------------------------------------------------------
 
 
@@ -115,8 +120,9 @@ def delete_upload(instance: Instance, blob: str, deletes: Sequence[Delete]) -> b
     """Delete chunks of an upload that has not ended, and let it fail if it goes on; return False if it has ended."""
     key = bytes.fromhex(blob)
     head = instance.blobs.head(key)
+    newest = max(cell.timestamp for one in deletes for cell in one.cells)
     # The upload ends by compare-and-set of the cell that this changes, and is then repeated.
-    if head.length is not None or not instance.blobs.doom(key, head):
+    if head.length is not None or not instance.blobs.doom(key, head, store_ms(instance), newest):
         return False
     instance.store.delete(schema.BLOBS, deletes)
     return True

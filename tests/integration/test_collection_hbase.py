@@ -6,8 +6,10 @@ import time
 
 import pytest
 
-from hbasemk import BranchError, RevisionCollectedError, Settings, UnknownRevisionError, connect
+from hbasemk import BlobNotFoundError, BranchError, RevisionCollectedError, Settings, UnknownRevisionError, connect
 from hbasemk.format import paths, revisions, schema
+from hbasemk.kernel import blobs as kernel_blobs
+from hbasemk.kernel.collection import unused_blobs
 from hbasemk.kernel.collection.collector import Collector
 from hbasemk.kernel.collection.progress import Progress
 from hbasemk.kernel.ids.leases import lease_of
@@ -20,7 +22,11 @@ from tests.support.hbase import HBase
 from tests.support.repositories import Checked
 
 SETTINGS = Settings(lease_ms=2_000, max_clock_skew_ms=200)
+ROOMY = Settings(lease_ms=10_000, max_clock_skew_ms=1_000)
+"""For tests that begin no new lease: a busy machine delays measurements of the clock."""
 RETRY_TIMEOUT = 60.0
+USED, LOST = b"used" * 300_000, b"lost" * 300_000
+"""Contents of two chunks."""
 
 
 def decide_all(instance: Instance) -> None:
@@ -94,7 +100,7 @@ def test_a_run_over_all_rows_finds_what_an_earlier_run_has_missed(
 ) -> None:
     set_grace(monkeypatch, 0.4, trust=0.2)
     url = checked(hbase.url(hbase.prefix_with_tables()))
-    with connect(url, poll_interval=0, settings=SETTINGS) as one:
+    with connect(url, poll_interval=0, settings=ROOMY) as one:
         instance = instance_of(one)
         one.run(lambda tx: (tx.add("/a", {"p": 0}), tx.add("/gone"), tx.add("/gone/b", {"n": 1})))
         for number in range(5):
@@ -132,7 +138,7 @@ def test_a_run_over_all_rows_finds_what_an_earlier_run_has_missed(
 def test_rows_of_ended_branches_go(hbase: HBase, checked: Checked, monkeypatch: pytest.MonkeyPatch) -> None:
     set_grace(monkeypatch, 0.4, trust=0.2)
     url = checked(hbase.url(hbase.prefix_with_tables()))
-    with connect(url, poll_interval=0, settings=SETTINGS) as one, connect(url, poll_interval=0) as other:
+    with connect(url, poll_interval=0, settings=ROOMY) as one, connect(url, poll_interval=0) as other:
         instance = instance_of(one)
         one.run(lambda tx: tx.add("/a", {"p": 0}))
         decide_all(instance)
@@ -168,15 +174,53 @@ def test_rows_of_ended_branches_go(hbase: HBase, checked: Checked, monkeypatch: 
 
 
 @pytest.mark.integration
+def test_blobs_that_nothing_refers_to_go_and_their_contents_can_be_written_again(
+    hbase: HBase, checked: Checked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_grace(monkeypatch, 0.4, trust=0.2)
+    for module in (kernel_blobs, unused_blobs):
+        monkeypatch.setattr(module, "RENEW_MS", 0)
+    url = checked(hbase.url(hbase.prefix_with_tables()))
+    with connect(url, poll_interval=0, settings=ROOMY) as one, connect(url, poll_interval=0) as other:
+        instance = instance_of(one)
+        kept, lost = one.blobs.write(USED), one.blobs.write(LOST)
+        one.run(lambda tx: tx.add("/a", {"p": kept}))
+        collect(instance)
+
+        def sweep() -> int:
+            time.sleep(1)
+            decide_all(instance)
+            return Collector(instance).run(1, blobs=True).cells["unused blobs"]
+
+        assert sweep() == 1
+        for round_ in range(2):
+            with pytest.raises(BlobNotFoundError):
+                other.blobs.read(lost)
+            # The markers of the sweep do not hide what is written again.
+            assert other.blobs.write(LOST) == lost
+            assert one.blobs.read(lost) == LOST
+            other.run(lambda tx: tx.set("/a", "q", lost))
+            one.refresh()
+            assert sweep() == 0
+            assert one.blobs.read(lost) == LOST
+            other.run(lambda tx, round_=round_: tx.set("/a", "q", round_))
+            one.refresh()
+            one.run(lambda tx, round_=round_: tx.set("/a", "r", round_))
+            assert sweep() == 1
+        assert Collector(instance).run(1, full=True).cells["chunks of unfinished uploads"] == 0
+        assert one.blobs.read(kept) == USED
+
+
+@pytest.mark.integration
 def test_earlier_versions_of_a_removed_checkpoint_do_not_appear_again(
     hbase: HBase, checked: Checked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoint_cells, "REMOVE_AFTER_MS", -3_600_000)
     url = checked(hbase.url(hbase.prefix_with_tables()))
-    with connect(url, poll_interval=0, settings=SETTINGS) as one:
+    with connect(url, poll_interval=0, settings=ROOMY) as one:
         made = one.checkpoint(60)
         made.extend(120)
         made.release()
+        monkeypatch.setattr(checkpoint_cells, "REMOVE_AFTER_MS", -3_600_000)
         cells = instance_of(one).checkpoint_cells
         assert list(cells.all_lists())
         cells.remove_expired()

@@ -24,7 +24,8 @@ from hbasemk.store.abc import NewCell, Put
 from hbasemk.testing.simulation import Actor, Simulator
 from hbasemk.testing.stepped import SteppedSimulator
 from tests.support import proof
-from tests.support.collecting import set_grace
+from tests.support.collecting import BOTH_ORDERS, set_grace
+from tests.support.marking_store import MarkingStore
 
 SETTINGS = Settings(max_clock_skew_ms=500, lease_ms=600_000)
 RETENTION_MS = 10
@@ -40,8 +41,10 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 class Prepared:
     """A store with a blob that nobody has used for a long time: complete, or doomed by a sweep that was killed."""
 
-    def __init__(self, *, is_doomed: bool) -> None:
-        simulator = Simulator(0, transactions=True)
+    def __init__(self, *, is_doomed: bool, ordered: bool = True) -> None:
+        simulator = Simulator(0, transactions=ordered)
+        if not ordered:
+            simulator.store = MarkingStore(lambda: int(simulator.ms))
         self.store = simulator.store
         one = simulator.add("one", lambda _: None).open(wanted=SETTINGS)
         for path in ("/a", "/b"):
@@ -49,11 +52,12 @@ class Prepared:
         blob = one.blobs.write(io.BytesIO(CONTENT))
         if is_doomed:
             key = bytes.fromhex(blob)
-            assert one.blobs.doom(key, one.blobs.head(key))
+            assert one.blobs.doom(key, one.blobs.head(key), int(simulator.ms), int(simulator.ms))
         one.close()
         simulator.ms += 10_000_000
         first = simulator.add("first", lambda _: None).open()
         Collector(first).run(RETENTION_MS)
+        assert first.journal.fence.horizon
         first.close()
         simulator.ms += 5
         self.ms = simulator.ms
@@ -125,8 +129,9 @@ def problems(prepared: Prepared, every: int) -> Iterator[tuple[tuple[int, int, i
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("every", [3, pytest.param(1, marks=proof.PROOF)])
 @pytest.mark.parametrize("is_doomed", [False, True], ids=["complete", "doomed"])
-def test_a_sweep_beside_a_writer(is_doomed: bool, every: int) -> None:
-    prepared = Prepared(is_doomed=is_doomed)
+@BOTH_ORDERS
+def test_a_sweep_beside_a_writer(is_doomed: bool, ordered: bool, every: int) -> None:
+    prepared = Prepared(is_doomed=is_doomed, ordered=ordered)
     runs = swept = 0
     for order, run, problem in problems(prepared, every):
         assert problem is None, "\n".join([f"{order}: {problem}", *run.simulator.trace])
@@ -146,7 +151,7 @@ def doomed_taken_for_complete(patch: pytest.MonkeyPatch) -> None:
 
 
 def doomed_without_comparing(patch: pytest.MonkeyPatch) -> None:
-    def doom(self: Blobs, key: bytes, head: Head) -> bool:
+    def doom(self: Blobs, key: bytes, *_: Any) -> bool:
         self._store.write(schema.BLOBS, [Put(key, [NewCell(*USED, blob_use.doomed(self._nonce()))])])
         return True
 
@@ -164,23 +169,31 @@ def chunks_read_after_it_was_doomed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(unused_blobs, "_delete", delete)
 
 
+def uploads_earlier_than_the_deleted(patch: pytest.MonkeyPatch) -> None:
+    # As if the clock of a region server had gone back.
+    patch.setattr(Blobs, "_upload_ms", lambda _, head: None if head.used is None else 1)
+
+
 MUTANTS = (
     use_not_recorded,
     doomed_taken_for_complete,
     doomed_without_comparing,
     chunks_read_after_it_was_doomed,
 )
+UNORDERED = (*MUTANTS, uploads_earlier_than_the_deleted)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize("mutant", MUTANTS)
+@pytest.mark.parametrize(
+    ("mutant", "ordered"), [*((one, True) for one in MUTANTS), *((one, False) for one in UNORDERED)]
+)
 def test_a_broken_sweep_or_writer_is_found(
-    mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+    mutant: Callable[[pytest.MonkeyPatch], None], ordered: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mutant(monkeypatch)
     for is_doomed in (False, True):
-        for _, _, problem in problems(Prepared(is_doomed=is_doomed), 1):
+        for _, _, problem in problems(Prepared(is_doomed=is_doomed, ordered=ordered), 1):
             if problem is not None:
                 print(problem)
                 return

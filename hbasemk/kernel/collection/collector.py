@@ -21,7 +21,6 @@ from hbasemk.kernel.collection import (
     lost_uploads,
     other_cells,
     raising,
-    retention,
     unused_blobs,
 )
 from hbasemk.kernel.collection.node_cells import ROWS, NodeCells, removed
@@ -78,8 +77,6 @@ class Collector:
         With ``wait``, wait until all readers know the new horizon. Otherwise delete up to one that they know by now, so that
         a later run deletes the rest. Raises ClockSkewError and StoreError; what has been done stays done.
         """
-        if blobs:
-            retention.require_order(self._instance)
         self.publish(retention_ms)
         if wait:
             self._wait_for_readers()
@@ -148,8 +145,6 @@ class Collector:
     def estimate(self, retention_ms: int, *, blobs: bool = False, full: bool = False) -> Report:
         """Count what a run would delete, by kind. Writes nothing."""
         instance = self._instance
-        if blobs:
-            retention.require_order(instance)
         instance.poll()
         current = self._instance.journal.fence.refresh()
         horizon = raising.target(instance, retention_ms, current) or current

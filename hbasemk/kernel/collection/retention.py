@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hbasemk.errors import InvalidValueError, StoreUnusableError
+from hbasemk.errors import InvalidValueError
 from hbasemk.format import schema
 from hbasemk.format.limits import shown
 from hbasemk.kernel.instance import Instance
@@ -47,16 +47,3 @@ def write(instance: Instance, retention_ms: int | None) -> None:
         )
     data = FOREVER if retention_ms is None else str(retention_ms).encode()
     instance.store.write(schema.CLUSTER, [Put(schema.SETTINGS_ROW, [NewCell(*schema.RETENTION, data)])])
-
-
-def collects_blobs(instance: Instance) -> bool:
-    """Return whether blobs are collected in this store: one that orders all writes."""
-    return instance.store.supports_transactions
-
-
-def require_order(instance: Instance) -> None:
-    """Raise StoreUnusableError for a store that does not order all writes: there no blobs can be collected yet."""
-    if not collects_blobs(instance):
-        raise StoreUnusableError(
-            f"on HBase, blobs are not collected yet; nothing was deleted from {instance.location}. Leave out --blobs."
-        )

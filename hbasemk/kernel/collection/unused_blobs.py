@@ -1,8 +1,8 @@
 """Blobs to which no cell refers and which nobody has used for longer than the retention.
 
 The collector reads all references while the horizon stays. Then it dooms each blob by compare-and-set of ``used``, and deletes
-exactly the versions that it had read before. A writer that wants the blob renews ``used`` first, so the compare-and-set fails;
-or it finds the blob doomed, and uploads newer versions. See ``docs/protocol.md``, section 9.
+the versions that it had read before, and earlier ones. A writer that wants the blob renews ``used`` first, so the
+compare-and-set fails; or it finds the blob doomed, and uploads newer versions. See ``docs/protocol.md``, section 9.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hbasemk.errors import CheckpointError, RevisionCollectedError, StoreError
 from hbasemk.format import schema
 from hbasemk.format.blob_use import USED
 from hbasemk.format.extent import Extent
-from hbasemk.kernel import checkpoints
+from hbasemk.kernel import checkpoints, rollback
 from hbasemk.kernel.batches import batched
 from hbasemk.kernel.blobs import DATA, KEY, LENGTH, RENEW_MS, Head
 from hbasemk.kernel.collection.blob_references import read_references
@@ -23,7 +23,7 @@ from hbasemk.kernel.collection.run import Run
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal import fence
 from hbasemk.kernel.journal.view import View
-from hbasemk.store.abc import CellVersion, Delete, Scan, scan_all
+from hbasemk.store.abc import CellVersion, Column, DeleteBelow, Scan, scan_all
 
 KIND: Final = "unused blobs"
 HEADS: Final = 1000
@@ -50,7 +50,7 @@ def collect(run: Run, retention_ms: int, wait_for_readers: Callable[[], int]) ->
 
 def _try(run: Run, retention_ms: int, horizon: int) -> bool:
     instance = run.instance
-    began_ms = instance.lease.time() + instance.settings.epoch_ms
+    began_ms = rollback.store_ms(instance)
     skew = 2 * instance.settings.max_clock_skew_ms
     try:
         hold = _hold(instance, horizon) if run.writes else None
@@ -101,8 +101,8 @@ def _heads(instance: Instance) -> Iterator[tuple[bytes, Head]]:
 
 def _collect(run: Run, found: Sequence[tuple[bytes, Head]], *, used_before: int, old: int) -> None:
     """Delete blobs that nothing refers to, unless they were used after ``used_before`` or doomed after ``old``."""
-    chunks: list[Delete] = []
-    heads: list[Delete] = []
+    chunks: list[DeleteBelow] = []
+    heads: list[DeleteBelow] = []
     for key, head in found:
         if head.used is None:
             # An older version of the library wrote it. When it was used last is unknown, so this counts as a use.
@@ -114,38 +114,41 @@ def _collect(run: Run, found: Sequence[tuple[bytes, Head]], *, used_before: int,
                 continue
             chunks += own
             if head.length is not None:
-                heads.append(Delete(key, [CellVersion(*LENGTH, head.length.timestamp)]))
-            elif not own:
-                # What another run has left. No writer can be using this version of the cell any more.
-                heads.append(Delete(key, [CellVersion(*USED, head.used.timestamp)]))
+                heads.append(_up_to(key, LENGTH, head.length.timestamp))
+            elif not own and run.instance.store.supports_transactions:
+                # What another run has left. No writer can be using this version of the cell any more. HBase would show earlier
+                # versions, or hide later ones.
+                heads.append(_up_to(key, USED, head.used.timestamp))
     _delete(run, chunks)
     _delete(run, heads)
 
 
-def _doomed(run: Run, key: bytes, head: Head, old: int) -> Sequence[Delete] | None:
+def _up_to(key: bytes, column: Column, timestamp: int) -> DeleteBelow:
+    return DeleteBelow(key, [CellVersion(*column, timestamp + 1)])
+
+
+def _doomed(run: Run, key: bytes, head: Head, old: int) -> Sequence[DeleteBelow] | None:
     """Doom a blob and return its chunks; None if a writer uses it. Without anything to delete, it stays as it is."""
     # The versions are read before the blob is doomed: a writer that finds it doomed writes newer ones.
     chunks = _chunks(run, key)
-    if any(cell.timestamp >= old for chunk in chunks for cell in chunk.cells):
+    newest = max((cell.timestamp - 1 for chunk in chunks for cell in chunk.cells), default=0)
+    if newest >= old:
         # A writer is uploading it again. Its next attempt could write versions with the same timestamps.
         return None
     if head.length is None and not chunks:
         return chunks
-    if run.writes and not run.instance.blobs.doom(key, head):
+    if run.writes and not run.instance.blobs.doom(key, head, rollback.store_ms(run.instance), newest):
         return None
     run.cells[KIND] += 1
     return chunks
 
 
-def _delete(run: Run, deletes: Sequence[Delete]) -> None:
+def _delete(run: Run, deletes: Sequence[DeleteBelow]) -> None:
     if run.writes and deletes:
-        run.instance.store.delete(schema.BLOBS, deletes)
+        run.instance.store.delete_below(schema.BLOBS, deletes)
         run.pause(len(deletes))
 
 
-def _chunks(run: Run, key: bytes) -> Sequence[Delete]:
+def _chunks(run: Run, key: bytes) -> Sequence[DeleteBelow]:
     scan = Scan(key + b"\0", key + b"\xff" * 5, CHUNKS, columns=(DATA,))
-    return [
-        Delete(row.key, [CellVersion(*DATA, cell.timestamp) for cell in row.cells])
-        for row in scan_all(run.instance.store, schema.BLOBS, scan)
-    ]
+    return [_up_to(row.key, DATA, row.cells[0].timestamp) for row in scan_all(run.instance.store, schema.BLOBS, scan)]
