@@ -42,7 +42,7 @@ class Sizes:
     memory_small: int = 10_000
     idle_seconds: int = 20
     skew_wait_seconds: int = 7
-    """Seconds to wait before an idle measurement. Polls reread recent commits for the allowed clock skew, which is shorter."""
+    """Seconds to wait before an idle measurement. The watermark moves past the last commits before."""
     time_limit: int = 20
     """Seconds that one system may spend on one measurement, or on its preparation, before the harness cuts it short."""
 

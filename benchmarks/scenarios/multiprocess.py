@@ -152,7 +152,7 @@ def visibility_latency(harness: Harness) -> None:
     sizes = harness.sizes
     contenders = harness.tree("visibility_latency", lambda entry: entry.multiprocess)
     harness.prepare(contenders, lambda system: system.add([("/visible", {"number": 0})]))
-    # hbasemk's polls reread commits within the allowed clock skew; wait until they find nothing.
+    # Wait until hbasemk has moved the watermark past these commits.
     time.sleep(sizes.skew_wait_seconds)
     harness.compare(
         "refresh without new commits",

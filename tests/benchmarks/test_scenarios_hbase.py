@@ -38,4 +38,6 @@ def test_all_scenarios_run_on_all_systems_on_hbase(hbase: HBase, monkeypatch: py
         "published_2013",
         "published_2013_happybase",
     }
+    (polls,) = (result.median for result in run.results if result.operation == "idle: polls per second")
+    assert polls, "the scenario idle does not recognize polls"
     assert tables(hbase, prefix) == []
