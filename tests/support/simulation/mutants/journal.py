@@ -8,6 +8,8 @@ import pytest
 
 from hbasemk.format.extent import Extent
 from hbasemk.kernel.journal.journal import Journal
+from hbasemk.kernel.journal.log_poller import LogPoller
+from hbasemk.kernel.journal.news import News
 from hbasemk.kernel.journal.sequence import RevisionSequence
 from hbasemk.kernel.journal.view import View
 
@@ -26,7 +28,14 @@ def read_back_down_to_an_estimate(patch: pytest.MonkeyPatch) -> None:
 
 
 def arrivals_out_of_order(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("hbasemk.kernel.journal.polled_revisions.sorted", lambda found: list(found), raising=False)
+    read = LogPoller.read
+
+    def backwards(self: LogPoller, *arguments: Any) -> News:
+        news = read(self, *arguments)
+        news.committed.reverse()
+        return news
+
+    patch.setattr(LogPoller, "read", backwards)
 
 
 def everything_below_the_head_is_visible(patch: pytest.MonkeyPatch) -> None:
