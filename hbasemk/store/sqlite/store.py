@@ -32,7 +32,7 @@ from hbasemk.store.abc import (
     Table,
     in_order_of_last,
 )
-from hbasemk.store.sqlite import catalog, cells, files, free_pages, scans
+from hbasemk.store.sqlite import catalog, cells, files, free_pages, many_rows, scans
 from hbasemk.store.sqlite.catalog import Catalog
 from hbasemk.store.sqlite.cells import Families
 from hbasemk.store.sqlite.connection import Connection
@@ -139,7 +139,7 @@ class SqliteStore(Store):
             if single:
                 return [Row(gets[0].row, cells.read(sql, tables, gets[0]))]
             sql.execute("BEGIN")
-            rows = [Row(get.row, cells.read(sql, tables, get)) for get in gets]
+            rows = many_rows.read_rows(sql, tables, gets)
             sql.execute("COMMIT")
             return rows
 

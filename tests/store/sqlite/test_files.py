@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from hbasemk.errors import StoreUnknownError, StoreUnusableError
-from hbasemk.store.abc import Cell, Get
+from hbasemk.store.abc import Get, Row
 from hbasemk.store.memory import MemoryStore
-from hbasemk.store.sqlite import SqliteStore, cells, ofd_locks, used_files
+from hbasemk.store.sqlite import SqliteStore, many_rows, ofd_locks, used_files
 from hbasemk.testing.wrapped import CountingStore
 from tests.support.sqlite import TABLES, flag
 
@@ -222,17 +222,18 @@ class TestReadsThatLoseTheirLock:
             store._connections.writing(lambda found: found.sql.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall())
         # This connection has no pages in its cache.
         reader = SqliteStore(str(path))
-        read = cells.read
+        read = many_rows._group
         pending = [OVERWRITE]
 
-        def slowly(*arguments: Any) -> list[Cell]:
+        def slowly(*arguments: Any) -> list[Row]:
+            # Eight rows; the other two follow.
             found = read(*arguments)
             if pending:
                 path.with_name("content.db-shm").open("rb").close()
                 subprocess.run([sys.executable, "-c", pending.pop(), str(path), how], check=True, timeout=60)
             return found
 
-        monkeypatch.setattr(cells, "read", slowly)
+        monkeypatch.setattr(many_rows, "_group", slowly)
         found = reader.read("one", [Get(row) for row in rows])
         reader.close()
         assert not pending

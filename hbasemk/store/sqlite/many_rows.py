@@ -1,0 +1,130 @@
+"""Reads of many rows with one SQL statement for a group of them.
+
+A statement for each row would cost more than its result: nearly all rows have few columns with few versions. One
+statement reads the rows of a group until it meets a row that is wider or has a longer history than wanted. This row and
+the rest of its group are then read one by one, so the cost still depends only on the requested cells.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
+
+from hbasemk.store.abc import Cell, Get, Row
+from hbasemk.store.sqlite.cells import MAX_SKIPPED, Families, Family, new_cell, read
+
+GROUPS: Final = (64, 8)
+"""The numbers of rows in one statement. There are few of them, so that SQLite keeps the compiled statements."""
+
+
+def read_rows(sql: sqlite3.Connection, tables: Families, gets: Sequence[Get]) -> list[Row]:
+    """Return the row of each get."""
+    rows: list[Row] = []
+    while len(rows) < len(gets):
+        family = _family(tables, gets[len(rows)])
+        rows += _group(sql, tables, family, gets, len(rows)) if family else [_one(sql, tables, gets[len(rows)])]
+    return rows
+
+
+def _one(sql: sqlite3.Connection, tables: Families, get: Get) -> Row:
+    return Row(get.row, read(sql, tables, get))
+
+
+def _family(tables: Families, get: Get) -> Family | None:
+    """Return the family that a get reads, if a statement for many rows can read it; else None."""
+    if get.columns is not None:
+        return tables.get(get.columns[0][0]) if len(get.columns) == 1 and get.versions == 1 else None
+    if get.page is not None:
+        return tables.get(get.page.family) if get.page.after is None and get.page.limit else None
+    chosen = tables.chosen(get.families)
+    return chosen[0] if len(chosen) == 1 else None
+
+
+def _group(sql: sqlite3.Connection, tables: Families, family: Family, gets: Sequence[Get], first: int) -> list[Row]:
+    """Return the rows of some gets from ``first`` on; those differ only in their rows if there are several."""
+    shape = gets[first][1:]
+    for size in GROUPS:
+        group = gets[first : first + size]
+        if len(group) == size and all(get[1:] == shape for get in group):
+            break
+    else:
+        return [_one(sql, tables, gets[first])]
+    keys = [get.row for get in group]
+    get = group[0]
+    if get.columns is not None:
+        found = _newest(sql, family, keys, get.columns[0][1], get.since, get.before)
+    else:
+        found = _cells(sql, family, keys, get)
+    rows = [Row(key, cells) for key, cells in zip(keys, found, strict=False)]
+    return rows + [_one(sql, tables, get) for get in group[len(rows) :]]
+
+
+# --- one column ------------------------------------------------------------------------------------------------
+
+
+def _newest(
+    sql: sqlite3.Connection, family: Family, keys: Sequence[bytes], qualifier: bytes, since: int, before: int
+) -> list[list[Cell]]:
+    """Return the newest version of a column in each row."""
+    found: list[list[Cell]] = [[] for _ in keys]
+    name = family.name
+    statement = _newest_statement(family.table, len(keys))
+    for number, ts, value in sql.execute(statement, (qualifier, since, before, *keys)):
+        found[number].append(new_cell(Cell, (name, qualifier, ts, value)))
+    return found
+
+
+@lru_cache
+def _newest_statement(table: str, count: int) -> str:
+    column = "row = wanted AND qualifier = ?1"
+    return (
+        f"{_wanted(count, 4)} SELECT number, ts, value FROM wanted CROSS JOIN {table} ON {column} AND ts = "
+        f"(SELECT max(ts) FROM {table} WHERE {column} AND ts >= ?2 AND ts < ?3)"
+    )
+
+
+def _wanted(count: int, first: int) -> str:
+    """Return the beginning of a statement: the keys of its rows, which are the parameters from ``first`` on."""
+    values = ", ".join(f"({number}, ?{first + number})" for number in range(count))
+    return f"WITH wanted (number, wanted) AS (VALUES {values})"
+
+
+# --- all columns -----------------------------------------------------------------------------------------------
+
+
+def _cells(sql: sqlite3.Connection, family: Family, keys: Sequence[bytes], get: Get) -> list[list[Cell]]:
+    """Return the cells of the first rows: of all, or of those up to a wide row or before one with a long history."""
+    _, _, _, page, since, before, versions = get
+    limit = -1 if page is None else page.limit
+    name = family.name
+    found: list[list[Cell]] = [[] for _ in keys]
+    last = -1
+    current: bytes | None = None
+    taken = skipped = 0
+    for number, qualifier, ts, value in sql.execute(_statement(family.table, len(keys)), (since, *keys)):
+        if number != last:
+            last, cells, current = number, found[number], None
+        if qualifier != current:
+            current = qualifier
+            taken = skipped = 0
+        if ts < before and taken < versions:
+            if len(cells) == limit:
+                return found[: number + 1]
+            cells.append(new_cell(Cell, (name, qualifier, ts, value)))
+            taken += 1
+            continue
+        skipped += 1
+        if skipped > MAX_SKIPPED:
+            return found[:number]
+    return found
+
+
+@lru_cache
+def _statement(table: str, count: int) -> str:
+    # The outer loop takes the rows in this order, the inner one the cells in the order of the primary key.
+    return (
+        f"{_wanted(count, 2)} SELECT number, qualifier, ts, value FROM wanted CROSS JOIN {table} "
+        "ON row = wanted AND ts >= ?1"
+    )
