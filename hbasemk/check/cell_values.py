@@ -30,6 +30,8 @@ def is_name(qualifier: bytes) -> bool:
 
 def wrong_value(cell: Cell) -> tuple[str, str] | None:
     """Return the kind and the reason if a cell is invalid by itself, else None."""
+    if cell.qualifier[:1] == b"\x01" and cell.family != schema.CHILDREN:
+        return _wrong_property(cell)
     column = (cell.family, cell.qualifier)
     if cell.family == schema.CHILDREN:
         if not is_name(cell.qualifier):
@@ -39,17 +41,6 @@ def wrong_value(cell: Cell) -> tuple[str, str] | None:
         expected = (schema.ALIVE, schema.DEAD)
     elif column == schema.LAST_REVISION:
         expected = (schema.TOUCHED,)
-    elif cell.qualifier[:1] == b"\x01":
-        if not is_name(cell.qualifier[1:]):
-            return kinds.COLUMN, "no property can have this name"
-        if cell.value == values.TOMBSTONE:
-            return None
-        try:
-            base = adjusted.decode_base(cell.value)
-            values.decode(base.plain or values.TOMBSTONE)
-        except FormatError as error:
-            return kinds.VALUE, str(error)
-        return None
     elif schema.is_slot(column):
         if not is_name(cell.qualifier[schema.SLOT_HEAD :]):
             return kinds.COLUMN, "no property can have this name"
@@ -62,6 +53,19 @@ def wrong_value(cell: Cell) -> tuple[str, str] | None:
     else:
         return kinds.COLUMN, f"nodes have no column {cell.qualifier[:60]!r}"
     return None if cell.value in expected else (kinds.VALUE, f"it is {cell.value[:40]!r}")
+
+
+def _wrong_property(cell: Cell) -> tuple[str, str] | None:
+    if not is_name(cell.qualifier[1:]):
+        return kinds.COLUMN, "no property can have this name"
+    value = cell.value
+    if value == values.TOMBSTONE:
+        return None
+    try:
+        values.decode(adjusted.decode_base(value).plain or values.TOMBSTONE if adjusted.is_relative(value) else value)
+    except FormatError as error:
+        return kinds.VALUE, str(error)
+    return None
 
 
 def blobs_of(data: bytes) -> list[str]:

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from hbasemk.check.found_cells import FoundCells, hash_of, number_of
 from hbasemk.errors import FormatError
 from hbasemk.format import paths, revisions, schema
 from hbasemk.format.changes import RowChange
@@ -29,19 +30,20 @@ REMEMBERED_CELLS: Final = 8_000_000
 class RevisionStatus(NamedTuple):
     """The status of a revision: outcome, swept mark, and sorted hashes of its declared cells (None: unknown).
 
-    ``base`` names the snapshot that it was built on (None: there is none, or it cannot be read).
+    ``base`` names the snapshot that it was built on (None: there is none, or it cannot be read). ``number`` is that of its
+    declared cells (``found_cells.py``).
     """
 
     outcome: Outcome
     swept: bytes | None
     declared: array[int] | None
     base: int | None
+    number: int | None
 
-    def declares(self, path: str, column: Column) -> bool:
-        """Return whether the revision declared this cell; also True if its changes cannot be decoded."""
+    def declares(self, hashed: int) -> bool:
+        """Return whether the revision declared the cell with this hash; also True if its changes cannot be decoded."""
         if self.declared is None:
             return True
-        hashed = hash((path, column))
         at = bisect_left(self.declared, hashed)
         return at < len(self.declared) and self.declared[at] == hashed
 
@@ -50,7 +52,8 @@ class CheckContext:
     """Reads for one run of the check.
 
     ``initial_watermark`` is the watermark at the beginning of the run (None: unreadable). ``live``: other instances may
-    work meanwhile, so a rollback that is still possible for its writer counts as done.
+    work meanwhile, so a rollback that is still possible for its writer counts as done. ``found`` are the cells found in
+    ``nodes``.
     """
 
     def __init__(self, inspection: Inspection, *, live: bool) -> None:
@@ -64,6 +67,7 @@ class CheckContext:
             self.initial_watermark = self.read_watermark()
         except FormatError:
             self.initial_watermark = None
+        self.found = FoundCells()
         self._horizon = 0
         self._trimmed = 0
         self._statuses: OrderedDict[int, RevisionStatus] = OrderedDict()
@@ -175,22 +179,31 @@ class CheckContext:
     def learn(self, row: JournalRow) -> RevisionStatus:
         """Return and cache the status from a complete journal row."""
         outcome = row.outcome
-        declared = None if outcome in {Outcome.ABORTED, Outcome.ABSENT} else self._declared_hashes(row)
-        found = RevisionStatus(outcome, row.swept, declared, base_of(row))
-        self._cells += _weight(found) - _weight(self._statuses.get(row.revision))
+        before = self._statuses.get(row.revision)
+        if before is not None and before.outcome is Outcome.COMMITTED is outcome:
+            # The changes of a committed revision stay as they are.
+            declared, number = before.declared, before.number
+        elif outcome is Outcome.ABORTED or outcome is Outcome.ABSENT:
+            declared, number = None, None
+        else:
+            declared, number = self._declared_cells(row)
+        found = RevisionStatus(outcome, row.swept, declared, base_of(row), number)
+        self._cells += _weight(found) - _weight(before)
         self._statuses[row.revision] = found
         return found
 
-    def _declared_hashes(self, row: JournalRow) -> array[int] | None:
+    def _declared_cells(self, row: JournalRow) -> tuple[array[int] | None, int | None]:
+        """Return the hashes and the number of the cells that a row declares."""
         if row.revision == self.settings.root_revision:
-            return array("q", sorted(hash((paths.ROOT, one)) for one in (schema.DELETED, schema.LAST_REVISION)))
+            return array("q", sorted(hash_of(paths.ROOT, one) for one in (schema.DELETED, schema.LAST_REVISION))), None
         touched = declared_by(row)
         if not touched:
-            return None
+            return None, None
         try:
-            return array("q", sorted(hash((change.path, column)) for change in touched for column in change.columns()))
+            hashes = [hash_of(change.path, column) for change in touched for column in change.columns()]
+            return array("q", sorted(hashes)), number_of(touched, hashes)
         except UnicodeEncodeError:
-            return None
+            return None, None
 
     def _forget(self, room: int) -> None:
         # Only before a load: statuses that a caller has just loaded stay until its next load.

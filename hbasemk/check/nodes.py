@@ -15,6 +15,7 @@ from hbasemk.check import problem as kinds
 from hbasemk.check.cell_values import blobs_of, describe, is_name, wrong_value
 from hbasemk.check.collectable import Collectable
 from hbasemk.check.context import CheckContext, RevisionStatus, text
+from hbasemk.check.found_cells import hash_of, with_flag
 from hbasemk.check.links import Links, Listed
 from hbasemk.check.lost_updates import Later, LostUpdates
 from hbasemk.check.problem import Problem
@@ -155,9 +156,10 @@ class NodesCheck:
             if several:
                 yield from self._lost.check(path, window, later)
                 passed.add(window)
-            seen = [cell for cell in window if self._context.sees(cell.timestamp)]
+            visible = set(filter(self._context.sees, {cell.timestamp for cell in window}))
+            seen = [cell for cell in window if cell.timestamp in visible]
             deleted = {cell.timestamp: cell.value for cell in seen if cell.qualifier == schema.DELETED[1]}
-            for version in sorted({cell.timestamp for cell in seen}, reverse=True):
+            for version in sorted(visible, reverse=True):
                 begins = deleted.get(version) == schema.ALIVE
                 if version in deleted and life is None:
                     life = version if begins else 0
@@ -255,29 +257,37 @@ class NodesCheck:
     def _judge(self, path: str, key: bytes, cells: Sequence[Cell], *, known: bool) -> Iterator[Problem]:
         """Check each cell: its column, its value, and its revision's status and declared cells."""
         wrong: dict[int, list[Cell]] = {}
-        statuses = {version: self._context.status(version) for version in {cell.timestamp for cell in cells}}
+        versions = {cell.timestamp for cell in cells}
+        statuses = {version: self._context.status(version) for version in versions}
+        uncommitted = {version for version, status in statuses.items() if self._is_uncommitted(version, status)}
+        found = dict.fromkeys(versions, 0)
         for cell in cells:
-            status = statuses[cell.timestamp]
-            column = (cell.family, cell.qualifier)
-            if self._context.was_committed(cell.timestamp, status):
-                pass
-            elif status.outcome is Outcome.ABORTED or status.outcome is Outcome.ABSENT:
-                wrong.setdefault(cell.timestamp, []).append(cell)
-                continue
-            elif status.outcome is Outcome.PENDING and self._context.is_visible(cell.timestamp):
-                wrong.setdefault(cell.timestamp, []).append(cell)
-            if known and not status.declares(path, column):
-                yield Problem(
-                    kinds.UNDECLARED,
-                    path,
-                    text(cell.timestamp),
-                    f"{describe(cell)}: its revision does not declare it",
-                )
+            family, qualifier, version, value = cell
+            status = statuses[version]
+            if version in uncommitted:
+                wrong.setdefault(version, []).append(cell)
+                if status.outcome is not Outcome.PENDING:
+                    continue
+            if known:
+                column = (family, qualifier)
+                hashed = hash_of(path, column)
+                if status.declares(hashed):
+                    found[version] ^= with_flag(hashed, column, value)
+                else:
+                    detail = f"{describe(cell)}: its revision does not declare it"
+                    yield Problem(kinds.UNDECLARED, path, text(version), detail)
             reason = wrong_value(cell)
             if reason is not None:
-                yield Problem(reason[0], path, text(cell.timestamp), f"{describe(cell)}: {reason[1]}")
-        for version, uncommitted in wrong.items():
-            yield from self._check_uncommitted(path, key, version, self._context.status(version), uncommitted)
+                yield Problem(reason[0], path, text(version), f"{describe(cell)}: {reason[1]}")
+        self._context.found.add(found)
+        for version, of_version in wrong.items():
+            yield from self._check_uncommitted(path, key, version, self._context.status(version), of_version)
+
+    def _is_uncommitted(self, version: int, status: RevisionStatus) -> bool:
+        """Return whether cells of a revision are wrong in the tables, because it is not committed."""
+        if status.outcome is Outcome.COMMITTED or self._context.was_committed(version, status):
+            return False
+        return status.outcome is not Outcome.PENDING or self._context.is_visible(version)
 
     def _check_uncommitted(
         self, path: str, key: bytes, version: int, status: RevisionStatus, cells: Sequence[Cell]

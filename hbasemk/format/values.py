@@ -48,6 +48,7 @@ PropertyValue: TypeAlias = Union[Scalar, Sequence[Scalar]]  # noqa: UP007
 
 TOMBSTONE: Final = b"\x00"
 _STRING, _INTEGER, _FLOAT, _FALSE, _TRUE, _BLOB, _JSON, _BYTES, _ARRAY = range(1, 10)
+_REFERRING: Final = (bytes([_BLOB]), bytes([_ARRAY]))
 _is_number: Final = re.compile(NUMBER).fullmatch
 _DOUBLE: Final = struct.Struct(">d")
 _LENGTH: Final = struct.Struct(">I")
@@ -161,7 +162,7 @@ def _decode_scalar(data: bytes) -> Scalar:
 def blobs_of(data: bytes) -> list[str]:
     """Return the ids of the blobs to which a stored value refers; raise FormatError if it is a damaged array."""
     # Only references and arrays can do so. The type byte avoids decoding other values.
-    if data[:1] not in (bytes([_BLOB]), bytes([_ARRAY])):
+    if data[:1] not in _REFERRING:
         return []
     value = decode(data)
     return [one.id for one in (value if isinstance(value, list) else [value]) if isinstance(one, BlobRef)]
