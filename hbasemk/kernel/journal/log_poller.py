@@ -48,8 +48,6 @@ class Announced:
 class LogPoller:
     """Finds new revisions by the logs in which writers announce them."""
 
-    must_look_deeper: Final = False
-
     def __init__(
         self, store: RetryingStore, runtime: Runtime, watermark: Watermark, wants_contents: Callable[[], bool]
     ) -> None:
@@ -60,6 +58,8 @@ class LogPoller:
         self._cursors: dict[int, int] = {}
         self._waiting: frozenset[int] = frozenset()
         """The ids above the floor that were read, and whose revisions have neither joined nor been aborted."""
+        self.held_back = False
+        """Whether the last poll let committed revisions wait, because of an id that was announced during it."""
         self._read_before: dict[int, RowContent] = {}
         """Contents of committed revisions that an attempt has read which failed later: the next one goes on."""
 
@@ -165,7 +165,9 @@ class LogPoller:
         news.horizon = max(news.horizon, second.horizon)
         news.highest = max([news.highest, *second.new])
         limit = min(limits, default=revisions.MAX_REVISION)
-        news.deferred = later.union(one for one in news.committed if one >= limit)
+        waits = [one for one in news.committed if one >= limit]
+        news.deferred = later.union(waits)
+        news.held_back = bool(waits)
         news.committed = [one for one in news.committed if one < limit]
 
     def _read_up_to(self, first: Announced, revision: int) -> int:
@@ -185,6 +187,7 @@ class LogPoller:
     def finish(self, news: News, pending: Collection[int], floor: int) -> None:
         """Move the cursors after what a read found has joined."""
         self._read_before = {}
+        self.held_back = news.held_back
         self._cursors.update(news.bounds)
         self._waiting = frozenset(one for one in {*pending, *news.deferred} if one > floor)
 

@@ -35,7 +35,7 @@ class News:
     the newest trim level. ``is_complete`` is False if rows that the read needed may have been deleted before. In a store that
     does not order all writes, ``watermark`` is one that was published before the read, ``bounds`` says up to which id each
     log has been read, ``read`` are contents of committed revisions, and ``deferred`` are revisions that may be committed
-    and must wait for the next poll.
+    and must wait for the next poll; ``held_back`` says whether any of them is.
     """
 
     __slots__ = (
@@ -43,6 +43,7 @@ class News:
         "committed",
         "contents",
         "deferred",
+        "held_back",
         "highest",
         "horizon",
         "is_complete",
@@ -71,6 +72,7 @@ class News:
         self.watermark = 0
         self.bounds: dict[int, int] = {}
         self.deferred: set[int] = set()
+        self.held_back = False
         self.read: dict[int, RowContent] = {}
 
     def add(self, row: JournalRow) -> None:

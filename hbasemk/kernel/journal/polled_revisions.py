@@ -62,9 +62,13 @@ class PolledRevisions(KnownRevisions):
         """Read what other instances committed: one round trip if there is nothing new.
 
         Returns the revisions that this call made visible. If another thread's poll began after this call was made, the
-        call uses the result of that poll. It is retried as a whole, because it holds a lock.
+        call uses the result of that poll. It is retried as a whole, because it holds a lock. It is repeated while a revision
+        that is committed must wait for a lower id, which another writer announced during the poll.
         """
-        return run_with_retries(self._runtime, self._poll)
+        joined = run_with_retries(self._runtime, self._poll)
+        while isinstance(self.poller, LogPoller) and self.poller.held_back:
+            joined = [*joined, *run_with_retries(self._runtime, self._poll)]
+        return joined
 
     def _poll(self) -> list[int]:
         needed = self._polls_started + 1

@@ -191,6 +191,16 @@ def next_holder_keeps_pending_ids() -> bool:
     return made in place.reader.journal.pending
 
 
+def test_a_poll_shows_what_was_committed_before_it_though_a_lower_id_is_announced_meanwhile() -> None:
+    place = Place()
+    lower = place.low.announcements.next(0)
+    place.world.advance(0.01)
+    revision = add(place.high, "/c")
+    place.before_scan(2, lambda: place.low.announcements.announce(lower))
+    assert lower < revision
+    assert place.reader.poll() == [revision]
+
+
 def test_the_watermark_stays_below_a_row_that_comes_after_the_scan() -> None:
     place = Place()
     made = place.low.announcements.next(place.low.journal.highest_seen)
