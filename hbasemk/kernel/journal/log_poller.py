@@ -22,8 +22,8 @@ from hbasemk.kernel.runtime import Runtime
 from hbasemk.store.abc import Row, Scan, scan_all
 
 BATCH: Final = 1000
-COLUMNS: Final = (schema.LOG, schema.LOG_HOLDER, schema.WATERMARK, schema.HORIZON, schema.CHECKPOINTS_NOTICE)
-LOGS: Final = Scan(schema.LOGS_HEAD, schema.LOGS_END, BATCH, columns=COLUMNS)
+POLLED: Final = (schema.LOG, schema.WATERMARK, schema.HORIZON, schema.CHECKPOINTS_NOTICE)
+LOGS: Final = Scan(schema.LOGS_HEAD, schema.LOGS_END, BATCH, columns=(*POLLED, schema.LOG_HOLDER))
 """The logs of all writers; before them the watermark, and after them the horizon and the notice of checkpoints."""
 
 
@@ -71,7 +71,9 @@ class LogPoller:
 
     def _read(self, *, whole: bool = False) -> Announced:
         found = Announced()
-        for row in scan_all(self._store, schema.CLUSTER, LOGS):
+        # A poll does without the names of the holders: a cell less for each writer.
+        scan = LOGS if whole else LOGS._replace(columns=POLLED)
+        for row in scan_all(self._store, schema.CLUSTER, scan):
             machine = schema.log_machine(row.key)
             if machine is None:
                 _read_mark(row, found)
