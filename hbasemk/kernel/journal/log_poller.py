@@ -15,7 +15,7 @@ from hbasemk.format.journal_row import JournalRow
 from hbasemk.format.watermark import Watermark
 from hbasemk.format.writer_log import WriterLog
 from hbasemk.kernel.journal.news import FLAGS, News, RowContent
-from hbasemk.kernel.journal.rows import journal_rows
+from hbasemk.kernel.journal.rows import first_parts, journal_rows, whole_rows
 from hbasemk.kernel.journal.sequence import RevisionSequence
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
@@ -61,7 +61,7 @@ class LogPoller:
         self.held_back = False
         """Whether the last poll let committed revisions wait, because of an id that was announced during it."""
         self._read_before: dict[int, RowContent] = {}
-        """Contents of committed revisions that an attempt has read which failed later: the next one goes on."""
+        """Contents of committed revisions that an earlier poll has read: one that failed, or one that lets them wait."""
 
     # --- logs --------------------------------------------------------------------------------------------
 
@@ -127,17 +127,20 @@ class LogPoller:
         self, ids: Collection[int], gaps: Mapping[int, tuple[int, int]], sequence: RevisionSequence, news: News
     ) -> None:
         """Add the states of revisions to the news: of those listed, and of those that have left the logs."""
-        # New revisions usually join at once, so their rows are read as a whole. Most of what waits is still pending.
-        whole = set(ids).difference(self._waiting) if self._wants_contents() else set()
-        before = {one: content for one, content in self._read_before.items() if one in whole}
+        before = {one: content for one, content in self._read_before.items() if one in ids}
         news.read.update(before)
         news.committed += before
-        for row in journal_rows(self._store, sorted(whole.difference(before))):
-            if row.committed:
-                news.read[row.revision] = self._read_before[row.revision] = RowContent.of(row)
-            _add(row, news)
-        for row in journal_rows(self._store, sorted(set(ids).difference(whole)), columns=FLAGS):
-            _add(row, news)
+        unread = sorted(set(ids).difference(before))
+        if self._wants_contents():
+            # What is committed joins, usually at once. Of what is pending, the further chunks are not read.
+            for row in first_parts(self._store, unread):
+                if row.committed:
+                    (whole,) = whole_rows(self._store, [row])
+                    news.read[row.revision] = self._read_before[row.revision] = RowContent.of(whole)
+                _add(row, news)
+        else:
+            for row in journal_rows(self._store, unread, columns=FLAGS):
+                _add(row, news)
         low = min((cursor for cursor, _ in gaps.values()), default=0)
         if not gaps:
             return
@@ -188,7 +191,7 @@ class LogPoller:
 
     def finish(self, news: News, pending: Collection[int], floor: int) -> None:
         """Move the cursors after what a read found has joined."""
-        self._read_before = {}
+        self._read_before = {one: news.read[one] for one in news.deferred if one in news.read}
         self.held_back = news.held_back
         self._cursors.update(news.bounds)
         self._waiting = frozenset(one for one in {*pending, *news.deferred} if one > floor)

@@ -38,10 +38,17 @@ def journal_rows(
     One round trip for each 200 whole rows, or for each ``Store.batch_rows`` rows if ``columns`` names a few small
     columns. A whole row with large changes takes one further round trip for each 16 MiB.
     """
-    for part in batched(revisions, JOURNAL_BATCH if columns is None else store.batch_rows):
-        rows = store.read(schema.JOURNAL, [Get(schema.revision_key(revision), columns or WHOLE) for revision in part])
-        decoded = map(JournalRow, rows)
-        yield from decoded if columns is not None else whole_rows(store, decoded)
+    if columns is None:
+        yield from whole_rows(store, first_parts(store, revisions))
+        return
+    for part in batched(revisions, store.batch_rows):
+        yield from map(JournalRow, store.read(schema.JOURNAL, [Get(schema.revision_key(one), columns) for one in part]))
+
+
+def first_parts(store: RetryingStore, revisions: Sequence[int]) -> Iterator[JournalRow]:
+    """Yield journal rows without the further chunks of large ``changes``. One round trip for each 200."""
+    for part in batched(revisions, JOURNAL_BATCH):
+        yield from map(JournalRow, store.read(schema.JOURNAL, [Get(schema.revision_key(one), WHOLE) for one in part]))
 
 
 def whole_rows(store: RetryingStore, rows: Iterable[JournalRow]) -> Iterator[JournalRow]:

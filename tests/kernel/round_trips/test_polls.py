@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hbasemk import Repository
+from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support.round_trips import ANNOUNCE, CREATE, POLL, READ, WRITE, Counted, fresh
 
 
@@ -34,6 +35,25 @@ def test_poll_reads_the_changes_of_new_revisions(counted: Counted) -> None:
     other.refresh()
     # The second reading of the logs runs in parallel to the read of the rows.
     assert counted.store.take() == {POLL: 2, ("read", "journal"): 1}
+    other.close()
+
+
+def test_a_poll_reads_a_revision_that_was_pending_in_one_call(counted: Counted) -> None:
+    faulty = FaultyStore(counted.store)
+    other = Repository(faulty, create=False, poll_interval=0, owns_store=False)
+
+    def before(call: Call) -> None:
+        if (call.method, call.table) == WRITE:
+            counted.repository.refresh()
+            counted.store.take()
+
+    faulty.before = before
+    other.run(lambda tx: tx.set("/a", "p", 2))
+    faulty.before = None
+    counted.store.take()
+    counted.repository.refresh()
+    assert counted.store.take() == {POLL: 1, ("read", "journal"): 1}
+    assert counted.repository.head["/a"]["p"] == 2
     other.close()
 
 
