@@ -36,10 +36,7 @@ class ArrivalPoller:
         """For each id above the watermark, an arrival number before its first write."""
 
     def read(
-        self,
-        sequence: RevisionSequence,
-        verified: int,  # noqa: ARG002 - for stores without an order
-        read_contents: Callable[[Sequence[int]], Mapping[int, RowContent]],
+        self, sequence: RevisionSequence, read_contents: Callable[[Sequence[int]], Mapping[int, RowContent]]
     ) -> News:
         """Return what is new, in the order of arrival. One round trip, or two if anything is new.
 

@@ -94,10 +94,7 @@ class LogPoller:
     # --- polls -------------------------------------------------------------------------------------------
 
     def read(
-        self,
-        sequence: RevisionSequence,
-        verified: int,  # noqa: ARG002 - for stores with an order
-        read_contents: Callable[[Sequence[int]], Mapping[int, RowContent]],
+        self, sequence: RevisionSequence, read_contents: Callable[[Sequence[int]], Mapping[int, RowContent]]
     ) -> News:
         """Return what is new, in the order of ids. One round trip; two more, one after the other, if anything is new."""
         first = self._read()

@@ -101,7 +101,7 @@ def states_read_before_the_logs(patch: pytest.MonkeyPatch) -> None:
     """The states of what waits are those before the first reading, as if both ran at the same time."""
     read, states = LogPoller.read, LogPoller._read_states
 
-    def read_early(self: LogPoller, sequence: Any, verified: int, read_contents: Any) -> News:
+    def read_early(self: LogPoller, sequence: Any, read_contents: Any) -> News:
         early = News()
         states(self, self._waiting, {}, sequence, early)
 
@@ -113,6 +113,6 @@ def states_read_before_the_logs(patch: pytest.MonkeyPatch) -> None:
 
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(LogPoller, "_read_states", read_late)
-            return read(self, sequence, verified, read_contents)
+            return read(self, sequence, read_contents)
 
     patch.setattr(LogPoller, "read", read_early)
