@@ -232,7 +232,7 @@ class LiveInstance(Instance):
                 self._collection = BackgroundCollection(self.runtime)
             self._background = Background(self, interval, arrivals)
         else:
-            self.on_backlog = InlineMaintenance(self)
+            self.periodic_work.on_backlog = InlineMaintenance(self)
         _live.add(self)
         self._live = True
 

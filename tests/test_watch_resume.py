@@ -24,7 +24,7 @@ from hbasemk import (
     connect,
 )
 from hbasemk.errors import ClosedError
-from hbasemk.kernel import instance
+from hbasemk.kernel import periodic_work
 from hbasemk.kernel.journal import journal, known_revisions
 from hbasemk.repository import instance_of
 from hbasemk.store.memory import MemoryStore
@@ -96,7 +96,7 @@ def test_a_token_outlives_its_repository_object(url: str) -> None:
 
 def test_an_old_token_reads_the_journals_table(opened: Instances, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(known_revisions, "KEPT", 3)
-    monkeypatch.setattr(instance, "ADVANCE_AFTER", 5)
+    monkeypatch.setattr(periodic_work, "ADVANCE_AFTER", 5)
     monkeypatch.setattr(journal, "SCAN_BATCH", 4)
     one = opened()
     one.run(lambda tx: tx.add("/a", {"n": 0}))

@@ -12,7 +12,8 @@ from typing import Final
 
 from hbasemk.format import changes, journal_row, paths, schema, values
 from hbasemk.format.changes import CHANGED, RowChange
-from hbasemk.kernel.instance import ADVANCE_AFTER, Instance
+from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.periodic_work import ADVANCE_AFTER
 from hbasemk.store.abc import NewCell, Put
 
 BATCH: Final = 1000

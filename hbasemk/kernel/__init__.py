@@ -48,6 +48,7 @@ section topic                     module                                        
                                   ``journal.log_poller``, ``journal.logs``
 6       recovery, watermark       ``journal.recovery``                           I8, I9
 6       rollback on demand        ``rollback``                                   I8, I9
+6       when each of them runs    ``periodic_work``                              I8, I9
 7       branches                  ``branches.branches``, ``branches.heads``,     I6, I9
                                   ``branches.branch_revisions``,
                                   ``branches.cache``

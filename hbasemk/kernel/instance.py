@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
-from hbasemk.errors import ClosedError, RevisionCollectedError, StoreError
+from hbasemk.errors import RevisionCollectedError
 from hbasemk.format import revisions
 from hbasemk.format.journal_row import Outcome
 from hbasemk.format.node import NodeState
@@ -33,6 +33,7 @@ from hbasemk.kernel.journal.journal import Journal
 from hbasemk.kernel.journal.outcomes import Outcomes
 from hbasemk.kernel.journal.recovery import Recovery
 from hbasemk.kernel.journal.view import View
+from hbasemk.kernel.periodic_work import PeriodicWork
 from hbasemk.kernel.reading.cache import DEFAULT_BYTES, CacheStatistics, NodeCache
 from hbasemk.kernel.reading.child_count import ChildCounts
 from hbasemk.kernel.reading.last_changes import LastChanges
@@ -46,15 +47,9 @@ from hbasemk.store.abc import FileIdentity, Store
 
 Opened = TypeVar("Opened", bound="Instance")
 
-SWEEP_EVERY: Final = 3600.0
-"""Seconds between sweeps of abandoned branches and of journal rows that arrived long after their writer's death."""
-BRANCH_RETENTION_MS: Final = 24 * 3600 * 1000
-"""The time after which a branch without commits is abandoned."""
 BYTES_PER_HASH: Final = 1000
 """For each so many bytes of the cache, an instance keeps the hash and the last change of one subtree, each in some 250 bytes
 besides."""
-ADVANCE_AFTER: Final = 500
-"""The number of new revisions after which the watermark is moved and the sequence shortened."""
 
 
 class Instance:
@@ -103,17 +98,19 @@ class Instance:
             store, runtime, self.clock, self.announcements, journal, self.reader, self.outcomes, slots
         )
         self._committer = Committer(context, turns)
-        self._folds = Folds(context, self._committer, self.lease)
-        self._sweep_due = runtime.monotonic() + SWEEP_EVERY
         self.branches = Branches(context, self._committer, self.lease)
         self.blobs = Blobs(store, runtime, self.lease.server.latest_ms)
-        self._advanced_at = 0
-        self._advanced_time = runtime.monotonic()
-        self._maintained_at = 0
+        self.periodic_work = PeriodicWork(
+            context,
+            self.lease,
+            self.branches,
+            self.recovery,
+            Folds(context, self._committer, self.lease),
+            self.checkpoint_cells,
+            found.lease_ms / 1000,
+        )
         self.max_poll_age = 0.0
         """Seconds for which :meth:`commit` and :meth:`recent_head` use the result of the last poll."""
-        self.on_backlog: Callable[[], None] | None = None
-        """Called at the end of a call once :data:`ADVANCE_AFTER` more revisions are known, if there is no background thread."""
 
     @classmethod
     def open(
@@ -157,7 +154,7 @@ class Instance:
     def poll(self) -> list[int]:
         """Read what other instances committed and return the revisions this call made visible. One round trip if none."""
         new = self.journal.poll()
-        self._check_backlog()
+        self.periodic_work.check_backlog()
         return new
 
     def revalidate(self) -> bool | None:
@@ -297,7 +294,7 @@ class Instance:
         seconds = self.runtime.retry_timeout if retry_timeout is None else retry_timeout
         age = self.max_poll_age if max_poll_age is None else max_poll_age
         revision = self._committer.on_head(make, message, seconds, age, begun)
-        self._check_backlog()
+        self.periodic_work.check_backlog()
         return revision
 
     def collect_operations(self, view: View, *, serializable: bool) -> CollectedOperations:
@@ -309,7 +306,7 @@ class Instance:
     ) -> int:
         """Commit once on a given base; see :meth:`Committer.on_base`."""
         revision = self._committer.on_base(view, source, message, begun=begun)
-        self._check_backlog()
+        self.periodic_work.check_backlog()
         return revision
 
     def outcome(self, revision: int) -> Outcome:
@@ -373,53 +370,8 @@ class Instance:
     # --- background work ---------------------------------------------------------------------------------
 
     def maintain(self) -> None:
-        """Run periodic maintenance: renew the lease, resolve deferred and dead writers' revisions, move the watermark.
-
-        No round trip if there is nothing to do. Raises StoreError and LeaseLostError. A read-only instance only drops
-        what other instances have moved the watermark past.
-        """
-        if self.store.read_only:
-            self._advance()
-            return
-        if self.lease.due():
-            self.lease.renew()
-            self.announcements.renew(self.journal.highest_seen)
-        self.outcomes.resolve_pending()
-        self.branches.resolve_pending()
-        self.recovery.recover()
-        self._folds.run()
-        if self.lease.held and self.runtime.monotonic() >= self._sweep_due:
-            self._sweep_due = self.runtime.monotonic() + SWEEP_EVERY
-            self.branches.sweep(BRANCH_RETENTION_MS)
-            self.checkpoint_cells.remove_expired()
-            self.recovery.recover_late()
-        self._advance()
-
-    def _check_backlog(self) -> None:
-        if self.on_backlog is not None and len(self.journal) - self._maintained_at >= ADVANCE_AFTER:
-            self._maintained_at = len(self.journal)
-            self.on_backlog()
-
-    def _advance(self) -> None:
-        # Readers do this too: short-lived writers may never do so, and the journal stays short only if the watermark moves.
-        seen = len(self.journal)
-        if seen - self._advanced_at >= ADVANCE_AFTER or self._should_publish():
-            self._advanced_at = seen
-            self._advanced_time = self.runtime.monotonic()
-            if self.store.read_only:
-                self.recovery.follow()
-            else:
-                self.recovery.advance()
-
-    def _should_publish(self) -> bool:
-        """Return whether to move the watermark although few revisions are new.
-
-        In a store that does not order all writes, polls are complete only up to it.
-        """
-        if self.store.supports_transactions or self.store.read_only:
-            return False
-        elapsed = self.runtime.monotonic() - self._advanced_time
-        return self.journal.verified < self.journal.head.upper and elapsed * 3000 >= self.settings.lease_ms
+        """Run periodic maintenance; see :meth:`PeriodicWork.run`."""
+        self.periodic_work.run()
 
     def close(self) -> None:
         """Resolve this instance's revisions and release its machine id, as far as the store can be reached.
@@ -427,13 +379,4 @@ class Instance:
         A store that is out of reach or already closed is not an error: the lease expires, and other instances then
         recover this instance's revisions.
         """
-        if self.store.read_only:
-            self.lease.forget()
-            return
-        try:
-            self.outcomes.resolve_pending()
-            self.branches.resolve_pending()
-            self.lease.release(self.clock.issued_ms)
-            self._advance()
-        except (StoreError, ClosedError):
-            self.lease.forget()
+        self.periodic_work.end()

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from hbasemk.format import schema
-from hbasemk.kernel import instance
+from hbasemk.kernel import periodic_work
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode
 from hbasemk.kernel.instance import Instance
@@ -35,7 +35,7 @@ Mutant = Callable[[pytest.MonkeyPatch], None]
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Instances drop positions, and read the watermark, after two revisions."""
     monkeypatch.setattr("hbasemk.kernel.journal.known_revisions.KEPT", 2)
-    monkeypatch.setattr(instance, "ADVANCE_AFTER", 2)
+    monkeypatch.setattr(periodic_work, "ADVANCE_AFTER", 2)
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ import pytest
 
 from hbasemk.errors import HbasemkError, StoreError
 from hbasemk.format.revisions import from_text
-from hbasemk.kernel import instance, log
+from hbasemk.kernel import log, periodic_work
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, Increment
 from hbasemk.kernel.feed import Feed
@@ -158,7 +158,7 @@ def test_a_watch_that_moves_between_instances_misses_and_repeats_nothing(
         # The sequence in memory is shortened repeatedly, so that feeds read the journal table.
         monkeypatch.setattr(known_revisions, "KEPT", 3)
         monkeypatch.setattr(journal, "SCAN_BATCH", 4)
-        monkeypatch.setattr(instance, "ADVANCE_AFTER", 4)
+        monkeypatch.setattr(periodic_work, "ADVANCE_AFTER", 4)
     differing = moved = 0
     for seed in seeds:
         run = Run(seed, faults)

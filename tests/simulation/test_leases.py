@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from hbasemk.kernel import instance
+from hbasemk.kernel import periodic_work
 from hbasemk.kernel.journal.recovery import Recovery
 from hbasemk.testing.choices import shrink
 from tests.support import proof
@@ -29,7 +29,7 @@ ENOUGH = 4000
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Instances drop positions, and read the watermark, after two revisions."""
     monkeypatch.setattr("hbasemk.kernel.journal.known_revisions.KEPT", 2)
-    monkeypatch.setattr(instance, "ADVANCE_AFTER", 2)
+    monkeypatch.setattr(periodic_work, "ADVANCE_AFTER", 2)
 
 
 def shortest(seed: int) -> list[str]:

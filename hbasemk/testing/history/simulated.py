@@ -8,7 +8,8 @@ from typing import Final
 
 from hbasemk.errors import HbasemkError, StoreError
 from hbasemk.format.journal_row import Outcome
-from hbasemk.kernel.instance import SWEEP_EVERY, Instance
+from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.periodic_work import SWEEP_EVERY
 from hbasemk.kernel.settings import Settings
 from hbasemk.testing.history.anomalies import Anomaly
 from hbasemk.testing.history.recorder import Attempt, Moments

@@ -15,8 +15,9 @@ from hbasemk.kernel.branches.cache import LONGEST, BranchCache, BranchState
 from hbasemk.kernel.branches.rebase import rebase
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode
-from hbasemk.kernel.instance import BRANCH_RETENTION_MS, Instance
+from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.view import View
+from hbasemk.kernel.periodic_work import BRANCH_RETENTION_MS
 from hbasemk.kernel.rollback import recover
 from hbasemk.repository import instance_of
 from hbasemk.store.abc import NewCell, Put, Scan, scan_all

@@ -81,7 +81,7 @@ def test_a_fold_that_loses_is_dropped(world: World, store: MemoryStore, monkeypa
     view = last.head()
     with Repository(store, owns_store=False, poll_interval=0) as made:
         made.run(lambda tx: tx.set("/a", "n", 7))
-    last._folds._fold(view, ("/a", "n"))
+    last.periodic_work._folds._fold(view, ("/a", "n"))
     last.poll()
     assert last.require(last.head(), "/a").properties["n"] == 7
     last.close()

@@ -13,7 +13,7 @@ import pytest
 
 from hbasemk.check import IntegrityCheck
 from hbasemk.format import schema
-from hbasemk.kernel import diff, instance, log
+from hbasemk.kernel import diff, log, periodic_work
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, Increment, SetProperty
 from hbasemk.kernel.instance import Instance
@@ -76,7 +76,7 @@ class Site:
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Instances keep only a few revisions by position."""
     monkeypatch.setattr(known_revisions, "KEPT", 20)
-    monkeypatch.setattr(instance, "ADVANCE_AFTER", 10)
+    monkeypatch.setattr(periodic_work, "ADVANCE_AFTER", 10)
 
 
 @pytest.fixture
@@ -252,9 +252,9 @@ def test_opening_cost_does_not_depend_on_repository_age(revisions: int) -> None:
     print(f"opened with 100 revisions: {one}; with {revisions}: {other}")
     # The last 500 revisions or so, and those of the last 5 s, are above the watermark.
     assert other.calls <= one.calls + 1
-    assert other.rows <= one.rows + instance.ADVANCE_AFTER + 200
-    assert other.kept <= one.kept + 400 * (instance.ADVANCE_AFTER + 200)
-    assert other.peak <= one.peak + 3000 * (instance.ADVANCE_AFTER + 200)
+    assert other.rows <= one.rows + periodic_work.ADVANCE_AFTER + 200
+    assert other.kept <= one.kept + 400 * (periodic_work.ADVANCE_AFTER + 200)
+    assert other.peak <= one.peak + 3000 * (periodic_work.ADVANCE_AFTER + 200)
     young.check()
     old.check()
 
@@ -267,7 +267,7 @@ def test_many_short_lived_instances_leave_a_short_journal() -> None:
         short_lived.close()
         site.world.advance(6)
     opened = open_instance(site.store, site.world, mac=5)
-    assert len(opened.journal) <= instance.ADVANCE_AFTER + 10
+    assert len(opened.journal) <= periodic_work.ADVANCE_AFTER + 10
     site.check()
 
 

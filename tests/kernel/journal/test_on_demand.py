@@ -7,11 +7,11 @@ import time
 
 import pytest
 
-import hbasemk.kernel.instance
 from hbasemk import Repository, Settings, StoreNotAppliedError
-from hbasemk.format import schema
+from hbasemk.format import revisions, schema
 from hbasemk.format.journal_row import Outcome
 from hbasemk.format.watermark import Watermark
+from hbasemk.kernel import periodic_work
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.draft import Draft
 from hbasemk.kernel.journal import known_revisions
@@ -27,7 +27,7 @@ EVERY = 20
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hbasemk.kernel.instance, "ADVANCE_AFTER", EVERY)
+    monkeypatch.setattr(periodic_work, "ADVANCE_AFTER", EVERY)
     monkeypatch.setattr(known_revisions, "KEPT", EVERY)
 
 
@@ -75,7 +75,7 @@ def test_revision_of_a_dead_writer_is_recovered(opened: Instances) -> None:
     draft = Draft(kernel.head(), OperationList(()), "never ended", revision=revision, nonce=b"a" * 16)
     kernel._committer.attempts._preparation.create(draft)
     deadline = time.monotonic() + 60
-    while repo.outcome(hbasemk.format.revisions.to_text(revision)) is Outcome.PENDING and time.monotonic() < deadline:
+    while repo.outcome(revisions.to_text(revision)) is Outcome.PENDING and time.monotonic() < deadline:
         commits(repo, EVERY)
     assert instance_of(repo).outcomes.of(revision) is Outcome.ABORTED
 

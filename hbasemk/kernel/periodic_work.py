@@ -1,0 +1,112 @@
+"""What an instance does from time to time besides its calls, and when it closes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from hbasemk.errors import ClosedError, StoreError
+from hbasemk.kernel.branches.branches import Branches
+from hbasemk.kernel.commit.context import CommitContext, Committing
+from hbasemk.kernel.commit.folds import Folds
+from hbasemk.kernel.ids.lease import Lease
+from hbasemk.kernel.journal.checkpoint_cells import CheckpointCells
+from hbasemk.kernel.journal.recovery import Recovery
+
+SWEEP_EVERY: Final = 3600.0
+"""Seconds between sweeps of abandoned branches and of journal rows that arrived long after their writer's death."""
+BRANCH_RETENTION_MS: Final = 24 * 3600 * 1000
+"""The time after which a branch without commits is abandoned."""
+ADVANCE_AFTER: Final = 500
+"""The number of new revisions after which the watermark is moved and the sequence shortened."""
+
+
+class PeriodicWork(Committing):
+    """The periodic work of one instance. ``lease_seconds`` is the length of a lease."""
+
+    def __init__(
+        self,
+        context: CommitContext,
+        lease: Lease,
+        branches: Branches,
+        recovery: Recovery,
+        folds: Folds,
+        checkpoint_cells: CheckpointCells,
+        lease_seconds: float,
+    ) -> None:
+        super().__init__(context)
+        self._lease = lease
+        self._branches = branches
+        self._recovery = recovery
+        self._folds = folds
+        self._checkpoint_cells = checkpoint_cells
+        self._lease_seconds = lease_seconds
+        self._sweep_due = self._runtime.monotonic() + SWEEP_EVERY
+        self._advanced_at = 0
+        self._advanced_time = self._runtime.monotonic()
+        self._checked_at = 0
+        self.on_backlog: Callable[[], None] | None = None
+        """Called at the end of a call once :data:`ADVANCE_AFTER` more revisions are known, if there is no background thread."""
+
+    def run(self) -> None:
+        """Renew the lease, resolve deferred and dead writers' revisions, and move the watermark, as far as it is time.
+
+        No round trip if there is nothing to do. Raises StoreError and LeaseLostError. A read-only instance only drops
+        what other instances have moved the watermark past.
+        """
+        if self._store.read_only:
+            self._advance()
+            return
+        if self._lease.due():
+            self._lease.renew()
+            self._announcements.renew(self._journal.highest_seen)
+        self._outcomes.resolve_pending()
+        self._branches.resolve_pending()
+        self._recovery.recover()
+        self._folds.run()
+        if self._lease.held and self._runtime.monotonic() >= self._sweep_due:
+            self._sweep_due = self._runtime.monotonic() + SWEEP_EVERY
+            self._branches.sweep(BRANCH_RETENTION_MS)
+            self._checkpoint_cells.remove_expired()
+            self._recovery.recover_late()
+        self._advance()
+
+    def check_backlog(self) -> None:
+        """Call :attr:`on_backlog` if it is time."""
+        if self.on_backlog is not None and len(self._journal) - self._checked_at >= ADVANCE_AFTER:
+            self._checked_at = len(self._journal)
+            self.on_backlog()
+
+    def end(self) -> None:
+        """Resolve this instance's revisions and release its lease, as far as the store can be reached."""
+        if self._store.read_only:
+            self._lease.forget()
+            return
+        try:
+            self._outcomes.resolve_pending()
+            self._branches.resolve_pending()
+            self._lease.release(self._clock.issued_ms)
+            self._advance()
+        except (StoreError, ClosedError):
+            self._lease.forget()
+
+    def _advance(self) -> None:
+        # Readers do this too: short-lived writers may never do so, and the journal stays short only if the watermark moves.
+        seen = len(self._journal)
+        if seen - self._advanced_at >= ADVANCE_AFTER or self._should_publish():
+            self._advanced_at = seen
+            self._advanced_time = self._runtime.monotonic()
+            if self._store.read_only:
+                self._recovery.follow()
+            else:
+                self._recovery.advance()
+
+    def _should_publish(self) -> bool:
+        """Return whether to move the watermark although few revisions are new.
+
+        In a store that does not order all writes, polls are complete only up to it.
+        """
+        if self._store.supports_transactions or self._store.read_only:
+            return False
+        elapsed = self._runtime.monotonic() - self._advanced_time
+        return self._journal.verified < self._journal.head.upper and elapsed * 3 >= self._lease_seconds
