@@ -22,8 +22,10 @@ from hbasemk.kernel.runtime import Runtime
 from hbasemk.store.abc import Row, Scan, scan_all
 
 BATCH: Final = 1000
+LOGS_AT_ONCE: Final = 2000
+"""The rows in one reading of the logs, which are small. More logs take a further call for each such number."""
 POLLED: Final = (schema.LOG, schema.WATERMARK, schema.HORIZON, schema.CHECKPOINTS_NOTICE)
-LOGS: Final = Scan(schema.LOGS_HEAD, schema.LOGS_END, BATCH, columns=(*POLLED, schema.LOG_HOLDER))
+LOGS: Final = Scan(schema.LOGS_HEAD, schema.LOGS_END, LOGS_AT_ONCE, columns=(*POLLED, schema.LOG_HOLDER))
 """The logs of all writers; before them the watermark, and after them the horizon and the notice of checkpoints."""
 
 
@@ -66,7 +68,7 @@ class LogPoller:
     # --- logs --------------------------------------------------------------------------------------------
 
     def read_logs(self) -> dict[int, WriterLog]:
-        """Return the logs of all machine ids as they are now. One round trip for each 1000."""
+        """Return the logs of all machine ids as they are now. One round trip for each 2000."""
         return self._read(whole=True).logs
 
     def _read(self, *, whole: bool = False) -> Announced:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from hbasemk import Repository
+from hbasemk.format import schema, writer_log
+from hbasemk.store.abc import Put
 from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support.round_trips import ANNOUNCE, CREATE, POLL, READ, WRITE, Counted, fresh
 
@@ -25,6 +27,15 @@ def test_an_idle_poll_is_one_call(counted: Counted) -> None:
     for _ in range(3):
         counted.repository.refresh()
         assert counted.store.take() == {POLL: 1}
+
+
+def test_an_idle_poll_is_one_call_beside_many_writers(counted: Counted) -> None:
+    logs = [Put(schema.log_key(machine), [writer_log.cell(1, (), 1)]) for machine in range(1, 1501)]
+    counted.store.write(schema.CLUSTER, logs)
+    counted.store.take()
+    counted.repository.refresh()
+    assert counted.store.take() == {POLL: 1}
+    counted.store.delete_rows(schema.CLUSTER, [log.row for log in logs])
 
 
 def test_poll_reads_the_changes_of_new_revisions(counted: Counted) -> None:
