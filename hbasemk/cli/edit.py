@@ -172,6 +172,9 @@ class _SetCommand(click.Command):
 
 
 def _is_number(text: str) -> bool:
+    """Return whether a text is a number for everybody, not only for Python, which also reads `1_0` and digits of any script."""
+    if not text.isascii() or "_" in text or text != text.strip():
+        return False
     try:
         float(text)
     except ValueError:
@@ -256,14 +259,17 @@ def adjust(session: Session, path: str, name: str, by: str, version: str | None,
     """
     from hbasemk.format import limits
 
+    wrong = f"BY must be an integer or a finite number, got {limits.shown(by)}"
+    if not _is_number(by):
+        raise click.UsageError(wrong)
     try:
         amount: int | float = int(by)
     except ValueError as error:
         if "digits" in str(error):
             raise click.UsageError(f"{limits.shown(by)} has more than {limits.MAX_DIGITS} digits") from None
-        if not _is_number(by) or not math.isfinite(float(by)):
-            raise click.UsageError(f"BY must be an integer or a finite number, got {limits.shown(by)}") from None
         amount = float(by)
+        if not math.isfinite(amount):
+            raise click.UsageError(wrong) from None
     _change(session, lambda tx: tx.adjust(path, name, amount, if_version=_expected(version)), message)
 
 
