@@ -12,12 +12,15 @@ import pytest
 from hbasemk.format import schema
 from hbasemk.kernel import periodic_work
 from hbasemk.kernel.commit.change_source import OperationList
+from hbasemk.kernel.commit.draft import Draft
 from hbasemk.kernel.commit.operations import AddNode
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.view import View
+from hbasemk.kernel.settings import read_watermark
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support import proof
+from tests.support.announced import make_id
 from tests.support.runtime import World, open_instance
 from tests.support.simulation.clocks import ClockSchedule
 from tests.support.simulation.finding import must_be_found
@@ -84,6 +87,36 @@ def test_a_watermark_that_is_not_verified_is_found(monkeypatch: pytest.MonkeyPat
     assert watermark_brings_revisions_that_were_not_read()
     watermark.watermark_not_verified(monkeypatch)
     assert not watermark_brings_revisions_that_were_not_read()
+
+
+def watermark_stays_below_a_row_that_comes_after_the_scan() -> bool:
+    """Return whether the watermark stays below a pending revision whose row is created just before the move."""
+    world = World()
+    store = MemoryStore(world.clock, transactions=True)
+    faulty = FaultyStore(store)
+    mover, writer = open_instance(faulty, world, mac=1), open_instance(store, world, mac=2)
+    add(writer, "/a")
+    late = make_id(writer, writer.head().upper)
+    world.advance(0.01)
+    assert add(mover, "/b") > late
+    moves: list[Call] = []
+
+    def before(call: Call) -> None:
+        if (call.method, call.table) == ("write_if", schema.CLUSTER):
+            moves.append(call)
+            draft = Draft(writer.head(), OperationList(()), "", revision=late, nonce=b"a" * 16)
+            writer._committer.attempts._preparation.create(draft)
+
+    faulty.before = before
+    mover.recovery.advance()
+    assert len(moves) == 1
+    return read_watermark(mover.store).revision < late
+
+
+def test_a_watermark_past_a_row_that_comes_late_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert watermark_stays_below_a_row_that_comes_after_the_scan()
+    watermark.watermark_past_possible_late_revisions(monkeypatch)
+    assert not watermark_stays_below_a_row_that_comes_after_the_scan()
 
 
 def held_snapshot_contains_what_came_later() -> bool:

@@ -125,7 +125,6 @@ MUTANTS = [
     reading.reads_at_an_old_position_cached_as_current,
     reading.a_state_of_one_view_cached_for_all_old_views,
     branches.merge_without_validation_against_later_commits,
-    watermark.watermark_past_possible_late_revisions,
     watermark.watermark_past_unswept_revisions,
     ids.leases_that_overlap,
 ]
