@@ -95,11 +95,11 @@ def sleepers_go_on(patch: pytest.MonkeyPatch) -> None:
 def rows_that_are_gone_overlooked(patch: pytest.MonkeyPatch) -> None:
     read = ArrivalPoller.read
 
-    def read_all(self: ArrivalPoller, *arguments: Any) -> News:
-        news = read(self, *arguments)
+    def read_all(self: ArrivalPoller, sequence: Any, read_contents: Any) -> News:
+        news = read(self, sequence, read_contents)
         if not news.is_complete and self.cursor >= news.trimmed.arrival:
             news.is_complete = True
-            news.contents = arguments[2](news.committed)
+            news.contents = read_contents(news.committed)
         return news
 
     patch.setattr(ArrivalPoller, "read", read_all)
