@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hbasemk import Repository
-from hbasemk.check import IntegrityCheck, context, nodes
+from hbasemk.check import IntegrityCheck, context, found_cells, nodes
 from hbasemk.check.context import declared_by
 from hbasemk.format import paths, revisions, schema
 from hbasemk.format.changes import RowChange
@@ -266,7 +266,9 @@ def tables_with_revisions(count: int) -> Tables:
 @pytest.mark.no_cover
 @pytest.mark.parametrize("scale", sizes(None, 20, 4, 1))
 def test_memory_is_bounded_however_many_revisions_there_are(monkeypatch: pytest.MonkeyPatch, scale: int) -> None:
+    # Both bounds are below the smaller number of revisions.
     monkeypatch.setattr(context, "REMEMBERED", context.REMEMBERED // scale)
+    monkeypatch.setattr(found_cells, "REMEMBERED", context.REMEMBERED)
     peaks = {}
     for count in (30_000 // scale, 60_000 // scale):
         instance = tables_with_revisions(count).open_instance(2)
