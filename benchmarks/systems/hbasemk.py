@@ -6,6 +6,7 @@ import os
 import sqlite3
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar, cast
 from urllib.parse import urlsplit
@@ -230,7 +231,11 @@ def file_size(path: str) -> int:
     with sqlite3.connect(path, timeout=30) as sql:
         sql.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     sql.close()
-    return sum(os.path.getsize(path + end) for end in ("", "-wal") if os.path.exists(path + end))
+    size = os.path.getsize(path)
+    with suppress(FileNotFoundError):
+        # The log goes with the last connection, at any moment.
+        size += os.path.getsize(f"{path}-wal")
+    return size
 
 
 def remove_file(path: str) -> None:

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -243,7 +243,7 @@ def test_a_second_interrupt_ends_the_workers_immediately(
     assert folder.differences() == []
 
 
-def interrupt_json_imports(urls: Iterable[str], tmp_path: Path, nodes: int) -> None:
+def interrupt_json_imports(urls: Sequence[str], tmp_path: Path, nodes: int) -> None:
     """Interrupt an import of a tree of so many nodes to each URL, and compare its count with the repository."""
     file = tmp_path / "tree.json"
     file.write_bytes(a_tree(nodes))
@@ -251,6 +251,7 @@ def interrupt_json_imports(urls: Iterable[str], tmp_path: Path, nodes: int) -> N
     print("seed", seed)
     chance = random.Random(seed)
     counts = []
+    ended = 0
     for url in urls:
         command = [
             sys.executable,
@@ -274,11 +275,12 @@ def interrupt_json_imports(urls: Iterable[str], tmp_path: Path, nodes: int) -> N
                     time.sleep(0.01)
             running.send_signal(signal.SIGINT)
             _, stderr = running.communicate(timeout=120)
-        if "Exception ignored in" in stderr:
-            # Python drops an interrupt that a callback of a weak reference raises, and the import goes on.
-            assert running.returncode == 0, stderr
+        if running.returncode == 0:
+            # The import ended before the interrupt, on a busy machine. Or Python dropped the interrupt, because a callback of
+            # a weak reference raised it, and the import went on.
             with connect(url, poll_interval=0) as repository:
                 assert json_nodes(repository, "/t") == nodes
+            ended += "Exception ignored in" not in stderr
             continue
         assert "Traceback" not in stderr
         assert running.returncode == 130, stderr
@@ -290,6 +292,7 @@ def interrupt_json_imports(urls: Iterable[str], tmp_path: Path, nodes: int) -> N
             assert counted is not None, stderr
             assert (counted[1], int(counted[2])) == (None, found)
     print("nodes", counts)
+    assert 2 * ended <= len(urls), "most imports must still run when they are interrupted"
 
 
 @pytest.mark.slow
