@@ -190,7 +190,7 @@ class Attempts(Committing):
         self._announcements.decided(draft.revision)
         # If the commit exceeds the cache, the cache only learns which nodes it touched.
         states = plan.states(draft.revision) if len(plan.after) <= MOST_STATES else {}
-        made = draft.created.arrival if draft.created is not None else draft.decision_arrival
+        made = draft.decision_arrival if draft.created is None else draft.created
         if not self._journal.append_local(
             draft.revision, plan.changes, states, draft.view, made, draft.decision_arrival
         ):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 from hbasemk.format.changes import RowChange
 from hbasemk.kernel.commit.change_set import ChangeSet
@@ -16,23 +16,17 @@ UNKNOWN_ARRIVAL: Final = -1
 """In place of the arrival number of a revision whose decision was applied before, with a lost reply."""
 
 
-class Created(NamedTuple):
-    """The creation of a journal row: its arrival number, 1 without order."""
-
-    arrival: int
-
-
 @dataclass(slots=True)
 class Draft:
     """An attempt to commit the changes of ``source`` on ``view``, and how far its newest try has come.
 
     A try whose revision can no longer commit is followed by another one with a new ``revision``, which ``begun`` receives
     before the store does. ``plan`` is kept for it, and ``encoded``: its changes as cells of the journal row. ``created`` is
-    None until the row exists; a commit in one transaction creates no row before it. ``touched`` lists the rows to which
-    the try has begun to write cells, outside of a transaction. ``slots`` holds the slots of the
-    properties, by path and name, that it may adjust. ``reply_lost`` says that a reply to a write of the revision was lost,
-    ``decision_in_doubt`` that it was the reply to the decision. ``decision_arrival`` is the arrival number of the decision;
-    0: not decided; :data:`UNKNOWN_ARRIVAL`: decided, but the number is not known. It is 1 without order.
+    the arrival number of that row, 1 without order, and None until the row exists; a commit in one transaction creates no row
+    before it. ``touched`` lists the rows to which the try has begun to write cells, outside of a transaction. ``slots`` holds
+    the slots of the properties, by path and name, that it may adjust. ``reply_lost`` says that a reply to a write of the
+    revision was lost, ``decision_in_doubt`` that it was the reply to the decision. ``decision_arrival`` is the arrival number
+    of the decision; 0: not decided; :data:`UNKNOWN_ARRIVAL`: decided, but the number is not known. It is 1 without order.
     """
 
     view: View
@@ -43,7 +37,7 @@ class Draft:
     revision: int = 0
     nonce: bytes = b""
     encoded: Sequence[NewCell] = ()
-    created: Created | None = None
+    created: int | None = None
     touched: Sequence[RowChange] = ()
     slots: dict[tuple[str, str], int] = field(default_factory=dict)
     reply_lost: bool = False

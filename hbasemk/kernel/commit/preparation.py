@@ -10,7 +10,7 @@ from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.change_source import Prediction
 from hbasemk.kernel.commit.context import Committing
 from hbasemk.kernel.commit.deadline import OrderCheck, TooSlow
-from hbasemk.kernel.commit.draft import Created, Draft
+from hbasemk.kernel.commit.draft import Draft
 from hbasemk.kernel.journal.rows import journal_rows, write_changes
 from hbasemk.store.abc import Decision, Put
 
@@ -97,7 +97,7 @@ class Preparation(Committing):
             arrival = self._announce_and_create(draft)
             if not arrival:
                 self._require_ours(revision, draft.nonce)
-            draft.created = Created(arrival)
+            draft.created = arrival
             if not new_row.is_complete(draft):
                 write_changes(self._store, revision, draft.encoded)
         except (InvalidRevisionError, TooSlow):
