@@ -103,11 +103,6 @@ def _holder(instance: Instance, revision: int) -> str:
     return "" if record is None else record.holder
 
 
-def store_ms(instance: Instance) -> int:
-    """Return the store's time in ms since 1970."""
-    return instance.lease.time() + instance.settings.epoch_ms
-
-
 # --- single revisions ------------------------------------------------------------------------------------------
 
 
@@ -122,7 +117,7 @@ def delete_upload(instance: Instance, blob: str, deletes: Sequence[Delete]) -> b
     head = instance.blobs.head(key)
     newest = max(cell.timestamp for one in deletes for cell in one.cells)
     # The upload ends by compare-and-set of the cell that this changes, and is then repeated.
-    if head.length is not None or not instance.blobs.doom(key, head, store_ms(instance), newest):
+    if head.length is not None or not instance.blobs.doom(key, head, instance.lease.store_ms(), newest):
         return False
     instance.store.delete(schema.BLOBS, deletes)
     return True

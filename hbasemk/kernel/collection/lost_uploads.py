@@ -20,7 +20,7 @@ CHUNKS: Final = 4
 def collect(run: Run) -> None:
     """Delete the chunks of uploads that ended a day ago or earlier. One round trip for each blob."""
     instance = run.instance
-    limit = instance.lease.time() + instance.settings.epoch_ms - AGE_MS - 2 * instance.settings.max_clock_skew_ms
+    limit = instance.lease.store_ms() - AGE_MS - 2 * instance.settings.max_clock_skew_ms
     for key in _without_length(run):
         scan = Scan(key + b"\0", key + b"\xff" * 5, CHUNKS, columns=(DATA,))
         deletes = [

@@ -133,7 +133,7 @@ def _branches(instance: Instance, horizon: int) -> Iterator[Hold]:
 def _checkpoints(instance: Instance, horizon: int) -> Iterator[Hold]:
     (row,) = instance.store.read(schema.CLUSTER, [Get(schema.SETTINGS_ROW, families=(schema.DATA,))])
     cells = {cell.qualifier: cell.value for cell in row.cells}
-    now = instance.lease.time() + instance.settings.epoch_ms
+    now = instance.lease.store_ms()
     for qualifier, value in cells.items():
         revision = checkpoint.revision_of(qualifier)
         if revision is None or not _counts(value, revision, now):

@@ -15,7 +15,7 @@ from hbasemk.errors import CheckpointError, RevisionCollectedError, StoreError
 from hbasemk.format import schema
 from hbasemk.format.blob_use import USED
 from hbasemk.format.extent import Extent
-from hbasemk.kernel import checkpoints, rollback
+from hbasemk.kernel import checkpoints
 from hbasemk.kernel.batches import batched
 from hbasemk.kernel.blobs import DATA, KEY, LENGTH, RENEW_MS, Head
 from hbasemk.kernel.collection.blob_references import read_references
@@ -50,7 +50,7 @@ def collect(run: Run, retention_ms: int, wait_for_readers: Callable[[], int]) ->
 
 def _try(run: Run, retention_ms: int, horizon: int) -> bool:
     instance = run.instance
-    began_ms = rollback.store_ms(instance)
+    began_ms = instance.lease.store_ms()
     skew = 2 * instance.settings.max_clock_skew_ms
     try:
         hold = _hold(instance, horizon) if run.writes else None
@@ -137,7 +137,7 @@ def _doomed(run: Run, key: bytes, head: Head, old: int) -> Sequence[DeleteBelow]
         return None
     if head.length is None and not chunks:
         return chunks
-    if run.writes and not run.instance.blobs.doom(key, head, rollback.store_ms(run.instance), newest):
+    if run.writes and not run.instance.blobs.doom(key, head, run.instance.lease.store_ms(), newest):
         return None
     run.cells[KIND] += 1
     return chunks

@@ -289,6 +289,10 @@ class Lease:
         self._measure_if_old()
         return self._id_time()
 
+    def store_ms(self) -> int:
+        """Return a lower bound of the store's current time in ms since 1970. Round trips as :meth:`time`."""
+        return self.time() + self._settings.epoch_ms
+
     def _measure_if_old(self) -> None:
         if not self.server.is_recent(MEASUREMENT_VALID):
             self.measure()
