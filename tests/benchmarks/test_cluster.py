@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from benchmarks.cluster import KINDS
+from tests.support.benchmark_programs import ended
 from tests.support.benchmarks import tables
 from tests.support.hbase import HBase
-
-
-def ended(*arguments: str) -> tuple[int, str, str]:
-    """Run the benchmark; return its exit code, its output and its errors."""
-    command = [sys.executable, "-m", "benchmarks.cluster", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-    return done.returncode, done.stdout, done.stderr
 
 
 @pytest.mark.integration
@@ -24,7 +15,7 @@ def ended(*arguments: str) -> tuple[int, str, str]:
 def test_a_row_follows_for_each_kind_and_number_of_writers(hbase: HBase) -> None:
     prefix = hbase.new_prefix()
     options = ("--rounds", "1", "--commits", "8", "--writers", "1", "--writers", "2")
-    code, printed, errors = ended(hbase.url(prefix), *options)
+    code, printed, errors = ended("cluster", hbase.url(prefix), *options)
     assert code == 0, errors
     rows = [line.strip("| ").split(" | ") for line in printed.splitlines() if line.startswith("|")][2:]
     assert [(kind, int(writers)) for kind, writers, *_ in rows] == [(kind, count) for kind in KINDS for count in (1, 2)]
@@ -35,6 +26,6 @@ def test_a_row_follows_for_each_kind_and_number_of_writers(hbase: HBase) -> None
 
 
 def test_a_wrong_url_shows_no_traceback() -> None:
-    code, printed, errors = ended("hbase://a:1,b:1/")
+    code, printed, errors = ended("cluster", "hbase://a:1,b:1/")
     assert (code, printed) == (1, "")
     assert errors == "Error: 'hbase://a:1,b:1/' does not name one host; expected hbase://host:port/?prefix=name_\n"

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.benchmark_programs import cells, ended
 from tests.support.hbase import HBase
 from tests.support.repositories import Checked
 
 
-def ended(*arguments: str) -> tuple[int, str, str]:
-    """Run the benchmark; return its exit code, its output and its errors."""
-    command = [sys.executable, "-m", "benchmarks.polls", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-    return done.returncode, done.stdout, done.stderr
-
-
 def rows_of(url: str) -> list[list[str]]:
     """Return the number of writers, the phase, the calls and the new revisions of each row."""
-    code, printed, errors = ended(url, "2", "3", "--seconds", "1")
+    code, printed, errors = ended("polls", url, "2", "3", "--seconds", "1")
     assert (code, errors) == (0, "")
-    rows = [[cell.strip() for cell in line.strip("| ").split("|")] for line in printed.splitlines()[2:]]
+    rows = cells(printed)
     assert [row[:2] for row in rows] == [[count, phase] for count in "23" for phase in ("idle", "one commit", "busy")]
     busy = [float(cell.replace(",", "")) for row in rows[2::3] for cell in row[6:8]]
     assert all(number > 0 for number in busy), "the writers were not busy"
@@ -47,7 +39,7 @@ def test_an_idle_poll_is_one_call_and_a_poll_of_one_commit_three_on_hbase(hbase:
 
 
 def test_a_wrong_url_shows_no_traceback() -> None:
-    code, printed, errors = ended("nowhere")
+    code, printed, errors = ended("polls", "nowhere")
     assert (code, printed) == (1, "")
     assert errors.startswith("Error: ")
     assert errors.count("\n") == 1

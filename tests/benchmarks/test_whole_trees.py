@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import hbasemk
+from tests.support.benchmark_programs import cells, ended
 from tests.support.repositories import Checked
-
-
-def ended(*arguments: str) -> tuple[int, str, str]:
-    """Run the benchmark; return its exit code, its output and its errors."""
-    command = [sys.executable, "-m", "benchmarks.whole_trees", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-    return done.returncode, done.stdout, done.stderr
 
 
 def test_each_kind_of_work_has_figures_and_was_done(tmp_path: Path, checked: Checked) -> None:
     url = checked(f"sqlite:///{tmp_path / 'content.db'}")
-    code, printed, errors = ended(url, "120", "--workers", "2")
+    code, printed, errors = ended("whole_trees", url, "120", "--workers", "2")
     assert (code, errors) == (0, "")
-    rows = [[cell.strip() for cell in line.strip("| ").split("|")] for line in printed.splitlines()[2:]]
+    rows = cells(printed)
     assert [row[0] for row in rows] == [
         "check",
         "JSON export",
@@ -37,7 +29,7 @@ def test_each_kind_of_work_has_figures_and_was_done(tmp_path: Path, checked: Che
 
 
 def test_a_wrong_url_shows_no_traceback() -> None:
-    code, printed, errors = ended("nowhere")
+    code, printed, errors = ended("whole_trees", "nowhere")
     assert (code, printed) == (1, "")
     assert errors.startswith("Error: ")
     assert errors.count("\n") == 1
