@@ -112,7 +112,7 @@ def _texts(changes: Iterable[RowChange]) -> Iterator[bytes]:
     for path, kind, *names in changes:
         while names and not names[-1]:
             names.pop()
-        rows.append([path, _LETTERS[kind], *(list(part) for part in names)])
+        rows.append([path, _LETTERS[kind], *names])
         if len(rows) == _AT_ONCE:
             yield _text(before, rows, "")
             before, rows = ",", []

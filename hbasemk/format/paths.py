@@ -14,6 +14,8 @@ from hbasemk.format import limits
 
 ROOT: Final = "/"
 MAX_KEY: Final = 32_767
+_SURELY_SHORT: Final = (MAX_KEY - 2) // 4
+"""Paths of up to so many characters have row keys that are short enough, because a character takes at most 4 bytes."""
 
 
 def check_name(name: str) -> str:
@@ -41,7 +43,8 @@ def check_path(path: str) -> str:
     if "/." in path:
         for name in path[1:].split("/"):
             check_name(name)
-    key(path)
+    if len(path) > _SURELY_SHORT:
+        key(path)
     return path
 
 
@@ -56,7 +59,7 @@ def is_path(path: object) -> TypeGuard[str]:
 def check_new(path: str) -> str:
     """Return a path if a node can be added there; otherwise raise InvalidPathError (see :data:`limits.MAX_DEPTH`)."""
     check_path(path)
-    if depth(path) > limits.MAX_DEPTH:
+    if path.count("/") > limits.MAX_DEPTH:
         raise InvalidPathError(
             f"the path {path[:60]!r}… has {depth(path)} levels; a new node can be at most {limits.MAX_DEPTH} levels below the "
             "root. Use fewer levels."

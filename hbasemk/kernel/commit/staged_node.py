@@ -71,6 +71,8 @@ class StagedNode:
 
     def all_encoded(self) -> dict[str, bytes]:
         """Return the encoded values of all properties."""
+        if self.is_new and not self.adjusted:
+            return {name: data for name, data in self.written.items() if data is not None}
         found = dict(self.base.encoded) if self.base and not self.is_new else {}
         for name, data in self.written.items():
             if data is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from hbasemk.errors import StoreUnusableError
 from hbasemk.store.abc import ALL_VERSIONS, LAST_ROW, Cell, Get, Put, Row
@@ -142,17 +142,30 @@ class Families:
 # --- writing ---------------------------------------------------------------------------------------------------
 
 
-def group(
-    tables: Families, puts: Sequence[Put], now: int
-) -> list[tuple[Family, list[tuple[bytes, bytes, int, bytes]]]]:
+Group: TypeAlias = tuple[Family, list[tuple[bytes, bytes, int, bytes]]]
+"""Cells of one family, as the parameters of its insert."""
+
+
+def group(tables: Families, puts: Sequence[Put], now: int) -> list[Group]:
     """Group the cells of puts by family; raises StoreUnusableError for an unknown family."""
+    groups = group_timed(tables, puts, now)
+    assert groups is not None
+    return groups
+
+
+def group_timed(tables: Families, puts: Sequence[Put], now: int | None = None) -> list[Group] | None:
+    """As :func:`group`; None if a cell has no timestamp and there is no time to give it."""
     groups: dict[bytes, list[tuple[bytes, bytes, int, bytes]]] = {}
     for row, cells in puts:
         for family, qualifier, value, timestamp in cells:
+            if timestamp is None:
+                timestamp = now
+                if timestamp is None:
+                    return None
             members = groups.get(family)
             if members is None:
                 members = groups[family] = []
-            members.append((row, qualifier, now if timestamp is None else timestamp, value))
+            members.append((row, qualifier, timestamp, value))
     return [(tables.get(name), cells) for name, cells in groups.items()]
 
 
@@ -165,7 +178,7 @@ def append_arrivals(sql: sqlite3.Connection, tables: Families, rows: Iterable[by
     return number
 
 
-def insert(sql: sqlite3.Connection, groups: list[tuple[Family, list[tuple[bytes, bytes, int, bytes]]]]) -> None:
+def insert(sql: sqlite3.Connection, groups: list[Group]) -> None:
     """Write cells; the caller has begun a transaction."""
     for family, cells in groups:
         sql.executemany(family.insert, cells)

@@ -199,14 +199,15 @@ class SqliteStore(Store):
     def write(self, table: str, puts: Sequence[Put], *, durable: bool = True) -> None:
         """Write all cells atomically."""
         self.check_puts(puts)
-        timed = all(cell.timestamp is not None for put in puts for cell in put.cells)
 
         def put(connection: Connection, tables: Families) -> None:
             # Other writers wait while the transaction is open, so this prepares what it can before. But the server's
             # time must be the time of the write, not the time at which a wait began.
-            groups = cells.group(tables, puts, 0) if timed else []
+            groups = cells.group_timed(tables, puts)
             connection.begin(durable and self._durable)
-            cells.insert(connection.sql, groups if timed else cells.group(tables, puts, self._clock()))
+            if groups is None:
+                groups = cells.group(tables, puts, self._clock())
+            cells.insert(connection.sql, groups)
             cells.append_arrivals(connection.sql, tables, [put.row for put in puts])
             connection.commit()
 
