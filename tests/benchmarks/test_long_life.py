@@ -1,0 +1,40 @@
+"""The benchmark of a node with many revisions measures each stage, and collects at the end."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.benchmark_programs import cells, ended
+from tests.support.hbase import HBase
+from tests.support.repositories import Checked
+
+
+def run(url: str) -> None:
+    code, printed, errors = ended("long_life", url, "10", "80")
+    assert (code, errors) == (0, "")
+    rows = cells(printed)
+    assert [row[0] for row in rows[:2]] == ["10", "80"]
+    collected = re.fullmatch(r"130, collected \((\d+) cells\)", rows[2][0])
+    assert collected, rows[2][0]
+    assert int(collected[1]) >= 129
+    for row in rows:
+        assert all(re.fullmatch(r"[\d.]+ ms \([\d.]+\)", cell) for cell in row[1:]), row
+
+
+def test_each_stage_has_a_row_and_old_revisions_are_collected(tmp_path: Path, checked: Checked) -> None:
+    run(checked(f"sqlite:///{tmp_path / 'content.db'}"))
+
+
+@pytest.mark.integration
+def test_each_stage_has_a_row_and_old_revisions_are_collected_on_hbase(hbase: HBase, checked: Checked) -> None:
+    run(checked(hbase.url(hbase.new_prefix())))
+
+
+def test_a_wrong_url_shows_no_traceback() -> None:
+    code, printed, errors = ended("long_life", "nowhere")
+    assert (code, printed) == (1, "")
+    assert errors.startswith("Error: ")
+    assert errors.count("\n") == 1
