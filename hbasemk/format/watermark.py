@@ -24,7 +24,7 @@ class Watermark:
     journal row of every higher revision. A new instance reads the order of revisions from there. ``has_checkpoints`` says
     whether a checkpoint had ever been made when the watermark was read. ``horizon`` is stored beside it, too: the horizon
     below which old revisions are collected; and ``trimmed``, the trim level. ``claims`` is stored beside it in a store that does
-    not order all writes.
+    not order all writes. ``stamp`` is the timestamp of the cell when it was read.
     """
 
     revision: int
@@ -34,10 +34,11 @@ class Watermark:
     horizon: int = 0
     trimmed: TrimLevel = NOTHING_TRIMMED
     claims: Claims = NO_CLAIMS
+    stamp: int = 0
 
-    def cells(self) -> list[NewCell]:
-        """Return the cells that move the watermark."""
-        cells = [NewCell(*schema.WATERMARK, self.encode())]
+    def cells(self, timestamp: int | None = None) -> list[NewCell]:
+        """Return the cells that move the watermark, or change what it hides; None: with the server's time."""
+        cells = [NewCell(*schema.WATERMARK, self.encode(), timestamp)]
         if self.arrival:
             cells.append(NewCell(*schema.ARRIVAL, self.arrival.to_bytes(8, "big")))
         return cells

@@ -18,7 +18,7 @@ from hbasemk.format.horizon import Horizon
 from hbasemk.format.trim_level import TrimLevel
 from hbasemk.format.watermark import Watermark
 from hbasemk.format.writer_log import Claims
-from hbasemk.store.abc import Column, Get, NewCell, Put, Row, Store
+from hbasemk.store.abc import Cell, Column, Get, NewCell, Put, Row, Store
 
 FORMAT: Final = 2
 """The format that this version reads and writes. Format 1 has no arrival numbers (``schema.ARRIVAL``)."""
@@ -153,7 +153,7 @@ def read(store: Store, *, any_format: bool = False) -> tuple[Settings | None, Wa
     found = _read_row(store)
     settings: Settings | None = None
     if schema.SETTINGS in found:
-        settings = Settings.decode(found[schema.SETTINGS], store.location)
+        settings = Settings.decode(found[schema.SETTINGS].value, store.location)
         if settings.format < FORMAT and not any_format:
             raise _other_format(settings.format, store.location)
     return settings, _watermark_of(found, store)
@@ -167,7 +167,7 @@ def read_watermark(store: Store) -> Watermark:
     return watermark
 
 
-def _read_row(store: Store) -> Mapping[Column, bytes]:
+def _read_row(store: Store) -> Mapping[Column, Cell]:
     columns = (
         schema.SETTINGS,
         schema.WATERMARK,
@@ -178,21 +178,23 @@ def _read_row(store: Store) -> Mapping[Column, bytes]:
         schema.CLAIMS,
     )
     row = store.read(schema.CLUSTER, [Get(schema.SETTINGS_ROW, columns=columns)])[0]
-    return {(cell.family, cell.qualifier): cell.value for cell in row.cells}
+    return {cell[:2]: cell for cell in row.cells}
 
 
-def _watermark_of(found: Mapping[Column, bytes], store: Store) -> Watermark | None:
+def _watermark_of(found: Mapping[Column, Cell], store: Store) -> Watermark | None:
     if schema.WATERMARK not in found:
         return None
+    values = {column: cell.value for column, cell in found.items()}
     # In other stores than those that order all writes, the horizon is a copy for claims, which may be higher.
-    horizon = Horizon.decode(found.get(schema.HORIZON)).revision if store.supports_transactions else 0
+    horizon = Horizon.decode(values.get(schema.HORIZON)).revision if store.supports_transactions else 0
     return replace(
-        Watermark.decode(found[schema.WATERMARK]),
-        arrival=int.from_bytes(found.get(schema.ARRIVAL, b""), "big"),
-        has_checkpoints=schema.CHECKPOINTS in found,
+        Watermark.decode(values[schema.WATERMARK]),
+        arrival=int.from_bytes(values.get(schema.ARRIVAL, b""), "big"),
+        has_checkpoints=schema.CHECKPOINTS in values,
         horizon=horizon,
-        trimmed=TrimLevel.decode(found.get(schema.TRIMMED)),
-        claims=Claims.decode(found.get(schema.CLAIMS)),
+        trimmed=TrimLevel.decode(values.get(schema.TRIMMED)),
+        claims=Claims.decode(values.get(schema.CLAIMS)),
+        stamp=found[schema.WATERMARK].timestamp,
     )
 
 

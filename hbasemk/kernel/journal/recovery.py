@@ -130,7 +130,9 @@ class Recovery:
         """
         put = Put(schema.SETTINGS_ROW, moved.cells())
         if not self._store.supports_transactions:
-            put = Put(schema.SETTINGS_ROW, [*moved.cells(), current.claims.next(moved.revision)])
+            # A watermark that a clock that went back hides is only lower than it could be. But what it hides must show.
+            stamp = current.stamp + 1 if moved.revision == current.revision else None
+            put = Put(schema.SETTINGS_ROW, [*moved.cells(stamp), current.claims.next(moved.revision)])
             expected = current.claims.encode()
             return self._store.check_and_write(schema.CLUSTER, schema.CLAIMS, expected, put, durable=durable)
         if arrived is None:

@@ -77,6 +77,39 @@ def test_committed_revision_marked_as_swept_is_not_hidden(site: Site) -> None:
     assert site.open(0x41).reader.node(site.open(0x42).head(), "/kept") is not None
 
 
+def clock_goes_back(site: Site) -> None:
+    """Let the server of the settings be one minute behind from now on."""
+    site.store._clocks = {schema.CLUSTER: lambda: site.world.clock() - 60_000}
+
+
+def test_late_rows_are_hidden_at_once_although_the_clock_of_the_server_went_back(site: Site) -> None:
+    here = site.copy()
+    here.begin()
+    clock_goes_back(here)
+    # Far more calls than it needs.
+    here.steps.fail(200, DIED)
+    here.acting.recovery.recover_late()
+    assert hidden(here).issuperset(site.state)
+    mark = settings.read_watermark(here.store)
+    here.acting.commit(lambda _: OperationList([AddNode("/b", {})]), "", retry_timeout=1, max_poll_age=0)
+    here.world.advance(80)
+    here.acting.maintain()
+    assert settings.read_watermark(here.store).revision > mark.revision
+    assert hidden(here).issuperset(site.state)
+
+
+@pytest.mark.parametrize("change", ["hide", "show"])
+def test_a_repair_changes_what_is_hidden_although_the_clock_of_the_server_went_back(site: Site, change: str) -> None:
+    here = site.copy()
+    here.begin()
+    (revision, *_) = site.state
+    if change == "show":
+        assert here.acting.recovery.hide(revision)
+    clock_goes_back(here)
+    assert getattr(here.acting.recovery, change)(revision)
+    assert (revision in hidden(here)) == (change == "hide")
+
+
 def test_late_rows_that_are_not_hidden_are_found(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     here = site.copy()
     here.begin()
