@@ -40,6 +40,8 @@ from tests.support.repositories import damage
 COUNTERS: Final = 2
 BRANCHED: Final = "/counters/branched"
 """The counter that only merges of branches change."""
+ADJUSTED: Final = "/counters/adjusted"
+"""The counter that writers adjust without reading it."""
 BOXES: Final = 3
 UNIQUE: Final = 40
 """How many paths the writers compete for at a time."""
@@ -100,10 +102,12 @@ def write(repository: Repository, me: str, record: Record, chance: random.Random
 
 
 def _change(repository: Repository, me: str, number: int, record: Record, chance: random.Random) -> None:
-    kind = chance.choice(["count", "count", "unique", "append", "move", "flag"])
+    kind = chance.choice(["count", "count", "adjust", "unique", "append", "move", "flag"])
     if kind == "count":
         path = f"/counters/{chance.randrange(COUNTERS)}"
         _attempt(record, kind, path, partial(repository.run, partial(_count, path=path)))
+    elif kind == "adjust":
+        _attempt(record, "count", ADJUSTED, partial(repository.run, lambda tx: tx.adjust(ADJUSTED, "n", 1)))
     elif kind == "unique":
         path = f"/unique/{int(time.perf_counter()) // 4}-{chance.randrange(UNIQUE)}"
         with contextlib.suppress(NodeExistsError):
@@ -248,7 +252,8 @@ def prepare(repository: Repository) -> None:
             tx.add(path)
         for one in range(COUNTERS):
             tx.add(f"/counters/{one}", {"n": 0})
-        tx.add(BRANCHED, {"n": 0})
+        for path in (BRANCHED, ADJUSTED):
+            tx.add(path, {"n": 0})
         for box in range(1, BOXES):
             tx.add(f"/boxes/{box}")
         tx.add("/list", {"items": ""})
@@ -334,7 +339,7 @@ def _judge(url: str, folder: Path, names: list[str], alive: list[str]) -> dict[s
     done = Counter((line[1], line[2]) for _, line in lines if line[0] == "done")
     with hbasemk.connect(url, create=False, poll_interval=0) as fresh:
         head = fresh.refresh()
-        for path in (*(f"/counters/{one}" for one in range(COUNTERS)), BRANCHED):
+        for path in (*(f"/counters/{one}" for one in range(COUNTERS)), BRANCHED, ADJUSTED):
             count = head[path]["n"]
             assert isinstance(count, int)
             assert done["count", path] <= count <= tried["count", path], path
