@@ -13,6 +13,7 @@ from hbasemk.format.node import decode_properties, decode_property
 from hbasemk.format.values import PropertyValue, Value
 from hbasemk.kernel.commit.change_source import ChangeSource
 from hbasemk.kernel.commit.operations import (
+    AddEncoded,
     AddNode,
     Adjust,
     CopyNode,
@@ -311,6 +312,19 @@ def source_of(transaction: Transaction) -> ChangeSource:
     """End a transaction, and return its operations."""
     transaction._done = True
     return transaction._operations
+
+
+def load_encoded(transaction: Transaction, valid: Sequence[str]) -> dict[str, dict[str, bytes] | None]:
+    """Return the encoded properties of the nodes at valid paths, with the changes so far; see :meth:`Transaction.load`."""
+    staging = transaction._operations.staging()
+    staging.load(valid)
+    found = ((path, staging.find(path)) for path in valid)
+    return {path: None if node is None else node.all_encoded() for path, node in found}
+
+
+def add_encoded(transaction: Transaction, path: str, properties: Mapping[str, bytes]) -> None:
+    """Add a node at a valid path, with properties that are encoded already; see :meth:`Transaction.add`."""
+    transaction._take(AddEncoded(path, properties))
 
 
 def run_on_head(

@@ -45,6 +45,8 @@ Scalar: TypeAlias = Union[str, int, float, bool, bytes, BlobRef, Json]  # noqa: 
 Value: TypeAlias = Union[Scalar, list[Scalar]]  # noqa: UP007
 PropertyValue: TypeAlias = Union[Scalar, Sequence[Scalar]]  # noqa: UP007
 """The values that callers may pass: scalars, and lists or tuples of them."""
+Encoded: TypeAlias = dict[str, bytes]
+"""Properties by name as they are stored, so that 1, 1.0 and true differ."""
 
 TOMBSTONE: Final = b"\x00"
 _STRING, _INTEGER, _FLOAT, _FALSE, _TRUE, _BLOB, _JSON, _BYTES, _ARRAY = range(1, 10)

@@ -14,7 +14,16 @@ from hbasemk.format import paths
 from hbasemk.format.changes import ADDED, CHANGED, RowChange
 from hbasemk.kernel.commit import change_set
 from hbasemk.kernel.commit.change_set import ChangeSet
-from hbasemk.kernel.commit.operations import AddNode, Adjust, Expect, Increment, Operation, SetProperty, paths_needed
+from hbasemk.kernel.commit.operations import (
+    AddEncoded,
+    AddNode,
+    Adjust,
+    Expect,
+    Increment,
+    Operation,
+    SetProperty,
+    paths_needed,
+)
 from hbasemk.kernel.commit.read_set import ReadSet
 from hbasemk.kernel.commit.staging import Staging
 from hbasemk.kernel.journal.view import View
@@ -152,7 +161,7 @@ def predict_operations(operations: Sequence[Operation], limit: int) -> Predictio
         return rows.setdefault(path, (CHANGED, {}, {}))
 
     for operation in operations:
-        if isinstance(operation, AddNode):
+        if isinstance(operation, (AddNode, AddEncoded)):
             if operation.path in rows or operation.path == paths.ROOT:
                 return None
             rows[operation.path] = (ADDED, dict.fromkeys(operation.properties), {})

@@ -17,6 +17,13 @@ class AddNode(NamedTuple):
     properties: Mapping[str, PropertyValue]
 
 
+class AddEncoded(NamedTuple):
+    """Add a node whose path is valid, with properties as :func:`values.encode` has encoded them; else like AddNode."""
+
+    path: str
+    properties: Mapping[str, bytes]
+
+
 class SetProperty(NamedTuple):
     """Set one property of an existing node; ``value`` None removes it."""
 
@@ -68,7 +75,9 @@ class Expect(NamedTuple):
     version: str | None
 
 
-Operation: TypeAlias = Union[AddNode, SetProperty, Increment, Adjust, RemoveNode, MoveNode, CopyNode, Expect]  # noqa: UP007
+Operation: TypeAlias = Union[  # noqa: UP007
+    AddNode, AddEncoded, SetProperty, Increment, Adjust, RemoveNode, MoveNode, CopyNode, Expect
+]
 
 
 def paths_needed(operations: Iterable[Operation]) -> list[str]:
@@ -82,13 +91,13 @@ def paths_needed(operations: Iterable[Operation]) -> list[str]:
                 needed[paths.parent(operation.target)] = None
             continue
         path = operation.path
-        if isinstance(operation, (AddNode, RemoveNode)) and path != paths.ROOT:
+        if isinstance(operation, (AddNode, AddEncoded, RemoveNode)) and path != paths.ROOT:
             parent = paths.parent(path)
             if parent in added:
                 added.add(path)
                 continue
             needed[parent] = None
         needed[path] = None
-        if isinstance(operation, AddNode):
+        if isinstance(operation, (AddNode, AddEncoded)):
             added.add(path)
     return [paths.check_path(path) for path in needed]

@@ -15,6 +15,7 @@ from hbasemk.format.node import NodeState, encode_property
 from hbasemk.kernel.batches import batched
 from hbasemk.kernel.commit import numbers
 from hbasemk.kernel.commit.operations import (
+    AddEncoded,
     AddNode,
     Adjust,
     Expect,
@@ -105,21 +106,33 @@ class Staging:
     def _node(self, path: str) -> StagedNode:
         node = self._nodes.get(path)
         if node is None:
-            parent = None if path == paths.ROOT else self._nodes.get(paths.parent(path))
-            if parent is not None and (parent.base is None or parent.loaded):
-                # A missing node has no descendants, and a loaded subtree is known completely.
+            if self._is_below_known(path):
                 return self._put(path, None)
             self.load((path,))
             node = self._nodes[path]
         return node
+
+    def _is_below_known(self, path: str) -> bool:
+        """Return whether a node that is not loaded cannot exist in the view.
+
+        A missing node has no descendants, and a loaded subtree is known completely.
+        """
+        parent = None if path == paths.ROOT else self._nodes.get(paths.parent(path))
+        return parent is not None and (parent.base is None or parent.loaded)
 
     def not_loaded(self, needed: Iterable[str]) -> list[str]:
         """Return which of these nodes are not loaded yet."""
         return [path for path in dict.fromkeys(needed) if path not in self._nodes]
 
     def load(self, needed: Iterable[str]) -> None:
-        """Load these nodes, unless they are loaded already. One round trip per batch."""
-        for path, state in self._reader.nodes(self.view, self.not_loaded(needed)).items():
+        """Load these nodes, unless they are loaded already. One round trip per batch; none below a node known to be absent."""
+        unknown = []
+        for path in self.not_loaded(needed):
+            if self._is_below_known(path):
+                self._put(path, None)
+            else:
+                unknown.append(path)
+        for path, state in self._reader.nodes(self.view, unknown).items():
             self._put(path, state)
 
     def _load_for(self, operations: Sequence[Operation]) -> None:
@@ -127,13 +140,15 @@ class Staging:
         needed = paths_needed(operations)
         added: dict[str, list[str]] = {}
         for operation in operations:
-            if isinstance(operation, AddNode) and operation.path != paths.ROOT:
+            if isinstance(operation, (AddNode, AddEncoded)) and operation.path != paths.ROOT:
                 added.setdefault(paths.parent(operation.path), []).append(operation.path)
         absent: set[str] = set()
         for parent, children in added.items():
             new = parent != paths.ROOT and parent in added.get(paths.parent(parent), ())
             if len(children) >= MANY and not new:
-                absent.update(self._absent_children(parent, children))
+                unknown = self.not_loaded(children)
+                if unknown and not self._is_below_known(unknown[0]):
+                    absent.update(self._absent_children(parent, unknown))
         self.load([path for path in needed if path not in absent] if absent else needed)
         for path in absent:
             self._put(path, None)
@@ -205,6 +220,8 @@ class Staging:
                 self._set(operation)
             elif isinstance(operation, AddNode):
                 self._add(operation)
+            elif isinstance(operation, AddEncoded):
+                self._begin(operation.path).written.update(operation.properties)
             elif isinstance(operation, Increment):
                 self._increment(operation)
             elif isinstance(operation, Adjust):

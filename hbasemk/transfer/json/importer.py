@@ -1,11 +1,13 @@
-"""Import of exported JSON: validated first, then committed in batches, then compared."""
+"""Import of exported JSON: validated first, then committed in batches, then compared.
+
+The text is read once. Its validated nodes, with encoded values, are in a temporary file, from which they are committed and
+compared.
+"""
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,24 +16,24 @@ from typing import BinaryIO, Final, TypeAlias
 from hbasemk.errors import BlobNotFoundError, HbasemkError, InvalidChangeError, InvalidValueError
 from hbasemk.format import paths
 from hbasemk.format.journal_row import Outcome
-from hbasemk.format.values import BlobRef, PropertyValue, encode
+from hbasemk.format.node import decode_properties
+from hbasemk.format.values import Encoded, blobs_of, encode
 from hbasemk.interrupts import Deferred
 from hbasemk.kernel.retry import time_limit
 from hbasemk.repository import Repository, instance_of
-from hbasemk.transaction import Transaction
+from hbasemk.snapshot import view_of
+from hbasemk.transaction import Transaction, add_encoded, load_encoded
 from hbasemk.transfer import own_files
+from hbasemk.transfer.json.node_file import NodeFile, Nodes
 from hbasemk.transfer.json.reader import read_tree
 from hbasemk.transfer.retry import StoreRetry
 from hbasemk.transfer.summary import Sample
 
-Encoded: TypeAlias = dict[str, bytes]
-"""Properties as they are stored, so that 1, 1.0 and true differ."""
-Batch: TypeAlias = dict[str, dict[str, PropertyValue]]
+Batch: TypeAlias = dict[str, Encoded]
+"""The nodes of one commit by path, parents first."""
 
 ANSWER_WITHIN: Final = 10.0
 """The seconds for which a failed import tries to read the outcome of its last commit."""
-LARGEST: Final = 4 << 20
-"""The bytes of values above which a batch takes no further node."""
 
 
 @dataclass(slots=True)
@@ -110,55 +112,39 @@ class JsonImport:
     def run(self, *, verify: bool = True) -> JsonResult:
         """Import everything; after an error ``result`` shows how far the import came.
 
-        Raises OSError and InvalidValueError for an unreadable source, before it changes anything; InvalidChangeError for an
-        existing node with other properties; and HbasemkError for errors of the store.
+        Raises OSError and InvalidValueError for an unreadable source, before it changes anything; OSError for the temporary
+        file; InvalidChangeError for an existing node with other properties; and HbasemkError for errors of the store.
         """
         began = time.monotonic()
         result = self.result
         with ExitStack() as stack:
-            file = self._seekable(stack)
-            for _ in self._read(file):
-                result.nodes += 1
+            nodes = stack.enter_context(NodeFile(self._size))
+            for count in nodes.write(read_tree(self._opened(stack), self._name, self._at)):
+                result.nodes += count
             with self._retry.opened(self._url) as repository:
-                for batch in self._batches(file):
+                for batch in map(self._unique, nodes.batches()):
                     self._bring(repository, batch)
             result.seconds = time.monotonic() - began
             if verify:
-                self._compare(file)
+                self._compare(nodes)
         return result
 
-    def _seekable(self, stack: ExitStack) -> BinaryIO:
-        """Return the source as a file that can be read several times."""
+    def _opened(self, stack: ExitStack) -> BinaryIO:
+        """Return the source as an open file."""
         use = "imported"
         if isinstance(self._source, Path):
-            given = stack.enter_context(own_files.open_other(self._source, self._url, use))
-        else:
-            own_files.refuse_open(self._source, self._name, self._url, use)
-            given = self._source
-        if given.seekable():
-            return given
-        kept = tempfile.TemporaryFile()  # noqa: SIM115 - it is closed with the stack
-        stack.enter_context(kept)
-        shutil.copyfileobj(given, kept)
-        return kept
+            return stack.enter_context(own_files.open_other(self._source, self._url, use))
+        own_files.refuse_open(self._source, self._name, self._url, use)
+        if self._source.seekable():
+            self._source.seek(0)
+        return self._source
 
-    def _read(self, file: BinaryIO) -> Iterator[tuple[str, dict[str, PropertyValue]]]:
-        file.seek(0)
-        return read_tree(file, self._name, self._at)
-
-    def _batches(self, file: BinaryIO) -> Iterator[Batch]:
-        batch: Batch = {}
-        size = 0
-        for path, found in self._read(file):
-            if path in batch:
-                raise InvalidChangeError(f"{self._name} contains {path} twice; remove one of them", path=path)
-            batch[path] = found
-            size += sum(map(_size, found.values()))
-            if len(batch) >= self._size or size >= LARGEST:
-                yield batch
-                batch, size = {}, 0
-        if batch:
-            yield batch
+    def _unique(self, nodes: Nodes) -> Batch:
+        batch = dict(nodes)
+        if len(batch) < len(nodes):
+            path = next(path for number, (path, _) in enumerate(nodes) if path in dict(nodes[:number]))
+            raise InvalidChangeError(f"{self._name} contains {path} twice; remove one of them", path=path)
+        return batch
 
     # --- commits -------------------------------------------------------------------------------------
 
@@ -212,8 +198,9 @@ class JsonImport:
         if newest.writes:
             attempted = newest.tx.attempted
             return attempted is not None and repository.outcome(attempted) is Outcome.COMMITTED
-        nodes = repository.refresh().nodes(list(batch))
-        return all(node is not None and _encoded(node) == _encoded(batch[path]) for path, node in nodes.items())
+        instance = instance_of(repository)
+        states = instance.nodes(view_of(instance, repository.refresh()), list(batch))
+        return all(state is not None and _is_same(path, state.encoded, batch[path]) for path, state in states.items())
 
     def _done_again(self, why: str) -> None:
         self.result.notes.append(why)
@@ -227,8 +214,11 @@ class JsonImport:
             above = [paths.parent(self._at)]
             while above[-1] != paths.ROOT:
                 above.append(paths.parent(above[-1]))
-        parents = {paths.parent(path): None for path in batch if path != paths.ROOT}
-        found = tx.load(list({**dict.fromkeys(batch), **parents, **dict.fromkeys(above)}))
+        # Nothing is below a missing node. So the rest is read only if one of these is there.
+        topmost = [path for path in batch if path == paths.ROOT or paths.parent(path) not in batch]
+        parents = [paths.parent(path) for path in topmost if path != paths.ROOT]
+        found = load_encoded(tx, list(dict.fromkeys([*topmost, *parents, *above])))
+        found.update(load_encoded(tx, [path for path in batch if path not in found]))
         for path in reversed(above):
             if found[path] is None:
                 tx.add(path)
@@ -236,54 +226,53 @@ class JsonImport:
         for path, wanted in batch.items():
             there = found[path]
             if there is None:
-                tx.add(path, wanted)
+                add_encoded(tx, path, wanted)
                 added += 1
-            elif not there and wanted:
-                tx.update(path, wanted)
+                continue
+            if not there and wanted:
                 changed += 1
-            elif _encoded(there) != _encoded(wanted):
+            elif not _is_same(path, there, wanted):
                 raise InvalidChangeError(
                     f"{path} already exists with other properties, and an import does not replace them. Import to another path "
                     "(--at), or remove the node.",
                     path=path,
                 )
-            else:
-                # This writes nothing, but the commit depends on these values.
-                tx.update(path, wanted)
+            # For equal values this writes nothing, but the commit depends on them.
+            tx.update(path, decode_properties(path, wanted))
         return added, changed
 
     # --- the comparison ---------------------------------------------------------------------------------------
 
-    def _compare(self, file: BinaryIO) -> None:
+    def _compare(self, nodes: NodeFile) -> None:
         """Let a fresh instance read every node."""
         with self._retry.opened(self._url, create=False, poll_interval=0) as repository:
             snapshot = self._retry.call(repository.refresh)
             self.result.compared_at = snapshot.revision
-            for batch in self._batches(file):
-                for path, node in snapshot.nodes(list(batch)).items():
-                    if node is None:
+            instance = instance_of(repository)
+            view = view_of(instance, snapshot)
+            for batch in map(dict, nodes.batches()):
+                for path, state in instance.nodes(view, list(batch)).items():
+                    wanted = batch[path]
+                    if state is None:
                         self.result.differences.add(f"{path}: is not there")
-                    elif (there := _encoded(node)) != (wanted := _encoded(batch[path])):
+                    elif not _is_same(path, state.encoded, wanted):
+                        there = _normal(path, state.encoded)
                         names = sorted(name for name in {*there, *wanted} if there.get(name) != wanted.get(name))
                         self.result.differences.add(f"{path}: {', '.join(names)}")
 
 
-def _encoded(properties: Mapping[str, PropertyValue]) -> Encoded:
-    return {name: encode(value) for name, value in properties.items()}
+def _is_same(path: str, there: Encoded, wanted: Encoded) -> bool:
+    """Return whether stored properties have the wanted values."""
+    return there == wanted or _normal(path, there) == wanted
 
 
-def _size(value: PropertyValue) -> int:
-    """Return about how many bytes a value takes."""
-    return len(value) if isinstance(value, str) and value.isascii() else len(encode(value))
+def _normal(path: str, stored: Encoded) -> Encoded:
+    """Return stored properties as this version encodes them; raise FormatError for a damaged one."""
+    return {name: encode(value) for name, value in decode_properties(path, stored).items()}
 
 
-def _missing(repository: Repository, nodes: Iterable[dict[str, PropertyValue]]) -> Iterator[str]:
-    wanted: dict[str, None] = {}
-    for node in nodes:
-        for value in node.values():
-            for one in value if isinstance(value, list) else [value]:
-                if isinstance(one, BlobRef):
-                    wanted[one.id] = None
+def _missing(repository: Repository, nodes: Iterable[Encoded]) -> Iterator[str]:
+    wanted = {blob: None for node in nodes for data in node.values() for blob in blobs_of(data)}
     instance = instance_of(repository)
     for blob in wanted:
         try:

@@ -12,7 +12,7 @@ from typing import BinaryIO, Final, NoReturn
 
 from hbasemk.errors import HbasemkError, InvalidValueError, LimitError
 from hbasemk.format import paths
-from hbasemk.format.values import PropertyValue, encode
+from hbasemk.format.values import Encoded, encode
 from hbasemk.transfer.json.values import decoder, from_json, object_decoder
 
 PIECE: Final = 1 << 20
@@ -22,8 +22,8 @@ LONGEST: Final = 100_000_000
 _NEAR: Final = 64
 """An error so close to the end of a piece may only mean that the piece ends there."""
 _SPACE: Final = " \t\n\r"
-_SHORT: Final = 1_000_000
-"""A text of so many characters is certainly not too large for a property."""
+_PLAIN: Final = frozenset((str, bool, int, float))
+"""The types of parsed JSON that are property values."""
 
 
 def _tokens(*tokens: str) -> Callable[[str, int], re.Match[str] | None]:
@@ -34,13 +34,15 @@ def _tokens(*tokens: str) -> Callable[[str, int], re.Match[str] | None]:
 _check_name: Final = lru_cache(maxsize=1024)(paths.check_name)
 _begins_properties: Final = _tokens("{", '"properties"', ":")
 _begins_children: Final = _tokens(",", '"children"', ":", "{")
+_has_no_children: Final = _tokens(",", '"children"', ":", "{", "}", "}")
+_follows: Final = _tokens(",")
 _ends: Final = _tokens("}", "}")
 _begins_name: Final = _tokens('"')
 _between: Final = _tokens(":")
 
 
-def read_tree(source: BinaryIO, name: str, at: str) -> Iterator[tuple[str, dict[str, PropertyValue]]]:
-    """Yield the path and the properties of each node in a text, parents first; the outermost one's path is ``at``.
+def read_tree(source: BinaryIO, name: str, at: str) -> Iterator[tuple[str, Encoded]]:
+    """Yield the path and the encoded properties of each node in a text, parents first; the outermost one's path is ``at``.
 
     The text is that of :func:`hbasemk.transfer.json.exporter.export_json`, in UTF-8: in a node, ``properties`` precede
     ``children``, and both may be missing. Raises InvalidValueError with ``name`` and the position for any other text.
@@ -59,24 +61,27 @@ class _Reader:
         self._ended = False
         self._decode = codecs.getincrementaldecoder("utf-8")().decode
 
-    def nodes(self) -> Iterator[tuple[str, dict[str, PropertyValue]]]:
+    def nodes(self) -> Iterator[tuple[str, Encoded]]:
         top = self._node
         found, more = self._begin()
         yield top, found
         # The nodes whose children are being read, and whether one was.
         within = [(top, False)] if more else []
         while within:
-            path, any_before = within.pop()
+            path, any_before = within[-1]
             self._node = path
-            if self._skip(_ends):
-                continue
-            if self._peek() == "}":
-                self._take("}")
-                self._take("}", "the node's end, since properties come before children")
-                continue
-            if any_before:
-                self._take(",")
-            within.append((path, True))
+            if not any_before or not self._skip(_follows):
+                if self._skip(_ends):
+                    within.pop()
+                    continue
+                if self._peek() == "}":
+                    self._take("}")
+                    self._take("}", "the node's end, since properties come before children")
+                    within.pop()
+                    continue
+                if any_before:
+                    self._take(",")
+                within[-1] = path, True
             self._node = self._child(path, self._string())
             if not self._skip(_between):
                 self._take(":")
@@ -90,13 +95,13 @@ class _Reader:
 
     def _child(self, path: str, name: str) -> str:
         try:
-            return paths.check_new(paths.join(path, paths.check_name(name)))
+            return paths.check_child(path, name)
         except HbasemkError as error:
             self._fail(str(error))
 
-    def _begin(self) -> tuple[dict[str, PropertyValue], bool]:
+    def _begin(self) -> tuple[Encoded, bool]:
         """Read a node's properties; return them, and whether its children follow."""
-        found: dict[str, PropertyValue] = {}
+        found: Encoded = {}
         key = "properties"
         if not self._skip(_begins_properties):
             self._take("{")
@@ -108,6 +113,8 @@ class _Reader:
                 self._take(":")
         if key == "properties":
             found = self._properties()
+            if self._skip(_has_no_children):
+                return found, False
             if self._skip(_begins_children):
                 return found, True
             if self._take(",}") == "}":
@@ -119,12 +126,12 @@ class _Reader:
         self._take("{")
         return found, True
 
-    def _properties(self) -> dict[str, PropertyValue]:
+    def _properties(self) -> Encoded:
         self._peek()
         at_once = self._properties_at_once()
         if at_once is not None:
             return at_once
-        found: dict[str, PropertyValue] = {}
+        found: Encoded = {}
         self._take("{")
         if self._peek() == "}":
             self._take("}")
@@ -136,29 +143,27 @@ class _Reader:
             self._take(":")
             parsed = self._value()
             try:
-                value = from_json(parsed)
-                encode(value)
+                value = encode(from_json(parsed))
                 found[paths.check_name(name)] = value
             except HbasemkError as error:
                 self._fail(f"in the property {name[:80]!r}: {error}")
             if self._take(",}") == "}":
                 return found
 
-    def _properties_at_once(self) -> dict[str, PropertyValue] | None:
+    def _properties_at_once(self) -> Encoded | None:
         """Read the properties if all of them are in the present piece of the text, and valid; else read nothing."""
         try:
             parsed, end = object_decoder.raw_decode(self._text, self._at)
             if not isinstance(parsed, dict):
                 return None
-            for name, value in parsed.items():
-                _check_name(name)
-                if not isinstance(value, str) or len(value) > _SHORT:
-                    parsed[name] = from_json(value)
-                    encode(parsed[name])
+            found = {
+                _check_name(name): encode(value if type(value) in _PLAIN else from_json(value))
+                for name, value in parsed.items()
+            }
         except (ValueError, RecursionError, HbasemkError):
             return None
         self._at = end
-        return parsed
+        return found
 
     # --- pieces of text ----------------------------------------------------------------------------------
 
