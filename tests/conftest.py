@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import multiprocessing
 import os
 import signal
@@ -81,6 +82,9 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
+    # The thousands of tests and modules stay until the end: no collection of garbage needs to look at them again.
+    gc.collect()
+    gc.freeze()
     if getattr(session.config.option, "loadgroup", False):
         apart = [
             one.nodeid for one in session.items if one.get_closest_marker("integration") and "@hbase " not in one.nodeid
