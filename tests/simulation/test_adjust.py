@@ -75,7 +75,7 @@ def test_a_mutant_of_adjust_is_found_by_a_history(
     mutant: Callable[[pytest.MonkeyPatch], None], workload: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mutant(monkeypatch)
-    for seed in range(2000):
+    for seed in search("histories of adjusts", mutant.__name__, 2000):
         try:
             found = Run(seed, [WORKLOADS[workload]], faults=seed % 2 == 1).finish()
         except Exception as error:

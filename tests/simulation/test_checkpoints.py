@@ -19,6 +19,7 @@ from tests.support import proof
 from tests.support.runtime import START_MS, World, open_instance
 from tests.support.simulation.finding import must_be_found
 from tests.support.simulation.keeping import KeepSchedule
+from tests.support.simulation.known_seeds import search
 from tests.support.simulation.mutants import checkpoints as mutants
 from tests.support.simulation.running import each_run
 from tests.support.straggler import HOUR, changed_together, kept_twice, opened_late
@@ -54,7 +55,8 @@ def test_a_mutant_of_checkpoints_is_found(
     mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mutant(monkeypatch)
-    must_be_found(mutant.__name__, lambda seed: KeepSchedule(seed, faults=seed % 2 == 1), range(5000))
+    seeds = search("checkpoints", mutant.__name__, 5000)
+    must_be_found(mutant.__name__, lambda seed: KeepSchedule(seed, faults=seed % 2 == 1), seeds)
 
 
 @pytest.mark.parametrize(
