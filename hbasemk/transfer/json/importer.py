@@ -118,8 +118,9 @@ class JsonImport:
         began = time.monotonic()
         result = self.result
         with ExitStack() as stack:
+            source = self._opened(stack)
             nodes = stack.enter_context(NodeFile(self._size))
-            for count in nodes.write(read_tree(self._opened(stack), self._name, self._at)):
+            for count in nodes.write(read_tree(source, self._name, self._at)):
                 result.nodes += count
             with self._retry.opened(self._url) as repository:
                 for batch in map(self._unique, nodes.batches()):
