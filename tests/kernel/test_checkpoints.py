@@ -34,6 +34,28 @@ def test_every_instance_reads_what_was_kept(straggler: Straggler) -> None:
     straggler.must_be_exact(open_instance(straggler.store, straggler.world, mac=9))
 
 
+def test_threads_may_read_different_checkpoints_when_the_lists_have_changed(straggler: Straggler) -> None:
+    cells = straggler.other.checkpoint_cells
+    straggler.other.poll()
+    view = cells.view_of(straggler.revision)
+    assert view is not None
+
+    class Interrupted(int):
+        """A revision at whose look-up another thread, which has read a view, takes its turn."""
+
+        def __hash__(self) -> int:
+            if cells._views:
+                cells._views[len(cells._views)] = 0, view
+            return super().__hash__()
+
+    cells._views = {Interrupted(straggler.revision): (0, view)}
+    straggler.maker.poll()
+    checkpoints.keep(straggler.maker, straggler.maker.head(), START_MS + 6 * HOUR)
+    straggler.other.poll()
+
+    straggler.must_be_exact(straggler.other)
+
+
 def test_an_instance_that_polled_long_ago_reads_what_was_kept(world: World) -> None:
     opened_late(world)
 

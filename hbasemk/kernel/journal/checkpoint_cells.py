@@ -98,7 +98,8 @@ class CheckpointCells:
         if read_at != now:
             cells = ((revision_of(cell.qualifier), cell.value) for cell in self.all_lists())
             listed = {one: value for one, value in cells if one is not None}
-            self._views = {one: view for one, view in self._views.items() if one in listed}
+            # Another thread may add a view meanwhile.
+            self._views = {one: view for one, view in list(self._views.items()) if one in listed}
             self._listed = now, listed
         data = listed.get(revision)
         if data is None:
