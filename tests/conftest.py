@@ -23,6 +23,8 @@ from tests.support.runtime import World
 
 _NONE = pytest.StashKey[str]()
 _LEFT_OUT = pytest.StashKey[dict[str, int]]()
+_SHARED = frozenset({"shown", "wide"})
+"""Fixtures of a class or module that take long: one process runs all tests of that class or module that use them."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -52,6 +54,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xdist_group(f"hbase {part}"))
             if reason is not None:
                 item.add_marker(pytest.mark.skip(reason=reason))
+        elif isinstance(item, pytest.Function) and not _SHARED.isdisjoint(item.fixturenames):
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.rpartition("::")[0]))
     if getattr(config.option, "loadgroup", False):
         # A slow test that begins last would keep one process busy while the others wait. The tests on HBase begin first.
         items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in ("slow", "integration")])
