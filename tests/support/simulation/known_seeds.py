@@ -11,19 +11,24 @@ from collections.abc import Iterator
 KNOWN = {
     "schedules": {
         "aborting_without_compare_and_set": 492,
+        "an_earlier_life_shows": 44,
         "arrivals_out_of_order": 267,
+        "bound_without_later_arrivals": 255,
+        "child_not_read_back": 33,
         "decided_twice": 581,
         "leases_that_overlap": 575,
-        "lost_reply_to_the_decision_read_as_a_refusal": 205,
+        "lost_reply_to_the_decision_read_as_a_refusal": 247,
         "merge_without_validation_against_later_commits": 620,
         "new_instances_read_from_the_end": 173,
         "own_states_cached_despite_arrivals_between": 116,
         "put_for_compare_and_set": 101,
-        "recovery_without_compare_and_set": 237,
+        "recovery_without_compare_and_set": 259,
+        "roll_back_of_committed_revisions": 53,
         "watermark_past_unswept_revisions": 1145,
     },
     "checkpoints": {
         "changes_of_checkpoints_not_announced": 31,
+        "position_before_checkpoint": 22,
         "view_of_a_checkpoint_by_its_id": 36,
     },
     "collection": {
@@ -34,9 +39,14 @@ KNOWN = {
         "trust_for_ever": 20,
     },
     "histories": {
-        "aborting_without_compare_and_set": 179,
-        "expected_absence_not_depended_on": 523,
-        "put_for_compare_and_set": 132,
+        "aborting_without_compare_and_set": 266,
+        "bound_without_later_arrivals": 564,
+        "changes_without_effect_rely_on_nothing": 110,
+        "expectations_not_depended_on": 28,
+        "expected_absence_not_depended_on": 710,
+        "last_revision_not_read_back": 313,
+        "pending_taken_for_aborted": 67,
+        "put_for_compare_and_set": 190,
     },
     "histories of adjusts": {
         "adjusts_ignore_sets": 70,
@@ -44,7 +54,7 @@ KNOWN = {
         "total_taken_from_the_head": 69,
     },
     "adjusts": {
-        "fold_depends_on_nothing": 1584,
+        "fold_depends_on_nothing": 1909,
     },
     "leases": {
         "late_cells_not_hidden": 21,
