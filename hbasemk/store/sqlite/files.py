@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from collections.abc import Iterator
 from typing import Final
 
 from hbasemk.store.abc import FileIdentity
@@ -126,18 +125,27 @@ def replace_foreign(path: str) -> None:
             os.unlink(name)
 
 
-def names(path: str) -> Iterator[str]:
-    """Yield the paths of the database's files, whether they exist or not."""
-    base = real_path(path)
-    for suffix in SUFFIXES:
-        yield base + suffix
+class FileList:
+    """The existing files of one database. Its path is resolved again only when it leads to another file."""
 
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._resolved: tuple[FileIdentity, str] | None = None
 
-def identities(path: str) -> dict[FileIdentity, str]:
-    """Return device and inode of the database's existing files, mapped to their paths."""
-    found: dict[FileIdentity, str] = {}
-    for name in names(path):
-        file = identity(name)
-        if file is not None:
-            found[file] = name
-    return found
+    def identities(self) -> dict[FileIdentity, str]:
+        """Return device and inode of the database's existing files, mapped to their paths."""
+        found: dict[FileIdentity, str] = {}
+        database = identity(self._path)
+        known = self._resolved
+        if database is None or known is None or known[0] != database:
+            base = real_path(self._path)
+            self._resolved = None if database is None else (database, base)
+        else:
+            base = known[1]
+        if database is not None:
+            found[database] = base
+        for suffix in SUFFIXES[1:]:
+            file = identity(base + suffix)
+            if file is not None:
+                found[file] = base + suffix
+        return found

@@ -72,6 +72,7 @@ class SqliteStore(Store):
         self._durable = durable
         self._clock = clock
         self._catalog = Catalog(self._connections.path)
+        self._files = files.FileList(self._connections.path)
 
     @property
     def location(self) -> str:
@@ -85,7 +86,7 @@ class SqliteStore(Store):
 
     def files(self) -> Mapping[FileIdentity, str]:
         """Return the database file and SQLite's files beside it that exist."""
-        return files.identities(self._connections.path)
+        return self._files.identities()
 
     def clock_ms(self) -> int | None:
         """Return this process's wall clock; the file has no server."""

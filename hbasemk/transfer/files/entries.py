@@ -51,8 +51,7 @@ VANISHED: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESTALE})
 """Errors for an entry that has vanished, or whose directory has."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One directory entry: its path relative to the imported directory ('' for that directory) and its kind."""
 
     relative: str
@@ -137,7 +136,7 @@ def walk(top: str, exclude: Sequence[str], skipped: Callable[[Skipped], None], o
         for one in listed:
             name = from_disk(one.name)
             below = f"{relative}/{name}" if relative else name
-            if _matches(below, exclude):
+            if exclude and _matches(below, exclude):
                 continue
             if one.is_symlink():
                 yield Entry(below, LINK)

@@ -23,6 +23,7 @@ from hbasemk.transfer import own_files
 from hbasemk.transfer.files import entries
 from hbasemk.transfer.files.entries import DIRECTORY, OLD_TOTALS, TOTALS, Contents, Entry, Skipped
 from hbasemk.transfer.files.processes import spawn
+from hbasemk.transfer.files.vanished import vanished
 from hbasemk.transfer.files.worker import Batch, Job, Report, work
 from hbasemk.transfer.retry import StoreRetry
 
@@ -120,6 +121,8 @@ class Import:
         self._retry = StoreRetry(retry_timeout, self._note)
         self._workers: list[_Worker] = []
         self._numbers = iter(range(10**12))
+        self._directories: set[str] = set()
+        self._is_first = False
         self.result = Result()
 
     def run(self) -> Result:
@@ -130,6 +133,7 @@ class Import:
         """
         began = time.monotonic()
         self._workers.clear()
+        self._directories.clear()
         levels = self._levels()
         self._prepare()
         try:
@@ -190,6 +194,7 @@ class Import:
 
         with self._retry.opened(self._job.url) as repository:
             self._retry.run(repository, change, f"import of {os.path.basename(self._job.top)}")
+            self._is_first = not repository.head.children(self._job.at, limit=1)
 
     def _levels(self) -> Iterator[list[Entry]]:
         """Yield directories level by level, then all other entries."""
@@ -203,6 +208,7 @@ class Import:
                 self.result.skipped.append(impossible)
             elif entry.kind == DIRECTORY:
                 levels.setdefault(entry.depth, []).append(entry)
+                self._directories.add(entries.node_path(self._job.at, entry.relative))
             else:
                 rest.append(entry)
         return iter([*(levels[depth] for depth in sorted(levels)), rest])
@@ -214,24 +220,19 @@ class Import:
             yield Batch(next(self._numbers), entries=part)
 
     def _vanished(self) -> Iterator[Batch]:
-        """Yield the nodes of vanished or excluded entries, the topmost of each subtree."""
+        """Yield the removal of the nodes of vanished or excluded entries."""
         skipped = list(self.result.skipped)
         own = own_files.of(self._job.url)
-        there = {
-            entries.node_path(self._job.at, entry.relative)
-            for entry in entries.walk(self._job.top, self._exclude, skipped.append, own)
-        }
-        unreadable = {entries.node_path(self._job.at, one.relative) for one in skipped if one.failed}
-        to_remove: list[str] = []
+        there: set[str] = set()
+        for entry in entries.walk(self._job.top, self._exclude, skipped.append, own):
+            path = entries.node_path(self._job.at, entry.relative)
+            there.add(path)
+            if entry.kind == DIRECTORY:
+                self._directories.add(path)
+        unreadable = [entries.node_path(self._job.at, one.relative) for one in skipped if one.failed]
+        directories = self._directories if self._is_first else None
         with self._retry.opened(self._job.url, poll_interval=0) as repository:
-            for node in repository.refresh().walk(self._job.at):
-                path = node.path
-                if path in there or path == self._job.at:
-                    continue
-                if any(paths.is_at_or_below(path, one) for one in unreadable):
-                    continue
-                if paths.parent(path) in there or paths.parent(path) == self._job.at:
-                    to_remove.append(path)
+            to_remove = list(vanished(repository, self._job.at, there, unreadable, directories))
         for part in batched(to_remove, self._size):
             yield Batch(next(self._numbers), to_remove=part)
 

@@ -38,7 +38,9 @@ from hbasemk.transfer.files.entries import (
 from hbasemk.transfer.files.processes import spawn
 
 BLOCK: Final = 1024 * 1024
-"""The bytes of one read and one message."""
+"""The bytes of one read, and of the content in one message."""
+TOGETHER: Final = 64
+"""The maximal number of states in one message. The requesting process works on them while this one reads the next ones."""
 _GOOD: Final = b"+"
 _BAD: Final = b"-"
 """The first byte of a piece says whether reading the file succeeded so far."""
@@ -98,7 +100,13 @@ class FileReader:
         """
         requested = list(relatives)
         self._send((mode, requested))
-        return ((relative, self._receive()) for relative in requested)
+        return zip(requested, self._states(len(requested)), strict=True)
+
+    def _states(self, count: int) -> Iterator[Answer]:
+        while count:
+            answers = self._receive()
+            count -= len(answers)
+            yield from answers
 
     def stream(self, relative: str, known: str | None, keep: Callable[[BinaryIO], object]) -> Answer:
         """Read one file of any size; ``keep`` gets its content as a stream, unless its digest is ``known``.
@@ -107,7 +115,7 @@ class FileReader:
         this may be called again.
         """
         self._send(("stream", [(relative, known)]))
-        answer = self._receive()
+        answer = self._state()
         if isinstance(answer, Skipped) or answer.kind != FILE or answer.digest is not None:
             return answer
         pieces = _Pieces(self._piece)
@@ -115,13 +123,16 @@ class FileReader:
             keep(cast(BinaryIO, pieces))
         except _CutOffError:
             # The last answer has the reason.
-            return self._receive()
+            return self._state()
         except BaseException:
             pieces.drain()
-            self._receive()
+            self._state()
             raise
         pieces.drain()
-        return self._receive()
+        return self._state()
+
+    def _state(self) -> Answer:
+        return next(self._states(1))
 
     def _piece(self) -> bytes | None:
         """Return the next piece; empty at the end, None if the file cannot be read to its end."""
@@ -137,12 +148,12 @@ class FileReader:
         except OSError as error:
             raise _died() from error
 
-    def _receive(self) -> Answer:
+    def _receive(self) -> Sequence[Answer]:
         try:
-            answer: Answer = self._pipe.recv()
+            answers: Sequence[Answer] = self._pipe.recv()
         except (EOFError, OSError) as error:
             raise _died() from error
-        return answer
+        return answers
 
     def close(self) -> None:
         """End the process; idempotent."""
@@ -235,17 +246,21 @@ def serve(job: ReaderJob, pipe: Connection) -> None:
                 for relative, known in requested:
                     files.stream(relative, known, pipe)
                 continue
-            for relative in requested:
-                _put(pipe, files.state(relative, mode))
+            _put_states(pipe, (files.state(relative, mode) for relative in requested))
     except _NobodyListensError:
         return
 
 
 class Files:
-    """The entries below a directory. Opens regular files only, and no file of the repository."""
+    """The entries below a directory. Opens regular files only, and reads no file of the repository.
+
+    The repository's files are listed once for each file, after it was opened. The list of the file before avoids that files
+    which have been the repository's for some time are opened at all.
+    """
 
     def __init__(self, job: ReaderJob) -> None:
         self._own = own_files.of(job.url)
+        self._last_own = self._own()
         self._top = job.top
         self._limit = job.limit
 
@@ -264,7 +279,7 @@ class Files:
                 if digest == known:
                     return seen._replace(size=size, digest=digest)
                 os.lseek(number, 0, os.SEEK_SET)
-            _put(pipe, seen)
+            _put(pipe, [seen])
             sent = True
             size, digest = _digest(number, lambda block: _put_piece(pipe, block))
             return seen._replace(size=size, digest=digest)
@@ -272,7 +287,7 @@ class Files:
         answer = self._state(relative, read)
         if sent:
             _put_piece(pipe, b"" if isinstance(answer, Seen) else None)
-        _put(pipe, answer)
+        _put(pipe, [answer])
 
     def _state(self, relative: str, read: Callable[[int, Seen], Seen]) -> Answer:
         try:
@@ -289,7 +304,7 @@ class Files:
             return _seen(DIRECTORY, status)
         if not stat.S_ISREG(status.st_mode):
             return _neither(relative)
-        if own_files.is_own(status, self._own()):
+        if own_files.is_own(status, self._last_own):
             return Skipped(relative, own_files.REASON, failed=False)
         # It may be another entry by now: do not follow a link, and do not wait for a pipe.
         try:
@@ -302,7 +317,8 @@ class Files:
             status = os.fstat(number)
             if not stat.S_ISREG(status.st_mode):
                 return _neither(relative)
-            if own_files.is_own(status, self._own()):
+            self._last_own = self._own()
+            if own_files.is_own(status, self._last_own):
                 return Skipped(relative, own_files.REASON, failed=False)
             return read(number, _seen(FILE, status)._replace(size=status.st_size))
         finally:
@@ -324,9 +340,23 @@ class _NobodyListensError(Exception):
     """The other end of the pipe is closed."""
 
 
-def _put(pipe: Connection, answer: Answer) -> None:
+def _put_states(pipe: Connection, answers: Iterable[Answer]) -> None:
+    """Send states in messages of bounded size."""
+    together: list[Answer] = []
+    size = 0
+    for answer in answers:
+        together.append(answer)
+        size += len(answer.content or b"") if isinstance(answer, Seen) else 0
+        if len(together) == TOGETHER or size >= BLOCK:
+            _put(pipe, together)
+            together, size = [], 0
+    if together:
+        _put(pipe, together)
+
+
+def _put(pipe: Connection, answers: Sequence[Answer]) -> None:
     try:
-        pipe.send(answer)
+        pipe.send(answers)
     except OSError as error:
         raise _NobodyListensError from error
 

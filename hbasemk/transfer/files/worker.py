@@ -15,9 +15,10 @@ from typing import BinaryIO, Final, TypeAlias
 
 from hbasemk.errors import HbasemkError
 from hbasemk.format import paths
+from hbasemk.format.node import decode_properties, encode_property
 from hbasemk.format.values import BlobRef, PropertyValue
 from hbasemk.repository import Repository, instance_of
-from hbasemk.transaction import Transaction
+from hbasemk.transaction import Transaction, add_encoded, load_encoded
 from hbasemk.transfer.files import entries
 from hbasemk.transfer.files.entries import CONTENT, FILE, TOTALS, Contents, Entry, Skipped
 from hbasemk.transfer.files.reader import FileReader, ReaderDiedError, ReaderJob
@@ -250,18 +251,19 @@ class Worker:
         totals = dict.fromkeys(TOTALS, 0)
         added = changed = removed = 0
         without_parent: list[str] = []
-        found = tx.load([*kept, *{paths.parent(path): None for path in (*kept, *to_remove)}, self._job.at, *to_remove])
+        parents = {paths.parent(path): None for path in (*kept, *to_remove)}
+        found = load_encoded(tx, list(dict.fromkeys([*kept, *parents, self._job.at, *to_remove])))
         for path, wanted in kept.items():
-            before = found[path]
+            stored = found[path]
             parent = paths.parent(path)
-            if before is None and found[parent] is None and (parent not in kept or parent in without_parent):
+            if stored is None and found[parent] is None and (parent not in kept or parent in without_parent):
                 # The directory had vanished and exists again: the next import finds it.
                 without_parent.append(path)
                 continue
-            if before is None:
-                tx.add(path, wanted)
+            if stored is None:
+                add_encoded(tx, path, {name: encode_property(path, name, value) for name, value in wanted.items()})
                 added += 1
-            elif before == wanted:
+            elif (before := decode_properties(path, stored)) == wanted:
                 continue
             else:
                 tx.update(path, {**dict.fromkeys(before.keys() - wanted.keys()), **wanted})
