@@ -25,7 +25,7 @@ from tests.support.runtime import World, open_instance
 from tests.support.simulation.clocks import ClockSchedule
 from tests.support.simulation.finding import must_be_found
 from tests.support.simulation.known_seeds import search
-from tests.support.simulation.mutants import journal, watermark
+from tests.support.simulation.mutants import arrivals, journal, watermark
 from tests.support.simulation.running import each_run
 
 SEEDS = proof.seeds("HBASEMK_CLOCK_SEEDS", sample=50, proof=300, chunk=125)
@@ -102,7 +102,7 @@ def watermark_stays_below_a_row_that_comes_after_the_scan() -> bool:
     moves: list[Call] = []
 
     def before(call: Call) -> None:
-        if (call.method, call.table) == ("write_if", schema.CLUSTER):
+        if call.method in ("write_if", "check_and_write") and call.table == schema.CLUSTER and not moves:
             moves.append(call)
             draft = Draft(writer.head(), OperationList(()), "", revision=late, nonce=b"a" * 16)
             writer._committer.attempts._preparation.create(draft)
@@ -113,10 +113,42 @@ def watermark_stays_below_a_row_that_comes_after_the_scan() -> bool:
     return read_watermark(mover.store).revision < late
 
 
-def test_a_watermark_past_a_row_that_comes_late_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "mutant",
+    [watermark.watermark_past_possible_late_revisions, watermark.watermark_past_rows_that_came_after_the_scan],
+    ids=lambda mutant: mutant.__name__,
+)
+def test_a_watermark_past_a_row_that_comes_late_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     assert watermark_stays_below_a_row_that_comes_after_the_scan()
-    watermark.watermark_past_possible_late_revisions(monkeypatch)
+    mutant(monkeypatch)
     assert not watermark_stays_below_a_row_that_comes_after_the_scan()
+
+
+def commit_below_the_watermark_is_refused() -> bool:
+    """Return whether a revision that the watermark has passed before it has a row gets a greater id."""
+    world = World()
+    store = MemoryStore(world.clock, transactions=True)
+    faulty = FaultyStore(store)
+    mover, writer = open_instance(store, world, mac=1), open_instance(faulty, world, mac=2)
+    add(mover, "/a")
+    passed: list[int] = []
+
+    def before(call: Call) -> None:
+        if (call.method, call.table) == ("write_if", schema.NODES) and not passed:
+            world.advance(0.1)
+            passed.append(add(mover, "/b"))
+            mover.recovery.advance()
+
+    faulty.before = before
+    revision = add(writer, "/c")
+    assert read_watermark(store).revision == passed[0]
+    return revision > passed[0]
+
+
+def test_an_id_below_the_watermark_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert commit_below_the_watermark_is_refused()
+    arrivals.ids_of_any_height_accepted(monkeypatch)
+    assert not commit_below_the_watermark_is_refused()
 
 
 def held_snapshot_contains_what_came_later() -> bool:

@@ -14,7 +14,17 @@ from hbasemk.testing.choices import Choices, shrink
 from tests.support import proof
 from tests.support.simulation.finding import must_be_found
 from tests.support.simulation.known_seeds import KNOWN, search
-from tests.support.simulation.mutants import arrivals, branches, ids, journal, outcomes, read_back, reading, watermark
+from tests.support.simulation.mutants import (
+    arrivals,
+    branches,
+    ids,
+    journal,
+    logs,
+    outcomes,
+    read_back,
+    reading,
+    watermark,
+)
 from tests.support.simulation.running import each_run
 from tests.support.simulation.schedules import Schedule, breaks, shortest
 
@@ -98,6 +108,7 @@ MUTANTS = [
     arrivals.arrivals_joined_by_id,
     arrivals.cursor_past_what_was_read,
     arrivals.first_write_taken_for_the_arrival,
+    arrivals.arrival_appended_outside_the_transaction,
     arrivals.decided_twice,
     arrivals.no_read_back_on_old_views,
     arrivals.new_instances_read_from_the_end,
@@ -125,6 +136,8 @@ MUTANTS = [
     reading.reads_at_an_old_position_cached_as_current,
     reading.a_state_of_one_view_cached_for_all_old_views,
     branches.merge_without_validation_against_later_commits,
+    logs.failed_announcements_taken_as_sent,
+    logs.states_read_before_the_logs,
     watermark.watermark_past_unswept_revisions,
     ids.leases_that_overlap,
 ]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 import pytest
 
-from hbasemk.errors import LeaseLostError
+from hbasemk.errors import LeaseLostError, StoreNotAppliedError
 from hbasemk.format import journal_row, schema
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode
@@ -115,6 +116,64 @@ def many_commits_between_two_polls() -> bool:
     return all(place.reader.journal.knows(revision) for revision in made)
 
 
+def many_commits_during_a_poll() -> bool:
+    """Let the log of a writer drop ids between the two readings of a poll."""
+    place = Place()
+    made = [add(place.high, "/first")]
+    place.before_scan(2, lambda: made.extend(add(place.low, f"/many{number}") for number in range(RECENT + 5)))
+    for _ in range(2):
+        place.reader.poll()
+    return all(place.reader.journal.knows(revision) for revision in made)
+
+
+def poll_shows_what_was_committed_before_it() -> bool:
+    """Let a lower id be announced during a poll."""
+    place = Place()
+    lower = place.low.announcements.next(0)
+    place.world.advance(0.01)
+    revision = add(place.high, "/c")
+    place.before_scan(2, lambda: place.low.announcements.announce(lower))
+    assert lower < revision
+    return place.reader.poll() == [revision]
+
+
+def renewal_between_an_id_and_its_announcement() -> bool:
+    """Let a writer renew its log after it has made an id, and let a reader poll before the id is announced."""
+    place = Place()
+    made: list[int] = []
+    announce = place.low.announcements.announce
+
+    def late(revision: int) -> None:
+        made.append(revision)
+        place.low.announcements.renew(0)
+        place.reader.poll()
+        announce(revision)
+
+    place.low.announcements.announce = late  # type: ignore[method-assign]
+    add(place.low, "/p")
+    place.reader.poll()
+    return place.reader.journal.knows(made[0])
+
+
+def announcement_fails() -> bool:
+    """Let a writer's announcements fail for a while; a reader must see what the writer then commits."""
+    place = Place()
+    faulty = FaultyStore(place.store)
+    writer = open_instance(faulty, place.world, mac=4)
+    add(writer, "/begun")
+
+    def before(call: Call) -> None:
+        if (call.method, call.table) == ("check_and_write", schema.CLUSTER):
+            raise StoreNotAppliedError("refused on purpose")
+
+    faulty.before = before
+    made = []
+    with contextlib.suppress(StoreNotAppliedError):
+        made.append(add(writer, "/p"))
+    place.reader.poll()
+    return all(place.reader.journal.knows(revision) for revision in made)
+
+
 def watermark_stays_below_an_id_that_may_be_announced() -> bool:
     """Let a writer make an id, and announce it only after another one has moved the watermark."""
     place = Place()
@@ -191,16 +250,6 @@ def next_holder_keeps_pending_ids() -> bool:
     return made in place.reader.journal.pending
 
 
-def test_a_poll_shows_what_was_committed_before_it_though_a_lower_id_is_announced_meanwhile() -> None:
-    place = Place()
-    lower = place.low.announcements.next(0)
-    place.world.advance(0.01)
-    revision = add(place.high, "/c")
-    place.before_scan(2, lambda: place.low.announcements.announce(lower))
-    assert lower < revision
-    assert place.reader.poll() == [revision]
-
-
 def test_the_watermark_stays_below_a_row_that_comes_after_the_scan() -> None:
     place = Place()
     made = place.low.announcements.next(place.low.journal.highest_seen)
@@ -230,11 +279,16 @@ SCENARIOS: list[tuple[Callable[[], bool], Mutant]] = [
     (pending_joins_when_it_is_decided, logs.pending_revisions_forgotten),
     (many_commits_between_two_polls, logs.revisions_not_announced),
     (many_commits_between_two_polls, logs.what_has_left_the_logs_not_read),
+    (many_commits_during_a_poll, logs.ids_that_left_a_log_between_the_readings_ignored),
+    (poll_shows_what_was_committed_before_it, logs.polls_not_repeated),
+    (renewal_between_an_id_and_its_announcement, logs.bound_past_ids_that_are_not_announced),
+    (announcement_fails, logs.failed_announcements_taken_as_sent),
     (watermark_stays_below_an_id_that_may_be_announced, logs.watermark_past_the_bounds_of_logs),
     (watermark_stays_below_an_announced_id_without_a_row, logs.watermark_past_announced_revisions),
     (watermark_stays_below_an_announced_id_without_a_row, logs.logs_without_other_pending_ids),
     (claim_during_a_move_begins_above_the_watermark, logs.watermark_past_new_claims),
     (sleeper_cannot_announce, logs.logs_written_by_any_holder),
+    (sleeper_cannot_announce, logs.logs_of_expired_leases_not_closed),
     (next_holder_keeps_pending_ids, logs.pending_ids_of_the_earlier_holder_dropped),
 ]
 

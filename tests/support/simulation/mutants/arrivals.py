@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 from hbasemk.kernel.commit import deadline
+from hbasemk.kernel.commit.deadline import OrderCheck
 from hbasemk.kernel.journal.arrival_poller import ArrivalPoller
 from hbasemk.kernel.journal.polled_revisions import PolledRevisions
 from hbasemk.kernel.journal.view import View
 from hbasemk.store.abc import Arrivals
 from hbasemk.store.memory import MemoryStore
+from hbasemk.testing.simulated_store import SimulatedStore
+from hbasemk.testing.trace import Step
 
 
 def own_commit_joins_at_once(patch: pytest.MonkeyPatch) -> None:
@@ -70,3 +74,28 @@ def no_read_back_on_old_views(patch: pytest.MonkeyPatch) -> None:
 
 def new_instances_read_from_the_end(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ArrivalPoller, "number_before", lambda self, _: self.cursor)
+
+
+def arrival_appended_outside_the_transaction(patch: pytest.MonkeyPatch) -> None:
+    def write_if(self: SimulatedStore, table: str, *arguments: Any, **named: Any) -> int | None:
+        simulator, decision = self._actor.simulator, arguments[3]
+        deciding = simulator.store._tables[decision.table]
+
+        def write() -> int | None:
+            number = self.inner.write_if(table, *arguments, **named)
+            if number and deciding.written is not None:
+                deciding.written.pop()
+            return number
+
+        number = simulator.step(self._actor, Step("write_if", decision.table, decision.put), write)
+        if not number or deciding.written is None:
+            return number
+        arrive = partial(deciding.written.append, decision.put.row)
+        simulator.step(self._actor, Step("arrive", decision.table, decision.put), arrive)
+        return deciding.last_number
+
+    patch.setattr(SimulatedStore, "write_if", write_if)
+
+
+def ids_of_any_height_accepted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(OrderCheck, "__call__", lambda *_: True)

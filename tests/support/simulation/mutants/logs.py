@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection
 from typing import Any
 
 import pytest
 
+from hbasemk.errors import LeaseLostError, StoreError
 from hbasemk.format import revisions, schema, writer_log
 from hbasemk.format.lease_record import LeaseRecord
 from hbasemk.kernel import settings
 from hbasemk.kernel.ids import log_holder
 from hbasemk.kernel.ids.announcements import Announcements
+from hbasemk.kernel.ids.leases import leases_of
 from hbasemk.kernel.ids.log_holder import TakenLog
-from hbasemk.kernel.journal.log_poller import LogPoller
+from hbasemk.kernel.journal.log_poller import Announced, LogPoller
 from hbasemk.kernel.journal.logs import Logs
 from hbasemk.kernel.journal.news import News
+from hbasemk.kernel.journal.polled_revisions import PolledRevisions
+from hbasemk.kernel.retry import run_with_retries
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.store.abc import Get, NewCell, Put
 
@@ -29,6 +34,30 @@ def logs_without_other_pending_ids(patch: pytest.MonkeyPatch) -> None:
         return writer_log.cell(self._base, {one for one in self._open if one > self._acknowledged}, self._bound)
 
     patch.setattr(Announcements, "_cell", cell)
+
+
+def bound_past_ids_that_are_not_announced(patch: pytest.MonkeyPatch) -> None:
+    renew = Announcements.renew
+
+    def leave_out(self: Announcements, above: int) -> None:
+        def cell(self: Announcements) -> NewCell:
+            return writer_log.cell(self._base, [one for one in self._open if one <= self._acknowledged], self._bound)
+
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(Announcements, "_cell", cell)
+            renew(self, above)
+
+    patch.setattr(Announcements, "renew", leave_out)
+
+
+def failed_announcements_taken_as_sent(patch: pytest.MonkeyPatch) -> None:
+    announce = Announcements.announce
+
+    def ignore(self: Announcements, revision: int) -> None:
+        with contextlib.suppress(StoreError, LeaseLostError):
+            announce(self, revision)
+
+    patch.setattr(Announcements, "announce", ignore)
 
 
 def pending_ids_of_the_earlier_holder_dropped(patch: pytest.MonkeyPatch) -> None:
@@ -55,6 +84,20 @@ def one_reading(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LogPoller, "_exclude", lambda *_: None)
 
 
+def ids_that_left_a_log_between_the_readings_ignored(patch: pytest.MonkeyPatch) -> None:
+    exclude = LogPoller._exclude
+
+    def ignore(self: LogPoller, second: Announced, first: Announced, news: News) -> None:
+        second.gaps = {}
+        exclude(self, second, first, news)
+
+    patch.setattr(LogPoller, "_exclude", ignore)
+
+
+def polls_not_repeated(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PolledRevisions, "poll", lambda self: run_with_retries(self._runtime, self._poll))
+
+
 def deferred_revisions_forgotten(patch: pytest.MonkeyPatch) -> None:
     finish = LogPoller.finish
 
@@ -78,6 +121,21 @@ def what_has_left_the_logs_not_read(patch: pytest.MonkeyPatch) -> None:
 def watermark_past_the_bounds_of_logs(patch: pytest.MonkeyPatch) -> None:
     bound = Logs.bound
     patch.setattr(Logs, "bound", lambda self, watermark: (revisions.MAX_REVISION, bound(self, watermark)[1]))
+
+
+def logs_of_expired_leases_not_closed(patch: pytest.MonkeyPatch) -> None:
+    def bound(self: Logs, watermark: int) -> tuple[int, list[int]]:
+        logs = self._journal.read_logs()
+        leases = leases_of(self._store, list(logs))
+        bounds = []
+        for machine, log in logs.items():
+            record = leases[machine]
+            if log.is_open and record is not None and not self._lease.has_ended(machine, record):
+                bounds.append(log.bound)
+        announced = sorted(one for log in logs.values() for one in log.ids if one > watermark)
+        return min(bounds, default=revisions.MAX_REVISION - 1) + 1, announced
+
+    patch.setattr(Logs, "bound", bound)
 
 
 def watermark_past_announced_revisions(patch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,15 @@ def watermark_past_possible_late_revisions(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Journal, "low_bound", property(lambda self: self.highest_seen + 1))
 
 
+def watermark_past_rows_that_came_after_the_scan(patch: pytest.MonkeyPatch) -> None:
+    original = Recovery._move
+
+    def move(self: Recovery, current: Watermark, moved: Watermark, *, durable: bool = False, **_: Any) -> bool:
+        return original(self, current, moved, durable=durable)
+
+    patch.setattr(Recovery, "_move", move)
+
+
 def watermark_past_unswept_revisions(patch: pytest.MonkeyPatch) -> None:
     def scan_all(store: Any, table: str, scan: Any) -> Any:
         rows = abc.scan_all(store, table, scan)
