@@ -61,7 +61,7 @@ class ArrivalPoller:
                     if not row.cells and not row.is_branch and row.revision > sequence.floor:
                         gone.append(row.revision)
                 if row.revision > sequence.floor:
-                    self._before.setdefault(row.revision, before)
+                    news.before.setdefault(row.revision, before)
             for revision in part.committed:
                 # The row shows its state of now. It arrived with its last write, the decision; nothing writes it afterwards.
                 committed.pop(revision, None)
@@ -84,6 +84,9 @@ class ArrivalPoller:
 
     def finish(self, news: News, pending: Collection[int], floor: int) -> None:
         """Move the cursor after what a read found has joined."""
+        # Not during the read: another thread may forget meanwhile.
+        for revision, number in news.before.items():
+            self._before.setdefault(revision, number)
         self._pending = frozenset(pending)
         self.cursor = max(self.cursor, news.last)
         self._trimmed = news.trimmed

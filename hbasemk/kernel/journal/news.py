@@ -30,15 +30,17 @@ class RowContent(NamedTuple):
 class News:
     """The trunk revisions that a read found and that are not known yet, by state, and the highest id of any row.
 
-    ``committed`` is in the order in which they join. ``last`` is the last arrival number read. ``notice`` is the value of the
-    notice of checkpoints, if the read met it. ``horizon`` is the newest horizon that the read met (0: none), and ``trimmed``
-    the newest trim level. ``is_complete`` is False if rows that the read needed may have been deleted before. In a store that
-    does not order all writes, ``watermark`` is one that was published before the read, ``bounds`` says up to which id each
-    log has been read, ``read`` are contents of committed revisions, and ``deferred`` are revisions that may be committed
-    and must wait for the next poll; ``held_back`` says whether any of them is.
+    ``committed`` is in the order in which they join. ``last`` is the last arrival number read, and ``before`` has one
+    before the first write of each row that was read. ``notice`` is the value of the notice of checkpoints, if the read met
+    it. ``horizon`` is the newest horizon that the read met (0: none), and ``trimmed`` the newest trim level.
+    ``is_complete`` is False if rows that the read needed may have been deleted before. In a store that does not order all
+    writes, ``watermark`` is one that was published before the read, ``bounds`` says up to which id each log has been read,
+    ``read`` are contents of committed revisions, and ``deferred`` are revisions that may be committed and must wait for the
+    next poll; ``held_back`` says whether any of them is.
     """
 
     __slots__ = (
+        "before",
         "bounds",
         "committed",
         "contents",
@@ -68,6 +70,7 @@ class News:
         self.trimmed = NOTHING_TRIMMED
         self.is_complete = True
         self.last = 0
+        self.before: dict[int, int] = {}
         self.notice: bytes | None = None
         self.watermark = 0
         self.bounds: dict[int, int] = {}

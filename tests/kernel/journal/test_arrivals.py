@@ -14,6 +14,7 @@ from hbasemk.format import revisions, schema
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, SetProperty
 from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.journal.arrival_poller import ArrivalPoller
 from hbasemk.store.abc import Get, NewCell, Put, Scan, Store, scan_all
 from hbasemk.store.memory import MemoryStore
 from hbasemk.store.sqlite.store import SqliteStore
@@ -242,6 +243,31 @@ def test_a_commit_reads_nothing_back_while_it_is_alone(store: Store, world: Worl
     counting.take()
     one.commit_on(one.head(), OperationList([SetProperty("/a", "p", 1)]), "")
     assert counting.take() == {("write_if", schema.NODES): 1}
+
+
+def test_another_thread_may_drop_positions_during_a_poll(store: Store, world: World) -> None:
+    one, two = open_instance(store, world), open_instance(store, world, mac=2)
+    for number in range(3):
+        add(two, f"/{number}")
+    one.poll()
+    poller = one.journal.poller
+    assert isinstance(poller, ArrivalPoller)
+    made = add(two, "/later")
+
+    class Shared(dict[int, int]):
+        """What another thread drops while this one reads."""
+
+        def items(self) -> Any:
+            for item in super().items():
+                yield item
+                poller.read(one.journal._sequence, lambda _: {})
+
+    poller._before = Shared(poller._before)
+    poller.forget(0)
+    before = poller.number_before(made - 1)
+    one.poll()
+    assert poller.number_before(made - 1) == before < poller.cursor
+    assert one.journal.knows(made)
 
 
 def test_a_poll_reads_only_what_is_new(store: Store, world: World) -> None:
