@@ -138,14 +138,21 @@ class SteppedSimulator(Simulator):
         self.pending.pop(actor, None)
         actor.greenlet.switch()
 
-    def run_with_switches(self, order: tuple[int, int, int]) -> tuple[int, int]:
+    def run_with_switches(
+        self, order: tuple[int, int, int], at_switch: Callable[[Actor], object] = lambda _: None
+    ) -> tuple[int, int]:
         """Run two prepared processes with at most two switches between them; return how many steps each made.
 
         Process ``order[0]`` makes ``order[1]`` steps, the other one ``order[2]``; then the first one ends, and the other one.
+        ``at_switch`` is called before another process continues, with the one that stops or has ended.
         """
         first, second = self.actors[order[0]], self.actors[1 - order[0]]
         made = [0, 0]
+        last = None
         for actor, limit, at in ((first, order[1], 0), (second, order[2], 1), (first, None, 0), (second, None, 1)):
+            if last is not None:
+                at_switch(last)
+            last = actor
             while (limit is None or made[at] < limit) and not actor.greenlet.dead:
                 self.go(actor)
                 made[at] += 1

@@ -302,7 +302,8 @@ class Load:
         self.wait(lambda: all(["stopped"] in self.record(role).read() for role in self.running))
         (self.folder / "rest").touch()
         for role, process in self.running.items():
-            process.join(120)
+            # Each reads its whole tree, which is large after a long run.
+            process.join(600)
             assert process.exitcode == 0, f"{role} ended with exit code {process.exitcode}"
         return _judge(self.url, self.folder, self.names, list(self.running))
 

@@ -43,9 +43,11 @@ class Prepared(NamedTuple):
     head: int
 
 
-def prepare(parallel: bool = False, adjusts: bool = False) -> Prepared:
+def prepare(
+    parallel: bool = False, adjusts: bool = False, *, transactions: bool = False, batch_rows: int = 1000
+) -> Prepared:
     """Create a small tree, a revision after its base, and two branches with one commit; perhaps adjust a property."""
-    simulator = Simulator(0, parallel=parallel)
+    simulator = Simulator(0, parallel=parallel, transactions=transactions, batch_rows=batch_rows)
     instance = simulator.add("first", lambda _: None).open(wanted=Settings(max_clock_skew_ms=500, lease_ms=2000))
 
     def commit(*operations: Operation) -> int:
