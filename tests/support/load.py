@@ -25,6 +25,7 @@ from hbasemk import (
     ClockSkewError,
     CommitUnknownError,
     ConflictError,
+    LeaseLostError,
     NodeExistsError,
     Outcome,
     Repository,
@@ -45,7 +46,7 @@ ADJUSTED: Final = "/counters/adjusted"
 BOXES: Final = 3
 UNIQUE: Final = 40
 """How many paths the writers compete for at a time."""
-EXPECTED: Final = (StoreNotAppliedError, ConflictError, ClockSkewError, CommitUnknownError)
+EXPECTED: Final = (StoreNotAppliedError, ConflictError, ClockSkewError, CommitUnknownError, LeaseLostError)
 """Errors that say what became of the commit. Others end the process."""
 SLOW: Final = 0.5
 """Calls that take more seconds are recorded."""

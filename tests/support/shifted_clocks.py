@@ -25,9 +25,10 @@ OFFSETS: Final = (-10.0, -3.0, -0.5, 0.0, 0.0, 1.0, 4.0, 60.0, 600.0)
 """Seconds by which a process's wall clock is wrong. On HBase a process commits nothing while it is more than 5 s wrong."""
 JUMPS: Final = (0.0, 0.0, 1.0, 4.0, -1.0)
 """Seconds by which the monotonic clocks jump ahead, or stand still (negative)."""
-ERRORS: Final = {"StoreNotAppliedError", "ConflictError"}
+ERRORS: Final = {"StoreNotAppliedError", "ConflictError", "LeaseLostError"}
 ERRORS_ON_HBASE: Final = {*ERRORS, "ClockSkewError", "CommitUnknownError"}
-"""The errors that calls may raise. A step of the monotonic clock ends the time limit of a call."""
+"""The errors that calls may raise. A step of the monotonic clock ends the time limit of a call. A wrong clock lets a process
+end the lease of another one; the begin of a branch then fails."""
 
 
 class Clocks:
