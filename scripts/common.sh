@@ -1,5 +1,8 @@
 # Sourced by the scripts here: a virtual environment in .venv with this package and the requested extras.
 root=$(cd "$(dirname "$0")/.." && pwd)
+# Keep compiled modules and tests, whatever the environment says: a run starts Python several hundred times.
+unset PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX="$root/.venv/pycache"
 say() { echo "$(basename "$0"): $*" >&2; }
 
 as_root_on_debian() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; }
