@@ -1,7 +1,8 @@
 """Background maintenance: polling, lease renewal, recovery; and orderly shutdown.
 
 One thread of an opened repository runs it. Without background polling, some of the user's calls run it at their end.
-Errors do not end it: it tries again, more slowly, and logs the first error. Only the user's own calls raise errors.
+Errors do not end it: it tries again, more slowly, and logs the first error. Only the user's own calls raise errors. An
+unexpected error, which only a defect of hbasemk can cause, goes to ``threading.excepthook`` each time.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import sys
 import threading
 import time
 import warnings
@@ -194,6 +196,10 @@ def _work(
             return
         except HbasemkError as error:
             outage_log.record_failure(error)
+            pause = min(max(pause, 0.1) * 2, LONGEST_PAUSE)
+        except Exception:
+            # A defect. Python shows it as it shows an error that ends a thread, but this thread still has a lease to renew.
+            threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))
             pause = min(max(pause, 0.1) * 2, LONGEST_PAUSE)
         finally:
             # Before the pause: it would not be collected during it.

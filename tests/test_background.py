@@ -36,7 +36,7 @@ class ComparedStore(CountingStore):
     def __init__(self, inner: Store) -> None:
         super().__init__(inner)
         self.comparisons = 0
-        self.error: hbasemk.StoreError | None = None
+        self.error: Exception | None = None
 
     def change_counter(self) -> int | None:
         self.comparisons += 1
@@ -148,6 +148,22 @@ def test_an_error_of_the_comparison_is_logged_and_background_work_goes_on(
     assert len(messages) == 2
     assert "the counter is away" in messages[0]
     assert "available again" in messages[1]
+
+
+def test_a_defect_is_shown_each_time_and_background_work_goes_on(
+    compared: ComparedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[BaseException | None] = []
+    monkeypatch.setattr(threading, "excepthook", lambda given: shown.append(given.exc_value))
+    with Repository(compared, poll_interval=0.01) as repo:
+        defect = compared.error = RuntimeError("a defect")
+        compared.wait_for(3)
+        compared.error = None
+        with Repository(compared.inner, poll_interval=0, owns_store=False) as other:
+            other.run(lambda tx: tx.add("/a"))
+        assert instance_of(repo).wait_for(lambda: "/a" in repo.head, 60)
+    assert len(shown) >= 2
+    assert set(shown) == {defect}
 
 
 def test_a_file_that_disappears_is_reported_though_nothing_is_committed(
