@@ -59,9 +59,9 @@ class Announcements:
             # The id and its place in the log are one step, so ids enter the log in increasing order.
             while True:
                 revision = self._clock.next(above)
-                self._clock.check_not_behind(revision)
+                in_time = self._clock.is_in_time(revision)
                 self._adopt()
-                if self._enters(revision):
+                if in_time and self._enters(revision):
                     self._open.add(revision)
                     self._bound = revision
                     return revision

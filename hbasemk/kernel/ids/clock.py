@@ -99,15 +99,21 @@ class IdClock:
             if self._ahead() > self._settings.max_clock_skew_ms:
                 raise self._skew("ahead of")
 
-    def check_not_behind(self, revision: int) -> None:
-        """Raise ClockSkewError if an id is too far behind the store's clock, because this machine's clock is."""
-        if self._is_behind(revision):
-            self._lease.measure()
-            if self._is_behind(revision):
-                raise self._skew("behind")
+    def is_in_time(self, revision: int) -> bool:
+        """Return whether an id is near enough to the store's clock; if not, this process paused after it had made the id.
 
-    def _is_behind(self, revision: int) -> bool:
-        ms = revisions.ms_of(revision) + self._settings.epoch_ms
+        Raises ClockSkewError if the id is too old because this machine's clock is behind.
+        """
+        made_ms = revisions.ms_of(revision) + self._settings.epoch_ms
+        if not self._is_behind(made_ms):
+            return True
+        self._lease.measure()
+        if self._is_behind(self._runtime.now_ms()):
+            raise self._skew("behind")
+        return not self._is_behind(made_ms)
+
+    def _is_behind(self, ms: int) -> bool:
+        """Return whether a time in ms since 1970 is too far behind the store's clock."""
         return self._lease.server.at_least(self._runtime.monotonic()) - ms > self._settings.max_clock_skew_ms
 
     def _ahead(self) -> float:

@@ -318,3 +318,22 @@ def test_clock_a_day_ahead_abandons_no_branch(store: MemoryStore, world: World, 
     assert len(bad.branches.sweep(24 * 3600 * 1000)) == 1
     with pytest.raises(UnknownRevisionError):
         open_instance(store, world, mac=3).branches.find(branch)
+
+
+def test_a_process_that_pauses_after_it_has_made_an_id_makes_another(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance = open_instance(MemoryStore(world.clock, transactions=False), world)
+    made: list[int] = []
+    original = instance.clock.next
+
+    def slow_next(above: int, *, branch: bool = False) -> int:
+        made.append(original(above, branch=branch))
+        if len(made) == 1:
+            world.advance(instance.settings.max_clock_skew_ms / 1000 + 1)
+        return made[-1]
+
+    monkeypatch.setattr(instance.clock, "next", slow_next)
+    revision = instance.commit(lambda _: OperationList([AddNode("/a", {})]), "", retry_timeout=1, max_poll_age=0)
+    assert len(made) == 2
+    assert revision == made[1]
