@@ -14,8 +14,6 @@ from hbasemk.format import limits
 
 ROOT: Final = "/"
 MAX_KEY: Final = 32_767
-_SURELY_SHORT: Final = (MAX_KEY - 2) // 4
-"""Paths of up to so many characters have row keys that are short enough, because a character takes at most 4 bytes."""
 
 
 def check_name(name: str) -> str:
@@ -43,7 +41,8 @@ def check_path(path: str) -> str:
     if "/." in path:
         for name in path[1:].split("/"):
             check_name(name)
-    if len(path) > _SURELY_SHORT:
+    if len(path) * 4 + 2 > MAX_KEY:
+        # A character takes at most four bytes, so only now may the row key be too long.
         key(path)
     return path
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hbasemk import Branch, ConflictError, InvalidChangeError, MicroKernel, NodeExistsError, Repository, Transaction
+from hbasemk.format.values import encode
 from hbasemk.repository import instance_of
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import CountingStore
@@ -280,7 +281,7 @@ def test_a_json_import_depends_on_the_nodes_that_it_keeps(two: tuple[Repository,
 
     one, stale = two
     job = JsonImport("sqlite:///unused.db", io.BytesIO(b"{}"), "/n")
-    batch = {"/n": {"x": 1, "f": 1.5}, "/n/more": {}}
+    batch = {"/n": {"x": encode(1), "f": encode(1.5)}, "/n/more": {}}
     transaction = stale.transaction(base=stale.head)
     job._apply(transaction, batch)
     one.run(lambda tx: tx.set("/n", "x", 2))
