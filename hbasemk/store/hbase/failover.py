@@ -100,14 +100,17 @@ class Gateway:
         now = self._clock()
         if self.pool.closed or (waited_in_vain and now - began < self._fair_wait):
             return
-        if health.resume_at is not None and now < health.resume_at:
+        # Read and written once each: another thread may note a success at any moment.
+        resume_at = health.resume_at
+        if resume_at is not None and now < resume_at:
             # Calls that began earlier fail for the same reason.
             return
         pause = min(FIRST_PAUSE * 2 ** min(health.failures, 16), LONGEST_PAUSE)
         health.failures += 1
-        health.resume_at = now + pause * (0.5 + random.random())
+        pause *= 0.5 + random.random()
+        health.resume_at = now + pause
         self.pool.close_idle()
-        _log.debug("%s is left out for %.1f s: %s", self.about, health.resume_at - now, error)
+        _log.debug("%s is left out for %.1f s: %s", self.about, pause, error)
 
     def succeeded(self) -> None:
         """Note that the gateway answered a call."""

@@ -88,6 +88,21 @@ def test_one_probe_at_a_time_and_no_caller_waits_for_it(
     assert len(two.received) == 17
 
 
+def test_a_gateway_may_answer_one_thread_while_another_leaves_it_out(
+    one: FakeGateway, two: FakeGateway, open_on: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, _ = gateways_of(open_on(one, two))
+    close_idle = first.pool.close_idle
+
+    def answered_meanwhile() -> None:
+        close_idle()
+        first.succeeded()
+
+    monkeypatch.setattr(first.pool, "close_idle", answered_meanwhile)
+    first.failed(ClosedError("closed"), 0.0, waited_in_vain=False)
+    assert first.resumes_at() is None
+
+
 def test_pauses_grow_up_to_a_limit(two: FakeGateway, open_on: Open, clock: Clock) -> None:
     store = open_on(unused_port(), two)
     first, _ = gateways_of(store)
