@@ -264,7 +264,7 @@ def tables_with_revisions(count: int) -> Tables:
 
 @pytest.mark.slow
 @pytest.mark.no_cover
-@pytest.mark.parametrize("scale", sizes(None, 20, 4, 1))
+@pytest.mark.parametrize("scale", sizes(None, 10, 4, 1))
 def test_memory_is_bounded_however_many_revisions_there_are(monkeypatch: pytest.MonkeyPatch, scale: int) -> None:
     # Both bounds are below the smaller number of revisions.
     monkeypatch.setattr(context, "REMEMBERED", context.REMEMBERED // scale)
