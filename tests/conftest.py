@@ -21,8 +21,6 @@ from tests.support.quick_processes import get_context
 from tests.support.repositories import Checked, Instances, instances, judge
 from tests.support.runtime import World
 
-TRACED = 2
-"""So many of the first cases of a test, and of the last ones, are measured for coverage."""
 _NONE = pytest.StashKey[str]()
 _LEFT_OUT = pytest.StashKey[dict[str, int]]()
 _SHARED = frozenset({"shown", "wide"})
@@ -58,23 +56,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.skip(reason=reason))
         elif isinstance(item, pytest.Function) and not _SHARED.isdisjoint(item.fixturenames):
             item.add_marker(pytest.mark.xdist_group(item.nodeid.rpartition("::")[0]))
-    _trace_few_cases(items)
     if getattr(config.option, "loadgroup", False):
         # A slow test that begins last would keep one process busy while the others wait. The tests on HBase begin first.
         items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in ("slow", "integration")])
-
-
-def _trace_few_cases(items: list[pytest.Item]) -> None:
-    """Let coverage be measured in the first and the last cases of each test only.
-
-    The other cases run nearly the same lines, and tracing takes more than twice the processor time.
-    """
-    cases: dict[str, list[pytest.Item]] = {}
-    for item in items:
-        cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    for each in cases.values():
-        for item in each[TRACED:-TRACED]:
-            item.add_marker(pytest.mark.no_cover)
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
