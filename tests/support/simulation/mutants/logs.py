@@ -37,17 +37,15 @@ def logs_without_other_pending_ids(patch: pytest.MonkeyPatch) -> None:
 
 
 def bound_past_ids_that_are_not_announced(patch: pytest.MonkeyPatch) -> None:
-    renew = Announcements.renew
+    original = Announcements._cell
 
-    def leave_out(self: Announcements, above: int) -> None:
-        def cell(self: Announcements) -> NewCell:
-            return writer_log.cell(self._base, [one for one in self._open if one <= self._acknowledged], self._bound)
+    def cell(self: Announcements) -> NewCell:
+        if not self._idle:
+            return original(self)
+        # A renewal.
+        return writer_log.cell(self._base, [one for one in self._open if one <= self._acknowledged], self._bound)
 
-        with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(Announcements, "_cell", cell)
-            renew(self, above)
-
-    patch.setattr(Announcements, "renew", leave_out)
+    patch.setattr(Announcements, "_cell", cell)
 
 
 def failed_announcements_taken_as_sent(patch: pytest.MonkeyPatch) -> None:
@@ -158,19 +156,18 @@ def watermark_past_new_claims(patch: pytest.MonkeyPatch) -> None:
 def states_read_before_the_logs(patch: pytest.MonkeyPatch) -> None:
     """The states of what waits are those before the first reading, as if both ran at the same time."""
     read, states = LogPoller.read, LogPoller._read_states
+    read_before: dict[int, News] = {}
 
     def read_early(self: LogPoller, sequence: Any, read_contents: Any) -> News:
-        early = News()
+        early = read_before[id(self)] = News()
         states(self, self._waiting, {}, sequence, early)
+        return read(self, sequence, read_contents)
 
-        def read_late(self: LogPoller, ids: Collection[int], gaps: Any, sequence: Any, news: News) -> None:
-            waiting = self._waiting.intersection(ids)
-            states(self, set(ids) - waiting, gaps, sequence, news)
-            news.committed += [one for one in early.committed if one in waiting]
-            news.pending |= waiting.intersection(early.pending)
+    def read_late(self: LogPoller, ids: Collection[int], gaps: Any, sequence: Any, news: News) -> None:
+        early, waiting = read_before[id(self)], self._waiting.intersection(ids)
+        states(self, set(ids) - waiting, gaps, sequence, news)
+        news.committed += [one for one in early.committed if one in waiting]
+        news.pending |= waiting.intersection(early.pending)
 
-        with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(LogPoller, "_read_states", read_late)
-            return read(self, sequence, read_contents)
-
+    patch.setattr(LogPoller, "_read_states", read_late)
     patch.setattr(LogPoller, "read", read_early)
