@@ -78,11 +78,12 @@ def test_ids_cost_no_call(opened: Instances) -> None:
     assert store.take() == {}
 
 
-def _compare(opened: Instances) -> None:
+def _compare(opened: Instances, first: int = 0) -> None:
+    """Make 40 random changes; the nodes that they add are numbered from ``first``."""
     chance = random_of_test()
     kernels = [MicroKernel(opened()), MicroKernel(opened(cache_bytes=chance.choice((0, 5_000, 20_000))))]
     known: dict[str, dict[str, Any]] = {}
-    for number in range(40):
+    for number in range(first, first + 40):
         random_change(chance, chance.choice(kernels), number)
         for kernel in kernels:
             if chance.random() < 0.6:
@@ -122,5 +123,5 @@ def test_ids_that_are_kept_too_long_are_found(
 ) -> None:
     monkeypatch.setattr(last_changes.LastChanges, name, broken)
     with pytest.raises(AssertionError):
-        for _ in range(20):
-            _compare(opened)
+        for turn in range(20):
+            _compare(opened, 40 * turn)
