@@ -7,6 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from hbasemk.kernel import periodic_work
+from hbasemk.kernel.journal import known_revisions
+
 OBJECTS = 100_000
 """So many new objects are made between two collections of garbage."""
 
@@ -23,3 +26,10 @@ def garbage_kept_longer() -> Iterator[None]:
     gc.set_threshold(OBJECTS, 50, 100)
     yield
     gc.set_threshold(*before)
+
+
+@pytest.fixture
+def short_journals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let instances drop positions, and read the watermark, after two revisions."""
+    monkeypatch.setattr(known_revisions, "KEPT", 2)
+    monkeypatch.setattr(periodic_work, "ADVANCE_AFTER", 2)

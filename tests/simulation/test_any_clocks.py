@@ -7,19 +7,12 @@ from __future__ import annotations
 
 import pytest
 
-from hbasemk.kernel import periodic_work
 from tests.support import proof
 from tests.support.simulation.any_clocks import AnyClockSchedule
 from tests.support.simulation.running import each_run
 
+pytestmark = pytest.mark.usefixtures("short_journals")
 SEEDS = proof.seeds("HBASEMK_CLOCK_SEEDS", sample=50, proof=300, chunk=125)
-
-
-@pytest.fixture(autouse=True)
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Instances drop positions, and read the watermark, after two revisions."""
-    monkeypatch.setattr("hbasemk.kernel.journal.known_revisions.KEPT", 2)
-    monkeypatch.setattr(periodic_work, "ADVANCE_AFTER", 2)
 
 
 @pytest.mark.slow

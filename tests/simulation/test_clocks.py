@@ -10,7 +10,6 @@ from collections.abc import Callable
 import pytest
 
 from hbasemk.format import schema
-from hbasemk.kernel import periodic_work
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.draft import Draft
 from hbasemk.kernel.commit.operations import AddNode
@@ -28,17 +27,11 @@ from tests.support.simulation.known_seeds import search
 from tests.support.simulation.mutants import arrivals, journal, watermark
 from tests.support.simulation.running import each_run
 
+pytestmark = pytest.mark.usefixtures("short_journals")
 SEEDS = proof.seeds("HBASEMK_CLOCK_SEEDS", sample=50, proof=300, chunk=125)
 ENOUGH = 12_000
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
-
-
-@pytest.fixture(autouse=True)
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Instances drop positions, and read the watermark, after two revisions."""
-    monkeypatch.setattr("hbasemk.kernel.journal.known_revisions.KEPT", 2)
-    monkeypatch.setattr(periodic_work, "ADVANCE_AFTER", 2)
 
 
 @pytest.mark.slow

@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 import pytest
 
-from hbasemk.kernel import periodic_work
 from hbasemk.kernel.journal.recovery import Recovery
 from hbasemk.testing.choices import shrink
 from tests.support import proof
@@ -21,15 +20,9 @@ from tests.support.simulation.running import each_run
 from tests.support.simulation.schedules import breaks
 from tests.support.simulation.trees import Broken
 
+pytestmark = pytest.mark.usefixtures("short_journals")
 SEEDS = proof.seeds("HBASEMK_LEASE_SEEDS", sample=50, proof=300, chunk=125)
 ENOUGH = 4000
-
-
-@pytest.fixture(autouse=True)
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Instances drop positions, and read the watermark, after two revisions."""
-    monkeypatch.setattr("hbasemk.kernel.journal.known_revisions.KEPT", 2)
-    monkeypatch.setattr(periodic_work, "ADVANCE_AFTER", 2)
 
 
 def shortest(seed: int) -> list[str]:
