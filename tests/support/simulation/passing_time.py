@@ -93,6 +93,14 @@ class TimedRun(Run):
             self.keeper.maintain()
             self.keeper.recovery.advance()
 
+    def _must_know(self, instance: Instance, revision: int) -> bool:
+        """Return False for what the watermark had passed when the instance started: it has no position, but must be visible."""
+        if revision > instance.journal.floor:
+            return True
+        if not instance.journal.sees(instance.head(), revision):
+            raise Broken(f"I3, I7: {revision:016x} is committed and is not visible")
+        return instance.journal.knows(revision)
+
     def check(self, allowed: Allowed, known: Known | None = None) -> None:  # type: ignore[override]
         """Check as the base class, after all leases."""
         for _ in range(2):
