@@ -66,15 +66,6 @@ def check_new(path: str) -> str:
     return path
 
 
-def check_child(path: str, child: str) -> str:
-    """Return the path of a child of a node with a valid path, if it can be added; otherwise raise InvalidPathError."""
-    joined = join(path, check_name(child))
-    # A character takes at most four bytes.
-    if len(joined) * 4 + 2 > MAX_KEY or joined.count("/") > limits.MAX_DEPTH:
-        return check_new(joined)
-    return joined
-
-
 def depth(path: str) -> int:
     """Return the number of names in a path; 0 for the root."""
     return 0 if path == ROOT else path.count("/")

@@ -95,7 +95,7 @@ class _Reader:
 
     def _child(self, path: str, name: str) -> str:
         try:
-            return paths.check_child(path, name)
+            return paths.check_new(paths.join(path, paths.check_name(name)))
         except HbasemkError as error:
             self._fail(str(error))
 
