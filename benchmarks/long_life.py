@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from statistics import median
 from typing import Final
 
@@ -64,7 +65,7 @@ def figures(url: str) -> list[float]:
         reads = [milliseconds(lambda: repository.head[NODE]) for _ in range(TURNS)]
         commits, polls = list[float](), list[float]()
         for value in range(TURNS):
-            commits.append(milliseconds(lambda value=value: change(other, -value)))  # type: ignore[misc]
+            commits.append(milliseconds(partial(change, other, -value)))
             polls.append(milliseconds(repository.refresh))
     return [median(one) for one in (starts, reads, commits, polls)]
 
