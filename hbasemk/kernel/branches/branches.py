@@ -13,7 +13,14 @@ from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import Final
 
-from hbasemk.errors import BranchError, ClosedError, CommitUnknownError, RevisionCollectedError, StoreError
+from hbasemk.errors import (
+    BranchError,
+    ClosedError,
+    CommitUnknownError,
+    LeaseLostError,
+    RevisionCollectedError,
+    StoreError,
+)
 from hbasemk.format import changes, journal_row, revisions, schema
 from hbasemk.format.branch_head import ABANDONED, BranchHead
 from hbasemk.format.changes import RowChange
@@ -32,7 +39,7 @@ from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.journal import fence
 from hbasemk.kernel.journal.rows import write_changes
 from hbasemk.kernel.journal.view import View
-from hbasemk.kernel.retry import BRIEFLY, nothing_committed, time_limit, within_retry_timeout
+from hbasemk.kernel.retry import BRIEFLY, RetryBudget, nothing_committed, time_limit, within_retry_timeout
 from hbasemk.store.abc import NewCell, Put
 
 REBASE: Final = "Rebase the branch, which marks the places that both sides changed, and merge it again."
@@ -67,7 +74,7 @@ class Branches(Committing):
             )
         self._journal.require_readable(base)
         extent = self._journal.contents(base)
-        root = self._clock.next(max(base.upper, self._journal.highest_seen), branch=True)
+        root = self._new_id(max(base.upper, self._journal.highest_seen))
         put = Put(
             schema.revision_key(root),
             [
@@ -96,6 +103,16 @@ class Branches(Committing):
         state = self._revisions.find(revision)
         self._clock.observe(max(state.own))
         return state
+
+    def _new_id(self, above: int) -> int:
+        """Issue the id of a branch revision; if another process has taken over the lease, claim a new one."""
+        outage = RetryBudget(self._runtime)
+        while True:
+            try:
+                return self._clock.next(above, branch=True)
+            except LeaseLostError:
+                if not outage.wait():
+                    raise
 
     def _common_cells(self, message: str, base: int) -> list[NewCell]:
         nonce = self._runtime.random.getrandbits(128).to_bytes(16, "big")
@@ -158,7 +175,7 @@ class Branches(Committing):
             return revision
         encoded = changes.encode(plan.changes)
         above = max(state.view.upper, self._journal.highest_seen)
-        new_revision = self._clock.next(above, branch=True)
+        new_revision = self._new_id(above)
         if plan.adjusting:
             # The commits of a branch form one line, so one slot of each process serves.
             slot = revisions.machine_of(new_revision) << 16
@@ -262,7 +279,7 @@ class Branches(Committing):
         A rebase with a final claim ends the branch at the head that it claimed. Another claim may have replaced its own
         because the head had moved, so the head must not return there.
         """
-        new = self._clock.next(max(state.view.upper, self._journal.highest_seen), branch=True)
+        new = self._new_id(max(state.view.upper, self._journal.highest_seen))
         own = state.own[: state.own.index(ancestor) + 1]
         try:
             self._write_row(new, state, own, "", changes.encode(()))

@@ -274,6 +274,27 @@ def test_a_swept_branch_is_not_found_by_instances_that_knew_it(store: MemoryStor
         mine.branches.find(revision)
 
 
+def test_a_process_that_lost_its_lease_continues_branches_under_a_new_one(store: MemoryStore, world: World) -> None:
+    mine = open_instance(store, world, mac=7, seed=1)
+    root = mine.branches.begin(mine.head())
+    first = commit_on_branch(mine, root, [AddNode("/x", {"p": 1})])
+
+    def lose_lease() -> None:
+        machine = mine.lease.machine
+        world.advance(16)
+        assert (
+            revisions.machine_of(open_instance(store, world, mac=machine, seed=int(world.ms)).clock.next(0)) == machine
+        )
+
+    lose_lease()
+    second = commit_on_branch(mine, first, [AddNode("/x/y", {})])
+    lose_lease()
+    assert mine.branches.begin(mine.head()) > second
+    mine.branches.merge(second, "")
+    assert mine.reader.node(mine.head(), "/x/y")
+    assert problems(mine) == []
+
+
 HOUR = 3600
 
 
