@@ -25,7 +25,6 @@ from hbasemk import (
     ClockSkewError,
     CommitUnknownError,
     ConflictError,
-    LeaseLostError,
     NodeExistsError,
     Outcome,
     Repository,
@@ -46,7 +45,7 @@ ADJUSTED: Final = "/counters/adjusted"
 BOXES: Final = 3
 UNIQUE: Final = 40
 """How many paths the writers compete for at a time."""
-EXPECTED: Final = (StoreNotAppliedError, ConflictError, ClockSkewError, CommitUnknownError, LeaseLostError)
+EXPECTED: Final = (StoreNotAppliedError, ConflictError, ClockSkewError, CommitUnknownError)
 """Errors that say what became of the commit. Others end the process."""
 SLOW: Final = 0.5
 """Calls that take more seconds are recorded."""
