@@ -1,6 +1,6 @@
 """The kernel: the protocol of ``docs/protocol.md``, without threads, clocks or randomness of its own.
 
-This is the table of contents. Sections and invariants (I1 to I12) are those of ``docs/protocol.md``.
+This is the table of contents. Sections and invariants (I1 to I16) are those of ``docs/protocol.md``.
 
 ======= ========================= ============================================== =============
 section topic                     module                                         invariant
@@ -10,14 +10,14 @@ section topic                     module                                        
                                   ``arrival_numbering``, ``log_upgrade``
 1       application's schema      ``schema_version``, ``schema_change``
 1       blobs                     ``blobs``
-3       snapshots by time         ``time_travel``
-3       checkpoints               ``checkpoints``, ``journal.checkpoint_cells``  I5
 2       machine id, lease         ``ids.lease``, ``ids.leases``                  I1
 2       revision ids, clocks      ``ids.clock``, ``ids.server_clock``            I1
 3       views, sequence           ``journal.view``, ``journal.sequence``,        I5
                                   ``journal.known_revisions``
 3       contents of views         ``journal.journal``                            I5
 3       extents, resume tokens    ``hbasemk.format``, ``journal.resume_token``   I5
+3       snapshots by time         ``time_travel``
+3       checkpoints               ``checkpoints``, ``journal.checkpoint_cells``  I5
 3       reads in a view           ``reading.visible_cells``, ``reading.reader``, I6, I11
                                   ``reading.walk``
 3       node cache                ``reading.cache``                              I5
@@ -32,9 +32,11 @@ section topic                     module                                        
 4       changed numbers           ``commit.numbers``, ``commit.slots``,          I4
                                   ``commit.folds``
 4       conflicts                 ``commit.read_set``, ``commit.read_back``      I4
-4       one attempt               ``commit.attempt``, ``commit.preparation``,    I4, I7
-                                  ``commit.new_row``, ``commit.writing``,
-                                  ``commit.deadline``
+4       changes without effect    ``commit.noop``                                I4
+4       one attempt               ``commit.attempt``, ``commit.draft``,          I4, I7
+                                  ``commit.preparation``, ``commit.new_row``,
+                                  ``commit.writing``, ``commit.deadline``,
+                                  ``commit.context``, ``commit.statistics``
 4       one transaction (SQLite)  ``commit.one_transaction``                     I4, I7
 4       retries after conflicts   ``commit.committer``                           I10
 4       turns under contention    ``commit.turns``, ``journal.contention``       I10
@@ -59,16 +61,22 @@ section topic                     module                                        
 9       the fence of readers      ``journal.fence``                              I13, I14
 9       horizon, retention        ``collection.raising``,                        I14
                                   ``collection.retention``
-9       collection                ``collection.collector``,                      I13, I15
+9       collection of node cells  ``collection.collector``,                      I13, I15
+                                  ``collection.node_cells``,
                                   ``collection.rule``, ``collection.deletions``,
                                   ``collection.progress``,
-                                  ``collection.background``,
+                                  ``collection.every_row``
+9       when collection runs      ``collection.background``,
                                   ``collection.run``, ``collection.status``
-9       what else is collected    ``collection.other_cells``,
+9       collection of other cells ``collection.other_cells``,                    I13, I15
                                   ``collection.passed_rows``,
                                   ``collection.ended_branches``,
                                   ``collection.late_cells``,
                                   ``collection.leases``, ``collection.memos``
+9       collection of the journal ``collection.journal_rows``                    I13, I15
+9       collection of blobs       ``collection.unused_blobs``,                   I15
+                                  ``collection.blob_references``,
+                                  ``collection.lost_uploads``
 ======= ========================= ============================================== =============
 
 ``instance`` combines these modules into one opened repository. Front ends use its methods, and the functions of
