@@ -171,6 +171,9 @@ class Worker:
                     self._commit(batch, kept, done)
                     kept, size = {}, 0
         kept.update(self._keep_large(large, done))
+        if batch.to_remove:
+            # Other workers may have committed these nodes a moment ago. A transaction that does not see them removes nothing.
+            self._retry.call(self.repository.refresh)
         self._commit(batch, kept, done, batch.to_remove)
         return self._report(batch, done)
 

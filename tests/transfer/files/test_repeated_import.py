@@ -137,6 +137,22 @@ def test_a_file_whose_directory_vanished_and_reappeared_is_counted_and_left_to_t
     assert_imported(url, top)
 
 
+def test_a_worker_removes_nodes_that_others_have_just_committed(url: str, top: Path) -> None:
+    bring_in(url, top)
+    before = in_tree(url, AT)
+    added = [f"{AT}/late-{number}" for number in range(20)]
+    with one_worker(url, top) as worker, connect(url, poll_interval=0) as other:
+        reports = []
+        for path in added:
+            with other.transaction() as tx:
+                tx.add(path, {":kind": "directory"})
+            # At this moment the worker's background poll has hardly seen the commit.
+            reports.append(worker.do(Batch(0, to_remove=[path])))
+
+    assert [report.removed for report in reports] == [1] * len(added)
+    assert in_tree(url, AT) == before
+
+
 def test_entries_that_vanish_during_the_import_are_counted_and_not_failures(url: str, tmp_path: Path) -> None:
     top = many_files(tmp_path / "docs", 60, per_directory=10)
     gone = [path for path in on_disk(top) if path.startswith("d003")]
