@@ -51,8 +51,8 @@ def shown(retention_ms: int | None) -> str:
 def retention(session: Session, duration: tuple[int | None] | None) -> None:
     """Show or change for how long old revisions stay readable.
 
-    DURATION is a number with a unit (s, m, h, d, w), at least 60s, or forever. All processes use a new one from their next
-    collection on. A longer retention does not bring back what has been deleted.
+    DURATION is a number with a unit (s, m, h, d, w), at least 60s, or forever. All processes use the new retention from
+    their next collection on. A longer retention does not bring back what has been deleted.
     """
     from hbasemk.kernel.collection import retention as kernel
     from hbasemk.repository import instance_of
@@ -67,21 +67,22 @@ def retention(session: Session, duration: tuple[int | None] | None) -> None:
 
 @click.command("collect")
 @click.option("--dry-run", is_flag=True, help="Only count what would be deleted; write nothing.")
-@click.option("--blobs", is_flag=True, help="Delete blobs that nothing refers to as well; reads all nodes.")
-@click.option("--full", is_flag=True, help="Read everything, and not only what has changed since the last time.")
+@click.option("--blobs", is_flag=True, help="Also delete blobs that no node refers to; reads all nodes.")
+@click.option("--full", is_flag=True, help="Read all tables, not only what has changed since the last run.")
 @click.option(
     "--rows-per-second",
     type=click.IntRange(min=1),
     metavar="NUMBER",
-    help="Delete from at most so many rows each second.",
+    help="Delete from at most this many rows each second.",
 )
 @click.pass_obj
 def collect(session: Session, dry_run: bool, blobs: bool, full: bool, rows_per_second: int | None) -> None:
     """Delete cells that only old snapshots need.
 
     Writers do the same in the background. Snapshots that are younger than the retention stay readable, and so do checkpoints and
-    branches. The command waits 10 seconds, on HBase 60, before it deletes, so that all processes know. With --full it reads all
-    tables, for what `hbasemk check` calls a leftover. You may interrupt the command, and several may run at the same time.
+    branches. The command first waits 10 seconds, on HBase 60, until all processes know the oldest readable revision. With
+    --full it also deletes what `hbasemk check` reports as a leftover. You may interrupt the command, and several may run at the
+    same time.
     """
     from hbasemk.errors import InvalidValueError
     from hbasemk.format import revisions
