@@ -44,7 +44,7 @@ def grow(url: str, made: int, revisions: int) -> None:
             with repository.transaction() as tx:
                 tx.add("/often")
                 tx.add(NODE, {"n": 0, "title": "a node that changes often"})
-        write_history(instance_of(repository), NODE, "n", revisions - max(made, 1), lambda: False)
+        write_history(instance_of(repository), [NODE], "n", revisions - max(made, 1), lambda: False)
 
 
 def milliseconds(call: Callable[[], object]) -> float:

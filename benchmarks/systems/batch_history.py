@@ -19,17 +19,20 @@ from hbasemk.store.abc import NewCell, Put
 BATCH: Final = 1000
 
 
-def write_history(instance: Instance, path: str, name: str, commits: int, stop: Callable[[], bool]) -> int:
-    """Set a node's property to 0, 1, 2 and so on, one revision each, and advance the watermark past them.
+def write_history(
+    instance: Instance, nodes: Sequence[str], name: str, commits: int, stop: Callable[[], bool], together: int = 1
+) -> int:
+    """Set a property of nodes to 0, 1, 2 and so on, one revision each, and advance the watermark past them.
 
-    Returns the number of revisions, which is smaller if ``stop`` returned True. No other process may change the property
-    meanwhile.
+    Each revision changes the next ``together`` of the nodes, and begins again after the last one. Returns the number of
+    revisions, which is smaller if ``stop`` returned True. No other process may change the property meanwhile.
     """
     base, number = instance.head().revision, 0
     while number < commits and not stop():
         numbers = range(number, min(commits, number + BATCH))
-        revisions = _create(instance, base, [RowChange(path, CHANGED, [name])], len(numbers))
-        _commit(instance, path, name, base, dict(zip(revisions, numbers, strict=True)))
+        chosen = [_chosen(nodes, one, together) for one in numbers]
+        revisions = _create(instance, base, name, chosen)
+        _commit(instance, name, base, list(zip(revisions, numbers, chosen, strict=True)))
         base, number = revisions[-1], number + len(revisions)
     if number < ADVANCE_AFTER:
         instance.poll()
@@ -38,13 +41,19 @@ def write_history(instance: Instance, path: str, name: str, commits: int, stop: 
     return number
 
 
-def _create(instance: Instance, base: int, touched: Sequence[RowChange], count: int) -> list[int]:
-    """Create ``count`` pending revisions with the same base."""
+def _chosen(nodes: Sequence[str], number: int, together: int) -> list[str]:
+    """Return the nodes that a revision changes."""
+    first = number * together
+    return [nodes[place % len(nodes)] for place in range(first, first + min(together, len(nodes)))]
+
+
+def _create(instance: Instance, base: int, name: str, chosen: Sequence[Sequence[str]]) -> list[int]:
+    """Create a pending revision for each of these lists of nodes; all have the same base."""
     revisions: list[int] = []
     puts = []
-    declared = changes.encode(touched)
-    for _ in range(count):
+    for nodes in chosen:
         new = instance.announcements.next(max([base, instance.journal.highest_seen, *revisions[-1:]]))
+        declared = changes.encode([RowChange(path, CHANGED, [name]) for path in nodes])
         puts.append(Put(schema.revision_key(new), [*journal_row.begin(os.urandom(16), base, ""), *declared]))
         revisions.append(new)
     if not instance.store.supports_transactions:
@@ -54,18 +63,24 @@ def _create(instance: Instance, base: int, touched: Sequence[RowChange], count: 
     return revisions
 
 
-def _commit(instance: Instance, path: str, name: str, base: int, values_of: dict[int, int]) -> None:
-    """Write the cells and commit the revisions, each based on the previous one."""
-    cells, journal = [], []
-    for new, value in values_of.items():
-        cells.append(NewCell(*schema.property_column(name), values.encode(value), new))
-        cells.append(NewCell(*schema.LAST_REVISION, schema.TOUCHED, new))
+def _commit(instance: Instance, name: str, base: int, made: Sequence[tuple[int, int, Sequence[str]]]) -> None:
+    """Write the cells and commit the revisions, each based on the previous one.
+
+    ``made`` has each revision, its value, and its nodes.
+    """
+    journal = []
+    cells: dict[str, list[NewCell]] = {}
+    for new, value, nodes in made:
+        for path in nodes:
+            row = cells.setdefault(path, [])
+            row.append(NewCell(*schema.property_column(name), values.encode(value), new))
+            row.append(NewCell(*schema.LAST_REVISION, schema.TOUCHED, new))
         committed = [NewCell(*schema.COMMITTED, schema.YES), NewCell(*schema.BASE, schema.revision_key(base))]
         journal.append(Put(schema.revision_key(new), committed))
         base = new
-    instance.store.write(schema.NODES, [Put(paths.key(path), cells)])
+    instance.store.write(schema.NODES, [Put(paths.key(path), row) for path, row in cells.items()])
     instance.store.write(schema.JOURNAL, journal)
-    for new in values_of:
+    for new, *_ in made:
         instance.announcements.decided(new)
 
 

@@ -157,7 +157,7 @@ class _Hbasemk(System):
 
     def make_history(self, path: str, name: str, commits: int, stop: Callable[[], bool]) -> int:
         """See :func:`~benchmarks.systems.batch_history.write_history`."""
-        return write_history(instance_of(self.repository), path, name, commits, stop)
+        return write_history(instance_of(self.repository), [path], name, commits, stop)
 
     def close(self) -> None:
         """Close the instance; the creator also removes the tree."""
