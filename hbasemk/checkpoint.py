@@ -58,7 +58,8 @@ class Checkpoint:
         view = checkpoints.view_of(instance, self._kept.revision)
         if view is None:
             raise UnknownRevisionError(
-                f"no checkpoint keeps revision {self.revision} any more: {self.name} has been released, or has expired",
+                f"no checkpoint keeps revision {self.revision} any more: {self.name} has been released, or has expired. "
+                "Read another snapshot, or make a new checkpoint.",
                 revision=self.revision,
             )
         return Snapshot(instance, view)

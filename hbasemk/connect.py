@@ -209,7 +209,7 @@ def _open_sqlite(url: str, parts: SplitResult, given: dict[str, str]) -> Store:
         options["durable"] = _option(url, "durable", given.pop("durable"), _boolean)
     if "busy_timeout" in given:
         options["busy_timeout"] = _option(url, "busy_timeout", given.pop("busy_timeout"), float)
-    _no_more(url, given)
+    _no_more(url, given, "durable", "busy_timeout")
     return SqliteStore(path[1:], **options)
 
 
@@ -229,7 +229,7 @@ def _open_hbase(url: str, parts: SplitResult, given: dict[str, str]) -> Store:
         if name in given:
             options[name] = _option(url, name, given.pop(name), convert)
     gateways = _gateways(url, parts.netloc)
-    _no_more(url, given)
+    _no_more(url, given, "prefix", *_HBASE_OPTIONS, "transport", *_TRANSPORT_OPTIONS)
     return HBaseStore(gateways, transport=Transport(**how), **options)
 
 
@@ -277,14 +277,24 @@ def _option(url: str, name: str, text: str, convert: Callable[[str], Any]) -> An
     try:
         return convert(text)
     except ValueError:
-        _refuse(url, f"has no valid value for {name!r}: {shown(text)}")
+        _refuse(url, f"has no valid value for {name!r}: {shown(text)}; expected {_EXPECTED[convert]}")
 
 
-def _no_more(url: str, given: dict[str, str]) -> None:
+def _no_more(url: str, given: dict[str, str], *possible: str) -> None:
     if given:
-        _refuse(url, f"has parameters that are not known here: {', '.join(sorted(given))}")
+        _refuse(
+            url,
+            f"has parameters that are not known here: {', '.join(sorted(given))}; expected only "
+            f"{', '.join([*possible, *_REPOSITORY_OPTIONS])}",
+        )
 
 
+_EXPECTED: Final[dict[Callable[[str], Any], str]] = {
+    _boolean: "yes or no",
+    int: "an integer",
+    float: "a number of seconds",
+    str: "text",
+}
 _OPENERS: Final[dict[str, Callable[[str, SplitResult, dict[str, str]], Store]]] = {
     "memory": _open_memory,
     "sqlite": _open_sqlite,

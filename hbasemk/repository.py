@@ -106,11 +106,13 @@ class Repository:
     def _instance(self) -> LiveInstance:
         """Return the kernel instance behind this object. A forked child gets one of its own, with its own lease."""
         if self._closed:
-            raise ClosedError(f"the repository at {self.store.location} has been closed")
+            raise ClosedError(f"the repository at {self.store.location} has been closed; open it again with connect()")
         if self._pid != os.getpid():
             with self._beginning.get():
                 if self._closed:
-                    raise ClosedError(f"the repository at {self.store.location} has been closed")
+                    raise ClosedError(
+                        f"the repository at {self.store.location} has been closed; open it again with connect()"
+                    )
                 if self._pid != os.getpid():
                     self._begin(create=False, settings=None, retry_timeout=self._retry_timeout)
         return self._live

@@ -46,7 +46,10 @@ def make(session: Session, lifetime: float, revision: str | datetime | None, mes
 @checkpoint.command("list")
 @click.pass_obj
 def list_checkpoints(session: Session) -> None:
-    """List the checkpoints: name, time of expiry by the store's clock, message."""
+    """List the checkpoints.
+
+    Prints a line for each: its name, its time of expiry by the store's clock, and its message.
+    """
     with session.open() as repository:
         _show(session, repository.checkpoints())
 

@@ -220,7 +220,7 @@ def set_(
     hbasemk set -t string -- /a title --x
     """
     if unset == (value is not None):
-        raise click.UsageError("expected either a VALUE or --unset")
+        raise click.UsageError(f"expected either a VALUE or --unset, got {'both' if unset else 'neither'}")
     from hbasemk.format import limits
 
     converted: Any = None

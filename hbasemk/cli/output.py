@@ -40,6 +40,8 @@ _UNSAFE: Final = re.compile(
 )
 _NAMED: Final = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
 _KEPT_IN_TEXTS: Final = "\n\t"
+_HELP_ERROR: Final = getattr(click.exceptions, "NoArgsIsHelpError", ())
+"""The error by which click 8.2 and later show the help of a group without a subcommand; earlier versions print it themselves."""
 _UNESCAPED_IN_JSON: Final = re.compile("[\x7f\ud800-\udfff]")
 """Characters that JSON writers need not escape, although UTF-8 cannot encode them or some terminals delete them."""
 
@@ -214,7 +216,10 @@ def visible_lines(text: str) -> str:
 
 
 def complain_usage(error: click.ClickException) -> None:
-    """Print the command's usage and the error in its arguments."""
+    """Print the command's usage and the error in its arguments, or its help if a subcommand is missing."""
+    if isinstance(error, _HELP_ERROR):
+        _say(visible_lines(error.format_message()))
+        return
     context = error.ctx if isinstance(error, click.UsageError) else None
     if context is not None:
         _say(context.get_usage())

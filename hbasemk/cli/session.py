@@ -33,7 +33,7 @@ class Session:
     def url(self) -> str:
         """The repository's URL; raises a usage error if it is missing or names a repository in memory."""
         if not self._url:
-            raise click.UsageError("no repository: give --url, or set HBASEMK_URL")
+            raise click.UsageError("no repository: give --url, or set HBASEMK_URL, for example to sqlite:///content.db")
         if self._url.lstrip().partition(":")[0].lower() == "memory":
             raise click.UsageError(
                 f"{self._url!r} disappears when the command ends, and no other process sees it; use a sqlite:/// or hbase:// URL"
@@ -106,10 +106,14 @@ class Seconds(click.FloatRange):
         super().__init__(min=0)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        seconds: float = super().convert(value, param, ctx)
+        try:
+            seconds = float(value)
+        except ValueError:
+            seconds = math.nan
         if not math.isfinite(seconds):
-            self.fail(f"{value!r} is not a finite number of seconds", param, ctx)
-        return seconds
+            self.fail(f"{value!r} is not a finite number of seconds, such as 90 or 0.5", param, ctx)
+        checked: float = super().convert(seconds, param, ctx)
+        return checked
 
 
 class Revision(click.ParamType):  # type: ignore[type-arg,unused-ignore]

@@ -38,7 +38,9 @@ def pack(ms: int, machine: int, counter: int) -> int:
             "the tree to a repository with a later epoch (`hbasemk init --epoch`)."
         )
     if not 0 <= machine <= MAX_MACHINE or not 0 <= counter <= 0xFF:
-        raise InvalidRevisionError(f"machine {machine} or counter {counter} is out of range")
+        raise InvalidRevisionError(
+            f"machine must be from 0 to {MAX_MACHINE} and counter from 0 to 255, got {machine} and {counter}"
+        )
     return ms << 24 | machine << 8 | counter
 
 

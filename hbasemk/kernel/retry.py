@@ -103,7 +103,7 @@ def wait_before_retry(runtime: Runtime, seconds: float) -> None:
     """Wait before a new attempt; raise ClosedError if the instance is closed or is closed during the wait."""
     runtime.sleep(seconds)
     if runtime.closed:
-        raise ClosedError("the repository was closed while a commit waited for its next attempt; it was not made")
+        raise ClosedError("the repository was closed while a commit waited for its next attempt; nothing was committed")
 
 
 class RetryBudget:

@@ -206,7 +206,9 @@ def require(store: Store) -> tuple[Settings, Watermark]:
     store.verify(schema.TABLES)
     settings, watermark = read(store)
     if settings is None or watermark is None:
-        raise StoreUnusableError(f"there is no repository at {store.location}; create one first")
+        raise StoreUnusableError(
+            f"there is no repository at {store.location}; check the URL, or create one first (hbasemk init)"
+        )
     return settings, watermark
 
 

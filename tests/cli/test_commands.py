@@ -9,8 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from hbasemk import connect
-from tests.support.commands import DONE, Run
+from tests.support.commands import DONE, USAGE, Run
 from tests.support.imports import SMALL, write_files
 
 
@@ -33,8 +35,16 @@ def test_every_command_has_help_and_is_listed(run: Run) -> None:
         assert "Usage: hbasemk" in ran.out
 
 
+@pytest.mark.parametrize("group", [(), ("blob",), ("checkpoint",)])
+def test_a_group_without_a_command_shows_its_help(run: Run, group: tuple[str, ...]) -> None:
+    ran = run(*group)
+    shown = ran.out + ran.err
+    assert shown.strip() == run(*group, "--help").out.strip()
+    assert ran.out or ran.code == USAGE
+
+
 def test_no_summary_of_a_command_is_cut_off(run: Run) -> None:
-    for help_text in (run("--help").out, run("blob", "--help").out):
+    for help_text in (run("--help").out, run("blob", "--help").out, run("checkpoint", "--help").out):
         summaries = help_text.partition("Commands:")[2]
         assert summaries
         assert "..." not in summaries, summaries

@@ -69,7 +69,8 @@ class Branches(Committing):
         """
         if revisions.is_branch(base.revision):
             raise BranchError(
-                f"the base of a branch must be a trunk revision, got branch revision {revisions.to_text(base.revision)}",
+                f"the base of a branch must be a trunk revision, got branch revision {revisions.to_text(base.revision)}; "
+                "begin the branch on a snapshot of trunk",
                 revision=revisions.to_text(base.revision),
             )
         self._journal.require_readable(base)
@@ -261,7 +262,8 @@ class Branches(Committing):
         state, row = self._require_head(revision)
         if ancestor not in state.own:
             raise BranchError(
-                f"{revisions.to_text(ancestor)} is not an ancestor of {revisions.to_text(revision)} on the same branch",
+                f"{revisions.to_text(ancestor)} is not an ancestor of {revisions.to_text(revision)} on the same branch; reset "
+                "to an earlier revision of this branch",
                 revision=revisions.to_text(ancestor),
             )
         if ancestor == revision:

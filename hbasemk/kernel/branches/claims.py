@@ -39,7 +39,9 @@ class BranchClaims:
             found = row.branch_claim
             if not row.cells:
                 text = revisions.to_text(revision)
-                raise BranchError(f"branch revision {text} belongs to a branch that has ended", revision=text)
+                raise BranchError(
+                    f"branch revision {text} belongs to a branch that has ended; begin a new branch", revision=text
+                )
             if found == wanted:
                 return None
             if found is not None and self._is_in_effect(found, row):

@@ -291,7 +291,9 @@ class Staging:
     def _begin(self, path: str) -> StagedNode:
         """Begin a node's life; its parent must exist and the node must not."""
         if path == paths.ROOT:
-            raise NodeExistsError("the root always exists and cannot be added", path=path, revision=None)
+            raise NodeExistsError(
+                "the root / always exists and cannot be added; choose a path below it", path=path, revision=None
+            )
         paths.check_new(path)
         self._path_bytes += limits.size(path)
         if self._path_bytes > limits.MAX_PATHS:
@@ -318,7 +320,7 @@ class Staging:
 
     def _remove(self, path: str) -> None:
         if path == paths.ROOT:
-            raise InvalidChangeError("the root cannot be removed", path=path)
+            raise InvalidChangeError("the root / cannot be removed; remove the nodes below it", path=path)
         paths.check_path(path)
         node = self._require(path)
         for below in list(self._below(path)):
@@ -339,7 +341,7 @@ class Staging:
     def _move(self, operation: MoveNode) -> None:
         source, target = operation
         if source == paths.ROOT:
-            raise InvalidChangeError("the root cannot be moved", path=source)
+            raise InvalidChangeError("the root / cannot be moved; move the nodes below it", path=source)
         if paths.is_at_or_below(target, source):
             raise InvalidChangeError(
                 f"{source} cannot be moved to {target}: the target must not be the node itself or below it", path=source

@@ -68,7 +68,8 @@ class DatabaseFile:
                     raise errors.replaced(self.path, path)
                 if not create:
                     raise StoreUnusableError(
-                        f"the file {self.path} does not exist or cannot be reached; create the repository first"
+                        f"the file {self.path} does not exist or cannot be reached; check the URL, or create the repository "
+                        "first (hbasemk init)"
                     )
             elif self._identity not in {None, identity}:
                 self._lost = path
@@ -128,7 +129,7 @@ class DatabaseFile:
         if self._is_ours(sql):
             return
         if not create:
-            raise StoreUnusableError(f"{self.path} is empty; create the repository first")
+            raise StoreUnusableError(f"{self.path} is empty; create the repository first (hbasemk init)")
         # Only an empty file takes this setting without being rewritten.
         sql.execute("PRAGMA auto_vacuum=INCREMENTAL")
         sql.execute("BEGIN IMMEDIATE")
