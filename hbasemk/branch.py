@@ -98,8 +98,9 @@ class Branch:
     def reset(self, to: str) -> None:
         """Reset the branch to its earlier revision ``to``, in text form.
 
-        ``revision`` is then ``to``. If a merge or rebase of the branch, which adjusts properties, was tried before,
-        ``revision`` is a new one with the same content.
+        :attr:`revision` is then ``to``. If the branch adjusts properties, and a merge or rebase of it was tried before,
+        :attr:`revision` is a new one with the same content.
+
         Raises BranchError for any other revision, and if another writer has committed to the branch since.
         """
         self._at = self._instance().reset_branch(self._at, arguments.revision(to, "to"))

@@ -42,7 +42,7 @@ class InvalidPathError(HbasemkError, ValueError):
 
 
 class InvalidValueError(HbasemkError, ValueError):
-    """A property value that cannot be stored."""
+    """A property value that cannot be stored; or an option, a setting or a URL that is not valid."""
 
 
 class LimitError(HbasemkError, ValueError):
@@ -90,11 +90,11 @@ class RevisionError(HbasemkError):
 
 
 class InvalidRevisionError(RevisionError, ValueError):
-    """A text or number that is not a revision id."""
+    """A text or number that is not a revision id, or not a resume token of the repository."""
 
 
 class UnknownRevisionError(RevisionError, LookupError):
-    """No poll can find this revision in the repository's journal."""
+    """The repository has no such revision, or no longer records it."""
 
     revision: str
 
@@ -136,7 +136,7 @@ class BranchError(RevisionError):
 
 
 class CheckpointError(RevisionError):
-    """A checkpoint has been released or has expired, or two snapshots of one revision differ; ``revision`` is kept or is not."""
+    """A checkpoint of ``revision`` has been released or has expired, or checkpoints keep another snapshot of it."""
 
     revision: str
 
@@ -170,7 +170,7 @@ class VersionMismatchError(ConflictError):
 
 
 class CommitUnknownError(HbasemkError):
-    """The store failed during the decision; pass ``revision`` to ``Repository.outcome`` to find out whether it is committed."""
+    """The store failed during the decision. ``Repository.outcome(error.revision)`` returns whether it is committed."""
 
     revision: str
 
@@ -214,10 +214,10 @@ class FormatError(StoreUnusableError):
 
 
 class SchemaVersionError(HbasemkError):
-    """The schema number of the application is ``found``, not ``wanted`` (an int, or a range); nothing was committed."""
+    """The schema number of the application is ``found``, not ``expected`` (an int, or a range); nothing was committed."""
 
     found: int
-    wanted: int | range
+    expected: int | range
 
 
 class ClosedError(HbasemkError):

@@ -272,7 +272,7 @@ class LiveInstance(Instance):
         return True
 
     def end(self) -> None:
-        """End the background work, give the lease back, and close the store if it is the repository's own; idempotent.
+        """End the background work, release the lease, and close the store if it is the repository's own; idempotent.
 
         Waits :data:`CLOSING` seconds at most for a store that does not answer.
         """

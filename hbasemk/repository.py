@@ -1,4 +1,4 @@
-"""The Python API: a repository, its snapshots, and the nodes in them."""
+"""The Python API: an opened repository."""
 
 from __future__ import annotations
 
@@ -129,10 +129,11 @@ class Repository:
         """Return the snapshot at ``revision``, given in text form, or the newest one known to be committed before ``time``.
 
         Polls if the revision is not known yet. ``time`` is an aware datetime; the store's clock decides what was committed
-        before it. That snapshot ends below the first revision that was under way at that moment.
+        before it. That snapshot ends below the first revision that was pending at that moment.
 
-        Raises InvalidRevisionError and UnknownRevisionError, also for a time before the first revision, ValueError for a naive
-        datetime or a time in the future, and TypeError unless exactly one of the two is given.
+        Raises InvalidRevisionError for a text that is not a revision id, UnknownRevisionError for a revision that does not exist
+        or a time before the first one, and RevisionCollectedError for a snapshot that is too old. Raises InvalidValueError for a
+        naive datetime or a time in the future, and TypeError unless exactly one of the two is given.
         """
         instance = self._instance()
         if (revision is None) == (time is None):

@@ -159,8 +159,8 @@ class Transaction:
 
         An absent property counts as 0. Unlike :meth:`increment`, this does not depend on the property's value: it commits
         whatever others adjust, set or unset at the same time. A set that has not seen the adjust does not undo it. It
-        conflicts only with the removal of the node, and, if there is no such property yet, with whatever else gives the name
-        a meaning. The errors of the change come with the next read or the commit: NodeNotFoundError, and InvalidChangeError
+        conflicts only with the removal of the node and, if the property is absent, with a set of it and with a child of its
+        name. The errors of the change come with the next read or the commit: NodeNotFoundError, and InvalidChangeError
         if the property is not a finite number. ``if_version`` is the expected version of the node (``...``: any), as for
         :meth:`expect`; the adjust then conflicts with every change of the node's properties.
         """
@@ -215,14 +215,14 @@ class Transaction:
 
         The list is empty when the node does not exist.
         """
-        if self._look(path) is None:
+        if self._find(path) is None:
             return []
         nodes = self._operations.staging().subtree(path)
         return [(node.path, decode_properties(node.path, node.all_encoded())) for node in nodes]
 
     def exists(self, path: str) -> bool:
         """Return whether a node exists at ``path``, with the changes so far."""
-        return self._look(path) is not None
+        return self._find(path) is not None
 
     def get(self, path: str, name: str, default: Value | None = None) -> Value | None:
         """Return the property ``name`` of the node at ``path``, with the changes so far.
@@ -230,13 +230,13 @@ class Transaction:
         Returns ``default`` if the node or the property does not exist.
         """
         arguments.text(name, "name")
-        node = self._look(path)
+        node = self._find(path)
         data = None if node is None else node.encoded(name)
         return default if data is None else decode_property(path, name, data)
 
     def properties(self, path: str) -> dict[str, Value]:
         """Return all properties of the node at ``path``, with the changes so far. Raises NodeNotFoundError."""
-        node = self._look(path)
+        node = self._find(path)
         if node is None:
             raise self._operations.staging().missing(path)
         return decode_properties(path, node.all_encoded())
@@ -264,7 +264,7 @@ class Transaction:
     def __contains__(self, path: object) -> bool:
         return paths.is_path(path) and self.exists(path)
 
-    def _look(self, path: str) -> StagedNode | None:
+    def _find(self, path: str) -> StagedNode | None:
         arguments.path(path)
         return self._operations.staging().find(path)
 
@@ -279,8 +279,8 @@ class Transaction:
     def attempted(self) -> str | None:
         """The newest revision id that a commit of this transaction began to write with; None while there is none.
 
-        After a commit that raised, a KeyboardInterrupt included, :meth:`Repository.outcome` of it returns whether the
-        transaction is committed. While it is None, nothing has been committed.
+        After an error or a KeyboardInterrupt in the commit, ``repo.outcome(tx.attempted)`` returns whether the transaction is
+        committed. While ``attempted`` is None, nothing has been committed.
         """
         return None if self._attempted is None else revisions.to_text(self._attempted)
 

@@ -92,7 +92,7 @@ class Watch(Iterator[LogEntry]):
                 batch = self._feed.batch
                 known, entries = self._read
                 if batch.given >= len(batch.revisions):
-                    self._look()
+                    self._read_next()
                 elif known is not batch:
                     instance = self._instance()
                     with time_limit(instance.runtime, BRIEFLY):
@@ -110,7 +110,7 @@ class Watch(Iterator[LogEntry]):
                     return entry
             except ClosedError:
                 if not (self._closed or self._repository.closed):
-                    # Somebody else has closed the store.
+                    # The store was closed, but neither the watch nor the repository.
                     raise
                 self._closed = True
             except (StoreNotAppliedError, StoreUnknownError) as error:
@@ -119,8 +119,8 @@ class Watch(Iterator[LogEntry]):
                 self._wait = FIRST_WAIT
         raise StopIteration
 
-    def _look(self) -> None:
-        """Choose the next revisions; if there are none, wait for some."""
+    def _read_next(self) -> None:
+        """Read the next batch of revisions; if there are none, wait for some."""
         instance = self._instance()
         with time_limit(instance.runtime, BRIEFLY):
             if self._feed.advance(instance).revisions:

@@ -1,4 +1,4 @@
-"""The cell ``used`` of a blob: its timestamp says when a writer last wanted the blob, its value whether the blob is going.
+"""The cell ``used`` of a blob: its timestamp says when a writer last used the blob, its value whether it is doomed.
 
 A writer that finds a blob renews the cell. A collector first dooms the blob. Both do so by compare-and-set, so only one of
 them succeeds, and each value is different.

@@ -57,7 +57,7 @@ def _replace(instance: Instance, new: int, expected: int) -> None:
             f"the repository at {store.location} has the schema number {found}, and {expected} was expected: another process "
             f"has changed it. The number {new} was not written.",
             found=found,
-            wanted=expected,
+            expected=expected,
         )
 
 

@@ -58,7 +58,7 @@ def require(found: int, accepted: Accepted, location: str) -> None:
             f"{_described(accepted)} (schema_version). "
             "Use the release of the application that fits, or migrate the repository. Nothing was committed.",
             found=found,
-            wanted=accepted,
+            expected=accepted,
         )
 
 

@@ -1,4 +1,4 @@
-"""The status of a repository as its tables and one instance show it: the watermark, open revisions and leases."""
+"""The status of a repository as its tables and one instance show it: the watermark, pending revisions and leases."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hbasemk.kernel.instance import Instance
 
 
 class LeaseStatus(NamedTuple):
-    """The lease of one machine id. ``end_ms``: its end in ms since 1970; ``held``: whether it continues by this clock."""
+    """The lease of one machine id. ``end_ms``: its end in ms since 1970; ``held``: whether it continues now."""
 
     machine: int
     holder: str

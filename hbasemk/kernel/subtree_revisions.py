@@ -1,8 +1,8 @@
 """The revisions that touched a subtree, from the versions of its own rows.
 
-Every revision writes ``lastRevision`` into each row that it touches, with its id as the timestamp, and a row is permanent.
-So the versions of that column name all revisions that touched the node, in all its lives. A node can exist only below a
-node, so a path without a row, and a level without rows, end the search.
+Every revision writes ``lastRevision`` into each row that it touches, with its id as the timestamp. So the versions of that
+column name all revisions above the horizon that touched the node, in all its lives. A collector deletes older versions. A node
+can exist only below a node, so a path without a row, and a level without rows, end the search.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class SubtreeRevisions:
         next(self._calls)
 
     def step(self) -> bool:
-        """Read on, and return whether no revision is missing. At most one round trip; none after too many ids."""
+        """Read the next rows; return whether the search is complete. At most one round trip; none after too many ids."""
         if len(self.ids) <= MOST and not self._complete:
             self._complete = next(self._calls, True)
         return self._complete

@@ -253,7 +253,7 @@ class LearningRun:
         self._remains = remains
         self._wakings = [0] * len(simulator.actors)
         simulator.prepare()
-        self.ready = self._settle(range(len(simulator.actors)))
+        self.ready = self._make_ready(range(len(simulator.actors)))
 
     def make(self, process: int) -> None:
         """Let a process make its step."""
@@ -275,7 +275,7 @@ class LearningRun:
             number = model.row(step.table, row.key, tuple(row.cells))
             moment.write((step.table, what.row), number)
         model.learn_outcome(before, touched, Outcome(moment.answers[process], number))
-        self.ready = self._settle((process,))
+        self.ready = self._make_ready((process,))
 
     def check_end(self) -> None:
         """Raise RuntimeError if the run's end cannot be compared with others."""
@@ -284,7 +284,7 @@ class LearningRun:
         if rows_of(self.simulator, self.moment.model) != self.moment.rows:
             raise RuntimeError("a process wrote outside its steps: the store contains cells that no step wrote")
 
-    def _settle(self, ran: Iterable[int]) -> list[int]:
+    def _make_ready(self, ran: Iterable[int]) -> list[int]:
         """Learn what the processes that ran do next, wake processes, learn of these; return those that can make a step."""
         simulator, moment = self.simulator, self.moment
         self._learn(ran)

@@ -164,7 +164,7 @@ class CountingStore(WrappedStore):
     def _of(self, table: str) -> Traffic:
         return self._traffic.setdefault(table, Traffic())
 
-    def _goes(self, table: str, puts: Sequence[Put]) -> None:
+    def _count_writes(self, table: str, puts: Sequence[Put]) -> None:
         traffic = self._of(table)
         for key, cells in puts:
             traffic.rows_written += 1
@@ -173,14 +173,14 @@ class CountingStore(WrappedStore):
 
     def write(self, table: str, puts: Sequence[Put], *, durable: bool = True) -> None:
         """Counted."""
-        self._goes(table, puts)
+        self._count_writes(table, puts)
         super().write(table, puts, durable=durable)
 
     def check_and_write(
         self, table: str, column: Column, expected: bytes | None, put: Put, *, durable: bool = True
     ) -> bool:
         """Counted, whether it is applied or not."""
-        self._goes(table, (put,))
+        self._count_writes(table, (put,))
         return super().check_and_write(table, column, expected, put, durable=durable)
 
     def write_if(
@@ -203,8 +203,8 @@ class CountingStore(WrappedStore):
                 self._came(other, (row,))
             return judge(rows)
 
-        self._goes(table, puts)
-        self._goes(decision.table, (decision.put,))
+        self._count_writes(table, puts)
+        self._count_writes(decision.table, (decision.put,))
         return super().write_if(
             table, puts, gets, shown, decision, also, unchanged_since=unchanged_since, durable=durable
         )

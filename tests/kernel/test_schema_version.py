@@ -57,7 +57,7 @@ def test_of_two_that_set_the_number_only_one_succeeds(opened: Instances) -> None
     first.set_schema_version(1, expected=0)
     with pytest.raises(SchemaVersionError, match="schema number 1, and 0 was expected: another process") as caught:
         second.set_schema_version(2, expected=0)
-    assert (caught.value.found, caught.value.wanted) == (1, 0)
+    assert (caught.value.found, caught.value.expected) == (1, 0)
     assert first.schema_version == 1
 
 
@@ -105,9 +105,9 @@ def test_a_process_does_not_open_another_one(opened: Instances, accepted: Any) -
     opened().set_schema_version(1, expected=0)
     with pytest.raises(SchemaVersionError, match="schema number 1, and this process accepts") as caught:
         opened(schema_version=accepted)
-    assert (caught.value.found, caught.value.wanted) == (1, accepted)
+    assert (caught.value.found, caught.value.expected) == (1, accepted)
     copy = pickle.loads(pickle.dumps(caught.value))
-    assert (copy.found, copy.wanted) == (1, accepted)
+    assert (copy.found, copy.expected) == (1, accepted)
 
 
 def test_connect_takes_the_number(url: str) -> None:

@@ -112,9 +112,10 @@ class Collector:
         instance.journal.fence.refresh()
 
     def collect(self, remembered_ms: int, report: Report, windows: int | None = None) -> bool:
-        """Delete what no view needs up to the horizon that all readers know; return whether all of it is done.
+        """Delete what no view needs, up to the horizon that all readers know; return whether nothing is left to do.
 
-        ``windows``: do at most so many windows. Marks of deletions go when the horizon has passed them by ``remembered_ms``.
+        ``windows``: do at most so many windows. Marks of deletions are deleted when the horizon has passed them by
+        ``remembered_ms``.
         """
         horizon = report.horizon = self._instance.journal.fence.known_for(self._grace)
         if not horizon:
@@ -251,6 +252,6 @@ class Collector:
 
 
 def _forgotten_at(horizon: int, remembered_ms: int) -> int:
-    """Return the id up to which marks of deletions go: the horizon has passed them by ``remembered_ms``."""
+    """Return the id up to which marks of deletions are deleted: the horizon has passed them by ``remembered_ms``."""
     old = max(0, revisions.ms_of(horizon) - remembered_ms)
     return min(revisions.pack(old, 0, 0) - 1 if old else 0, horizon)

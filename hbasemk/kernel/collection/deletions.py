@@ -1,6 +1,6 @@
 """How a collector deletes what it found in a row: by ranges of versions, and version by version where a range holds others.
 
-A store keeps one mark for a range, and one for each exact version. So ranges cost less where many versions go.
+A store keeps one mark for a range, and one for each exact version. So ranges cost less where many versions are deleted.
 """
 
 from __future__ import annotations

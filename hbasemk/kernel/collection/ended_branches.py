@@ -33,7 +33,7 @@ def collect(run: Run, rows: Sequence[JournalRow]) -> None:
             continue
         if row.swept is not None or row.value(schema.COMMITTED) is None or _is_rolled_back(run, row.revision):
             gone.append(row.key)
-    # The highest first: the first row of a branch then goes last.
+    # The highest first, so that the first row of a branch is deleted last.
     run.delete_rows(KIND, schema.JOURNAL, gone[::-1])
 
 

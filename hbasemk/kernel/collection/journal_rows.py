@@ -1,8 +1,8 @@
-"""Journal rows of trunk that nobody needs any more, and the numbers of their writes.
+"""Journal rows of trunk that no reader needs any more, and the numbers of their writes.
 
-Readable views contain everything up to the horizon, so nobody needs a row below it, once the passes over the nodes have used
-it. The trim level is published first. An instance that has not read all of what goes learns that with its next poll, and
-begins again. See ``docs/protocol.md``, section 9.
+Readable views contain everything up to the horizon. So no reader needs a row below it, and the collector needs it only until
+its passes over the nodes have used it. The collector publishes the trim level before it deletes. An instance that has not read
+all of the deleted rows learns this with its next poll, and begins again. See ``docs/protocol.md``, section 9.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Folds: commits that move the totals of writers that are gone into the base of a property.
+"""Folds: commits that move the totals of dead writers into the base of a property.
 
-Without them, a property that many processes have adjusted over the years would keep a slot of each machine id. A fold
-keeps the value: it takes totals away, and lets the base have seen as much less.
+Without them, a property that many processes have adjusted over the years would keep a slot of each machine id. A fold keeps the
+value: it removes totals from their slots, and subtracts them from the sum that the base has seen.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Folds(Committing):
                 return
 
     def _at_rest(self, view: View, path: str, name: str, found: Adjusted) -> list[int]:
-        """Return the slots whose writers are gone and that have rested for an hour."""
+        """Return the slots of dead writers to which no adjust was added for an hour."""
         columns = {schema.slot_column(name, slot): slot for slot in found.totals}
         cells = self._reader.cells(view, [Get(paths.key(path), columns=list(columns))])[0]
         oldest = self._lease.time() - REST_MS

@@ -80,8 +80,8 @@ class OneTransaction(Committing):
     def conflict(self, draft: Draft, plan: ChangeSet) -> Conflict | None:
         """Return the conflict for which :meth:`commit` returned None.
 
-        None if the attempt must go step by step: the other revision is still pending, and the lower id wins; or what was in
-        the way are cells that will be deleted.
+        None if the attempt must go step by step: the other revision is still pending, and the lower id wins; or only cells of
+        aborted revisions were in the way.
         """
         found = self._read_back.validate(0, draft.view, plan)
         return None if found is None or found.pending else found

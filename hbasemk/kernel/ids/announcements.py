@@ -113,7 +113,7 @@ class Announcements:
             self._send(cell)
 
     def _adopt(self) -> None:
-        """Go on with the log that the present lease has found, if the lease is a new one."""
+        """Continue the log that the present lease has taken over, if the lease is new."""
         log = self._lease.log
         if log is None or self._nonce == self._lease.nonce:
             return

@@ -40,7 +40,7 @@ class ArrivalPoller:
     ) -> News:
         """Return what is new, in the order of arrival. One round trip, or two if anything is new.
 
-        Raises RevisionCollectedError if a row that is new goes before its content is read.
+        Raises RevisionCollectedError if a new row is deleted before its content is read.
         """
         news = News()
         news.last = self.cursor
@@ -63,7 +63,7 @@ class ArrivalPoller:
                 if row.revision > sequence.floor:
                     news.before.setdefault(row.revision, before)
             for revision in part.committed:
-                # The row shows its state of now. It arrived with its last write, the decision; nothing writes it afterwards.
+                # The row shows its present state. It arrived with its last write, the decision; nothing writes it afterwards.
                 committed.pop(revision, None)
                 committed[revision] = None
             news.highest = max(news.highest, part.highest)
@@ -75,7 +75,7 @@ class ArrivalPoller:
             pending -= {*part.committed, *part.unswept, *part.swept}
         news.committed = [revision for revision in committed if revision > sequence.floor]
         news.pending = pending
-        # The row by which polls learn the trim level is written later than what the level covers. So this read met it.
+        # The row by which polls learn the trim level is written later than what the level covers. So this read returned it.
         arrival, trimmed = news.trimmed
         news.is_complete = self.cursor >= arrival and not any(revision <= trimmed for revision in gone)
         if news.is_complete:

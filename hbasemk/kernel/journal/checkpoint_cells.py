@@ -1,9 +1,8 @@
 """The checkpoints in the settings row, as one instance reads and changes them (``docs/protocol.md``, section 3).
 
-A list of entries and a view belong to each revision that is kept. Makers write both in one atomic put, by
-compare-and-set on the list. So all entries of a revision share one view. The cells are removed in two steps: a
-compare-and-set ends the list, and exact deletes remove both cells an hour later. A maker that comes between writes newer
-versions, which the deletes spare.
+Each revision that is kept has a list of entries and a view. One atomic put writes both, by compare-and-set on the list. So all
+entries of a revision share one view. The cells are removed in two steps: a compare-and-set ends the list, and exact deletes
+remove both cells an hour later. A checkpoint that is made in between writes newer versions, which the deletes spare.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ class Journal(PolledRevisions):
         return True
 
     def require_readable(self, view: View) -> None:
-        """Raise RevisionCollectedError unless everything that was read in the view up to now was there.
+        """Raise RevisionCollectedError if a collector may have deleted what the view contains before it was read.
 
         Call it after a read, before its result is used. No round trip while polls go on, else one; two if the horizon has
         passed what this instance knows to be decided.
@@ -125,7 +125,7 @@ class Journal(PolledRevisions):
                 raise self.collected(view)
 
     def current_horizon(self) -> int:
-        """Return a horizon, deletion for a later one than which has not begun. No round trip while polls go on, else one."""
+        """Return a horizon such that deletion for a later one has not begun. No round trip while polls go on, else one."""
         return self.fence.horizon if self.fence.is_trusted else self.fence.refresh()
 
     def collected(self, view: View) -> RevisionCollectedError:
@@ -152,7 +152,7 @@ class Journal(PolledRevisions):
         horizon = self.current_horizon()
         if not horizon or revision > horizon:
             return False
-        # The rows of branches go when the horizon passes them.
+        # A collector deletes rows of branches when the horizon passes them.
         return is_branch or revision <= read_trim_level(self._store).revision
 
     def require_recorded(self, revision: int) -> None:

@@ -73,7 +73,7 @@ class LogPoller:
 
     def _read(self, *, whole: bool = False) -> Announced:
         found = Announced()
-        # A poll does without the names of the holders: a cell less for each writer.
+        # A poll does not read the names of the holders, which saves a cell for each writer.
         scan = LOGS if whole else LOGS._replace(columns=POLLED)
         for row in scan_all(self._store, schema.CLUSTER, scan):
             machine = schema.log_machine(row.key)
@@ -131,7 +131,7 @@ class LogPoller:
         news.committed += before
         unread = sorted(set(ids).difference(before))
         if self._wants_contents():
-            # What is committed joins, usually at once. Of what is pending, the further chunks are not read.
+            # Committed revisions join, usually at once, so their further chunks are read, too. Those of pending ones are not.
             for row in first_parts(self._store, unread):
                 if row.committed:
                     (whole,) = whole_rows(self._store, [row])
@@ -151,9 +151,9 @@ class LogPoller:
                 news.add(row)
 
     def _exclude(self, second: Announced, first: Announced, news: News) -> None:
-        """Let those wait that are not lower than every id that only the second reading shows.
+        """Let revisions wait whose ids are not lower than every id that only the second reading shows.
 
-        A revision may have been built on such an id. What it was built on otherwise was read before the states.
+        A revision may have been built on such an id. Everything else that it was built on was read before the states.
         """
         later = {one for one in second.new if one > self._read_up_to(first, one)}
         limits = set(later)
@@ -205,7 +205,7 @@ def _add(row: JournalRow, news: News) -> None:
     if row.cells:
         news.add(row)
     else:
-        # Announced, and its row has not come yet.
+        # The revision is announced, and its row does not exist yet.
         news.pending.add(row.revision)
 
 

@@ -12,7 +12,7 @@ from hbasemk.kernel.retrying_store import RetryingStore
 
 
 class Logs:
-    """Reads up to which id no writer announces a revision any more."""
+    """Reads the id up to which no writer announces a revision any more."""
 
     def __init__(self, store: RetryingStore, journal: Journal, lease: Lease) -> None:
         self._store = store
@@ -20,10 +20,10 @@ class Logs:
         self._lease = lease
 
     def bound(self, watermark: int) -> tuple[int, list[int]]:
-        """Return an id below which none is announced any more, and the announced ids above the watermark, lowest first.
+        """Return an id below which no writer announces any, and the announced ids above the watermark, lowest first.
 
         This holds for the present holders of the logs; a process that claims a machine id later begins above the watermark.
-        Closes logs that would hold the bound below what is known, or below another log, and whose lease is over. Two round trips,
+        Closes logs whose lease is over and that would hold the bound below a known id, or below another log. Two round trips,
         and more for these.
         """
         logs = self._journal.read_logs()

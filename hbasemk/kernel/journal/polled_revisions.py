@@ -83,7 +83,7 @@ class PolledRevisions(KnownRevisions):
             news = self._read_news()
             self._add_missed(news)
             self._record(news)
-            # Nothing up to it is undecided. A row that says so was written by a process that slept, after it was deleted.
+            # Everything up to it is decided. A process that slept wrote an undecided row there, after the row was deleted.
             decided = max(news.horizon, self.fence.horizon) if self._store.supports_transactions else 0
             self.unswept.remove_up_to(decided)
             with self._lock:
@@ -105,12 +105,12 @@ class PolledRevisions(KnownRevisions):
     def _read_news(self) -> News:
         """Return what is new. Begin again, as an instance that opens now, if some of it has been deleted.
 
-        In a store that does not order all writes, nobody deletes rows of trunk.
+        In a store that does not order all writes, no collector deletes rows of trunk.
         """
         if isinstance(self.poller, LogPoller):
             return self.poller.read(self._sequence, self._read_contents)
         with suppress(RevisionCollectedError):
-            # Raised if a row goes after it was found to be new; then others may have gone, too.
+            # Raised if a collector deletes a row after it was found to be new; then it may have deleted others, too.
             news = self.poller.read(self._sequence, self._read_contents)
             if news.is_complete:
                 return news

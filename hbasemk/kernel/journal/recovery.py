@@ -130,7 +130,8 @@ class Recovery:
         """
         put = Put(schema.SETTINGS_ROW, moved.cells())
         if not self._store.supports_transactions:
-            # A watermark that a clock that went back hides is only lower than it could be. But what it hides must show.
+            # If the store's clock went back, an older cell may hide the new watermark, which does no harm. But the hidden ids
+            # must show.
             stamp = current.stamp + 1 if moved.revision == current.revision else None
             put = Put(schema.SETTINGS_ROW, [*moved.cells(stamp), current.claims.next(moved.revision)])
             expected = current.claims.encode()
@@ -184,7 +185,7 @@ class Recovery:
                 continue
             revision, outcome = row.revision, row.outcome
             if announced and announced[0] < revision:
-                # The scan has passed it without a row, which may still come.
+                # The scan found no row for it; the row may still come.
                 self._outcomes.abort_if_missing(announced[0])
                 break
             if announced and announced[0] == revision:

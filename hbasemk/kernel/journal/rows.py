@@ -66,7 +66,7 @@ def whole_rows(store: RetryingStore, rows: Iterable[JournalRow]) -> Iterator[Jou
         number, more = 1, True
         while more:
             columns = [(schema.DATA, changes.chunk_qualifier(one)) for one in range(number, number + group)]
-            # A row goes as a whole, and every row has this flag.
+            # A row is deleted as a whole, and every row has this flag.
             (rest,) = store.read(schema.JOURNAL, [Get(row.key, [schema.COMMITTED, *columns])])
             if not rest.cells:
                 raise unrecorded(store, row.revision)
