@@ -65,11 +65,11 @@ def nodes_of(count: int) -> list[str]:
     ]
 
 
-def collect_in_turns(gate: Gate, url: str, done: str, turns: Turns) -> list[Span]:
+def collect_in_turns(gate: Gate, url: str, done: str, turns: Turns, rows_per_second: int | None) -> list[Span]:
     """Collect in a worker process, one window of the journal in each step, and create the file ``done`` at the end."""
     with hbasemk.connect(url, create=False, collect=False) as repository:
         instance = instance_of(repository)
-        collector = Collector(instance)
+        collector = Collector(instance, rows_per_second)
         collector.publish(RETENTION_MS)
         time.sleep(1 + (GRACE if instance.store.supports_transactions else GRACE_APART))
         gate()
@@ -175,7 +175,15 @@ def row(title: str, *figures: str) -> None:
     click.echo(f"| {title} | {' | '.join(figures)} |")
 
 
-def measure(url: str, copy: str, nodes: int, versions: int, turns: Turns, container: str | None) -> None:
+def measure(
+    url: str,
+    copy: str,
+    nodes: int,
+    versions: int,
+    turns: Turns,
+    rows_per_second: int | None,
+    container: str | None,
+) -> None:
     """Make old versions, collect them in turns with a writer, and compare the space with that of a copy."""
     made = grow(url, nodes, versions)
     time.sleep(SETTLED_S)
@@ -185,7 +193,10 @@ def measure(url: str, copy: str, nodes: int, versions: int, turns: Turns, contai
         with tempfile.TemporaryDirectory() as folder:
             done = str(Path(folder, "done"))
             steps, commits = workers.run(
-                [(collect_in_turns, (url, done, turns)), (commit_in_turns, (url, done, turns, nodes_of(nodes)))]
+                [
+                    (collect_in_turns, (url, done, turns, rows_per_second)),
+                    (commit_in_turns, (url, done, turns, nodes_of(nodes))),
+                ]
             )
     finally:
         workers.close()
@@ -219,15 +230,24 @@ def measure(url: str, copy: str, nodes: int, versions: int, turns: Turns, contai
 @click.argument("versions", type=click.IntRange(min=1), default=400_000)
 @click.option("--nodes", type=click.IntRange(min=2), default=10_000, show_default=True, help="Nodes of the tree.")
 @click.option("--turn", type=click.FloatRange(min=0.01), default=1.0, show_default=True, help="Seconds of a turn.")
+@click.option("--rows-per-second", type=click.IntRange(min=1), help="Limit of the collector, as in `hbasemk collect`.")
 @click.option("--container", help="Compact HBase's tables in this container (docker/), and measure their files.")
-def main(url: str, copy: str, versions: int, nodes: int, turn: float, container: str | None) -> None:
+def main(
+    url: str,
+    copy: str,
+    versions: int,
+    nodes: int,
+    turn: float,
+    rows_per_second: int | None,
+    container: str | None,
+) -> None:
     """Collect VERSIONS old versions (default: 400,000) of a tree, in turns with a process that commits.
 
     The turns are: collector and writer together, the writer alone, the collector alone. At the end copy the tree, and compare
     the space. The repositories at URL and COPY must be new.
     """
     try:
-        measure(url, copy, nodes, versions, Turns(turn), container)
+        measure(url, copy, nodes, versions, Turns(turn), rows_per_second, container)
     except (hbasemk.HbasemkError, WorkerError, SpaceError) as error:
         raise click.ClickException(str(error)) from error
 

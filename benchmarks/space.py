@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import time
+from contextlib import closing
 from typing import Final
 
 from benchmarks.systems.hbasemk import cells_size, file_size
@@ -31,6 +33,18 @@ def space(instance: Instance, container: str | None = None) -> dict[str, int]:
         return {table: cells_size(instance.store, [table]) for table in (schema.NODES, schema.JOURNAL)}
     prefix = instance.location.rpartition("prefix=")[2]
     return {table: _compacted(container, prefix + table) for table in (schema.NODES, schema.JOURNAL)}
+
+
+def space_in_use(instance: Instance) -> int:
+    """Return the bytes of all pages of the SQLite file, or of all versions in the table ``nodes`` of HBase.
+
+    Unlike :func:`space`, this does not wait for the writers.
+    """
+    if not instance.store.supports_transactions:
+        return cells_size(instance.store, [schema.NODES])
+    with closing(sqlite3.connect(instance.location, timeout=30)) as sql:
+        pages, size = (int(sql.execute(f"PRAGMA {name}").fetchone()[0]) for name in ("page_count", "page_size"))
+    return pages * size
 
 
 def _compacted(container: str, table: str) -> int:

@@ -17,11 +17,7 @@ UNITS: Final = {"s": "seconds (logarithmic)", "1/s": "per second", "B": "bytes (
 
 def draw(runs: list[Run], folder: Path, form: str = "svg") -> list[Path]:
     """Draw each scenario of each run into its own file. Returns the files; raises ImportError without matplotlib."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    # The same results give the same bytes.
-    matplotlib.rcParams["svg.hashsalt"] = "hbasemk"
+    prepare()
     folder.mkdir(parents=True, exist_ok=True)
     files: list[Path] = []
     for run in runs:
@@ -32,12 +28,27 @@ def draw(runs: list[Run], folder: Path, form: str = "svg") -> list[Path]:
             figure = _processes(chosen, columns) if scenario == "processes" else _bars(chosen, columns)
             if figure is not None:
                 figure.suptitle(f"{run.store}: {scenario}", x=0.02, ha="left", fontsize=11)
-                figure.savefig(file, metadata={"Date": None} if form == "svg" else {})
+                save(figure, file)
                 files.append(file)
     return files
 
 
-def _figure(rows: int, columns: int, height: float) -> tuple[Any, Any]:
+def prepare() -> None:
+    """Let matplotlib draw to files only; raise ImportError without matplotlib."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    # The same results give the same bytes.
+    matplotlib.rcParams["svg.hashsalt"] = "hbasemk"
+
+
+def save(figure: Any, file: Path) -> None:
+    """Write a figure in the form that the file's name says."""
+    figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else {})
+
+
+def new_figure(rows: int, columns: int, height: float) -> tuple[Any, Any]:
+    """Return a figure and its axes."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -65,7 +76,7 @@ def _bars(lines: list[figures.Line], columns: dict[str, str]) -> Any:
     bars = sum(len(line.found) + 1 for chosen in shown.values() for line in chosen)
     if not bars:
         return None
-    figure, axes = _figure(len(shown), 1, 1.2 + 0.22 * bars + 0.6 * len(shown))
+    figure, axes = new_figure(len(shown), 1, 1.2 + 0.22 * bars + 0.6 * len(shown))
     for (unit, chosen), axis in zip(shown.items(), axes[:, 0], strict=True):
         position = 0.0
         ticks: list[float] = []
@@ -106,7 +117,7 @@ def _bars(lines: list[figures.Line], columns: dict[str, str]) -> Any:
 
 def _processes(lines: list[figures.Line], columns: dict[str, str]) -> Any:
     """Draw commits per second over the number of processes, one plot for each kind of work; None without measurements."""
-    figure, axes = _figure(1, len(KINDS), 3.6)
+    figure, axes = new_figure(1, len(KINDS), 3.6)
     colours = _colours(columns)
     drawn = False
     for words, axis in zip(KINDS.values(), axes[0], strict=True):
