@@ -134,9 +134,9 @@ class NodesCheck:
             return
         for rows in self._context.pages(schema.NODES, Scan(start, stop, ROWS, families=(schema.CHILDREN,))):
             # A row that a commit has created meanwhile is checked in the same way, which is harmless.
-            bare = [row.key for row in rows if row.key not in known]
+            without_data = [row.key for row in rows if row.key not in known]
             nodes: list[_Node] = []
-            for key in bare:
+            for key in without_data:
                 path, wrong = _path_of(key)
                 if wrong is None:
                     nodes.append(_Node(path, key))

@@ -280,7 +280,7 @@ def _import_files(
         "nodes added": result.added,
         "nodes changed": result.changed,
         "nodes removed": result.removed,
-        "contents not kept": result.bare,
+        "contents not kept": result.without_content,
         "contents in blobs": result.blobs,
         "skipped": len(result.skipped),
         "vanished": sum(one.vanished for one in result.skipped),

@@ -209,7 +209,16 @@ def test_the_parent_of_an_import_can_be_interrupted_at_any_point(folder: Folder)
             assert_counted(again.result, after, folder.nodes(other))
             assert folder.differences() == []
 
-        handles_workers = {"_start", "_give", "give", "_hear", "_take_answer", "_request_end", "_terminate", "run"}
+        handles_workers = {
+            "_start",
+            "_give",
+            "give",
+            "_receive_answer",
+            "_take_answer",
+            "_request_end",
+            "_terminate",
+            "run",
+        }
         each_point(points, test, lambda point: point[0].co_name in handles_workers)
 
 

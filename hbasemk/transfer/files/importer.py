@@ -39,15 +39,16 @@ LAST_ANSWERS: Final = 10.0
 class Result:
     """The result of an import. ``seconds`` excludes the verification; ``retries`` counts repeated commits and batches.
 
-    ``bare`` are the files, old and new, whose content is not kept, ``blobs`` those whose content is in a blob. ``open`` are the
-    numbers of the batches that a worker got and has not answered. They are not counted, but may be committed.
+    ``without_content`` is the number of files, old and new, whose content is not kept; ``blobs`` that of files whose content is
+    in a blob. ``open`` are the numbers of the batches that a worker got and has not answered. They are not counted, but may be
+    committed.
     """
 
     entries: int = 0
     added: int = 0
     changed: int = 0
     removed: int = 0
-    bare: int = 0
+    without_content: int = 0
     blobs: int = 0
     committed: int = 0
     conflicts: int = 0
@@ -140,8 +141,8 @@ class Import:
             for _ in range(self._count):
                 self._start()
             for level in levels:
-                self._do(self._batches(level))
-            self._do(self._vanished())
+                self._commit_batches(self._batches(level))
+            self._commit_batches(self._vanished())
             self._request_end()
             for worker in self._workers:
                 worker.process.join()
@@ -238,8 +239,8 @@ class Import:
 
     # --- the workers ----------------------------------------------------------------------------------
 
-    def _do(self, batches: Iterator[Batch]) -> None:
-        """Let workers commit all batches."""
+    def _commit_batches(self, batches: Iterator[Batch]) -> None:
+        """Let the workers commit all of these batches."""
         again: deque[Batch] = deque()
 
         def following() -> Batch | None:
@@ -254,7 +255,7 @@ class Import:
                 assert isinstance(pipe, Connection)
                 worker = busy[pipe]
                 batch = worker.batch
-                if not self._hear(worker):
+                if not self._receive_answer(worker):
                     assert batch is not None
                     again.append(batch)
                     worker = self._replace(worker)
@@ -268,7 +269,7 @@ class Import:
             self.result.open.add(batch.number)
             worker.give(batch)
 
-    def _hear(self, worker: _Worker) -> bool:
+    def _receive_answer(self, worker: _Worker) -> bool:
         """Receive a worker's answer; return False if the worker died."""
         with Deferred():
             # Count every received answer.
@@ -295,7 +296,7 @@ class Import:
         result.added += answer.added
         result.changed += answer.changed
         result.removed += answer.removed
-        result.bare += answer.bare
+        result.without_content += answer.without_content
         result.blobs += answer.blobs
         result.skipped += answer.skipped
         for note in answer.notes:

@@ -241,21 +241,21 @@ def serve(job: ReaderJob, pipe: Connection) -> None:
             try:
                 mode, requested = pipe.recv()
             except (EOFError, OSError) as error:
-                raise _NobodyListensError from error
+                raise _RequesterGoneError from error
             if mode == "stream":
                 for relative, known in requested:
                     files.stream(relative, known, pipe)
                 continue
             _put_states(pipe, (files.state(relative, mode) for relative in requested))
-    except _NobodyListensError:
+    except _RequesterGoneError:
         return
 
 
 class Files:
     """The entries below a directory. Opens regular files only, and reads no file of the repository.
 
-    The repository's files are listed once for each file, after it was opened. The list of the file before avoids that files
-    which have been the repository's for some time are opened at all.
+    The repository's files are listed once for each file, after it was opened. The list that was made for the previous file
+    keeps this one from opening most files of the repository at all.
     """
 
     def __init__(self, job: ReaderJob) -> None:
@@ -336,7 +336,7 @@ class Files:
         return seen._replace(size=size, digest=digest)
 
 
-class _NobodyListensError(Exception):
+class _RequesterGoneError(Exception):
     """The other end of the pipe is closed."""
 
 
@@ -358,7 +358,7 @@ def _put(pipe: Connection, answers: Sequence[Answer]) -> None:
     try:
         pipe.send(answers)
     except OSError as error:
-        raise _NobodyListensError from error
+        raise _RequesterGoneError from error
 
 
 def _put_piece(pipe: Connection, block: bytes | None) -> None:
@@ -366,7 +366,7 @@ def _put_piece(pipe: Connection, block: bytes | None) -> None:
     try:
         pipe.send_bytes(_BAD if block is None else _GOOD + block)
     except OSError as error:
-        raise _NobodyListensError from error
+        raise _RequesterGoneError from error
 
 
 def _seen(kind: str, status: os.stat_result) -> Seen:

@@ -59,7 +59,7 @@ class Batch:
 class Report:
     """The result of one batch of ``handled`` entries or paths, with the counts of the worker's instance so far.
 
-    ``bare`` is how many of the batch's files are kept without their content, ``blobs`` how many have it in a blob.
+    ``without_content`` is how many of the batch's files are kept without their content, ``blobs`` how many have it in a blob.
     """
 
     number: int
@@ -67,7 +67,7 @@ class Report:
     added: int
     changed: int
     removed: int
-    bare: int
+    without_content: int
     blobs: int
     skipped: Sequence[Skipped]
     committed: int
@@ -135,7 +135,7 @@ class _Done:
     added: int = 0
     changed: int = 0
     removed: int = 0
-    bare: int = 0
+    without_content: int = 0
     blobs: int = 0
     skipped: list[Skipped] = field(default_factory=list)
 
@@ -228,7 +228,9 @@ class Worker:
             done.skipped.append(
                 Skipped(entries.relative_path(path, self._job.at), "the directory that it is in vanished", False, True)
             )
-        done.bare += sum(not entries.keeps_content(properties) for path, properties in kept.items() if path not in left)
+        done.without_content += sum(
+            not entries.keeps_content(properties) for path, properties in kept.items() if path not in left
+        )
 
     def _report(self, batch: Batch, done: _Done) -> Report:
         notes = self._notes.copy()
@@ -240,7 +242,7 @@ class Worker:
             added=done.added,
             changed=done.changed,
             removed=done.removed,
-            bare=done.bare,
+            without_content=done.without_content,
             blobs=done.blobs,
             skipped=done.skipped,
             committed=counted.committed,

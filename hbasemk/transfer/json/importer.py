@@ -164,7 +164,7 @@ class JsonImport:
             self._count(batch, self._retry.run(repository, change, f"import of {Path(self._name).name}"))
         except BaseException:
             if result.unknown:
-                self._find_out(repository, batch, tries)
+                self._read_outcome(repository, batch, tries)
             raise
         for blob in _missing(repository, batch.values()):
             result.missing.add(blob)
@@ -183,7 +183,7 @@ class JsonImport:
                 result.last = list(batch)[-1]
             result.unknown = 0
 
-    def _find_out(self, repository: Repository, batch: Batch, tries: list[_Try]) -> None:
+    def _read_outcome(self, repository: Repository, batch: Batch, tries: list[_Try]) -> None:
         """Read the outcome of the interrupted batch, and count it if it is committed."""
         newest = tries[0] if tries else None
         try:

@@ -39,7 +39,7 @@ def test_content_is_text_or_bytes_in_the_node_or_a_blob_above_the_limit(url: str
 
     result = bring_in(url, top, limit=100)
 
-    assert (result.bare, result.blobs) == (0, 2)
+    assert (result.without_content, result.blobs) == (0, 2)
     with connect(url) as repository:
         contents = {
             name: repository.head[f"{AT}/{name}"][":content"] for name in os.listdir(top) if (top / name).is_file()
@@ -64,7 +64,7 @@ def test_contents_are_left_out_only_on_request(url: str, tmp_path: Path, content
 
     result = bring_in(url, top, limit=100, contents=contents)
 
-    assert result.bare == len(files) - len(kept)
+    assert result.without_content == len(files) - len(kept)
     assert {name for name, (_, digest) in in_tree(url, AT).items() if digest} == set(files)
     with connect(url) as repository:
         assert {name for name in files if ":content" in repository.head[f"{AT}/{name}"]} == kept
