@@ -133,7 +133,7 @@ def test_a_store_without_a_change_counter_is_polled_at_the_interval(real_store: 
         assert not store.take()
 
 
-def test_an_error_of_the_comparison_is_logged_and_background_work_goes_on(
+def test_an_error_of_the_comparison_is_logged_and_background_work_continues(
     compared: ComparedStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Repository(compared, poll_interval=0.01) as repo:
@@ -150,7 +150,7 @@ def test_an_error_of_the_comparison_is_logged_and_background_work_goes_on(
     assert "available again" in messages[1]
 
 
-def test_a_defect_is_shown_each_time_and_background_work_goes_on(
+def test_a_defect_is_shown_each_time_and_background_work_continues(
     compared: ComparedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown: list[BaseException | None] = []

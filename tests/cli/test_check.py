@@ -90,7 +90,7 @@ def test_a_whole_repository_is_whole(tool: Tool) -> None:
     ]
 
 
-def test_problems_are_reported_repaired_and_gone(tool: Tool, tables: Tables) -> None:
+def test_problems_are_reported_and_repaired(tool: Tool, tables: Tables) -> None:
     revision = tables.forge(RowChange("/a", "changed", (), ["ghost"]))
     first = tool("check", code=1).splitlines()[0].split("\t")
     assert first[:4] == ["damage", "dangling child", "/a/ghost", revisions.to_text(revision)]

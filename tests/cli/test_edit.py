@@ -98,7 +98,7 @@ def test_adjust_adds_to_a_number_and_creates_it(run: Run, tree: None, url: str) 
 
 
 @pytest.mark.parametrize("by", ["x", "nan", "inf", "-inf", "1_0x", "1_0", " 5", "٣", "", "9" * 5000])
-def test_adjust_refuses_what_is_no_finite_number(run: Run, tree: None, by: str) -> None:
+def test_adjust_refuses_an_amount_that_is_not_a_finite_number(run: Run, tree: None, by: str) -> None:
     ran = run("adjust", "/c", "stock", by)
 
     assert ran.code == USAGE

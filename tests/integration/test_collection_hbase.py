@@ -53,7 +53,7 @@ def versions(instance: Instance, path: str) -> int:
 
 
 @pytest.mark.integration
-def test_old_revisions_go_and_what_is_readable_stays(
+def test_old_revisions_are_deleted_and_readable_ones_stay(
     hbase: HBase, checked: Checked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_grace(monkeypatch, 0.4, trust=0.2)
@@ -135,7 +135,7 @@ def test_a_run_over_all_rows_finds_what_an_earlier_run_has_missed(
 
 
 @pytest.mark.integration
-def test_rows_of_ended_branches_go(hbase: HBase, checked: Checked, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_ended_branches_are_deleted(hbase: HBase, checked: Checked, monkeypatch: pytest.MonkeyPatch) -> None:
     set_grace(monkeypatch, 0.4, trust=0.2)
     url = checked(hbase.url(hbase.prefix_with_tables()))
     with connect(url, poll_interval=0, settings=ROOMY) as one, connect(url, poll_interval=0) as other:
@@ -173,7 +173,7 @@ def test_rows_of_ended_branches_go(hbase: HBase, checked: Checked, monkeypatch: 
 
 
 @pytest.mark.integration
-def test_blobs_that_nothing_refers_to_go_and_their_contents_can_be_written_again(
+def test_unused_blobs_are_deleted_and_their_contents_can_be_written_again(
     hbase: HBase, checked: Checked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_grace(monkeypatch, 0.4, trust=0.2)
@@ -229,7 +229,7 @@ def test_earlier_versions_of_a_removed_checkpoint_do_not_appear_again(
 
 
 @pytest.mark.integration
-def test_leases_that_ended_go_and_their_ids_are_not_issued_again(
+def test_ended_leases_are_deleted_and_their_ids_are_not_issued_again(
     hbase: HBase, checked: Checked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_grace(monkeypatch, 0.4, trust=0.2)

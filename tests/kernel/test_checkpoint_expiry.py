@@ -170,7 +170,7 @@ def test_a_lifetime_is_measured_by_the_stores_clock(store: MemoryStore, world: W
     assert START_MS + HOUR <= made.until_ms <= START_MS + HOUR + 60_000
 
 
-def test_the_cells_of_an_ended_checkpoint_go_an_hour_later_with_the_hourly_maintenance(
+def test_the_hourly_maintenance_deletes_the_cells_of_an_ended_checkpoint_after_an_hour(
     store: MemoryStore, world: World
 ) -> None:
     instance = open_instance(store, world)

@@ -244,7 +244,7 @@ def test_branch_commit_error_states_the_outcome(how: str, seconds: float) -> Non
         assert place.instance.reader.require(place.instance.at(revision), "/a").properties["p"] == "new", what
 
 
-def test_merge_of_a_moved_branch_stands_though_the_head_cannot_be_read() -> None:
+def test_the_merge_of_a_moved_branch_stays_committed_although_the_head_cannot_be_read() -> None:
     place = Place()
     other = open_instance(place.inner, place.world, mac=5)
     root = place.instance.branches.begin(place.instance.head())

@@ -140,7 +140,7 @@ def test_a_directory_that_has_changed_is_found(url: str, top: Path) -> None:
 
 
 @pytest.mark.damages("a blob is gone")
-def test_a_blob_that_is_gone_is_found(url: str, top: Path) -> None:
+def test_a_reference_to_a_deleted_blob_is_found(url: str, top: Path) -> None:
     with connect(url) as repository:
         blob = bytes.fromhex(str(repository.head[f"{AT}/large"][":content"].id))  # type: ignore[union-attr]
         repository.store.delete_rows("blobs", [blob])

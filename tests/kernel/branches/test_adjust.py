@@ -84,7 +84,7 @@ MARKERS: dict[str, tuple[Change, str]] = {
 
 
 @pytest.mark.parametrize("kind", MARKERS)
-def test_a_rebase_marks_an_adjust_of_what_is_no_number_any_more(repo: Repository, kind: str) -> None:
+def test_a_rebase_marks_an_adjust_of_a_property_that_is_no_longer_a_number(repo: Repository, kind: str) -> None:
     on_trunk, marker = MARKERS[kind]
     branch = repo.branch()
     branch.run(lambda tx: tx.adjust("/a", "n", 100))

@@ -131,7 +131,7 @@ def test_a_merge_whose_process_died_before_it_ended_the_branch_counts_once(
     assert shown(two.one) == 101
 
 
-def test_a_rebase_of_a_branch_that_went_on_after_its_merge_leaves_out_what_is_merged(
+def test_a_rebase_of_a_branch_that_continued_after_its_merge_leaves_out_the_merged_changes(
     two: Two, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without_closing(two, monkeypatch)

@@ -33,7 +33,9 @@ def count(instance: Instance, path: str) -> int:
     return instance.child_count(instance.head(), instance.require(instance.head(), path))
 
 
-def test_stored_counts_below_the_horizon_go(store: MemoryStore, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stored_counts_below_the_horizon_are_deleted(
+    store: MemoryStore, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for module in (reader, child_count):
         monkeypatch.setattr(module, "WIDE", 2)
     one = open_instance(store, world)
@@ -57,7 +59,7 @@ def test_stored_counts_below_the_horizon_go(store: MemoryStore, world: World, mo
 
 
 @BOTH_ORDERS
-def test_leases_that_ended_below_the_horizon_go(store: MemoryStore, world: World) -> None:
+def test_leases_that_ended_below_the_horizon_are_deleted(store: MemoryStore, world: World) -> None:
     gone, closed, live = (open_instance(store, world, mac=mac) for mac in (1, 2, 3))
     for number, instance in enumerate((gone, closed, live)):
         commit(instance, AddNode(f"/{number}", {}))
@@ -154,9 +156,9 @@ def test_a_claim_that_the_store_hides_is_refused(store: MemoryStore, world: Worl
     ("mutant", "test", "arguments"),
     [
         (collection_mutants.claims_begin_anywhere, test_a_claim_without_a_lease_before_it_begins_above_the_horizon, ()),
-        (collection_mutants.leases_of_any_age_go, test_leases_that_ended_below_the_horizon_go, ()),
-        (collection_mutants.memos_stay, test_stored_counts_below_the_horizon_go, (None,)),
-        (collection_mutants.memos_of_any_view_go, test_stored_counts_below_the_horizon_go, (None,)),
+        (collection_mutants.leases_of_any_age_go, test_leases_that_ended_below_the_horizon_are_deleted, ()),
+        (collection_mutants.memos_stay, test_stored_counts_below_the_horizon_are_deleted, (None,)),
+        (collection_mutants.memos_of_any_view_go, test_stored_counts_below_the_horizon_are_deleted, (None,)),
     ],
     ids=lambda one: getattr(one, "__name__", ""),
 )

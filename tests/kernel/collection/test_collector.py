@@ -27,7 +27,7 @@ from tests.support.simulation.crashes.sites import tree
 pytestmark = BOTH_ORDERS
 
 
-def test_superseded_versions_go_and_the_newest_stay(store: MemoryStore, world: World) -> None:
+def test_superseded_versions_are_deleted_and_the_newest_stay(store: MemoryStore, world: World) -> None:
     one = open_instance(store, world)
     commit(one, AddNode("/a", {"p": 0, "q": "x"}))
     for number in range(1, 6):
@@ -43,7 +43,7 @@ def test_superseded_versions_go_and_the_newest_stay(store: MemoryStore, world: W
     assert not collect(one).cells
 
 
-def test_a_node_that_was_deleted_goes_with_its_children_and_its_deletion_is_remembered_for_a_time(
+def test_cells_of_a_deleted_node_are_deleted_and_its_deletion_is_remembered_for_a_time(
     store: MemoryStore, world: World
 ) -> None:
     one = open_instance(store, world)
@@ -67,7 +67,7 @@ def test_a_node_that_was_deleted_goes_with_its_children_and_its_deletion_is_reme
     assert other.children(other.head(), "/") == ["x", "y"]
 
 
-def test_an_ended_life_goes_where_a_node_was_added_again(store: MemoryStore, world: World) -> None:
+def test_an_ended_life_is_deleted_where_a_node_was_added_again(store: MemoryStore, world: World) -> None:
     one = open_instance(store, world)
     commit(one, AddNode("/a", {"old": 0}), AddNode("/a/b", {}))
     commit(one, RemoveNode("/a"))

@@ -50,7 +50,7 @@ ENDS: dict[str, Callable[[Instance, int], Any]] = {
 
 @BOTH_ORDERS
 @pytest.mark.parametrize("end", ENDS)
-def test_a_branch_that_ended_goes_with_its_rows_and_cells(store: MemoryStore, world: World, end: str) -> None:
+def test_an_ended_branch_is_deleted_with_its_rows_and_cells(store: MemoryStore, world: World, end: str) -> None:
     one = open_instance(store, world)
     commit(one, AddNode("/a", {"p": 0}))
     at = commit_on_branch(one, one.begin_branch(one.head()), [SetProperty("/a", "p", 1)])
@@ -156,7 +156,7 @@ def test_a_process_that_slept_until_its_branch_was_collected_changes_nothing(
 
 
 @BOTH_ORDERS
-def test_a_claim_on_a_branch_that_is_gone_is_refused(store: MemoryStore, world: World) -> None:
+def test_a_claim_on_a_deleted_branch_is_refused(store: MemoryStore, world: World) -> None:
     one = open_instance(store, world)
     commit(one, AddNode("/a", {"p": 0}))
     at = commit_on_branch(one, one.begin_branch(one.head()), [Adjust("/a", "p", 1)])
@@ -216,7 +216,7 @@ def test_a_branch_whose_creation_arrives_again_cannot_be_used(
     assert branch_rows(store) == []
 
 
-def test_late_cells_of_a_revision_swept_in_doubt_go(store: MemoryStore, world: World) -> None:
+def test_late_cells_of_a_revision_swept_in_doubt_are_deleted(store: MemoryStore, world: World) -> None:
     one, other = open_instance(store, world, mac=1), open_instance(store, world, mac=2)
     commit(one, AddNode("/a", {"p": 0}))
     aborted = one.clock.next(one.journal.highest_seen)
@@ -251,7 +251,7 @@ def _declared() -> list[NewCell]:
             test_a_process_that_slept_until_its_branch_was_collected_changes_nothing,
             (None, "commit"),
         ),
-        (collection_mutants.claims_on_missing_rows, test_a_claim_on_a_branch_that_is_gone_is_refused, ()),
+        (collection_mutants.claims_on_missing_rows, test_a_claim_on_a_deleted_branch_is_refused, ()),
         (collection_mutants.rows_of_open_branches_go, test_an_open_branch_keeps_its_rows, ()),
     ],
     ids=lambda one: getattr(one, "__name__", ""),

@@ -113,7 +113,9 @@ def test_a_full_run_after_an_ordinary_one_finds_nothing(store: MemoryStore, worl
 
 
 @BOTH_ORDERS
-def test_private_cells_without_a_branch_go_and_those_of_open_branches_stay(store: MemoryStore, world: World) -> None:
+def test_private_cells_without_a_branch_are_deleted_and_those_of_open_branches_stay(
+    store: MemoryStore, world: World
+) -> None:
     one = filled(store, world)
     Collector(one).run(RETENTION_MS)
     horizon = one.journal.fence.horizon
@@ -130,7 +132,7 @@ def test_private_cells_without_a_branch_go_and_those_of_open_branches_stay(store
 
 
 @BOTH_ORDERS
-def test_chunks_of_unfinished_uploads_go_after_a_day(
+def test_chunks_of_unfinished_uploads_are_deleted_after_a_day(
     store: MemoryStore, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = filled(store, world)
@@ -154,7 +156,7 @@ def test_chunks_of_unfinished_uploads_go_after_a_day(
 
 
 @BOTH_ORDERS
-def test_an_upload_that_goes_on_after_its_chunks_were_deleted_is_repeated(
+def test_an_upload_that_continues_after_its_chunks_were_deleted_is_repeated(
     store: MemoryStore, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = filled(store, world)

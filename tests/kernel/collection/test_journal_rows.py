@@ -35,7 +35,7 @@ def store(ordered_store: Store) -> Store:
     return ordered_store
 
 
-def test_rows_that_nobody_needs_go_with_the_numbers_of_their_writes(store: Store, world: World) -> None:
+def test_unneeded_rows_are_deleted_with_the_numbers_of_their_writes(store: Store, world: World) -> None:
     one = open_instance(store, world, mac=1)
     first = commit(one, AddNode("/a", {"p": 0}))
     commit(one, RemoveNode("/a"))
@@ -143,7 +143,7 @@ def test_an_instance_that_has_read_everything_does_not_begin_again(store: Store,
     assert len(list(one.journal)) == 6
 
 
-def test_a_sleeper_that_finds_only_that_rows_are_gone_begins_again(
+def test_a_sleeper_that_finds_only_deleted_rows_begins_again(
     store: Store, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As where an early write of a row that stays keeps all later numbers.
@@ -155,7 +155,7 @@ def test_a_sleeper_that_finds_only_that_rows_are_gone_begins_again(
     assert one.children(one.head(), "/") == ["a", "b"]
 
 
-def test_a_row_that_goes_between_a_poll_s_two_reads_lets_it_begin_again(
+def test_a_poll_begins_again_if_a_row_is_deleted_between_its_two_reads(
     store: Store, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, other = open_instance(store, world, mac=1), open_instance(store, world, mac=2)
@@ -175,7 +175,7 @@ def test_a_row_that_goes_between_a_poll_s_two_reads_lets_it_begin_again(
     assert tree(one) == tree(other)
 
 
-def test_an_instance_that_opens_while_rows_go_begins_again(
+def test_an_instance_that_opens_while_rows_are_deleted_begins_again(
     store: Store, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = open_instance(store, world, mac=2)
@@ -224,7 +224,7 @@ def test_a_sleeper_learns_of_checkpoints_made_meanwhile(store: Store, world: Wor
 # --- readers of the journal ------------------------------------------------------------------------------------
 
 
-def test_a_large_row_that_goes_between_two_reads_of_its_parts_is_no_damage(
+def test_a_large_row_deleted_between_two_reads_of_its_parts_is_not_damage(
     store: Store, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, other = open_instance(store, world, mac=1), open_instance(store, world, mac=2)
@@ -252,7 +252,7 @@ def test_a_large_row_that_goes_between_two_reads_of_its_parts_is_no_damage(
     assert tree(one) == tree(other)
 
 
-def test_a_diff_from_a_snapshot_whose_rows_are_gone_is_refused(store: Store, world: World) -> None:
+def test_a_diff_from_a_snapshot_with_deleted_rows_is_refused(store: Store, world: World) -> None:
     one, other = open_instance(store, world, mac=1), open_instance(store, world, mac=2)
     commit(one, AddNode("/a", {"p": 0}))
     before = one.head()
@@ -315,23 +315,23 @@ def test_a_collector_that_slept_while_another_trimmed_does_no_harm(
         (collection_mutants.sleepers_go_on, test_a_sleeper_begins_again_and_misses_nothing, ()),
         (
             collection_mutants.rows_that_are_gone_overlooked,
-            test_a_sleeper_that_finds_only_that_rows_are_gone_begins_again,
+            test_a_sleeper_that_finds_only_deleted_rows_begins_again,
             (None,),
         ),
         (collection_mutants.caches_survive_a_new_beginning, test_a_sleeper_begins_again_and_misses_nothing, ()),
         (
             collection_mutants.numbers_start_at_the_watermark,
-            test_an_instance_that_opens_while_rows_go_begins_again,
+            test_an_instance_that_opens_while_rows_are_deleted_begins_again,
             (None,),
         ),
         (
             collection_mutants.journal_readers_not_checked,
-            test_a_diff_from_a_snapshot_whose_rows_are_gone_is_refused,
+            test_a_diff_from_a_snapshot_with_deleted_rows_is_refused,
             (),
         ),
         (
             collection_mutants.rows_go_before_their_use,
-            test_rows_that_nobody_needs_go_with_the_numbers_of_their_writes,
+            test_unneeded_rows_are_deleted_with_the_numbers_of_their_writes,
             (),
         ),
         (

@@ -55,7 +55,7 @@ READS: dict[str, Callable[[Instance, Any], Any]] = {
 
 @pytest.mark.parametrize("read", READS)
 @pytest.mark.parametrize("polled", [False, True])
-def test_what_is_too_old_is_refused(old: tuple[Instance, Any], read: str, polled: bool) -> None:
+def test_snapshots_that_are_too_old_are_refused(old: tuple[Instance, Any], read: str, polled: bool) -> None:
     one, before = old
     if polled:
         one.poll()

@@ -42,7 +42,7 @@ def ranges_deleted(instance: Instance, path: str, patch: pytest.MonkeyPatch) -> 
 
 
 @BOTH_ORDERS
-def test_many_versions_of_a_column_go_as_one_range(
+def test_many_versions_of_a_column_are_deleted_as_one_range(
     store: MemoryStore, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = open_instance(store, world)
@@ -58,7 +58,7 @@ def test_many_versions_of_a_column_go_as_one_range(
 
 @BOTH_ORDERS
 @pytest.mark.parametrize("columns", [2, 1000])
-def test_an_ended_life_with_many_children_goes_as_one_range_of_its_family(
+def test_an_ended_life_with_many_children_is_deleted_as_one_range(
     store: MemoryStore, world: World, monkeypatch: pytest.MonkeyPatch, columns: int
 ) -> None:
     monkeypatch.setattr(node_cells, "COLUMNS", columns)
@@ -82,7 +82,7 @@ def test_a_range_that_contains_the_life_is_found(
     collection_mutants.family_ranges_that_contain_the_life(monkeypatch)
     # Random schedules did not find it in some hundreds.
     with pytest.raises(AssertionError):
-        test_an_ended_life_with_many_children_goes_as_one_range_of_its_family(store, world, monkeypatch, 1000)
+        test_an_ended_life_with_many_children_is_deleted_as_one_range(store, world, monkeypatch, 1000)
 
 
 @pytest.mark.damages("the list of a checkpoint")

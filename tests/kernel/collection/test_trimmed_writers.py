@@ -110,7 +110,7 @@ def test_a_writer_that_was_aborted_while_it_slept_leaves_nothing(
     assert tree(one)["/a"] == {"p": 0}
 
 
-def test_an_unresolved_revision_whose_row_is_gone_is_forgotten(store: Store, world: World) -> None:
+def test_an_unresolved_revision_with_a_deleted_row_is_forgotten(store: Store, world: World) -> None:
     one, other = open_instance(store, world, mac=1), open_instance(store, world, mac=2)
     revision = commit(one, AddNode("/a", {"p": 0}))
     one.outcomes.defer(revision, [RowChange("/a", changes.ADDED, ("p",))])
@@ -190,7 +190,7 @@ def aborted(one: Instance, other: Instance, store: Store, world: World) -> int:
 
 
 @pytest.mark.parametrize("row_is_gone", [False, True], ids=["before its row goes", "after its row has gone"])
-def test_late_cells_of_a_hidden_revision_go(store: Store, world: World, row_is_gone: bool) -> None:
+def test_late_cells_of_a_hidden_revision_are_deleted(store: Store, world: World, row_is_gone: bool) -> None:
     one, other = open_instance(store, world, mac=1), open_instance(store, world, mac=2)
     commit(one, AddNode("/a", {"p": 0}))
     revision = aborted(one, other, store, world)
@@ -242,7 +242,7 @@ def test_late_cells_of_a_hidden_revision_go(store: Store, world: World, row_is_g
             test_a_row_that_a_repeated_request_creates_again_takes_no_cells_with_it,
             (),
         ),
-        (collection_mutants.late_cells_of_gone_rows_stay, test_late_cells_of_a_hidden_revision_go, (True,)),
+        (collection_mutants.late_cells_of_gone_rows_stay, test_late_cells_of_a_hidden_revision_are_deleted, (True,)),
     ],
     ids=lambda one: getattr(one, "__name__", ""),
 )

@@ -1,4 +1,4 @@
-"""Blobs that nothing refers to go; those that a writer is about to refer to stay."""
+"""Blobs that no cell refers to are deleted; those that a writer is about to refer to stay."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def rows(store: MemoryStore) -> int:
 
 
 @BOTH_ORDERS
-def test_a_blob_goes_when_nothing_refers_to_it(one: Instance, store: MemoryStore, world: World) -> None:
+def test_a_blob_is_deleted_when_nothing_refers_to_it(one: Instance, store: MemoryStore, world: World) -> None:
     used, lost, old = (write(one, content) for content in (b"in use, long", b"never used, long", b"was used"))
     commit(one, SetProperty("/a", "p", BlobRef(used)), SetProperty("/z", "p", BlobRef(old)))
     commit(one, SetProperty("/z", "p", 1))
