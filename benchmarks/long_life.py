@@ -1,10 +1,10 @@
-"""Measure a node that many commits have changed: ``python -m benchmarks.long_life URL [REVISIONS]...``."""
+"""Measure a node that many commits have changed: ``python -m benchmarks.long_life URL YOUNG [REVISIONS]...``."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from statistics import median
 from typing import Final
@@ -17,7 +17,9 @@ from hbasemk.kernel.collection.collector import Collector
 from hbasemk.repository import Repository, instance_of
 
 NODE: Final = "/often/changed"
-TURNS: Final = 50
+YOUNG: Final = 10
+"""The revisions of the node with which a node of many is compared."""
+TURNS: Final = 100
 RETENTION_MS: Final = 1_000
 """Far below the least retention of a repository: nobody reads an old snapshot here."""
 ATTEMPTS: Final = 30
@@ -53,21 +55,33 @@ def milliseconds(call: Callable[[], object]) -> float:
     return 1000 * (time.perf_counter() - began)
 
 
-def figures(url: str) -> list[float]:
-    """Return the time in ms of a start with the first read, a read, a commit, and a poll that finds one commit."""
+def starts(url: str) -> float:
+    """Return the time of a start with the first read."""
 
     def start() -> None:
         with opened(url) as repository:
             repository.head[NODE]
 
-    starts = [milliseconds(start) for _ in range(TURNS)]
-    with opened(url) as repository, opened(url) as other:
-        reads = [milliseconds(lambda: repository.head[NODE]) for _ in range(TURNS)]
-        commits, polls = list[float](), list[float]()
+    return milliseconds(start)
+
+
+def figures(urls: Sequence[str]) -> list[list[float]]:
+    """Return, for each repository, the median times of the operations in the table's columns. They take turns."""
+    found: list[list[tuple[float, ...]]] = [[] for _ in urls]
+    with ExitStack() as stack:
+        pairs = [(stack.enter_context(opened(url)), stack.enter_context(opened(url))) for url in urls]
         for value in range(TURNS):
-            commits.append(milliseconds(partial(change, other, -value)))
-            polls.append(milliseconds(repository.refresh))
-    return [median(one) for one in (starts, reads, commits, polls)]
+            for url, (writing, reading), times in zip(urls, pairs, found, strict=True):
+                began = starts(url)
+                committed = milliseconds(partial(change, writing, -value))
+                polled = milliseconds(reading.refresh)
+                times.append((began, milliseconds(partial(read, reading)), committed, polled))
+    return [[median(column) for column in zip(*times, strict=True)] for times in found]
+
+
+def read(repository: Repository) -> None:
+    """Read the node at the newest snapshot that the instance knows."""
+    repository.head[NODE]
 
 
 def collect(url: str, revisions: int) -> int:
@@ -86,17 +100,15 @@ def collect(url: str, revisions: int) -> int:
     )
 
 
-def measure(url: str, stages: tuple[int, ...]) -> None:
+def measure(url: str, young: str, stages: tuple[int, ...]) -> None:
     """Print a row for each number of revisions, and one after the collection of all of them."""
-    hbasemk.connect(url, collect=False).close()
+    grow(young, 0, YOUNG)
     click.echo("| revisions of the node | start and first read | read | commit | poll of one commit |")
     click.echo("| --- | ---: | ---: | ---: | ---: |")
-    first: list[float] = []
 
     def row(title: str) -> None:
-        found = figures(url)
-        first[:] = first or found
-        ratios = (f"{ms:.3f} ms ({ms / base:.2f})" for ms, base in zip(found, first, strict=True))
+        old, new = figures([url, young])
+        ratios = (f"{ms:.3f} ms ({ms / base:.2f})" for ms, base in zip(old, new, strict=True))
         click.echo(f"| {title} | {' | '.join(ratios)} |")
 
     made = 0
@@ -110,15 +122,17 @@ def measure(url: str, stages: tuple[int, ...]) -> None:
 
 @click.command()
 @click.argument("url")
+@click.argument("young")
 @click.argument("stages", metavar="[REVISIONS]...", type=click.IntRange(min=1), nargs=-1)
-def main(url: str, stages: tuple[int, ...]) -> None:
-    """Change one node again and again, and measure after REVISIONS commits (default: 10, 10,000 and 1,000,000).
+def main(url: str, young: str, stages: tuple[int, ...]) -> None:
+    """Change one node again and again, and measure after REVISIONS commits (default: 10,000 and 1,000,000).
 
-    At the end collect all old revisions, and measure once more. The repository at URL must be new. The numbers in brackets
-    are ratios to the first row.
+    At the end collect all old revisions, and measure once more. The numbers in brackets are ratios to a node in the
+    repository at YOUNG that has ten revisions at first, and a few hundred at the end. The same operation on both follows
+    each other. The repositories at URL and YOUNG must be new.
     """
     try:
-        measure(url, stages or (10, 10_000, 1_000_000))
+        measure(url, young, stages or (10_000, 1_000_000))
     except hbasemk.HbasemkError as error:
         raise click.ClickException(str(error)) from error
 

@@ -12,29 +12,29 @@ from tests.support.hbase import HBase
 from tests.support.repositories import Checked
 
 
-def run(url: str) -> None:
-    code, printed, errors = ended("long_life", url, "10", "80")
+def run(url: str, young: str) -> None:
+    code, printed, errors = ended("long_life", url, young, "10", "150")
     assert (code, errors) == (0, "")
     rows = cells(printed)
-    assert [row[0] for row in rows[:2]] == ["10", "80"]
-    collected = re.fullmatch(r"130, collected \((\d+) cells\)", rows[2][0])
+    assert [row[0] for row in rows[:2]] == ["10", "150"]
+    collected = re.fullmatch(r"250, collected \((\d+) cells\)", rows[2][0])
     assert collected, rows[2][0]
-    assert int(collected[1]) >= 129
+    assert int(collected[1]) >= 249
     for row in rows:
         assert all(re.fullmatch(r"[\d.]+ ms \([\d.]+\)", cell) for cell in row[1:]), row
 
 
 def test_each_stage_has_a_row_and_old_revisions_are_collected(tmp_path: Path, checked: Checked) -> None:
-    run(checked(f"sqlite:///{tmp_path / 'content.db'}"))
+    run(*(checked(f"sqlite:///{tmp_path / name}.db") for name in ("old", "young")))
 
 
 @pytest.mark.integration
 def test_each_stage_has_a_row_and_old_revisions_are_collected_on_hbase(hbase: HBase, checked: Checked) -> None:
-    run(checked(hbase.url(hbase.new_prefix())))
+    run(*(checked(hbase.url(hbase.new_prefix())) for _ in range(2)))
 
 
 def test_a_wrong_url_shows_no_traceback() -> None:
-    code, printed, errors = ended("long_life", "nowhere")
+    code, printed, errors = ended("long_life", "nowhere", "nowhere")
     assert (code, printed) == (1, "")
     assert errors.startswith("Error: ")
     assert errors.count("\n") == 1
