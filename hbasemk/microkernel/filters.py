@@ -69,9 +69,7 @@ class Filter:
         for name, globs in parsed.properties.items():
             if not isinstance(globs, tuple) or not all(isinstance(glob, str) for glob in globs):
                 raise JsopError(
-                    f"{name!r} of a filter must be an array of strings, got {limits.shown(globs)}",
-                    offset=0,
-                    context=text[:40],
+                    f'{name!r} of a filter must be an array of strings, such as ["a*"]', offset=0, context=text[:40]
                 )
             if len(globs) > limits.MAX_GLOBS:
                 raise LimitError(

@@ -98,7 +98,7 @@ class LogPoller:
     def read(
         self, sequence: RevisionSequence, read_contents: Callable[[Sequence[int]], Mapping[int, RowContent]]
     ) -> News:
-        """Return what is new, in the order of ids. One round trip; two more, one after the other, if anything is new."""
+        """Return what is new, in the order of ids. One round trip; two more, at the same time, if anything is new."""
         first = self._read()
         news = News()
         news.watermark, news.horizon, news.notice = first.watermark, first.horizon, first.notice
