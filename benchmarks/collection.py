@@ -17,6 +17,7 @@ from benchmarks import whole_trees
 from benchmarks.space import SpaceError, space
 from benchmarks.systems.batch_history import write_history
 from benchmarks.workers import Gate, WorkerError, Workers
+from hbasemk.kernel.collection.background import REST
 from hbasemk.kernel.collection.collector import Collector, Report
 from hbasemk.kernel.collection.node_cells import SUPERSEDED
 from hbasemk.kernel.journal.fence import GRACE, GRACE_APART
@@ -32,6 +33,8 @@ TOGETHER: Final = 10
 """The nodes that one revision changes."""
 NAME: Final = "size"
 """The property that they change."""
+BOTH, WRITER, COLLECTOR = range(3)
+"""The numbers of the turns, by the processes that work."""
 
 
 class Span(NamedTuple):
@@ -50,10 +53,11 @@ class Turns(NamedTuple):
 
     seconds: float
 
-    def wait(self, others: int) -> None:
-        """Wait while it is the turn of the others, which have this number."""
-        while (now := time.monotonic()) // self.seconds % 3 == others:
+    def begin(self, others: int) -> int:
+        """Wait while it is the turn of the others, which have this number; return the number of the present turn."""
+        while (turn := int((now := time.monotonic()) // self.seconds % 3)) == others:
             time.sleep(self.seconds - now % self.seconds)
+        return turn
 
 
 def nodes_of(count: int) -> list[str]:
@@ -65,28 +69,36 @@ def nodes_of(count: int) -> list[str]:
     ]
 
 
-def collect_in_turns(gate: Gate, url: str, done: str, turns: Turns, rows_per_second: int | None) -> list[Span]:
-    """Collect in a worker process, one window of the journal in each step, and create the file ``done`` at the end."""
+def collect_in_turns(gate: Gate, url: str, done: str, turns: Turns, rest: float) -> tuple[list[Span], list[Span]]:
+    """Collect in a worker process, one window of the journal in each step, and create the file ``done`` at the end.
+
+    Beside the writer rest for ``rest`` times the duration of each step. Returns the steps, and the steps with their rests.
+    """
     with hbasemk.connect(url, create=False, collect=False) as repository:
         instance = instance_of(repository)
-        collector = Collector(instance, rows_per_second)
+        collector = Collector(instance)
         collector.publish(RETENTION_MS)
         time.sleep(1 + (GRACE if instance.store.supports_transactions else GRACE_APART))
         gate()
-        spans: list[Span] = []
+        steps: list[Span] = []
+        periods: list[Span] = []
         try:
             finished = False
             while not finished:
-                turns.wait(1)
+                turn = turns.begin(WRITER)
                 report, began = Report(), time.monotonic()
                 finished = collector.collect(RETENTION_MS, report, windows=1)
                 if finished:
                     while instance.store.give_back_space():
                         pass
-                spans.append(Span(began, time.monotonic(), report.cells[SUPERSEDED]))
+                ended = time.monotonic()
+                steps.append(Span(began, ended, report.cells[SUPERSEDED]))
+                if turn == BOTH:
+                    time.sleep(rest * (ended - began))
+                periods.append(Span(began, time.monotonic(), 0))
         finally:
             Path(done).touch()
-        return spans
+        return steps, periods
 
 
 def commit_in_turns(gate: Gate, url: str, done: str, turns: Turns, nodes: Sequence[str]) -> list[Span]:
@@ -95,7 +107,7 @@ def commit_in_turns(gate: Gate, url: str, done: str, turns: Turns, nodes: Sequen
         gate()
         spans: list[Span] = []
         for number, path in enumerate(itertools.cycle(nodes)):
-            turns.wait(2)
+            turns.begin(COLLECTOR)
             if Path(done).exists():
                 return spans
             began = time.monotonic()
@@ -181,7 +193,7 @@ def measure(
     nodes: int,
     versions: int,
     turns: Turns,
-    rows_per_second: int | None,
+    rest: float,
     container: str | None,
 ) -> None:
     """Make old versions, collect them in turns with a writer, and compare the space with that of a copy."""
@@ -192,9 +204,9 @@ def measure(
     try:
         with tempfile.TemporaryDirectory() as folder:
             done = str(Path(folder, "done"))
-            steps, commits = workers.run(
+            (steps, periods), commits = workers.run(
                 [
-                    (collect_in_turns, (url, done, turns, rows_per_second)),
+                    (collect_in_turns, (url, done, turns, rest)),
                     (commit_in_turns, (url, done, turns, nodes_of(nodes))),
                 ]
             )
@@ -210,7 +222,7 @@ def measure(
     row("---", "---:", "---:", "---:")
     for title, found in (
         ("versions collected per second", divided(steps, commits)),
-        ("commits per second", divided(commits, steps)),
+        ("commits per second", divided(commits, periods)),
     ):
         alone, beside = map(rate, found)
         row(title, f"{alone:,.0f}", f"{beside:,.0f}", f"{beside / alone:.2f}" if alone else "-")
@@ -229,8 +241,15 @@ def measure(
 @click.argument("copy")
 @click.argument("versions", type=click.IntRange(min=1), default=400_000)
 @click.option("--nodes", type=click.IntRange(min=2), default=10_000, show_default=True, help="Nodes of the tree.")
-@click.option("--turn", type=click.FloatRange(min=0.01), default=1.0, show_default=True, help="Seconds of a turn.")
-@click.option("--rows-per-second", type=click.IntRange(min=1), help="Limit of the collector, as in `hbasemk collect`.")
+@click.option("--turn", type=click.FloatRange(min=0.01), default=2.0, show_default=True, help="Seconds of a turn.")
+@click.option(
+    "--rest",
+    type=click.FloatRange(min=0),
+    default=REST,
+    show_default=True,
+    help="Beside the writer the collector rests so many times as long as each step took: as in the background (4), or "
+    "as `hbasemk collect` (0).",
+)
 @click.option("--container", help="Compact HBase's tables in this container (docker/), and measure their files.")
 def main(
     url: str,
@@ -238,7 +257,7 @@ def main(
     versions: int,
     nodes: int,
     turn: float,
-    rows_per_second: int | None,
+    rest: float,
     container: str | None,
 ) -> None:
     """Collect VERSIONS old versions (default: 400,000) of a tree, in turns with a process that commits.
@@ -247,7 +266,7 @@ def main(
     the space. The repositories at URL and COPY must be new.
     """
     try:
-        measure(url, copy, nodes, versions, Turns(turn), rows_per_second, container)
+        measure(url, copy, nodes, versions, Turns(turn), rest, container)
     except (hbasemk.HbasemkError, WorkerError, SpaceError) as error:
         raise click.ClickException(str(error)) from error
 

@@ -15,6 +15,8 @@ EVERY: Final = 600.0
 """Seconds between two runs; the first one comes at a random moment of this time."""
 WINDOWS: Final = 2
 """The number of windows of the journal that one step collects; polls wait meanwhile."""
+REST: Final = 4.0
+"""After a step the process rests for so many times its duration, so that commits beside it keep most of their rate."""
 
 
 class BackgroundCollection:
@@ -27,19 +29,26 @@ class BackgroundCollection:
     def __init__(self, runtime: Runtime) -> None:
         self._retention_ms = 0
         self._running = False
+        self._rest_until = float("-inf")
         self._due = runtime.monotonic() + EVERY * runtime.random.random()
         self.report = Report()
 
     def step(self, instance: Instance) -> None:
-        """Go on with a run, or begin one if it is due. No round trip otherwise.
+        """Go on with a run, or begin one if it is due. No round trip otherwise, and while a run rests.
 
         Raises StoreError, and ClockSkewError if ages cannot be decided; a later step tries again.
         """
         if instance.store.read_only or not instance.lease.held:
             return
         if self._running:
+            began = instance.runtime.monotonic()
+            # A run that is not over when the next one is due has too much to do for a rest.
+            if began < min(self._rest_until, self._due):
+                return
             done = Collector(instance).collect(self._retention_ms, self.report, WINDOWS)
             self._running = not done or instance.store.give_back_space()
+            ended = instance.runtime.monotonic()
+            self._rest_until = ended + REST * (ended - began)
         elif instance.runtime.monotonic() >= self._due:
             self._due = instance.runtime.monotonic() + EVERY
             found = retention.read(instance)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,12 +14,14 @@ from hbasemk.errors import (
     NodeNotFoundError,
 )
 from hbasemk.format import revisions, schema
-from hbasemk.kernel.collection import retention
+from hbasemk.kernel.collection import background as background_collection
+from hbasemk.kernel.collection import collector, retention
 from hbasemk.kernel.collection.background import BackgroundCollection
 from hbasemk.kernel.collection.collector import Collector
 from hbasemk.kernel.collection.status import collection_status
 from hbasemk.kernel.commit.operations import AddNode, RemoveNode, SetProperty
 from hbasemk.kernel.settings import DEFAULT_RETENTION_MS
+from hbasemk.store.abc import Get, Row
 from hbasemk.store.memory import MemoryStore
 from tests.support.collecting import BOTH_ORDERS, HOUR, RETENTION_MS, cells, collect, commit
 from tests.support.runtime import World, open_instance
@@ -105,6 +108,53 @@ def test_the_background_collects_in_small_steps(store: MemoryStore, world: World
         one.maintain()
         background.step(one)
     assert background.report.cells["superseded versions"] >= 10
+
+
+def test_the_background_rests_between_steps_until_the_next_run_is_due(
+    store: MemoryStore, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = open_instance(store, world)
+    commit(one, AddNode("/a", {"p": 0}))
+    for number in range(40):
+        commit(one, SetProperty("/a", "p", number + 1))
+    world.advance(8 * 24 * HOUR)
+    one.poll()
+    one.maintain()
+    commit(one, SetProperty("/a", "q", 1))
+    collector.Collector(one).publish(RETENTION_MS)
+    world.advance(60)
+    one.poll()
+    one.maintain()
+    monkeypatch.setattr(collector, "WINDOW", 1)
+    read = store.read
+
+    def slow_read(table: str, gets: Sequence[Get]) -> list[Row]:
+        world.advance(1)
+        return read(table, gets)
+
+    background = BackgroundCollection(one.runtime)
+    world.advance(background_collection.EVERY)
+    one.maintain()
+    background.step(one)
+    monkeypatch.setattr(store, "read", slow_read)
+    begun = world.ms
+    background.step(one)
+    duration, done = (world.ms - begun) / 1000, background.report.revisions
+    assert duration > 0
+    assert 0 < done < 40
+    world.advance(background_collection.REST * duration - 0.01)
+    background.step(one)
+    assert background.report.revisions == done
+    world.advance(0.02)
+    background.step(one)
+    assert background.report.revisions > done
+    # Later than the next run: it no longer rests.
+    world.advance(background_collection.EVERY)
+    one.maintain()
+    for _ in range(3):
+        done = background.report.revisions
+        background.step(one)
+        assert background.report.revisions > done
 
 
 def test_one_of_two_processes_begins_a_run(store: MemoryStore, world: World) -> None:
