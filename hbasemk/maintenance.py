@@ -243,7 +243,7 @@ class LiveInstance(Instance):
         self._live = True
 
     def maintain(self) -> None:
-        """Run periodic maintenance, and go on with the collection of old revisions. See :meth:`Instance.maintain`."""
+        """Run periodic maintenance, and continue the collection of old revisions. See :meth:`Instance.maintain`."""
         super().maintain()
         if self._collection is not None:
             self._collection.step(self)

@@ -112,7 +112,7 @@ def delete_cells(instance: Instance, table: str, deletes: Sequence[Delete]) -> N
 
 
 def delete_upload(instance: Instance, blob: str, deletes: Sequence[Delete]) -> bool:
-    """Delete chunks of an upload that has not ended, and let it fail if it goes on; return False if it has ended."""
+    """Delete chunks of an upload that has not ended, and let it fail if it continues; return False if it has ended."""
     key = bytes.fromhex(blob)
     head = instance.blobs.head(key)
     newest = max(cell.timestamp for one in deletes for cell in one.cells)

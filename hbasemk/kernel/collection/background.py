@@ -34,7 +34,7 @@ class BackgroundCollection:
         self.report = Report()
 
     def step(self, instance: Instance) -> None:
-        """Go on with a run, or begin one if it is due. No round trip otherwise, and while a run rests.
+        """Continue a run, or begin one if it is due. No round trip otherwise, and while a run rests.
 
         Raises StoreError, and ClockSkewError if ages cannot be decided; a later step tries again.
         """

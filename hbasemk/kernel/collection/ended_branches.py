@@ -38,7 +38,7 @@ def collect(run: Run, rows: Sequence[JournalRow]) -> None:
 
 
 def _is_rolled_back(run: Run, revision: int) -> bool:
-    """Roll back a revision that was written after its branch was gone, if its writer's lease is over."""
+    """Roll back a revision that was written after its branch was deleted, if its writer's lease is over."""
     if not run.writes:
         return False
     try:

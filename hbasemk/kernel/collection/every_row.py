@@ -1,7 +1,7 @@
 """All rows of nodes, for a run that looks at everything and not only at what the journal names.
 
-It finds what a window has missed: marks of deletions, and cells that a process that slept wrote late: private cells of
-branches that are long gone, and cells of aborted revisions whose journal rows may be gone.
+It finds what a window has missed: marks of deletions, and cells that a process that slept wrote late. These are private cells
+of deleted branches, and cells of aborted revisions whose journal rows may be deleted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Actions(NamedTuple):
 
 
 def collect(run: Run, actions: Actions) -> None:
-    """Act on every row, and delete private cells of branches that are gone, and late cells of aborted revisions."""
+    """Act on every row, and delete private cells of deleted branches, and late cells of aborted revisions."""
     hidden = settings.read_watermark(run.instance.store).hidden
     scan = Scan(None, None, ROWS, columns=(schema.DELETED, schema.LAST_REVISION))
     checked = 0

@@ -29,8 +29,8 @@ _NOTICES: Final = (schema.NOTICE_FIRST, schema.revision_key(schema.NOTICE))
 def collect(run: Run) -> None:
     """Delete the rows of trunk revisions below the horizon that all readers know, which the passes over nodes have used.
 
-    A pending row there was created by a request that was repeated: the revision was decided long ago. So only the row goes,
-    never cells of a revision that may have committed.
+    A pending row there was created by a request that was repeated: the revision was decided long ago. So the collector deletes
+    only the row, never cells of a revision that may have committed.
     """
     store = run.instance.store
     if not store.supports_transactions:

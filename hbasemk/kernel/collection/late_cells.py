@@ -30,7 +30,7 @@ def collect(run: Run, rows: Sequence[JournalRow]) -> None:
 
 
 def of_hidden(run: Run, rows: Sequence[Row], hidden: Collection[int]) -> list[Delete]:
-    """Return the cells of revisions that the watermark hides, in rows of nodes; of each, the journal row may be gone."""
+    """Return the cells of revisions that the watermark hides, in rows of nodes. Their journal rows may be deleted."""
     found = [(row.key, cell) for row in rows for cell in row.cells if cell.timestamp in hidden]
     ids = sorted({cell.timestamp for _, cell in found})
     outcomes = run.instance.outcomes.of_many(ids)

@@ -1,7 +1,7 @@
 """Leases that ended so long ago that nothing depends on them.
 
 The next holder of a machine id begins where the lease before ended, so that no id is issued twice. A lease whose ids are all
-below the horizon may go: a claim that finds no lease begins above the horizon.
+below the horizon may be deleted: a claim that finds no lease begins above the horizon.
 """
 
 from __future__ import annotations

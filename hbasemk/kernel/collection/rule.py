@@ -2,6 +2,13 @@
 
 The readable views are "all of trunk up to the horizon", every later one, and the *retained* views below the horizon. Only
 trunk versions up to the horizon are considered. The rule treats a row, or some of its columns together with ``deleted``.
+It keeps these versions:
+
+- K1: what a readable view shows;
+- K2: a view's newest version of a column, while a lower version that it masks is kept;
+- K3: what the read-back of a commit on a retained view must find.
+
+Collectors pass no retained views, because branches and checkpoints keep the horizon at or below their views.
 """
 
 from __future__ import annotations

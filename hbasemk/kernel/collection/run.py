@@ -23,7 +23,7 @@ class Run:
 
     ``pause`` is called with the number of rows after each call that deletes, ``progress`` with a word and the number of those
     that are done. ``full``: look at everything, not only at what the horizon has passed since the last run. ``forgotten``: the
-    id up to which marks of deletions go.
+    id up to which marks of deletions are deleted.
     """
 
     instance: Instance

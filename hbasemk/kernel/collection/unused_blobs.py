@@ -63,8 +63,8 @@ def _try(run: Run, retention_ms: int, horizon: int) -> bool:
     finally:
         if hold is not None:
             _release(instance, hold)
-    # While the horizon stays, nothing goes that a readable snapshot shows. So a writer that copied a reference to a row that
-    # had been read left it in its source.
+    # While the horizon stays, no collector deletes what a readable snapshot shows. So a writer that copied a reference to a row
+    # that had been read left it in its source.
     if run.writes and fence.read_horizon(instance.store).revision != horizon:
         return False
     unused = (found for found in _heads(instance) if found[0] not in references)

@@ -227,7 +227,7 @@ class Attempts(Committing):
             if outcome is Outcome.ABORTED:
                 self._outcomes.clean_up(revision, touched, clean=clean)
         except RevisionCollectedError as error:
-            # This process has slept for longer than the retention, and its row is gone.
+            # This process has slept for longer than the retention, and a collector has deleted its row.
             if outcome is None:
                 raise CommitUnknownError(
                     f"{error.message}; its outcome is not known", revision=error.revision
