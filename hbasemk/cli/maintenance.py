@@ -123,8 +123,8 @@ def recover(session: Session, branches: float | None) -> None:
     counted: Counter[str] = Counter()
     with session.open() as repository:
         for one in rollback.recover(instance_of(repository), None if branches is None else round(branches * 1000)):
-            counted[one.what] += 1
-            session.rows([[one.what, one.revision, one.holder]], ["what", "revision", "holder"])
+            counted[one.result] += 1
+            session.rows([[one.result, one.revision, one.holder]], ["result", "revision", "holder"])
             output.flush()
         watermark = read_watermark(instance_of(repository))
     facts: dict[str, Any] = {what: counted[what] for what in rollback.ALL}

@@ -16,19 +16,19 @@ from hbasemk.kernel.ids.leases import lease_of
 from hbasemk.kernel.instance import Instance
 from hbasemk.store.abc import Delete
 
-ENDED: Final = "aborted"
+ABORTED: Final = "aborted"
 COMMITTED: Final = "committed"
 SWEPT: Final = "swept"
 WAITING: Final = "waiting"
 BRANCH: Final = "branch"
 DAMAGED: Final = "damaged"
-ALL: Final = (ENDED, SWEPT, COMMITTED, BRANCH, WAITING, DAMAGED)
+ALL: Final = (ABORTED, SWEPT, COMMITTED, BRANCH, WAITING, DAMAGED)
 
 
-class Ended(NamedTuple):
+class RecoveryResult(NamedTuple):
     """The result of recovering one revision.
 
-    ``what``: ENDED (it was pending; it is aborted now and its cells are deleted), COMMITTED (it was pending and turned out
+    ``result``: ABORTED (it was pending; it is aborted now and its cells are deleted), COMMITTED (it was pending and turned out
     committed), SWEPT (it was aborted; its cells are deleted now), BRANCH (the first revision of an abandoned or ended
     branch; its cells are deleted now), WAITING (its writer's lease continues, so recovery must wait) or DAMAGED (its changes
     or its writer's lease are unreadable: the integrity check reports which). ``holder`` names the machine id's
@@ -36,14 +36,14 @@ class Ended(NamedTuple):
     """
 
     revision: str
-    what: str
+    result: str
     holder: str
 
 
 # --- all dead writers ------------------------------------------------------------------------------------------
 
 
-def recover(instance: Instance, branches_ms: int | None = None) -> Iterator[Ended]:
+def recover(instance: Instance, branches_ms: int | None = None) -> Iterator[RecoveryResult]:
     """Roll back the unfinished work of dead writers, yield each revision, and move the watermark.
 
     Finally, delete the cells of branches that ended an hour ago, or whose sweep was interrupted. If ``branches_ms`` is
@@ -52,12 +52,12 @@ def recover(instance: Instance, branches_ms: int | None = None) -> Iterator[Ende
     """
     instance.poll()
     damaged = False
-    for revision, what in _recover_all(instance):
-        damaged = damaged or what == DAMAGED
-        yield Ended(revisions.to_text(revision), what, _holder(instance, revision))
+    for revision, result in _recover_all(instance):
+        damaged = damaged or result == DAMAGED
+        yield RecoveryResult(revisions.to_text(revision), result, _holder(instance, revision))
     try:
         for revision in instance.recovery.recover_late():
-            yield Ended(revisions.to_text(revision), ENDED, _holder(instance, revision))
+            yield RecoveryResult(revisions.to_text(revision), ABORTED, _holder(instance, revision))
         instance.poll()
         instance.recovery.advance()
     except FormatError:
@@ -65,7 +65,7 @@ def recover(instance: Instance, branches_ms: int | None = None) -> Iterator[Ende
         if not damaged:
             raise
     for root in instance.sweep_branches(branches_ms):
-        yield Ended(revisions.to_text(root), BRANCH, _holder(instance, root))
+        yield RecoveryResult(revisions.to_text(root), BRANCH, _holder(instance, root))
 
 
 def _recover_all(instance: Instance) -> Iterator[tuple[int, str]]:
@@ -75,8 +75,8 @@ def _recover_all(instance: Instance) -> Iterator[tuple[int, str]]:
         found = outcomes.of(revision)
         if ended is not False or found is not Outcome.ABORTED:
             # Report it only if no other instance aborted it first; that instance reports it.
-            what = {Outcome.COMMITTED: COMMITTED, Outcome.ABORTED: ENDED}.get(found, WAITING)
-            yield revision, DAMAGED if ended is None else what
+            result = {Outcome.COMMITTED: COMMITTED, Outcome.ABORTED: ABORTED}.get(found, WAITING)
+            yield revision, DAMAGED if ended is None else result
     for revision in journal.unswept.waiting_for(0.0):
         # A live writer rolls back its own revisions.
         if outcomes.is_swept(revision):

@@ -164,7 +164,7 @@ def test_recover_lists_the_revisions_that_it_ended(tool: Tool, tables: Tables) -
     printed = tool.lines("check", code=1)
     assert {line.get("kind") for line in printed[:-1]} >= {"pending revision of a dead writer"}
     *ended, last = tool.lines("recover")
-    assert [(one["what"], one["revision"]) for one in ended] == [
+    assert [(one["result"], one["revision"]) for one in ended] == [
         ("aborted", revisions.to_text(pending)),
         ("swept", revisions.to_text(unswept)),
     ]
@@ -177,7 +177,7 @@ def test_recover_abandons_branches_on_request(tool: Tool) -> None:
     root = tool("branch").strip()
     assert len(tool.lines("recover", "--branches", "3600")) == 1
     (ended, _) = tool.lines("recover", "--branches", "0")
-    assert (ended["what"], ended["revision"]) == ("branch", root)
+    assert (ended["result"], ended["revision"]) == ("branch", root)
     tool("check")
 
 

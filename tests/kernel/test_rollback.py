@@ -10,7 +10,7 @@ from hbasemk.check import Repair
 from hbasemk.format import revisions, schema
 from hbasemk.format.changes import RowChange
 from hbasemk.kernel.commit.operations import AddNode, SetProperty
-from hbasemk.kernel.rollback import BRANCH, DAMAGED, ENDED, SWEPT, WAITING, recover
+from hbasemk.kernel.rollback import ABORTED, BRANCH, DAMAGED, SWEPT, WAITING, recover
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support.runtime import World, open_instance
@@ -43,7 +43,7 @@ class Place:
     def ended(self) -> list[tuple[int, str]]:
         """Recover, and return the reported revisions and actions."""
         reported = recover(self.tables.open_instance(40))
-        return [(revisions.from_text(one.revision), one.what) for one in reported]
+        return [(revisions.from_text(one.revision), one.result) for one in reported]
 
 
 def test_revisions_of_live_writers_are_left_alone_and_reported_as_waiting() -> None:
@@ -55,7 +55,7 @@ def test_revisions_of_live_writers_are_left_alone_and_reported_as_waiting() -> N
 def test_revisions_of_dead_writers_are_ended_and_reported() -> None:
     place = Place()
     place.world.advance(20)
-    assert sorted(place.ended()) == sorted([(place.pending, ENDED), (place.unswept, SWEPT), (place.empty, ENDED)])
+    assert sorted(place.ended()) == sorted([(place.pending, ABORTED), (place.unswept, SWEPT), (place.empty, ABORTED)])
     assert place.tables.problems() == []
     assert place.ended() == []
     place.tables.commit(SetProperty("/a", "p", 1), AddNode("/a/x", {}))
@@ -73,7 +73,7 @@ def test_a_row_that_came_after_the_watermark_had_passed_is_ended_too() -> None:
     place.tables.row(late)
     place.world.advance(20)
     assert [kind for kind, _, _ in place.tables.found()] == ["unresolved revision below the watermark"]
-    assert place.ended() == [(late, ENDED)]
+    assert place.ended() == [(late, ABORTED)]
     assert place.tables.problems() == []
 
 
@@ -84,7 +84,7 @@ def test_old_branches_are_abandoned_on_request() -> None:
     place.tables.commit_on_branch(root, AddNode("/c", {}))
     place.world.advance(30)
     instance = place.tables.open_instance(41)
-    reported = [(revisions.from_text(one.revision), one.what) for one in recover(instance, 10_000)]
+    reported = [(revisions.from_text(one.revision), one.result) for one in recover(instance, 10_000)]
     assert (root, BRANCH) in reported
     assert place.tables.problems() == []
 
@@ -137,12 +137,12 @@ def test_two_instances_can_recover_at_once() -> None:
 
         def meanwhile(_: Call, number: int = number, calls: itertools.count[int] = calls) -> None:
             if next(calls) == number:
-                reported.extend(one.what for one in recover(other))  # noqa: B023 - called before the next turn
+                reported.extend(one.result for one in recover(other))  # noqa: B023 - called before the next turn
 
         instance = open_instance(store, place.world, mac=42)
         store.before = meanwhile
-        reported += [one.what for one in recover(instance)]
-        assert set(reported) <= {ENDED, SWEPT}
+        reported += [one.result for one in recover(instance)]
+        assert set(reported) <= {ABORTED, SWEPT}
         assert len(reported) >= 3
         assert place.tables.problems() == [], f"call {number}"
 
@@ -219,7 +219,7 @@ def test_recovery_reports_damage_and_continues() -> None:
     place = Place()
     place.tables.journal(place.pending, (schema.DATA, schema.CHANGES), b"\x01[[")
     place.world.advance(20)
-    assert sorted(place.ended()) == sorted([(place.pending, DAMAGED), (place.unswept, SWEPT), (place.empty, ENDED)])
+    assert sorted(place.ended()) == sorted([(place.pending, DAMAGED), (place.unswept, SWEPT), (place.empty, ABORTED)])
 
 
 def test_branches_are_abandoned_despite_other_damage() -> None:
@@ -228,7 +228,7 @@ def test_branches_are_abandoned_despite_other_damage() -> None:
     root = place.tables.branch()
     place.world.advance(30)
     reported = [
-        (revisions.from_text(one.revision), one.what) for one in recover(place.tables.open_instance(41), 10_000)
+        (revisions.from_text(one.revision), one.result) for one in recover(place.tables.open_instance(41), 10_000)
     ]
     assert (place.pending, DAMAGED) in reported
     assert (root, BRANCH) in reported
