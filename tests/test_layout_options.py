@@ -1,4 +1,4 @@
-"""The options `splits` and `compression` of `connect`: what is wrong is refused before anything is created."""
+"""The options `splits` and `compression` of `connect`: wrong values are refused before anything is created."""
 
 from __future__ import annotations
 

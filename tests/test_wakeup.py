@@ -1,4 +1,4 @@
-"""Bells: they ring while a thread may wait for them, and are gone with it."""
+"""Bells: they ring while a thread may wait for them, and disappear with it."""
 
 from __future__ import annotations
 

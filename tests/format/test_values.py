@@ -1,4 +1,4 @@
-"""Values come back exactly as what they were."""
+"""Decoded values equal the encoded ones exactly, with their types."""
 
 from __future__ import annotations
 

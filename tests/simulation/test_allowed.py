@@ -1,4 +1,4 @@
-"""The trees that interleavings may leave: exactly those of what writers may see of each other."""
+"""The trees that interleavings may leave: one for each choice of the writers that a writer has seen."""
 
 from __future__ import annotations
 

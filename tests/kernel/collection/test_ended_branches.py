@@ -1,4 +1,4 @@
-"""The rows of ended branches, and late cells of aborted revisions, go when the horizon has passed them."""
+"""Collectors delete rows of ended branches, and late cells of aborted revisions, once the horizon has passed them."""
 
 from __future__ import annotations
 

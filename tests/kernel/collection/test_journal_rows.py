@@ -1,4 +1,4 @@
-"""Rows of the journal go in stores that order all writes; an instance that needs one of them learns that it is gone."""
+"""Collectors delete rows of the journal where the store orders all writes; instances that need one of them notice it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads beside a collector: what is too old is refused, and everything else is right."""
+"""Reads beside a collector: snapshots that are too old are refused, and all others read as before."""
 
 from __future__ import annotations
 

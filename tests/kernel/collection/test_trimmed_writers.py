@@ -1,4 +1,4 @@
-"""Writers that need a row of the journal that is gone, and requests that come after it has gone, do no harm."""
+"""Writers that need a deleted row of the journal, and requests that arrive after its deletion, do no harm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adjusts: numeric changes that conflict with nobody, and that each snapshot counts exactly once."""
+"""Adjusts: numeric changes that do not conflict, and that each snapshot counts exactly once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many messages, listings and reads an import of files takes, and what it finds in spite of that."""
+"""The numbers of messages, listings and reads of an import of files, and the changes that it still finds."""
 
 from __future__ import annotations
 
