@@ -3,56 +3,63 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any, Final
 
 import click
 
 from hbasemk.cli import output
 from hbasemk.cli.session import Session
+from hbasemk.cli.times import UNITS, seconds_of
+from hbasemk.format.limits import shown as quoted
 
-_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 FOREVER: Final = "forever"
 
 
-class Duration(click.ParamType):  # type: ignore[type-arg]
-    """A duration such as 90s, 10m, 48h, 7d or 2w, in ms; or ``forever``, as None in a tuple."""
+class Retention(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """A possible retention in ms, in a tuple: a duration such as 90s, 48h or 1d12h; None for ``forever``."""
 
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int | None]:
-        """Return a tuple of the duration in ms, or of None: without limit."""
+        from hbasemk.errors import InvalidValueError
+        from hbasemk.kernel.collection import retention as kernel
+
         if isinstance(value, tuple):
             return value
         if value == FOREVER:
             return (None,)
-        found = re.fullmatch("([0-9]{1,9})([smhdw])", value)
-        if found is None:
+        seconds = seconds_of(value)
+        if seconds is None:
             self.fail(
-                f"{value!r} is not a duration; expected a number and a unit, such as 48h or 7d, or forever", param, ctx
+                f"{quoted(value)} is not a duration; expected one such as 48h, 7d or 1d12h, or forever", param, ctx
             )
-        return (int(found[1]) * _UNITS[found[2]] * 1000,)
+        milliseconds = round(seconds * 1000)
+        try:
+            kernel.check(milliseconds)
+        except InvalidValueError as error:
+            self.fail(str(error), param, ctx)
+        return (milliseconds,)
 
 
 def shown(retention_ms: int | None) -> str:
-    """Return a duration as :class:`Duration` accepts it."""
+    """Return a duration as :class:`Retention` accepts it."""
     if retention_ms is None:
         return FOREVER
     seconds = retention_ms / 1000
     for unit in "wdhm":
-        if seconds % _UNITS[unit] == 0 and seconds >= 2 * _UNITS[unit]:
-            return f"{seconds // _UNITS[unit]:.0f}{unit}"
+        if seconds % UNITS[unit] == 0 and seconds >= 2 * UNITS[unit]:
+            return f"{seconds // UNITS[unit]:.0f}{unit}"
     return f"{seconds:g}s"
 
 
 @click.command("retention")
-@click.argument("duration", type=Duration(), required=False)
+@click.argument("duration", type=Retention(), required=False)
 @click.pass_obj
 def retention(session: Session, duration: tuple[int | None] | None) -> None:
     """Show or change for how long old revisions stay readable.
 
-    DURATION is a number with a unit (s, m, h, d, w), at least 60s, or forever. All processes use the new retention from
-    their next collection on. A longer retention does not bring back what has been deleted.
+    DURATION is at least 60s, such as 48h, 7d or 1d12h (units: s, m, h, d, w), or forever. All processes use the new
+    retention from their next collection on. A longer retention does not bring back what has been deleted.
     """
     from hbasemk.kernel.collection import retention as kernel
     from hbasemk.repository import instance_of

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hbasemk.cli import output
-from hbasemk.cli.collection import Duration
+from hbasemk.cli.collection import Retention
 from hbasemk.cli.session import Session
 from hbasemk.errors import InvalidValueError
 
@@ -58,7 +58,7 @@ def _change(session: Session, change: Callable[[Transaction], None], message: st
 )
 @click.option(
     "--retention",
-    type=Duration(),
+    type=Retention(),
     metavar="DURATION",
     help="How long old revisions stay readable: 48h, 7d, forever. Default 7d.",
 )

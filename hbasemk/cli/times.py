@@ -11,7 +11,7 @@ import click
 from hbasemk.cli.session import Revision
 from hbasemk.format.limits import shown
 
-_UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _ISO: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _PART: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)([smhdw])")
 
@@ -21,7 +21,7 @@ def seconds_of(text: str) -> float | None:
     parts = _PART.findall(text)
     if not parts or "".join(map("".join, parts)) != text:
         return None
-    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+    return sum(float(number) * UNITS[unit] for number, unit in parts)
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]

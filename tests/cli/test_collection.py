@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -50,15 +51,21 @@ def test_the_retention_is_shown_and_changed(command: Command, url: str) -> None:
         ("-1s", "no such option|not a duration"),
         ("7", "not a duration"),
         ("x", "not a duration"),
-        ("1.5h", "not a duration"),
+        ("1.5", "not a duration"),
+        ("0.9m", "from 60 to"),
         ("999999999w", "from 60 to"),
     ],
 )
-def test_a_wrong_retention_changes_nothing(command: Command, given: str, problem: str) -> None:
-    assert command("init")[0] == 0
-    code, message = command("retention", given)
-    assert code == 2
-    assert any(one in message.lower() for one in problem.split("|")), message
+def test_a_wrong_retention_creates_and_changes_nothing(
+    command: Command, given: str, problem: str, tmp_path: Path
+) -> None:
+    for before in (("init", "--retention"), ("retention",)):
+        code, message = command(*before, given)
+        assert code == 2
+        assert any(one in message.lower() for one in problem.split("|")), message
+        if before[0] == "init":
+            assert list(tmp_path.iterdir()) == []
+            assert command("init")[0] == 0
     assert command("retention") == (0, "7d")
 
 
@@ -73,6 +80,8 @@ def test_a_wrong_retention_in_a_program_changes_nothing(url: str, seconds: float
 def test_init_sets_the_retention(command: Command) -> None:
     assert command("init", "--retention", "90m")[0] == 0
     assert command("retention") == (0, "90m")
+    assert command("retention", "1d12h") == (0, "36h")
+    assert command("retention", "1.5m") == (0, "90s")
 
 
 def test_collect_deletes_and_says_what(command: Command, url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,12 +38,20 @@ def decode(data: bytes | None) -> int | None:
     return found
 
 
-def write(instance: Instance, retention_ms: int | None) -> None:
-    """Change the retention; None: without limit. Collectors use it from their next run on. One round trip."""
+def check(retention_ms: int | None) -> None:
+    """Raise InvalidValueError unless a repository can have this retention; None: without limit."""
     if retention_ms is not None and not SHORTEST_MS <= retention_ms <= LONGEST_MS:
         raise InvalidValueError(
             f"the retention must be from {SHORTEST_MS // 1000} to {LONGEST_MS // 1000} seconds, or forever, got "
-            f"{retention_ms / 1000:.15g} seconds; it was not changed"
+            f"{retention_ms / 1000:.15g} seconds; nothing was changed"
         )
+
+
+def write(instance: Instance, retention_ms: int | None) -> None:
+    """Change the retention; None: without limit. Collectors use it from their next run on. One round trip.
+
+    Raises InvalidValueError for a retention that is not possible.
+    """
+    check(retention_ms)
     data = FOREVER if retention_ms is None else str(retention_ms).encode()
     instance.store.write(schema.CLUSTER, [Put(schema.SETTINGS_ROW, [NewCell(*schema.RETENTION, data)])])
