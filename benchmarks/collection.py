@@ -20,7 +20,6 @@ from benchmarks.workers import Gate, WorkerError, Workers
 from hbasemk.kernel.collection.background import REST
 from hbasemk.kernel.collection.collector import Collector, Report
 from hbasemk.kernel.collection.node_cells import SUPERSEDED
-from hbasemk.kernel.journal.fence import GRACE, GRACE_APART
 from hbasemk.repository import instance_of
 from hbasemk.transfer.exporter import write_json
 from hbasemk.transfer.json.importer import JsonImport
@@ -78,7 +77,7 @@ def collect_in_turns(gate: Gate, url: str, done: str, turns: Turns, rest: float)
         instance = instance_of(repository)
         collector = Collector(instance)
         collector.publish(RETENTION_MS)
-        time.sleep(1 + (GRACE if instance.store.supports_transactions else GRACE_APART))
+        time.sleep(1 + collector.grace)
         gate()
         steps: list[Span] = []
         periods: list[Span] = []

@@ -19,7 +19,6 @@ from benchmarks.space import space_in_use
 from benchmarks.workers import Gate, WorkerError, Workers
 from hbasemk import Snapshot, Transaction
 from hbasemk.kernel.collection.collector import Collector
-from hbasemk.kernel.journal.fence import GRACE, GRACE_APART
 from hbasemk.repository import Repository, instance_of
 
 RETENTION_S: Final = 60
@@ -125,12 +124,11 @@ def collect(gate: Gate, url: str, load: Load, every: float) -> int:
     """Collect in a worker process, as ``hbasemk collect`` does, and return the number of deleted cells."""
     deleted = 0
     with hbasemk.connect(url, create=False, collect=False) as repository:
-        instance = instance_of(repository)
-        grace = GRACE if instance.store.supports_transactions else GRACE_APART
+        collector = Collector(instance_of(repository))
         gate()
         for at in load.turns(1 / every):
-            if at + grace < load.seconds:
-                deleted += Collector(instance).run(1000 * RETENTION_S).cells.total()
+            if at + collector.grace < load.seconds:
+                deleted += collector.run(1000 * RETENTION_S).cells.total()
     return deleted
 
 

@@ -22,8 +22,8 @@ REST: Final = 4.0
 class BackgroundCollection:
     """Collects for an instance while it holds a lease. Each call of :meth:`step` does a little.
 
-    A run publishes a horizon, and deletes up to one that all readers know by then: usually that of an earlier run. Runs of
-    several processes do no harm; a cell in the settings row keeps most of them from doing the same work at the same time.
+    A run publishes a horizon, waits until all readers know it, and deletes up to it. Runs of several processes do no harm; a
+    cell in the settings row keeps most of them from doing the same work at the same time.
     """
 
     def __init__(self, runtime: Runtime) -> None:
@@ -54,7 +54,9 @@ class BackgroundCollection:
             found = retention.read(instance)
             if found is not None and self._claim(instance):
                 self._retention_ms = found
-                Collector(instance).publish(found)
+                collector = Collector(instance)
+                collector.publish(found)
+                self._rest_until = instance.runtime.monotonic() + collector.grace
                 self._running = True
 
     def _claim(self, instance: Instance) -> bool:

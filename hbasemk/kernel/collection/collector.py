@@ -94,12 +94,12 @@ class Collector:
         """Wait until all readers know the present horizon; return it."""
         runtime, fence = self._instance.runtime, self._instance.journal.fence
         fence.refresh()
-        while fence.known_for(self._grace) < fence.horizon:
-            runtime.sleep(self._grace / 4)
+        while fence.known_for(self.grace) < fence.horizon:
+            runtime.sleep(self.grace / 4)
         return fence.horizon
 
     @property
-    def _grace(self) -> float:
+    def grace(self) -> float:
         """Seconds between the publication of a horizon and the first deletion."""
         return GRACE if self._store.supports_transactions else GRACE_APART
 
@@ -117,7 +117,7 @@ class Collector:
         ``windows``: do at most so many windows. Marks of deletions are deleted when the horizon has passed them by
         ``remembered_ms``.
         """
-        horizon = report.horizon = self._instance.journal.fence.known_for(self._grace)
+        horizon = report.horizon = self._instance.journal.fence.known_for(self.grace)
         if not horizon:
             return True
         cells = self._node_cells(report)
