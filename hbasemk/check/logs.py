@@ -63,7 +63,9 @@ class Logs:
             detail = (
                 f"the log of machine {machine:04x} does not show it, so polls miss it until the watermark passes it"
             )
-            yield Problem(kinds.UNANNOUNCED, "", text(revision), detail)
+            # While its writer may live, the watermark may have to wait for it.
+            repairable = self._context.is_lease_over(revision)
+            yield Problem(kinds.UNANNOUNCED, "", text(revision), detail, repairable=repairable)
 
     def is_announced(self, revision: int) -> bool:
         """Return whether polls find a revision of trunk: the watermark has passed it, or the log of its writer shows it.

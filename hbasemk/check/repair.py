@@ -47,6 +47,7 @@ class Repair:
             kinds.BELOW_WATERMARK: self._abort_below_watermark,
             kinds.NOT_HIDDEN: self._abort_below_watermark,
             kinds.HIDDEN: self._show,
+            kinds.UNANNOUNCED: self._pass,
             kinds.UPLOAD: self._delete_upload,
             kinds.COUNT: self._delete_memo,
         }
@@ -105,6 +106,10 @@ class Repair:
     def _show(self, problem: Problem) -> str | None:
         shown = rollback.show_committed(self._instance, _id(problem))
         return "removed it from the list of hidden revisions" if shown else None
+
+    def _pass(self, problem: Problem) -> str | None:
+        """Move the watermark past a committed revision, so that all instances that open now read it."""
+        return "the watermark has passed it" if rollback.pass_committed(self._instance, _id(problem)) else None
 
     # --- the tree ----------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from hbasemk.errors import FormatError
 from hbasemk.format import revisions, schema
 from hbasemk.format.journal_row import Outcome
+from hbasemk.kernel import settings
 from hbasemk.kernel.ids.leases import lease_of
 from hbasemk.kernel.instance import Instance
 from hbasemk.store.abc import Delete
@@ -23,6 +24,8 @@ WAITING: Final = "waiting"
 BRANCH: Final = "branch"
 DAMAGED: Final = "damaged"
 ALL: Final = (ABORTED, SWEPT, COMMITTED, BRANCH, WAITING, DAMAGED)
+STOPS: Final = 100
+"""The largest number of steps in which a repair moves the watermark."""
 
 
 class RecoveryResult(NamedTuple):
@@ -165,3 +168,19 @@ def hide_aborted(instance: Instance, revision: int) -> bool | None:
 def show_committed(instance: Instance, revision: int) -> bool:
     """Show a committed revision that the watermark hides; return whether it was one."""
     return instance.outcomes.of(revision) is Outcome.COMMITTED and instance.recovery.show(revision)
+
+
+def pass_committed(instance: Instance, revision: int) -> bool:
+    """Move the watermark past a committed revision that no log shows; return whether it has passed it.
+
+    The watermark stops below everything that a live writer may still commit. It also stops at each unfinished revision of a
+    dead writer, which is then resolved. So it moves in up to :data:`STOPS` steps.
+    """
+    # The log of this instance is then the newest one. The others belong to dead writers, or their holders announce more.
+    instance.clock.next(revision)
+    instance.announcements.renew(revision)
+    for _ in range(STOPS):
+        if settings.read_watermark(instance.store).revision >= revision:
+            return True
+        instance.recovery.advance()
+    return settings.read_watermark(instance.store).revision >= revision

@@ -16,7 +16,7 @@ def a_journal_row_whose_key_is_not_a_revision(tables: Tables, path: str) -> Wher
     return "", (b"\x00" + path.encode()[-2:]).hex()
 
 
-@case(kinds.UNANNOUNCED)
+@case(kinds.UNANNOUNCED, repaired=True)
 def a_committed_revision_that_is_not_announced(tables: Tables, path: str) -> Where:
     revision = tables.other().clock.next(tables.instance.head().upper)
     tables.row(revision, committed=True)
