@@ -67,5 +67,7 @@ def test_all_kinds_of_damage_at_once_are_reported_and_repaired_if_possible(
     tables.repair()
     tables.repair()
     found = tables.found()
-    assert {name: where for name, where in wanted.items() if together[name].repaired and where in found} == {}
-    assert {name: where for name, where in wanted.items() if not together[name].repaired and where not in found} == {}
+    # The watermark stops at the other damage, so it does not pass what no log shows.
+    repaired = {name for name, case in together.items() if case.repaired and case.kind != kinds.UNANNOUNCED}
+    assert {name: where for name, where in wanted.items() if name in repaired and where in found} == {}
+    assert {name: where for name, where in wanted.items() if name not in repaired and where not in found} == {}
