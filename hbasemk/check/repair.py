@@ -34,6 +34,8 @@ class Repair:
 
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
+        self._watermark_stays = False
+        """Whether the watermark has stopped at other damage, or at a live writer: it would stop there again."""
         self._actions: dict[str, Callable[[Problem], str | None]] = {
             kinds.NO_ROW: self._abort_missing,
             kinds.ABORTED: self._roll_back,
@@ -109,7 +111,11 @@ class Repair:
 
     def _pass(self, problem: Problem) -> str | None:
         """Move the watermark past a committed revision, so that all instances that open now read it."""
-        return "the watermark has passed it" if rollback.pass_committed(self._instance, _id(problem)) else None
+        if self._watermark_stays:
+            return None
+        passed = rollback.pass_committed(self._instance, _id(problem))
+        self._watermark_stays = not passed
+        return "the watermark has passed it" if passed else None
 
     # --- the tree ----------------------------------------------------------------------------------------
 
