@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import subprocess
 import sys
@@ -20,6 +19,9 @@ READY_WITHIN = 30.0
 """Seconds within which the server must answer."""
 
 FILE, LOG = "Data.fs", "server.log"
+
+LISTENING = b"listening on"
+"""The log of a server has this as soon as its port is its own."""
 
 
 class ZeoSystem(ObjectSystem):
@@ -77,18 +79,27 @@ class ZeoSystem(ObjectSystem):
                 stop(self._server)
 
 
+def free_port() -> int:
+    """Return a port that nobody uses at this moment."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
 def serve(folder: Path) -> tuple[int, subprocess.Popen[bytes]]:
-    """Start a server with a FileStorage in a folder, and wait until it answers. Returns its port and process."""
+    """Start a server with a FileStorage in a folder, and wait until it listens. Returns its port and process.
+
+    Only the log proves this: a connection also succeeds if another process took the port in between.
+    """
     for _ in range(5):
-        with socket.socket() as probe:
-            probe.bind((HOST, 0))
-            port: int = probe.getsockname()[1]
+        port = free_port()
         with (folder / LOG).open("wb") as log:
             command = [sys.executable, "-m", "ZEO.runzeo", "-a", f"{HOST}:{port}", "-f", str(folder / FILE)]
             server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         deadline = time.monotonic() + READY_WITHIN
         while server.poll() is None and time.monotonic() < deadline:
-            with contextlib.suppress(ConnectionRefusedError), socket.create_connection((HOST, port), timeout=1):
+            if LISTENING in (folder / LOG).read_bytes():
                 return port, server
             time.sleep(0.02)
         stop(server)  # another process took the port in between, or the log has the reason

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("ZODB", reason="the peers of SQLite need ZODB")
 
+import ZEO.ClientStorage
 from transaction.interfaces import TransientError
 
+from benchmarks.peers import zeo
 from benchmarks.peers.objects import ObjectSystem
 from benchmarks.system import System
 from tests.support.benchmarks import SystemContract, load
@@ -64,3 +67,18 @@ class TestRelStorage(Embedded):
 
 class TestZeo(Embedded):
     target = "benchmarks.peers.zeo:ZeoSystem"
+
+    def test_a_server_of_another_process_at_the_port_is_left_alone(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # A whole test run failed: two servers started at once, and both clients created their tree on the same one.
+        with socket.create_server((zeo.HOST, 0)) as other:
+            taken = other.getsockname()[1]
+            ports = iter([taken, zeo.free_port()])
+            monkeypatch.setattr(zeo, "free_port", lambda: next(ports))
+            port, server = zeo.serve(tmp_path)
+            try:
+                assert port != taken
+                ZEO.ClientStorage.ClientStorage((zeo.HOST, port), wait_timeout=zeo.READY_WITHIN).close()
+            finally:
+                zeo.stop(server)
