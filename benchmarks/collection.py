@@ -14,6 +14,7 @@ import click
 
 import hbasemk
 from benchmarks import whole_trees
+from benchmarks.long_life import RETENTION_MS
 from benchmarks.space import SpaceError, space
 from benchmarks.systems.batch_history import write_history
 from benchmarks.workers import Gate, WorkerError, Workers
@@ -24,8 +25,6 @@ from hbasemk.repository import instance_of
 from hbasemk.transfer.exporter import write_json
 from hbasemk.transfer.json.importer import JsonImport
 
-RETENTION_MS: Final = 1_000
-"""Far below the least retention of a repository: nobody reads an old snapshot here."""
 SETTLED_S: Final = 7.0
 """After so many seconds without commits the watermark passes the last commit, and the horizon may follow."""
 TOGETHER: Final = 10
@@ -57,15 +56,6 @@ class Turns(NamedTuple):
         while (turn := int((now := time.monotonic()) // self.seconds % 3)) == others:
             time.sleep(self.seconds - now % self.seconds)
         return turn
-
-
-def nodes_of(count: int) -> list[str]:
-    """Return the paths of the nodes with properties in a tree of :func:`whole_trees.grow`."""
-    return [
-        f"{whole_trees.TREE}/{number // whole_trees.FOLDER}/{number % whole_trees.FOLDER}"
-        for number in range(count)
-        if number % whole_trees.FOLDER
-    ]
 
 
 def collect_in_turns(gate: Gate, url: str, done: str, turns: Turns, rest: float) -> tuple[list[Span], list[Span]]:
@@ -138,7 +128,7 @@ def grow(url: str, nodes: int, versions: int) -> int:
     """Make a tree and so many old versions; return the number of old versions."""
     with hbasemk.connect(url, collect=False) as repository:
         whole_trees.grow(repository, nodes)
-        chosen = nodes_of(nodes)
+        chosen = whole_trees.nodes_of(nodes)
         # A change supersedes a version of the property and one of ``lastRevision``.
         together = min(TOGETHER, len(chosen))
         revisions = -(-versions // (2 * together))
@@ -206,7 +196,7 @@ def measure(
             (steps, periods), commits = workers.run(
                 [
                     (collect_in_turns, (url, done, turns, rest)),
-                    (commit_in_turns, (url, done, turns, nodes_of(nodes))),
+                    (commit_in_turns, (url, done, turns, whole_trees.nodes_of(nodes))),
                 ]
             )
     finally:

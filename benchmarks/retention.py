@@ -13,7 +13,6 @@ import click
 
 import hbasemk
 from benchmarks import whole_trees
-from benchmarks.collection import nodes_of
 from benchmarks.report.levels import Points, draw_levels
 from benchmarks.space import space_in_use
 from benchmarks.workers import Gate, WorkerError, Workers
@@ -46,7 +45,7 @@ class Load(NamedTuple):
 
     def groups(self) -> list[list[str]]:
         """Return the nodes in groups that always change together."""
-        nodes = nodes_of(self.nodes)
+        nodes = whole_trees.nodes_of(self.nodes)
         return [nodes[at : at + TOGETHER] for at in range(0, len(nodes), TOGETHER)]
 
     def turns(self, per_second: float) -> Iterator[float]:

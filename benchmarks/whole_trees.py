@@ -59,6 +59,11 @@ def grow(repository: Repository, nodes: int) -> None:
                     tx.add(f"{TREE}/{folder}")
 
 
+def nodes_of(count: int) -> list[str]:
+    """Return the paths of the nodes with properties in a tree of :func:`grow`."""
+    return [f"{TREE}/{number // FOLDER}/{number % FOLDER}" for number in range(count) if number % FOLDER]
+
+
 def grow_files(top: Path, entries: int) -> None:
     """Write directories of files with some lines."""
     for number in range(entries):
