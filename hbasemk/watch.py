@@ -120,7 +120,7 @@ class Watch(Iterator[LogEntry]):
         raise StopIteration
 
     def _read_next(self) -> None:
-        """Read the next batch of revisions; if there are none, wait for some."""
+        """Read the next batch of revisions; if there are none, wait for a short time, or until a poll finds one."""
         instance = self._instance()
         with time_limit(instance.runtime, BRIEFLY):
             if self._feed.advance(instance).revisions:
