@@ -183,14 +183,14 @@ class JournalCheck:
         if below and lease_over:
             detail = f"it is {outcome.value}, not swept, and instances that open now would show its cells"
             yield Problem(kinds.BELOW_WATERMARK, "", at, detail, kinds.LEFTOVER, repairable=True)
-        elif lease_over and outcome is Outcome.PENDING:
-            # No instance finds it, and it has no cells, if it was not announced. The watermark cannot pass it.
-            if self._logs.is_announced(entry.revision):
+        # No instance looks for a revision that was not announced, and it has no cells. The watermark cannot pass it.
+        elif lease_over and self._logs.is_announced(entry.revision):
+            if outcome is Outcome.PENDING:
                 detail = "its writer's lease has expired, and no instance has decided it yet"
                 yield Problem(kinds.DEAD, "", at, detail, kinds.LEFTOVER, repairable=True)
-        elif lease_over:
-            detail = "its writer's lease has expired, and no instance has deleted its cells yet"
-            yield Problem(kinds.UNSWEPT, "", at, detail, kinds.LEFTOVER, repairable=True)
+            else:
+                detail = "its writer's lease has expired, and no instance has deleted its cells yet"
+                yield Problem(kinds.UNSWEPT, "", at, detail, kinds.LEFTOVER, repairable=True)
 
     def _still_unhidden(self, revision: int) -> bool:
         current = self._context.read_watermark()

@@ -97,6 +97,16 @@ def test_a_rollback_between_two_reads_of_the_check_is_not_a_problem(tables: Tabl
     assert [problem.kind for problem in IntegrityCheck(looking, notes=True).run()] == []
 
 
+@pytest.mark.parametrize("aborted", [False, True], ids=["pending", "aborted"])
+def test_a_row_of_a_revision_that_was_not_announced_is_not_a_problem(tables: Tables, aborted: bool) -> None:
+    # Found by a random schedule: the log was closed, so the writer aborted its revision, and died before it marked the row.
+    tables.commit(AddNode("/a", {}))
+    revision = tables.other().announcements.next(0)
+    tables.row(revision, [RowChange("/a", "changed", ["p"])], aborted=aborted)
+    tables.wait(60)
+    assert tables.problems() == []
+
+
 def test_a_base_below_a_revision_seen_earlier_is_not_a_lost_update(tables: Tables) -> None:
     tables.commit(AddNode("/a", {"p": 0}), AddNode("/b", {}))
     slow = make_id(tables.other())
