@@ -41,11 +41,6 @@ def shown(row: Row, view: Extent) -> object:
     return state.created, state.revision, state.encoded, state.version, names
 
 
-def conflicts(row: Row, view: Extent, horizon: int) -> set[Column]:
-    """Return the columns in which a commit on a view finds a version that is not part of the view."""
-    return {column for column, versions in row.items() if any(at <= horizon and at not in view for at in versions)}
-
-
 def random_row(chance: random.Random, last: int) -> Row:
     """Return a row as commits leave it: lives that begin and end, and columns that change in between."""
     row: Row = {column: {} for column in (schema.DELETED, schema.LAST_REVISION, *PROPERTIES, *CHILDREN)}
@@ -68,12 +63,9 @@ def random_row(chance: random.Random, last: int) -> Row:
     return row
 
 
-def collected(row: Row, horizon: int, retained: Sequence[Extent], **options: Any) -> Row:
+def collected(row: Row, horizon: int) -> Row:
     versions = {column: list(found.items()) for column, found in row.items()}
-    gone = {
-        ((cell.family, cell.qualifier), cell.timestamp)
-        for cell in rule.collectable(versions, horizon, retained, **options)
-    }
+    gone = {((cell.family, cell.qualifier), cell.timestamp) for cell in rule.collectable(versions, horizon)}
     return {
         column: {at: value for at, value in found.items() if (column, at) not in gone} for column, found in row.items()
     }
@@ -85,47 +77,31 @@ def check_row(seed: int) -> int:
     last = chance.randrange(2, 14)
     row = random_row(chance, last)
     first, second = sorted(chance.choices(range(1, last + 1), k=2))
-    retained = [
-        Extent.of(floor, [at for at in range(floor + 1, last + 1) if chance.random() < 0.5])
-        for floor in chance.choices(range(first), k=chance.randrange(3))
-    ]
-    # Later some of the views have ended, and the horizon has moved.
-    left = [view for view in retained if chance.random() < 0.5]
-    once = collected(row, first, retained)
-    twice = collected(once, second, left)
-    for kept, horizon, views in ((once, first, retained), (twice, second, left)):
-        readable = [*(Extent(upper) for upper in range(horizon, last + 1)), *views]
+    once = collected(row, first)
+    # Later the horizon has moved.
+    twice = collected(once, second)
+    for kept, horizon in ((once, first), (twice, second)):
+        readable = [Extent(upper) for upper in range(horizon, last + 1)]
         for view in readable:
-            assert shown(kept, view) == shown(row, view), f"seed {seed}: {view} of {row} at {horizon}, {views}"
-        for view in views:
-            assert conflicts(kept, view, horizon) == conflicts(row, view, horizon), f"seed {seed}: conflicts of {view}"
+            assert shown(kept, view) == shown(row, view), f"seed {seed}: {view} of {row} at {horizon}"
         was_dead = max(((at, value) for at, value in row[schema.DELETED].items() if at <= horizon), default=(0, b""))
         if was_dead[1] == schema.DEAD:
             assert was_dead[0] in kept[schema.DELETED], f"seed {seed}: the deletion is not remembered"
-        check_minimal(seed, kept, horizon, views, readable)
-    direct = collected(row, second, left)
-    assert direct == twice, f"seed {seed}: collected twice is not collected once"
+        check_minimal(seed, kept, horizon, readable)
+    assert collected(row, second) == twice, f"seed {seed}: collected twice is not collected once"
     return sum(map(len, row.values())) - sum(map(len, twice.values()))
 
 
-def check_minimal(seed: int, kept: Row, horizon: int, views: Sequence[Extent], readable: Sequence[Extent]) -> None:
-    """Check that each version that stays is needed: without it a view changes, a conflict or a deletion is lost."""
+def check_minimal(seed: int, kept: Row, horizon: int, readable: Sequence[Extent]) -> None:
+    """Check that each version that stays is needed: without it a view changes, or a deletion is lost."""
     last = max((at for at, value in kept[schema.DELETED].items() if at <= horizon), default=0)
     for column, versions in kept.items():
         for at in [at for at in versions if at <= horizon]:
             if column == schema.DELETED and at == last and versions[at] == schema.DEAD:
                 continue
             less = {one: {v: b for v, b in found.items() if (one, v) != (column, at)} for one, found in kept.items()}
-            needed = any(shown(less, view) != shown(kept, view) for view in readable) or any(
-                conflicts(less, view, horizon) != conflicts(kept, view, horizon) for view in views
-            )
-            newest_outside = any(
-                at == max((v for v in versions if v <= horizon and v not in view), default=0) for view in views
-            )
-            masks = min(versions) < at and any(
-                at == max((v for v in versions if v in view), default=0) for view in [Extent(horizon), *views]
-            )
-            assert needed or newest_outside or masks, f"seed {seed}: {column} at {at} stays for nothing in {kept}"
+            needed = any(shown(less, view) != shown(kept, view) for view in readable)
+            assert needed, f"seed {seed}: {column} at {at} stays for nothing in {kept}"
 
 
 @pytest.mark.parametrize("share", SHARES)
@@ -136,31 +112,22 @@ def test_views_read_the_same_after_a_collection_and_nothing_needless_stays(share
     assert gone > ROWS * share
 
 
-def _without_masking(*_: object) -> None:
-    return
+def _without_deletions(original: Callable[..., Any]) -> Callable[..., Any]:
+    def needed(versions: rule.Versions, horizon: int) -> list[tuple[Column, int]]:
+        found = list(original(versions, horizon))
+        return found if len(found) > 1 else []
 
-
-def _masking_for_the_horizon(original: Callable[..., None]) -> Callable[..., None]:
-    return lambda versions, views, kept: original(versions, views[:1], kept)
+    return needed
 
 
 MUTANTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
-    "no masking": lambda patch: patch.setattr(rule, "_add_masking", _without_masking),
-    "masking only for the horizon": lambda patch: patch.setattr(
-        rule, "_add_masking", _masking_for_the_horizon(rule._add_masking)
-    ),
-    "no conflicts": lambda patch: patch.setattr(rule, "_conflicting", lambda *_: ()),
-    "only the views at the horizon": lambda patch: patch.setattr(
-        rule,
-        "_needed",
-        lambda versions, view, needed=rule._needed: needed(versions, view) if not view.above else (),
-    ),
+    "a deletion is forgotten": lambda patch: patch.setattr(rule, "_needed", _without_deletions(rule._needed)),
     "removed properties count as nothing": lambda patch: patch.setattr(
         rule, "_is_nothing", lambda column, newest, _: column not in rule._OWN and newest[1] == values.TOMBSTONE
     ),
     "nothing counts as something": lambda patch: patch.setattr(rule, "_is_nothing", lambda *_: False),
     "the newest version of a view is the oldest": lambda patch: patch.setattr(
-        rule, "_newest", lambda found, view: min((one for one in found if one[0] in view), default=None)
+        rule, "_newest", lambda found, horizon: min((one for one in found if one[0] <= horizon), default=None)
     ),
 }
 

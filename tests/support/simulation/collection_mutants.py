@@ -6,7 +6,7 @@ scenario, the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -22,7 +22,7 @@ from hbasemk.kernel.journal.journal import Journal
 from hbasemk.kernel.journal.log_poller import Announced
 from hbasemk.kernel.journal.news import News
 from hbasemk.kernel.journal.polled_revisions import PolledRevisions
-from hbasemk.store.abc import ALL_VERSIONS, CellVersion, Delete, Get, NewCell, Put
+from hbasemk.store.abc import ALL_VERSIONS, CellVersion, Column, Delete, Get, NewCell, Put
 from tests.support.collecting import set_grace
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
@@ -241,15 +241,16 @@ def progress_saved_before_the_deletion(patch: pytest.MonkeyPatch) -> None:
 
 @mutant
 def forgotten_before_it_was_collected(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(rule, "collectable", _without_remembering(rule.collectable))
-
-
-def _without_remembering(original: Callable[..., Any]) -> Callable[..., Any]:
     # The mark of a deletion goes in the pass that deletes older versions.
-    def collectable(versions: Any, horizon: int, retained: Any = (), *, remember_deleted: bool = False) -> Any:
-        return original(versions, horizon, retained, remember_deleted=remember_deleted)
+    original = rule._needed
 
-    return collectable
+    def needed(versions: rule.Versions, horizon: int) -> Iterator[tuple[Column, int]]:
+        _, value = max((one for one in versions.get(schema.DELETED, ()) if one[0] <= horizon), default=(0, b""))
+        for column, at in original(versions, horizon):
+            if column != schema.DELETED or value == schema.ALIVE:
+                yield column, at
+
+    patch.setattr(rule, "_needed", needed)
 
 
 def all_rows_up_to_a_horizon_that_readers_do_not_know(patch: pytest.MonkeyPatch) -> None:
