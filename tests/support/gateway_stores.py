@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-
 import pytest
 
 from hbasemk.errors import (
@@ -49,11 +47,6 @@ def silent_for(gateway: FakeGateway, *methods: str) -> None:
 
 def closes(_: ReceivedCall) -> None:
     raise Close
-
-
-def unused_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def until_used(gateway: Gateway) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -31,6 +33,19 @@ def one() -> Iterator[FakeGateway]:
 def two() -> Iterator[FakeGateway]:
     with fake_gateway() as gateway:
         yield gateway
+
+
+@pytest.fixture
+def unused_port() -> Iterator[Callable[[], int]]:
+    """Each call returns another port that refuses connections, and that no process can take before the end of the test."""
+    with ExitStack() as stack:
+
+        def reserve() -> int:
+            reserved = stack.enter_context(socket.socket())
+            reserved.bind(("127.0.0.1", 0))
+            return int(reserved.getsockname()[1])
+
+        yield reserve
 
 
 @pytest.fixture

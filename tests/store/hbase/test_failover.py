@@ -26,7 +26,6 @@ from tests.support.gateway_stores import (
     read,
     silent_for,
     until_probed,
-    unused_port,
 )
 
 LINGER = struct.pack("ii", 1, 0)
@@ -90,7 +89,9 @@ def test_a_call_does_not_wait_for_the_connections_of_a_gateway_that_hangs(
     holder.join(10)
 
 
-def test_a_call_moves_on_when_a_gateway_refuses_the_connection(two: FakeGateway, open_on: Open) -> None:
+def test_a_call_moves_on_when_a_gateway_refuses_the_connection(
+    two: FakeGateway, open_on: Open, unused_port: Callable[[], int]
+) -> None:
     store = open_on(unused_port(), two)
     store.write("t", [PUT])
     read(store)
@@ -213,7 +214,7 @@ def test_a_failed_gateway_loses_its_idle_connections(one: FakeGateway, two: Fake
     one.until(lambda: sorted(one.ended) == [0, 1])
 
 
-def test_when_no_gateway_takes_the_call_the_error_names_each(open_on: Open) -> None:
+def test_when_no_gateway_takes_the_call_the_error_names_each(open_on: Open, unused_port: Callable[[], int]) -> None:
     first, second = unused_port(), unused_port()
     store = open_on(first, second)
     for _ in range(3):
@@ -244,7 +245,9 @@ def test_opening_names_the_gateway_of_another_thrift_version(
         getattr(store, method)(schema.TABLES)
 
 
-def test_opening_ignores_a_gateway_that_is_away(two: FakeGateway, open_on: Open) -> None:
+def test_opening_ignores_a_gateway_that_is_away(
+    two: FakeGateway, open_on: Open, unused_port: Callable[[], int]
+) -> None:
     away = unused_port()
     store = open_on(away, two)
     with pytest.raises(StoreUnusableError, match="does not exist") as raised:

@@ -21,7 +21,6 @@ from tests.support.gateway_stores import (
     read,
     until_probed,
     until_used,
-    unused_port,
 )
 
 Open = Callable[..., HBaseStore]
@@ -103,7 +102,9 @@ def test_a_gateway_may_answer_one_thread_while_another_leaves_it_out(
     assert first.resumes_at() is None
 
 
-def test_pauses_grow_up_to_a_limit(two: FakeGateway, open_on: Open, clock: Clock) -> None:
+def test_pauses_grow_up_to_a_limit(
+    two: FakeGateway, open_on: Open, clock: Clock, unused_port: Callable[[], int]
+) -> None:
     store = open_on(unused_port(), two)
     first, _ = gateways_of(store)
     read(store)
