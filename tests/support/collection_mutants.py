@@ -142,6 +142,10 @@ def late_cells_of_gone_rows_stay(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(late_cells, "of_hidden", lambda *_: [])
 
 
+def late_cells_stay(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(late_cells, "collect", lambda *_: None)
+
+
 def only_the_newest_versions_are_read(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(blob_references, "_deep", lambda _: {})
 

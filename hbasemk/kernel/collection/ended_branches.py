@@ -13,6 +13,7 @@ from typing import Final
 from hbasemk.errors import FormatError
 from hbasemk.format import schema
 from hbasemk.format.journal_row import JournalRow
+from hbasemk.kernel.collection import late_cells
 from hbasemk.kernel.collection.run import Run
 from hbasemk.kernel.journal.rows import journal_rows
 
@@ -25,16 +26,17 @@ def collect(run: Run, rows: Sequence[JournalRow]) -> None:
     found = list(journal_rows(store, [row.revision for row in rows], (schema.BRANCH, schema.COMMITTED, schema.SWEPT)))
     roots = {row.branch_root for row in found if row.branch_root is not None}
     first = {row.revision: row for row in journal_rows(store, sorted(roots), (schema.NONCE, schema.SWEPT))}
-    gone = []
+    gone: list[JournalRow] = []
     for row in found:
         root = None if row.branch_root is None else first[row.branch_root]
         if root is not None and root.cells and root.swept is None:
             # The branch has not ended, or a sweep has yet to delete its cells.
             continue
         if row.swept is not None or row.value(schema.COMMITTED) is None or _is_rolled_back(run, row.revision):
-            gone.append(row.key)
+            gone.append(row)
+    late_cells.collect(run, [row for row in gone if row.swept == schema.SWEPT_IN_DOUBT])
     # The highest first, so that the first row of a branch is deleted last.
-    run.delete_rows(KIND, schema.JOURNAL, gone[::-1])
+    run.delete_rows(KIND, schema.JOURNAL, [row.key for row in reversed(gone)])
 
 
 def _is_rolled_back(run: Run, revision: int) -> bool:

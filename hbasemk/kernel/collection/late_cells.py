@@ -21,7 +21,7 @@ KIND: Final = "cells of aborted revisions"
 
 
 def collect(run: Run, rows: Sequence[JournalRow]) -> None:
-    """Delete the cells of aborted trunk revisions that were swept in doubt."""
+    """Delete the cells of aborted revisions that were swept in doubt."""
     # It raises if another collector deletes a row at this moment, after the late cells.
     with suppress(RevisionCollectedError):
         for row in journal_rows(run.instance.store, [row.revision for row in rows]):
