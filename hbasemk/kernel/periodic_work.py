@@ -43,6 +43,8 @@ class PeriodicWork(Committing):
         self._lease_seconds = lease_seconds
         self._sweep_due = self._runtime.monotonic() + SWEEP_EVERY
         self._advanced_at = 0
+        self._advanced_to_end = True
+        self._seen = 0
         self._advanced_time = self._runtime.monotonic()
         self._checked_at = 0
         self.on_backlog: Callable[[], None] | None = None
@@ -86,20 +88,24 @@ class PeriodicWork(Committing):
             self._outcomes.resolve_pending()
             self._branches.resolve_pending()
             self._lease.release(self._clock.issued_ms)
-            self._advance()
+            self._advance(closing=True)
         except (StoreError, ClosedError):
             self._lease.forget()
 
-    def _advance(self) -> None:
+    def _advance(self, *, closing: bool = False) -> None:
         # Readers do this too: short-lived writers may never do so, and the journal stays short only if the watermark moves.
         seen = len(self._journal)
-        if seen - self._advanced_at >= ADVANCE_AFTER or self._should_publish():
+        # While others commit, the watermark cannot reach the last revision, and each attempt would read all that is above.
+        rests = closing or seen == self._seen
+        self._seen = seen
+        if seen - self._advanced_at >= ADVANCE_AFTER or (rests and not self._advanced_to_end) or self._should_publish():
             self._advanced_at = seen
+            self._advanced_to_end = rests
             self._advanced_time = self._runtime.monotonic()
             if self._store.read_only:
                 self._recovery.follow()
             else:
-                self._recovery.advance()
+                self._recovery.advance(to_end=rests)
 
     def _should_publish(self) -> bool:
         """Return whether to move the watermark although few revisions are new.

@@ -151,11 +151,12 @@ class Recovery:
         self._journal.verify(current)
         self._journal.compact(current)
 
-    def advance(self) -> Watermark | None:
+    def advance(self, *, to_end: bool = True) -> Watermark | None:
         """Move the watermark up to the last revision before which all are decided and swept; None if it stays.
 
         In a store that orders all writes it moves as far if no journal row arrives meanwhile. Otherwise it stays below the
         bound below which no revision can still commit: there by the highest id, in other stores by the logs of all writers.
+        Without ``to_end`` it always stays below that bound, and reads no row above it.
 
         An aborted and unswept revision is swept if its writer's lease has expired; otherwise it stops the watermark. The journal
         then drops what the watermark covers, whichever instance moved it. The watermark is always a committed revision,
@@ -166,13 +167,13 @@ class Recovery:
         committed: list[int] = []
         in_doubt = set[int]()
         # Read these before the scan: it sees at least what they cover.
-        arrived = self._journal.arrived
+        arrived = self._journal.arrived if to_end else None
         announced = deque[int]()
-        if arrived is None:
+        if self._store.supports_transactions:
+            bound = self._journal.low_bound
+        else:
             bound, above = self._logs.bound(current.revision)
             announced.extend(above)
-        else:
-            bound = self._journal.low_bound
         end = schema.revision_key(max(bound, current.revision + 1)) if arrived is None else None
         scan = Scan(
             schema.revision_key(current.revision + 1),
@@ -191,7 +192,7 @@ class Recovery:
             if announced and announced[0] == revision:
                 announced.popleft()
             if outcome is Outcome.PENDING:
-                if arrived is None:
+                if not self._store.supports_transactions:
                     # If it was not announced, no poll finds it.
                     self._outcomes.recover_if_over(revision)
                 break

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,8 @@ from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, SetProperty
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.arrival_poller import ArrivalPoller
+from hbasemk.kernel.periodic_work import ADVANCE_AFTER
+from hbasemk.kernel.settings import read_watermark
 from hbasemk.store.abc import Get, NewCell, Put, Scan, Store, scan_all
 from hbasemk.store.memory import MemoryStore
 from hbasemk.store.sqlite.store import SqliteStore
@@ -190,6 +193,48 @@ def test_the_watermark_does_not_pass_a_row_that_arrives_meanwhile(store: Store, 
     faulty.before = before
     assert one.recovery.advance() is None
     store.delete_rows(schema.JOURNAL, [schema.revision_key(first - 1)])
+
+
+def test_periodic_work_reads_each_revision_a_few_times_while_others_commit(store: Store, world: World) -> None:
+    # Each attempt to move the watermark to the last revision read all rows above it, and failed.
+    faulty = FaultyStore(store)
+    counting = CountingStore(faulty)
+    one, other = open_instance(counting, world, mac=1), open_instance(store, world, mac=2)
+    paths = map("/{}".format, itertools.count())
+
+    def before(call: Call) -> None:
+        if (call.method, call.table) == ("write_if", schema.CLUSTER):
+            add(other, next(paths))
+
+    faulty.before = before
+    for _ in range(20):
+        for _ in range(ADVANCE_AFTER // 2):
+            add(other, next(paths))
+            world.advance(0.002)
+        one.poll()
+        counting.traffic()
+        one.maintain()
+        assert counting.traffic().rows_read <= 2 * ADVANCE_AFTER
+    faulty.before = None
+    one.poll()
+    for _ in range(2):
+        one.maintain()
+    # Nobody has committed in between.
+    assert read_watermark(store).revision == other.head().revision
+
+
+def test_the_watermark_stays_below_the_bound_if_it_need_not_reach_the_end(store: Store, world: World) -> None:
+    counting = CountingStore(store)
+    one = open_instance(counting, world, mac=1)
+    last = [add(one, f"/{number}") for number in range(3)][-1]
+    counting.traffic()
+    assert one.recovery.advance(to_end=False) is None
+    assert counting.traffic().rows_read == 1
+    world.advance(60)
+    assert add(one, "/later") > last
+    watermark = one.recovery.advance(to_end=False)
+    assert watermark is not None
+    assert watermark.revision == last
 
 
 def test_a_damaged_key_stops_no_commit(store: Store, world: World) -> None:
