@@ -23,6 +23,7 @@ from hbasemk.interrupts import start_thread
 from hbasemk.kernel.collection.background import BackgroundCollection
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.retry import BRIEFLY, time_limit
+from hbasemk.pace import SHORTEST_GAP, Pace, rest
 from hbasemk.store.named_memory import NamedStore
 from hbasemk.system import SystemRuntime
 from hbasemk.wakeup import Bell, Bells
@@ -30,20 +31,6 @@ from hbasemk.wakeup import Bell, Bells
 POLL_EVERY: Final = 0.1
 """Seconds between the polls of a caller that waits in a repository without background polling."""
 LONGEST_PAUSE: Final = 5.0
-SHARE_OF_TIME: Final = 5
-"""Polling pauses this many times as long as the last poll took, but not without limit: see :func:`rest`."""
-LONGEST_REST: Final = 1.0
-"""Seconds that polling pauses after a slow poll; one that hung in an outage must not keep it silent afterwards."""
-SHORTEST_GAP: Final = 0.002
-LONGEST_GAP: Final = 0.015
-"""The shortest and longest time in seconds between two comparisons of a store's change counter."""
-SHARE_OF_PROCESSOR: Final = 100
-SHARE_IF_AWAITED: Final = 25
-"""After a poll for a changed store, the thread pauses this many times as long as the poll used a processor: less if a thread
-waits for news. The pause is at most :data:`LONGEST_REST`, and at most the polling interval."""
-GAP_SHARE: Final = 0.02
-"""The pause between two comparisons, as a fraction of the time since the last change."""
-
 CLOSING: Final = 3.0
 """The longest time in seconds that closing waits for the store to finish background work and release the lease."""
 
@@ -76,15 +63,6 @@ def run_with_timeout(seconds: float, call: Callable[[], object]) -> None:
         return
     if raised:
         raise raised[0]
-
-
-def rest(least: float, took: float, most: float = LONGEST_REST) -> float:
-    """Return the seconds to pause after a poll that took ``took`` seconds.
-
-    A poll that takes long waits for others, and more polls would hold them up. So the pause grows with it, up to ``most``
-    seconds; it is never shorter than ``least``.
-    """
-    return max(least, min(SHARE_OF_TIME * took, most))
 
 
 class _OutageLog:
@@ -158,9 +136,10 @@ class Background:
 def _work(
     reference: weakref.ref[Instance], interval: float, arrivals: Bells, bell: Bell, outage_log: _OutageLog
 ) -> None:
-    changed_at = time.monotonic()
-    due_at = changed_at + interval
-    pause = after_poll = SHORTEST_GAP
+    began = time.monotonic()
+    pace = Pace(began, interval)
+    due_at = began + interval
+    pause = SHORTEST_GAP
     while not bell.wait(pause):
         instance = reference()
         if instance is None:
@@ -171,10 +150,10 @@ def _work(
             unchanged = instance.revalidate()
             changed = due if unchanged is None else not unchanged
             # Before the poll: what it finds ends their waits.
-            awaited = arrivals.are_awaited()
+            awaited, found = arrivals.are_awaited(), False
             if changed or due:
                 with time_limit(instance.runtime, BRIEFLY):
-                    found = changed and instance.poll()
+                    found = changed and bool(instance.poll())
                     busy = time.thread_time() - busy
                     if due:
                         instance.maintain()
@@ -183,15 +162,10 @@ def _work(
             if unchanged is None:
                 pause = rest(interval, time.monotonic() - began)
             elif unchanged:
-                after_poll = SHORTEST_GAP
-                pause = min(max((began - changed_at) * GAP_SHARE, SHORTEST_GAP), LONGEST_GAP)
+                pause = pace.after_comparison(began)
             else:
-                changed_at = began
-                # This instance's own commits change the store too. While polls find nothing else, they become rarer.
-                after_poll = SHORTEST_GAP if found else min(after_poll * 2, interval, LONGEST_REST)
-                share = SHARE_IF_AWAITED if awaited else SHARE_OF_PROCESSOR
-                least = max(after_poll, min(share * busy, interval, LONGEST_REST))
-                pause = rest(least, time.monotonic() - began, interval)
+                took = time.monotonic() - began
+                pause = pace.after_poll(began, found=found, awaited=awaited, busy=busy, took=took)
         except ClosedError:
             return
         except HbasemkError as error:

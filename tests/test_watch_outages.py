@@ -15,7 +15,6 @@ from hbasemk import (
     Watch,
     maintenance,
 )
-from hbasemk.maintenance import LONGEST_REST, rest
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support.repositories import Checked
@@ -115,9 +114,3 @@ def test_other_errors_are_raised_and_the_watch_continues_after_them(real_store: 
             with pytest.raises(ZeroDivisionError):
                 next(watch)
             assert [entry.message for entry in watch] == ["1"]
-
-
-def test_a_slow_poll_is_followed_by_a_short_pause() -> None:
-    assert rest(0.2, 19) == LONGEST_REST
-    assert rest(0.2, 0.001) == 0.2
-    assert rest(3, 19) == 3
