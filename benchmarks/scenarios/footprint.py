@@ -190,7 +190,8 @@ def wait(gate: Gate, url: str, seconds: int, skew_wait: int) -> tuple[int, int, 
         spent, passed = time.process_time() - before, time.monotonic() - start_time
         rows = store.traffic().rows_read
         calls = store.take()
-        # On HBase a poll begins with the logs of the writers; on other stores an idle instance does not poll.
-        polls = calls["scan", schema.CLUSTER]
-        polling = polls + sum(count for (_, table), count in calls.items() if table != schema.CLUSTER)
+        # On HBase a poll begins with the logs of the writers. On SQLite an idle instance polls after each renewal of its lease.
+        logs = calls["scan", schema.CLUSTER]
+        polls = logs + calls["arrivals", schema.JOURNAL]
+        polling = logs + sum(count for (_, table), count in calls.items() if table != schema.CLUSTER)
         return polls, polling, rows, spent / passed
