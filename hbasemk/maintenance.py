@@ -150,7 +150,7 @@ def _work(
             unchanged = instance.revalidate()
             changed = due if unchanged is None else not unchanged
             # Before the poll: what it finds ends their waits.
-            awaited, found = arrivals.are_awaited(), False
+            awaited = arrivals.are_awaited()
             if changed or due:
                 with time_limit(instance.runtime, BRIEFLY):
                     found = changed and bool(instance.poll())
