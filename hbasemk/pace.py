@@ -29,7 +29,7 @@ def rest(least: float, took: float, most: float = LONGEST_REST) -> float:
 
 
 class Pace:
-    """The pauses of one instance on a store with a change counter. All times are in seconds; ``now`` is a steady clock's."""
+    """The pauses of one instance on a store with a change counter. Times are in seconds of a monotonic clock."""
 
     def __init__(self, now: float, interval: float) -> None:
         self._interval = interval

@@ -120,7 +120,7 @@ class Watch(Iterator[LogEntry]):
         raise StopIteration
 
     def _read_next(self) -> None:
-        """Read the next batch of revisions; if there are none, wait for a short time, or until a poll finds one."""
+        """Read the next batch of revisions. If it is empty, wait for a short time; a poll that finds a revision ends the wait."""
         instance = self._instance()
         with time_limit(instance.runtime, BRIEFLY):
             if self._feed.advance(instance).revisions:
