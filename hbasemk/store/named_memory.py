@@ -1,13 +1,14 @@
 """Stores in memory that a process shares by name.
 
-A :class:`NamedStore` is one handle. Handles are counted: the contents disappear when the last handle is closed, whenever
-Python frees the objects.
+A :class:`NamedStore` is one handle. The contents disappear when the last handle is closed, whenever Python frees the
+objects.
 """
 
 from __future__ import annotations
 
 import threading
 
+from hbasemk.interrupts import Deferred
 from hbasemk.store.memory import MemoryStore
 
 
@@ -18,7 +19,7 @@ class NamedStore(MemoryStore):
         super().__init__()
         self._share(cells)
         self._name = name
-        self._stores: NamedStores | None = stores
+        self._stores = stores
 
     @property
     def location(self) -> str:
@@ -27,10 +28,9 @@ class NamedStore(MemoryStore):
 
     def close(self) -> None:
         """Close this handle; the contents disappear with the last one. Idempotent."""
-        super().close()
-        stores, self._stores = self._stores, None
-        if stores is not None:
-            stores.closed(self._name)
+        with Deferred():
+            super().close()
+            self._stores.closed(self, self._name)
 
 
 class NamedStores:
@@ -38,20 +38,23 @@ class NamedStores:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._open: dict[str, tuple[MemoryStore, int]] = {}
+        self._open: dict[str, tuple[MemoryStore, list[NamedStore]]] = {}
 
     def open(self, name: str) -> NamedStore:
         """Return one more handle on the named store, creating the store for the first; the caller closes it."""
         with self._lock:
-            cells, handles = self._open.get(name, (None, 0))
-            if cells is None:
-                cells = MemoryStore(transactions=True)
-            self._open[name] = cells, handles + 1
-        return NamedStore(cells, name, self)
+            cells, handles = self._open.get(name) or (MemoryStore(transactions=True), [])
+            handle = NamedStore(cells, name, self)
+            self._open[name] = cells, [*handles, handle]
+            return handle
 
-    def closed(self, name: str) -> None:
-        """Record that one handle was closed."""
+    def closed(self, handle: NamedStore, name: str) -> None:
+        """Forget a closed handle, and the store with the last one. Idempotent."""
         with self._lock:
-            cells, handles = self._open.pop(name)
-            if handles > 1:
-                self._open[name] = cells, handles - 1
+            if name in self._open:
+                cells, handles = self._open[name]
+                left = [one for one in handles if one is not handle]
+                if left:
+                    self._open[name] = cells, left
+                else:
+                    del self._open[name]
