@@ -125,9 +125,8 @@ class BranchRevisions:
         if stored is None:
             raise first.damaged("the first revision of a branch must have a view of trunk", schema.BRANCH_VIEW)
         extent, upper = stored
-        if self._journal.highest_seen < upper or not self._journal.is_recent(0.0):
-            # Everything below the floor was decided when the branch began; a later poll has seen it.
-            self._journal.poll()
+        # Everything below the floor was decided when the branch began; a later poll has seen it.
+        self._journal.poll()
         trunk = View.of(base, extent, upper)
         return BranchState(root, base, tuple(own), trunk, View.of_branch(own, extent, upper))
 

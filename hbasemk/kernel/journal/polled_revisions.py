@@ -130,8 +130,8 @@ class PolledRevisions(KnownRevisions):
         return news
 
     def is_recent(self, seconds: float) -> bool:
-        """Return whether a poll began and ended within the last ``seconds``."""
-        return self._polled_at >= self._runtime.monotonic() - seconds
+        """Return whether a poll began less than ``seconds`` ago, and ended; with 0, never, also while the clock stands still."""
+        return self._polled_at > self._runtime.monotonic() - seconds
 
     def revalidate(self) -> bool | None:
         """Return whether nobody has written to the store since the last poll began; None if only a poll can tell.

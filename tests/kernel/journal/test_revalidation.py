@@ -7,6 +7,7 @@ import pytest
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode
 from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.journal.view import View
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support.runtime import World, open_instance
@@ -51,6 +52,23 @@ def test_an_unchanged_counter_makes_the_last_poll_recent(store: MemoryStore, wor
     add(two, "/a")
     one.revalidate()
     assert not one.journal.is_recent(5)
+
+
+def test_each_head_and_commit_polls_while_the_clock_stands_still(store: MemoryStore, world: World) -> None:
+    one, two = open_instance(store, world), open_instance(store, world, mac=2)
+    one.max_poll_age = 0
+    one.poll()
+    revision = add(two, "/a")
+    assert one.recent_head() == one.at(revision)
+    revision = add(two, "/b")
+    heads: list[View] = []
+
+    def change(head: View) -> OperationList:
+        heads.append(head)
+        return OperationList([AddNode("/c", {})])
+
+    one.commit(change, "", retry_timeout=5, max_poll_age=0)
+    assert heads == [one.at(revision)]
 
 
 @pytest.mark.parametrize("method", ["change_counter", "scan"])
