@@ -118,20 +118,25 @@ def test_a_kernel_that_refuses_commits_is_noticed(name: str, monkeypatch: pytest
 
 
 @pytest.mark.parametrize(
-    ("isolation", "met", "refused"),
+    ("isolation", "met", "others", "refused"),
     [
-        ("snapshot", "/a#x", False),
-        ("snapshot", "/a#y", True),
-        ("serializable", "/a#y", False),
-        ("serializable", "/b#x", True),
+        ("snapshot", "/a#x", "snapshot", False),
+        ("snapshot", "/a#y", "snapshot", True),
+        ("serializable", "/a#y", "snapshot", False),
+        ("serializable", "/b#x", "snapshot", True),
+        ("snapshot", "/a#y", "serializable", False),
+        ("snapshot", "/b#x", "serializable", True),
     ],
 )
-def test_a_conflict_without_an_overlapping_commit_is_reported(isolation: str, met: str, refused: bool) -> None:
-    # A longer run found this: a serializable transaction may lose to another property of a node that it read.
+def test_a_conflict_without_an_overlapping_commit_is_reported(
+    isolation: str, met: str, others: str, refused: bool
+) -> None:
+    # Longer runs found this: a serializable transaction may lose to another property of a node that it read, and so may
+    # a transaction that writes a node that a serializable one read.
     found = Run(3, [WORKLOADS["registers"]], faults=False, turns=0).finish()
     tried = (Read("/a#x", None), Write("/a#x", "one"))
     one = Transaction("1", "one", tried, "aborted", 1.0, 2.0, isolation=isolation, call="one")
-    other = Transaction("2", "other", (Write(met, "other"),), "committed", 1.0, 2.0, call="other")
+    other = Transaction("2", "other", (Write(met, "other"),), "committed", 1.0, 2.0, isolation=others, call="other")
     assert replace(found, history=History([one, other]), insisted=[]).refused() == (["one"] if refused else [])
 
 

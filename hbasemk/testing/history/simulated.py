@@ -51,21 +51,30 @@ class Simulated:
         return sorted({*self.insisted, *alone} - through)
 
     def _rivals(self, one: Transaction) -> bool:
-        """Return whether another call wrote any of its keys after its instance was opened and read their state.
+        """Return whether another call met it after its instance was opened and read their state.
 
-        On an older snapshot the rival may be in the same instance. A serializable call depends on whole nodes, so the
-        rival may have written another property of the node (``docs/decisions/0012-serializable.md``).
+        On an older snapshot the rival may be in the same instance.
         """
-        part: Callable[[str], str] = _node if one.isolation == SERIALIZABLE else str
-        keys = {part(operation.key) for operation in one.operations}
         opened = min(other.begun for other in self.history if other.instance == one.instance)
         return any(
             other.writes
             and (other.instance != one.instance or (not one.ordered and other.call != one.call))
             and (other.ended is None or other.ended > opened)
-            and not keys.isdisjoint(part(operation.key) for operation in other.operations)
+            and _overlap(one, other)
             for other in self.history
         )
+
+
+def _overlap(one: Transaction, other: Transaction) -> bool:
+    """Return whether one of two transactions may lose to the other: they used the same key.
+
+    A serializable transaction depends on whole nodes, so any property of the same node is enough if one of the two is
+    serializable (``docs/decisions/0012-serializable.md``).
+    """
+    part: Callable[[str], str] = _node if SERIALIZABLE in (one.isolation, other.isolation) else str
+    return not {part(operation.key) for operation in one.operations}.isdisjoint(
+        part(operation.key) for operation in other.operations
+    )
 
 
 def _node(key: str) -> str:
