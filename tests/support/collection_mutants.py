@@ -112,8 +112,8 @@ def caches_survive_a_new_beginning(patch: pytest.MonkeyPatch) -> None:
 def numbers_start_at_the_watermark(patch: pytest.MonkeyPatch) -> None:
     begin = ArrivalPoller.__init__
 
-    def __init__(self: ArrivalPoller, store: Any, settings: Any, watermark: Watermark) -> None:
-        begin(self, store, settings, watermark)
+    def __init__(self: ArrivalPoller, store: Any, settings: Any, watermark: Watermark, wants_contents: Any) -> None:
+        begin(self, store, settings, watermark, wants_contents)
         self.cursor = max(self.cursor, 10**9)
 
     patch.setattr(ArrivalPoller, "__init__", __init__)

@@ -8,23 +8,32 @@ whatever any id or clock shows, and what joins is a prefix of one order that all
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from hbasemk.format import journal_row, revisions, schema
+from hbasemk.format.journal_row import JournalRow
 from hbasemk.format.watermark import Watermark
 from hbasemk.kernel.journal.news import FLAGS, News, RowContent
+from hbasemk.kernel.journal.rows import JOURNAL_BATCH
 from hbasemk.kernel.journal.sequence import RevisionSequence
 from hbasemk.kernel.settings import Settings
-from hbasemk.store.abc import Store
+from hbasemk.store.abc import Column, Store
 
 BATCH: Final = 1000
+"""Writes that one call reads, unless it also reads the changes of each row."""
+CONTENTS: Final[Sequence[Column]] = (*FLAGS, schema.BASE, (schema.DATA, schema.CHANGES))
+ReadContents: TypeAlias = Callable[[Sequence[int], Mapping[int, JournalRow]], Mapping[int, RowContent]]
+"""Returns the contents of joining revisions; the rows that were read with the columns :data:`CONTENTS` are known."""
 
 
 class ArrivalPoller:
     """Finds new revisions by their arrival numbers. ``cursor`` is the number up to which all writes have been read."""
 
-    def __init__(self, store: Store, settings: Settings, watermark: Watermark) -> None:
+    def __init__(
+        self, store: Store, settings: Settings, watermark: Watermark, wants_contents: Callable[[], bool]
+    ) -> None:
         self._store = store
+        self._wants_contents = wants_contents
         self._settings = settings
         # The writes up to the trim level are of rows up to the watermark, which was read with it.
         self.cursor = max(watermark.arrival, watermark.trimmed.arrival)
@@ -35,13 +44,14 @@ class ArrivalPoller:
         self._before: dict[int, int] = {}
         """For each id above the watermark, an arrival number before its first write."""
 
-    def read(
-        self, sequence: RevisionSequence, read_contents: Callable[[Sequence[int]], Mapping[int, RowContent]]
-    ) -> News:
-        """Return what is new, in the order of arrival. One round trip, or two if anything is new.
+    def read(self, sequence: RevisionSequence, read_contents: ReadContents) -> News:
+        """Return what is new, in the order of arrival. One round trip for each 200 writes, and more for large changes.
 
-        Raises RevisionCollectedError if a new row is deleted before its content is read.
+        Raises RevisionCollectedError if a row with large changes is deleted before all of them are read.
         """
+        whole = self._wants_contents()
+        columns, limit = (CONTENTS, JOURNAL_BATCH) if whole else (FLAGS, BATCH)
+        found: dict[int, JournalRow] = {}
         news = News()
         news.last = self.cursor
         news.trimmed = self._trimmed
@@ -51,7 +61,7 @@ class ArrivalPoller:
         complete = False
         while not complete:
             before = news.last
-            news.last, rows, complete = self._store.arrivals(schema.JOURNAL, before, BATCH, FLAGS)
+            news.last, rows, complete = self._store.arrivals(schema.JOURNAL, before, limit, columns)
             notices = (cell.value for row in rows if row.key == schema.NOTICE_FIRST for cell in row.cells)
             news.notice = next(notices, news.notice)
             part = News()
@@ -62,6 +72,8 @@ class ArrivalPoller:
                         gone.append(row.revision)
                 if row.revision > sequence.floor:
                     news.before.setdefault(row.revision, before)
+                    if whole and row.committed:
+                        found[row.revision] = row
             for revision in part.committed:
                 # The row shows its present state. It arrived with its last write, the decision; nothing writes it afterwards.
                 committed.pop(revision, None)
@@ -79,7 +91,7 @@ class ArrivalPoller:
         arrival, trimmed = news.trimmed
         news.is_complete = self.cursor >= arrival and not any(revision <= trimmed for revision in gone)
         if news.is_complete:
-            news.contents = read_contents(news.committed)
+            news.contents = read_contents(news.committed, found)
         return news
 
     def finish(self, news: News, pending: Collection[int], floor: int) -> None:

@@ -6,11 +6,13 @@ store: ``arrival_poller.py``, ``log_poller.py``. See ``docs/protocol.md``, secti
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from hbasemk.errors import RevisionCollectedError
 from hbasemk.format.changes import RowChange
+from hbasemk.format.journal_row import JournalRow
 from hbasemk.format.node import NodeState
 from hbasemk.format.watermark import Watermark
 from hbasemk.format.writer_log import WriterLog
@@ -20,7 +22,7 @@ from hbasemk.kernel.journal.fence import Fence, unrecorded
 from hbasemk.kernel.journal.known_revisions import Arrival, KnownRevisions
 from hbasemk.kernel.journal.log_poller import LogPoller
 from hbasemk.kernel.journal.news import News, RowContent
-from hbasemk.kernel.journal.rows import journal_rows
+from hbasemk.kernel.journal.rows import journal_rows, whole_rows
 from hbasemk.kernel.journal.sequence import RevisionSequence
 from hbasemk.kernel.journal.unswept import Unswept
 from hbasemk.kernel.journal.view import View
@@ -45,9 +47,9 @@ class PolledRevisions(KnownRevisions):
         self._verified = watermark.revision
         self._contents: dict[int, RowContent] = {}  # read by an attempt that has not succeeded yet
         self.poller: ArrivalPoller | LogPoller = (
-            ArrivalPoller(store, settings, watermark)
+            ArrivalPoller(store, settings, watermark, self._wants_contents)
             if store.supports_transactions
-            else LogPoller(store, runtime, watermark, lambda: bool(self.listeners))
+            else LogPoller(store, runtime, watermark, self._wants_contents)
         )
         self.fence = Fence(store, runtime, watermark.horizon)
         self._local: dict[int, Arrival] = {}
@@ -116,8 +118,8 @@ class PolledRevisions(KnownRevisions):
                 return news
         while True:
             watermark = read_watermark(self._store)
-            poller = ArrivalPoller(self._store, self._settings, watermark)
-            news = poller.read(RevisionSequence.first(watermark), lambda _: {})
+            poller = ArrivalPoller(self._store, self._settings, watermark, self._wants_contents)
+            news = poller.read(RevisionSequence.first(watermark), lambda *_: {})
             if news.is_complete:
                 break
         with self._lock:
@@ -148,12 +150,21 @@ class PolledRevisions(KnownRevisions):
         self.fence.learn(0, began)
         return True
 
-    def _read_contents(self, new: Sequence[int]) -> dict[int, RowContent]:
-        if not self.listeners:
-            # Only listeners use the contents. An instance that is still opening has none, and reads from the watermark up.
+    def _wants_contents(self) -> bool:
+        # Only listeners use the contents. An instance that is still opening has none, and reads from the watermark up.
+        return bool(self.listeners)
+
+    def _read_contents(
+        self, new: Sequence[int], found: Mapping[int, JournalRow] | None = None
+    ) -> dict[int, RowContent]:
+        """Return the contents of revisions that join; ``found`` has rows of some of them, without further chunks."""
+        if not self._wants_contents():
             return {revision: RowContent(0, ()) for revision in new}
         unread = [revision for revision in new if revision not in self._contents and revision not in self._local]
-        for row in journal_rows(self._store, unread):
+        first = found or {}
+        rows = whole_rows(self._store, (first[revision] for revision in unread if revision in first))
+        missing = [revision for revision in unread if revision not in first]
+        for row in itertools.chain(rows, journal_rows(self._store, missing)):
             if not row.cells:
                 raise unrecorded(self._store, row.revision)
             self._contents[row.revision] = RowContent.of(row)

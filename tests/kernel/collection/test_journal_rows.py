@@ -158,6 +158,8 @@ def test_a_sleeper_that_finds_only_deleted_rows_begins_again(
 def test_a_poll_begins_again_if_a_row_is_deleted_between_its_two_reads(
     store: Store, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Only large changes take a second read.
+    monkeypatch.setattr(changes, "FIRST_CHUNK", 10)
     one, other = open_instance(store, world, mac=1), open_instance(store, world, mac=2)
     commit(one, AddNode("/a", {"p": 0}))
     commit(other, SetProperty("/a", "p", 1), AddNode("/b", {}))
