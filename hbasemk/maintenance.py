@@ -23,7 +23,7 @@ from hbasemk.interrupts import start_thread
 from hbasemk.kernel.collection.background import BackgroundCollection
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.retry import BRIEFLY, time_limit
-from hbasemk.pace import SHORTEST_GAP, Pace, rest
+from hbasemk.pace import SHORTEST_GAP, Pace
 from hbasemk.store.named_memory import NamedStore
 from hbasemk.system import SystemRuntime
 from hbasemk.wakeup import Bell, Bells
@@ -115,14 +115,16 @@ class Background:
     """Keeps one instance up to date until it is stopped. The thread does not keep the instance alive.
 
     Every ``interval`` seconds it runs maintenance. Where the store has a change counter, it compares the counter every few
-    milliseconds, and polls when it has changed. On other stores it polls every ``interval`` seconds. ``arrivals`` are the
-    bells of the threads that wait for news.
+    milliseconds, and polls when it has changed. On other stores it polls every ``interval`` seconds, and more often after
+    news. ``arrivals`` are the bells of the threads that wait for news.
     """
 
     def __init__(self, instance: Instance, interval: float, arrivals: Bells) -> None:
         # Waiting on a bell takes less than on a flag, and this thread wakes up a hundred times a second.
         self._bell = Bell()
-        arguments = (weakref.ref(instance), interval, arrivals, self._bell, _OutageLog(instance.location))
+        # The first poll on a store without a counter would find nothing: opening has polled.
+        pause = interval if instance.store.change_counter() is None else SHORTEST_GAP
+        arguments = (weakref.ref(instance), interval, pause, arrivals, self._bell, _OutageLog(instance.location))
         self._thread = threading.Thread(target=_work, args=arguments, name="hbasemk-poll", daemon=True)
         start_thread(self._thread)
 
@@ -134,12 +136,16 @@ class Background:
 
 
 def _work(
-    reference: weakref.ref[Instance], interval: float, arrivals: Bells, bell: Bell, outage_log: _OutageLog
+    reference: weakref.ref[Instance],
+    interval: float,
+    pause: float,
+    arrivals: Bells,
+    bell: Bell,
+    outage_log: _OutageLog,
 ) -> None:
     began = time.monotonic()
     pace = Pace(began, interval)
     due_at = began + interval
-    pause = SHORTEST_GAP
     while not bell.wait(pause):
         instance = reference()
         if instance is None:
@@ -148,7 +154,7 @@ def _work(
         try:
             due = began >= due_at
             unchanged = instance.revalidate()
-            changed = due if unchanged is None else not unchanged
+            changed = not unchanged
             # Before the poll: what it finds ends their waits.
             awaited = arrivals.are_awaited()
             if changed or due:
@@ -159,13 +165,11 @@ def _work(
                         instance.maintain()
                         due_at = began + interval
             outage_log.record_success()
-            if unchanged is None:
-                pause = rest(interval, time.monotonic() - began)
-            elif unchanged:
+            if unchanged:
                 pause = pace.after_comparison(began)
             else:
-                took = time.monotonic() - began
-                pause = pace.after_poll(began, found=found, awaited=awaited, busy=busy, took=took)
+                after = pace.after_poll_without_counter if unchanged is None else pace.after_poll
+                pause = after(began, found=found, awaited=awaited, busy=busy, took=time.monotonic() - began)
         except ClosedError:
             return
         except HbasemkError as error:

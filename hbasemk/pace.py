@@ -13,10 +13,16 @@ LONGEST_GAP: Final = 0.015
 """The shortest and longest time in seconds between two comparisons of a store's change counter."""
 GAP_SHARE: Final = 0.02
 """The pause between two comparisons, as a fraction of the time since the last news."""
+SHORTEST_POLL_GAP: Final = 0.02
+POLL_GAP_SHARE: Final = 0.05
+"""On a store without a change counter, the shortest pause between two polls in seconds, and the pause as a fraction of the
+time since the last news."""
 SHARE_OF_PROCESSOR: Final = 100
+SHARE_WITHOUT_COUNTER: Final = 50
 SHARE_IF_AWAITED: Final = 25
-"""After a poll for a changed store, the thread pauses this many times as long as the poll used a processor: less if a thread
-waits for news. The pause is at most :data:`LONGEST_REST`, and at most the polling interval."""
+"""After a poll for a changed store, the thread pauses this many times as long as the poll used a processor: less on a store
+without a change counter, and if a thread waits for news. The pause is at most :data:`LONGEST_REST`, and at most the polling
+interval."""
 
 
 def rest(least: float, took: float, most: float = LONGEST_REST) -> float:
@@ -29,11 +35,16 @@ def rest(least: float, took: float, most: float = LONGEST_REST) -> float:
 
 
 class Pace:
-    """The pauses of one instance on a store with a change counter. Times are in seconds of a monotonic clock."""
+    """The pauses of one instance. Times are in seconds of a monotonic clock.
+
+    An instance compares the store's change counter (:meth:`after_comparison`), and polls when it has changed
+    (:meth:`after_poll`). On a store without a counter it only polls (:meth:`after_poll_without_counter`).
+    """
 
     def __init__(self, now: float, interval: float) -> None:
         self._interval = interval
         self._news_at = now
+        self._polled_news_at = float("-inf")
         self._after_poll = SHORTEST_GAP
 
     def after_comparison(self, now: float) -> float:
@@ -56,3 +67,15 @@ class Pace:
         share = SHARE_IF_AWAITED if awaited else SHARE_OF_PROCESSOR
         least = max(self._after_poll, min(share * busy, self._interval, LONGEST_REST))
         return rest(least, took, self._interval)
+
+    def after_poll_without_counter(self, now: float, *, found: bool, awaited: bool, busy: float, took: float) -> float:
+        """Return the pause after a poll that began at ``now``, on a store where only a poll shows what is new.
+
+        It is short after news, and grows to the interval: soon after one commit of another process, the next one is likely.
+        For the arguments see :meth:`after_poll`.
+        """
+        if found:
+            self._polled_news_at = now
+        gap = max((now - self._polled_news_at) * POLL_GAP_SHARE, SHORTEST_POLL_GAP)
+        share = SHARE_IF_AWAITED if awaited else SHARE_WITHOUT_COUNTER
+        return rest(min(max(gap, share * busy), self._interval), took)

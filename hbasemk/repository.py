@@ -46,14 +46,15 @@ class Repository:
 
     ``store`` holds the repository; :func:`connect` takes a URL instead. If there is no repository in it, it is created if
     ``create`` is True, else StoreUnusableError is raised. ``owns_store`` says whether :meth:`close` closes the store too.
-    ``poll_interval`` is the time in seconds between two runs of maintenance and, on HBase, between background polls; on other
-    stores the background thread polls when the store changes. 0 disables background polling; maintenance then runs inside a
-    call, once every 500 new revisions. ``retry_timeout`` is the number of seconds for which :meth:`run` retries
-    conflicts, and any call retries while the store is unreachable; opening does not retry. ``cache_bytes`` bounds the cache
-    of nodes and lists of children; 0 disables it. ``settings`` apply only when the repository is created.
-    ``schema_version`` is the schema number of the application that this process accepts, or a range of them (None: all).
-    SchemaVersionError is raised if the repository has another one, and later by commits, a few seconds after it has changed.
-    ``collect`` says whether this process, while it commits, deletes old revisions in the background (:attr:`retention`).
+    ``poll_interval`` is the time in seconds between two runs of maintenance and, on HBase, the longest between background
+    polls, which are more frequent after news; on other stores the background thread polls when the store changes. 0
+    disables background polling; maintenance then runs inside a call, once every 500 new revisions. ``retry_timeout`` is the
+    number of seconds for which :meth:`run` retries conflicts, and any call retries while the store is unreachable; opening
+    does not retry. ``cache_bytes`` bounds the cache of nodes and lists of children; 0 disables it. ``settings`` apply only
+    when the repository is created. ``schema_version`` is the schema number of the application that this process accepts, or
+    a range of them (None: all). SchemaVersionError is raised if the repository has another one, and later by commits, a few
+    seconds after it has changed. ``collect`` says whether this process, while it commits, deletes old revisions in the
+    background (:attr:`retention`).
     """
 
     def __init__(

@@ -133,6 +133,21 @@ def test_a_store_without_a_change_counter_is_polled_at_the_interval(real_store: 
         assert not store.take()
 
 
+def test_a_store_without_a_change_counter_is_polled_more_often_after_news(
+    real_store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Uncounted(real_store)
+    with Repository(store, poll_interval=0.5, owns_store=False) as repo:
+        with Repository(real_store, poll_interval=0, owns_store=False) as other:
+            other.run(lambda tx: tx.add("/a"))
+        assert instance_of(repo).wait_for(lambda: "/a" in repo.head, 60)
+        maintained = threading.Event()
+        monkeypatch.setattr(instance_of(repo), "maintain", maintained.set)
+        store.take()
+        assert maintained.wait(60)
+        assert store.take()["scan", "cluster"] > 1
+
+
 def test_an_error_of_the_comparison_is_logged_and_background_work_continues(
     compared: ComparedStore, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hbasemk.pace import LONGEST_GAP, LONGEST_REST, SHORTEST_GAP, Pace, rest
+from hbasemk.pace import LONGEST_GAP, LONGEST_REST, SHORTEST_GAP, SHORTEST_POLL_GAP, Pace, rest
 
 QUICK: dict[str, Any] = {"awaited": False, "busy": 0.0, "took": 0.0}
 
@@ -42,3 +42,22 @@ def test_a_poll_that_used_a_processor_pauses_longer_but_less_if_a_thread_waits()
     assert pace.after_poll(100.0, found=True, awaited=False, busy=0.001, took=0.001) == 0.1
     assert pace.after_poll(100.0, found=True, awaited=True, busy=0.001, took=0.001) == 0.025
     assert pace.after_poll(100.0, found=True, awaited=False, busy=19.0, took=19.0) == 10.0
+
+
+def test_polls_without_a_counter_are_frequent_after_news() -> None:
+    pace = Pace(100.0, 0.2)
+    quiet = [pace.after_poll_without_counter(100.0 + seconds, found=False, **QUICK) for seconds in (0.0, 0.2)]
+    assert quiet == [0.2, 0.2]
+    pauses = [
+        pace.after_poll_without_counter(101.0 + seconds, found=not seconds, **QUICK)
+        for seconds in (0.0, 0.2, 1.0, 60.0)
+    ]
+    assert pauses == [SHORTEST_POLL_GAP, SHORTEST_POLL_GAP, 0.05, 0.2]
+
+
+def test_polls_without_a_counter_take_a_limited_share_of_the_processor_and_of_the_time() -> None:
+    pace = Pace(100.0, 0.2)
+    assert pace.after_poll_without_counter(100.0, found=True, awaited=False, busy=0.001, took=0.001) == 0.05
+    assert pace.after_poll_without_counter(100.0, found=True, awaited=True, busy=0.001, took=0.001) == 0.025
+    assert pace.after_poll_without_counter(100.0, found=True, awaited=False, busy=0.001, took=0.02) == 0.1
+    assert pace.after_poll_without_counter(100.0, found=True, awaited=True, busy=1.0, took=9.0) == LONGEST_REST
