@@ -103,6 +103,7 @@ def test_a_commit_that_takes_longer_than_a_lease_renews_it(world: World, how: st
         assert len(other.reader.children(_polled(other), "/top")) == 10
     else:
         other.commit(lambda _: OperationList([AddNode("/top", {})]), "", retry_timeout=1, max_poll_age=0)
+        world.advance(1)
         slow.after = pass_time
         with pytest.raises(ConflictError):
             one.commit_on(base, OperationList(tree_of(1000)), "")

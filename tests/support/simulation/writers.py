@@ -73,9 +73,17 @@ def prepare(
     return Prepared(simulator.store, base, branch, versions, adjusting, instance.head().revision)
 
 
+RECENT: Final = 1e-6
+"""Seconds. In a simulation, only a poll at the same moment is as recent as that.
+
+So the first attempt of a writer begins without a poll: its head may be old, as with background polling, and there are
+fewer interleavings.
+"""
+
+
 def on_head(*operations: Operation) -> Callable[[Instance, Prepared], int]:
     def commit(instance: Instance, _: Prepared) -> int:
-        return instance.commit(lambda _: OperationList(operations), "", retry_timeout=FOREVER, max_poll_age=0)
+        return instance.commit(lambda _: OperationList(operations), "", retry_timeout=FOREVER, max_poll_age=RECENT)
 
     return commit
 
@@ -104,7 +112,7 @@ def serializable(change: Callable[[Transaction], object]) -> Callable[[Instance,
             change(tx)
             return source_of(tx)
 
-        return instance.commit(make, "", retry_timeout=FOREVER, max_poll_age=0)
+        return instance.commit(make, "", retry_timeout=FOREVER, max_poll_age=RECENT)
 
     return commit
 
@@ -189,7 +197,7 @@ def _fold(instance: Instance) -> int:
         plan = folds.plan_of("/a", "count", found, sorted(found.totals))
         return OperationList([]) if plan is None else ReadyChangeSet(plan)
 
-    return instance.commit(make, "", retry_timeout=FOREVER, max_poll_age=0)
+    return instance.commit(make, "", retry_timeout=FOREVER, max_poll_age=RECENT)
 
 
 ALL_KINDS = {**KINDS, **ADJUST_KINDS, **EXPECT_KINDS}

@@ -93,7 +93,7 @@ def left_on_branch(site: Site) -> tuple[int, int]:
     one = open_instance(steps, site.world, mac=0x21, seed=77)
     one.clock.next(0)
     steps.log.clear()
-    steps.fail(11, "died")
+    steps.fail(3, "died", "write nodes")
     try:
         commit_on_branch(one, found[1], [SetProperty("/a", "p", "left"), AddNode("/a/left", {}), RemoveNode("/a/b")])
     except Died:

@@ -46,6 +46,7 @@ class Steps(WrappedStore):
         self.steps = 0
         self.fails_at = -1
         self.way = ""
+        self._kind = ""
         self.log: list[str] = []
         self._rows = rows
         self._before = 0
@@ -57,9 +58,9 @@ class Steps(WrappedStore):
         """Return a small size, to make commits of several batches."""
         return self._rows
 
-    def fail(self, at: int, way: str) -> None:
-        """Let a step fail, counted from now on."""
-        self.steps, self.fails_at, self.way = 0, at, way
+    def fail(self, at: int, way: str, kind: str = "") -> None:
+        """Let a step fail, counted from now on: among all steps, or those of one kind, such as "write nodes"."""
+        self.steps, self.fails_at, self.way, self._kind = 0, at, way, kind
 
     def heal(self) -> None:
         """Make the store reachable again."""
@@ -77,9 +78,10 @@ class Steps(WrappedStore):
             raise Died
         if self._gone:
             raise StoreNotAppliedError("the store is away")
-        here = self.steps == self.fails_at
-        self.steps += 1
         self.log.append(f"{call.method} {call.table}")
+        counts = self._kind in ("", self.log[-1])
+        here = counts and self.steps == self.fails_at
+        self.steps += counts
         if not here:
             return do()
         if self.way in (REFUSED, AWAY):
