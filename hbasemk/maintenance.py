@@ -146,11 +146,13 @@ def _work(
     began = time.monotonic()
     pace = Pace(began, interval)
     due_at = began + interval
+    used = time.thread_time()
     while not bell.wait(pause):
         instance = reference()
         if instance is None:
             return
-        began, busy = time.monotonic(), time.thread_time()
+        before, used = used, time.thread_time()
+        began = time.monotonic()
         try:
             due = began >= due_at
             unchanged = instance.revalidate()
@@ -160,13 +162,13 @@ def _work(
             if changed or due:
                 with time_limit(instance.runtime, BRIEFLY):
                     found = changed and bool(instance.poll())
-                    busy = time.thread_time() - busy
+                    busy = time.thread_time() - used
                     if due:
                         instance.maintain()
                         due_at = began + interval
             outage_log.record_success()
             if unchanged:
-                pause = pace.after_comparison(began)
+                pause = pace.after_comparison(began, used - before)
             else:
                 after = pace.after_poll_without_counter if unchanged is None else pace.after_poll
                 pause = after(began, found=found, awaited=awaited, busy=busy, took=time.monotonic() - began)

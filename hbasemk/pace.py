@@ -11,6 +11,12 @@ SHARE_OF_TIME: Final = 5
 SHORTEST_GAP: Final = 0.002
 LONGEST_GAP: Final = 0.015
 """The shortest and longest time in seconds between two comparisons of a store's change counter."""
+LONGEST_COSTLY_GAP: Final = 0.03
+SHARE_OF_IDLE: Final = 120
+"""Where a thread that wakes up uses much of a processor, the longest gap is this many times as long: up to 30 ms, so that an
+idle process takes less than 1 % of a core."""
+SMOOTHING: Final = 1 / 16
+"""The weight of the last comparison in the average of their processor time."""
 GAP_SHARE: Final = 0.02
 """The pause between two comparisons, as a fraction of the time since the last news."""
 SHORTEST_POLL_GAP: Final = 0.02
@@ -46,11 +52,18 @@ class Pace:
         self._news_at = now
         self._polled_news_at = float("-inf")
         self._after_poll = SHORTEST_GAP
+        self._busy = 0.0
+        """The average processor time of one comparison, with the waking up for it."""
 
-    def after_comparison(self, now: float) -> float:
-        """Return the pause after a comparison that found the counter unchanged."""
+    def after_comparison(self, now: float, busy: float) -> float:
+        """Return the pause after a comparison that found the counter unchanged.
+
+        ``busy``: the processor time that the thread has used since the last comparison.
+        """
         self._after_poll = SHORTEST_GAP
-        return min(max((now - self._news_at) * GAP_SHARE, SHORTEST_GAP), LONGEST_GAP)
+        self._busy += (busy - self._busy) * SMOOTHING
+        longest = min(max(self._busy * SHARE_OF_IDLE, LONGEST_GAP), LONGEST_COSTLY_GAP)
+        return min(max((now - self._news_at) * GAP_SHARE, SHORTEST_GAP), longest)
 
     def after_poll(self, now: float, *, found: bool, awaited: bool, busy: float, took: float) -> float:
         """Return the pause after a poll that began at ``now``, because the counter had changed.

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from hbasemk.pace import LONGEST_GAP, LONGEST_REST, SHORTEST_GAP, SHORTEST_POLL_GAP, Pace, rest
+from hbasemk.pace import (
+    LONGEST_COSTLY_GAP,
+    LONGEST_GAP,
+    LONGEST_REST,
+    SHORTEST_GAP,
+    SHORTEST_POLL_GAP,
+    Pace,
+    rest,
+)
 
 QUICK: dict[str, Any] = {"awaited": False, "busy": 0.0, "took": 0.0}
 
@@ -17,17 +25,29 @@ def test_a_slow_poll_rests_for_a_limited_time() -> None:
 
 def test_comparisons_become_rarer_after_the_last_news() -> None:
     pace = Pace(100.0, 0.2)
-    gaps = [pace.after_comparison(100.0 + seconds) for seconds in (0.0, 0.05, 0.5, 10.0)]
+    gaps = [pace.after_comparison(100.0 + seconds, 0.0) for seconds in (0.0, 0.05, 0.5, 10.0)]
     assert gaps == [SHORTEST_GAP, SHORTEST_GAP, 0.01, LONGEST_GAP]
     pace.after_poll(110.0, found=True, **QUICK)
-    assert pace.after_comparison(110.1) == SHORTEST_GAP
+    assert pace.after_comparison(110.1, 0.0) == SHORTEST_GAP
 
 
 def test_a_change_without_a_revision_does_not_make_comparisons_more_frequent() -> None:
     # Each renewal of the instance's own lease did, so that an idle process took a third more of a processor.
     pace = Pace(100.0, 0.2)
     pace.after_poll(110.0, found=False, **QUICK)
-    assert pace.after_comparison(110.1) == LONGEST_GAP
+    assert pace.after_comparison(110.1, 0.0) == LONGEST_GAP
+
+
+def test_an_idle_thread_takes_less_than_one_percent_of_a_processor() -> None:
+    pace = Pace(100.0, 0.2)
+    gaps = [pace.after_comparison(1000.0, 0.0002) for _ in range(100)]
+    assert gaps[0] == LONGEST_GAP
+    assert 0.0002 / gaps[-1] < 0.01
+    for _ in range(100):
+        pace.after_comparison(1000.0, 0.002)
+    assert pace.after_comparison(1000.0, 0.002) == LONGEST_COSTLY_GAP
+    pace.after_poll(1000.0, found=True, **QUICK)
+    assert pace.after_comparison(1000.0, 0.002) == SHORTEST_GAP
 
 
 def test_polls_that_find_nothing_become_rarer_up_to_the_interval() -> None:

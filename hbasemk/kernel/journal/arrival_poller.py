@@ -22,6 +22,7 @@ from hbasemk.store.abc import Column, Store
 BATCH: Final = 1000
 """Writes that one call reads, unless it also reads the changes of each row."""
 CONTENTS: Final[Sequence[Column]] = (*FLAGS, schema.BASE, (schema.DATA, schema.CHANGES))
+"""The columns that show the state of a revision, its base, and its changes without further chunks."""
 ReadContents: TypeAlias = Callable[[Sequence[int], Mapping[int, JournalRow]], Mapping[int, RowContent]]
 """Returns the contents of joining revisions; the rows that were read with the columns :data:`CONTENTS` are known."""
 
