@@ -123,7 +123,7 @@ class Background:
         # Waiting on a bell takes less than on a flag, and this thread wakes up a hundred times a second.
         self._bell = Bell()
         # The first poll on a store without a counter would find nothing: opening has polled.
-        pause = interval if instance.store.change_counter() is None else SHORTEST_GAP
+        pause = interval if instance.revalidate() is None else SHORTEST_GAP
         arguments = (weakref.ref(instance), interval, pause, arrivals, self._bell, _OutageLog(instance.location))
         self._thread = threading.Thread(target=_work, args=arguments, name="hbasemk-poll", daemon=True)
         start_thread(self._thread)

@@ -122,7 +122,11 @@ class Repository:
 
     @property
     def head(self) -> Snapshot:
-        """The newest snapshot that this instance knows; no round trip. :meth:`refresh` polls for the commits of others."""
+        """The newest snapshot that this instance knows; no round trip. :meth:`refresh` polls for the commits of others.
+
+        If the store failed right after a commit of this instance, it polls first, to show the commit. Then it raises a
+        StoreError if the store is still away.
+        """
         instance = self._instance()
         return Snapshot(instance, instance.head())
 

@@ -165,7 +165,12 @@ class Instance:
         return self.journal.revalidate()
 
     def head(self) -> View:
-        """Return the view of everything visible now. No round trip."""
+        """Return the view of everything visible now. No round trip.
+
+        If the store failed right after a commit of this instance, it polls first, so that the view contains the commit.
+        """
+        if self.journal.lacks_own_commit:
+            self.poll()
         return self.journal.head
 
     def recent_head(self) -> View:

@@ -84,7 +84,8 @@ def test_a_list_is_shrunk_to_a_minimal_failing_one() -> None:
 
 def test_a_failing_run_is_shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
     read_back.no_read_back(monkeypatch)
-    seed = next(seed for seed in range(100) if breaks(Schedule(seed, faults=False)))
+    # The shortest runs of other seeds, such as 0, have more writers.
+    seed = next(seed for seed in range(1, 100) if breaks(Schedule(seed, faults=False)))
     short = shortest(seed, faults=False)
     trace = short.simulator.trace
     print("\n".join(trace))

@@ -191,11 +191,12 @@ class Attempts(Committing):
         # If the commit exceeds the cache, the cache only learns which nodes it touched.
         states = plan.states(draft.revision) if len(plan.after) <= MOST_STATES else {}
         made = draft.decision_arrival if draft.created is None else draft.created
-        if not self._journal.append_local(
+        has_joined = self._journal.append_local(
             draft.revision, plan.changes, states, draft.view, made, draft.decision_arrival
-        ):
-            # The commit has succeeded. If the store fails now, the revision joins at a later poll.
-            self._outcomes.quietly(self._journal.poll)
+        )
+        # The commit has succeeded. If the store fails now, the revision joins before the head is used again.
+        if not has_joined and not self._outcomes.quietly(self._journal.poll):
+            self._journal.lacks_own_commit = True
         self._turns.record_commit(plan.changes)
         self._slots.record(plan)
         self.statistics.committed += 1

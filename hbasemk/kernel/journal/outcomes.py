@@ -222,12 +222,13 @@ class Outcomes:
         """Call :meth:`resolve_pending`; if the store is out of reach, leave the rest for the next call."""
         self.quietly(self.resolve_pending)
 
-    def quietly(self, call: Callable[[], object]) -> None:
-        """Make a call that will be repeated later anyway, ignoring a StoreError."""
+    def quietly(self, call: Callable[[], object]) -> bool:
+        """Make a call that will be repeated later anyway, ignoring a StoreError; return whether there was none."""
         try:
             call()
         except StoreError:
-            return
+            return False
+        return True
 
     def final_outcome(self, revision: int) -> Outcome:
         """Return the outcome of a revision, resolving it first if it is deferred here.

@@ -53,6 +53,8 @@ class PolledRevisions(KnownRevisions):
         )
         self.fence = Fence(store, runtime, watermark.horizon)
         self._local: dict[int, Arrival] = {}
+        self.lacks_own_commit = False
+        """Whether a commit of this instance has not joined, because the poll after it failed. The next poll ends it."""
         self._polls_started = 0
         self._polled_at = float("-inf")
         self._poll_begun = -1
@@ -90,6 +92,9 @@ class PolledRevisions(KnownRevisions):
             self.unswept.remove_up_to(decided)
             with self._lock:
                 self._append_all(news.committed, news.contents)
+                # The floor may have passed a revision before it joined; then all views contain it.
+                self._local = {one: arrival for one, arrival in self._local.items() if one > self._sequence.floor}
+                self.lacks_own_commit = self.lacks_own_commit and bool(self._local)
                 self.highest_seen = max(self.highest_seen, news.highest)
                 known = self._sequence.positions
                 self._pending = frozenset(one for one in news.pending if one > decided and one not in known)
@@ -132,8 +137,11 @@ class PolledRevisions(KnownRevisions):
         return news
 
     def is_recent(self, seconds: float) -> bool:
-        """Return whether a poll began less than ``seconds`` ago, and ended; with 0, never, also while the clock stands still."""
-        return self._polled_at > self._runtime.monotonic() - seconds
+        """Return whether a poll began less than ``seconds`` ago, and ended; with 0, never, also while the clock stands still.
+
+        It is not recent if an own commit has not joined.
+        """
+        return not self.lacks_own_commit and self._polled_at > self._runtime.monotonic() - seconds
 
     def revalidate(self) -> bool | None:
         """Return whether nobody has written to the store since the last poll began; None if only a poll can tell.

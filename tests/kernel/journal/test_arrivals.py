@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from hbasemk.errors import StoreUnknownError
+from hbasemk.errors import StoreNotAppliedError, StoreUnknownError
 from hbasemk.format import revisions, schema
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, SetProperty
@@ -107,6 +107,38 @@ def test_a_request_that_arrives_late_decides_only_once(store: Store, world: Worl
     orders = [order(instance) for instance in (one, two, open_instance(store, world, mac=3))]
     assert orders[0] == orders[1] == orders[2]
     assert orders[0][-2] == revision
+
+
+@pytest.mark.parametrize("later", ["head", "commit"])
+def test_an_own_commit_is_visible_after_the_store_failed_behind_it(store: Store, world: World, later: str) -> None:
+    faulty = FaultyStore(store)
+    one, two = open_instance(faulty, world, mac=1), open_instance(store, world, mac=2)
+    add(one, "/a")
+    down: list[bool] = []
+
+    def before(call: Call) -> None:
+        if call.method == "write_if":
+            add(two, "/between")
+        if call.method == "arrivals" and down:
+            raise StoreNotAppliedError("the store is away")
+
+    def after(call: Call) -> None:
+        if call.method == "write_if":
+            down.append(True)
+
+    faulty.before, faulty.after = before, after
+    revision = add(one, "/b")
+    assert down
+    assert not one.journal.knows(revision)
+    with pytest.raises(StoreNotAppliedError):
+        one.head()
+    faulty.before = faulty.after = None
+    one.max_poll_age = math.inf
+    if later == "commit":
+        one.commit(lambda _: OperationList([AddNode("/b/c", {})]), "", retry_timeout=5)
+    assert one.require(one.head(), "/b").properties["n"] == 0
+    assert one.journal.knows(revision)
+    assert not one.journal.lacks_own_commit
 
 
 def test_a_store_may_have_both_transactions_and_parallel_calls(world: World) -> None:
