@@ -140,6 +140,17 @@ def test_a_conflict_without_an_overlapping_commit_is_reported(
     assert replace(found, history=History([one, other]), insisted=[]).refused() == (["one"] if refused else [])
 
 
+@pytest.mark.parametrize(("ended", "refused"), [(0.8, False), (0.4, True)])
+def test_a_commit_between_the_opening_and_the_first_transaction_of_an_instance_is_a_rival(
+    ended: float, refused: bool
+) -> None:
+    found = Run(3, [WORKLOADS["registers"]], faults=False, turns=0).finish()
+    one = Transaction("1", "one", (Write("/a#x", "one"),), "aborted", 1.0, 2.0, call="one")
+    other = Transaction("2", "other", (Write("/a#x", "other"),), "committed", 0.3, ended, call="other")
+    history = History([one, other])
+    assert replace(found, history=history, insisted=[], opened={"one": 0.5}).refused() == (["one"] if refused else [])
+
+
 def test_a_seed_gives_the_same_history() -> None:
     for seed in range(4):
         one, other = (ran(seed, MIXED, 5) for _ in range(2))

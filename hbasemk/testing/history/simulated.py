@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,13 +29,18 @@ LATE_SWEEP: Final = int(SWEEP_EVERY * 1000) + 1000
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """The result of one run: ``fresh_instance`` resolved its outcomes, ``insisted`` holds the calls that retried conflicts."""
+    """The result of one run.
+
+    ``fresh_instance`` resolved its outcomes, ``insisted`` holds the calls that retried conflicts, and ``opened`` the time at
+    which the opening of each instance began.
+    """
 
     history: History
     anomalies: list[Anomaly]
     simulator: Simulator
     fresh_instance: Instance
     insisted: list[str]
+    opened: Mapping[str, float]
 
     def explain(self) -> str:
         """Return the counterexamples."""
@@ -55,7 +60,8 @@ class Simulated:
 
         On an older snapshot the rival may be in the same instance.
         """
-        opened = min(other.begun for other in self.history if other.instance == one.instance)
+        # Not its first transaction: what committed between the two may be missing in the instance's head.
+        opened = self.opened.get(one.instance, float("-inf"))
         return any(
             other.writes
             and (other.instance != one.instance or (not one.ordered and other.call != one.call))
@@ -112,6 +118,7 @@ class Run:
         self.weakened = weakened
         self.lines: list[Transaction] = []
         self.workers: list[tuple[Actor, Worker]] = []
+        self.opened: dict[str, float] = {}
         self._moments = Moments(lambda: (self.simulator.ms - START_MS) / 1000)
         first = self.simulator.add("setup", lambda _: None)
         self._worker(first, first.open(wanted=SHORT)).prepare(self._prepare)
@@ -140,6 +147,7 @@ class Run:
     def _work(self, after: float) -> Callable[[Actor], None]:
         def work(actor: Actor) -> None:
             actor.runtime.sleep(after)
+            self.opened[actor.name] = self._moments()
             worker = self._worker(actor, self._opened(actor))
             chance = self.simulator.chance
             for _ in range(self.turns):
@@ -179,7 +187,7 @@ class Run:
                 self._read_all(worker)
         history, anomalies = judge(History(self.lines), fresh_instance.instance)
         insisted = [call for _, worker in self.workers for call in worker.insisted]
-        return Simulated(history, anomalies, simulator, fresh_instance.instance, insisted)
+        return Simulated(history, anomalies, simulator, fresh_instance.instance, insisted, self.opened)
 
     def _resolve_pending(self, fresh_instance: Instance) -> None:
         fresh_instance.maintain()
