@@ -23,7 +23,9 @@ def leases_that_overlap(patch: pytest.MonkeyPatch) -> None:
     take = Lease._take
 
     def greedy(self: Lease, machine: int, found: Any, free_from: int, holder: str) -> bool:
-        return self._write(machine, found, take.__globals__["LeaseRecord"](0, 2**38, bytes(16), holder))
+        # With one nonce for all machine ids, an instance that changes its machine id would wait for its log for ever.
+        nonce = machine.to_bytes(16, "big")
+        return self._write(machine, found, take.__globals__["LeaseRecord"](0, 2**38, nonce, holder))
 
     patch.setattr(Lease, "_take", greedy)
     patch.setattr(Lease, "_is_over", lambda *_: True)
