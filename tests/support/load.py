@@ -332,13 +332,25 @@ def load(
             process.join()
 
 
+def _opened(url: str) -> Repository:
+    """Open the repository. An opening does not retry, and HBase may still recover from the last fault."""
+    deadline = time.monotonic() + 120
+    while True:
+        try:
+            return hbasemk.connect(url, create=False, poll_interval=0)
+        except StoreNotAppliedError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(1)
+
+
 def _judge(url: str, folder: Path, names: list[str], alive: list[str]) -> dict[str, Any]:
     records = {role: Record(folder / role).read() for role in names}
     lines = [(role, line) for role in names for line in records[role]]
     assert [line for _, line in lines if line[0] == "wrong"] == []
     tried = Counter((line[1], line[2]) for _, line in lines if line[0] == "try")
     done = Counter((line[1], line[2]) for _, line in lines if line[0] == "done")
-    with hbasemk.connect(url, create=False, poll_interval=0) as fresh:
+    with _opened(url) as fresh:
         head = fresh.refresh()
         for path in (*(f"/counters/{one}" for one in range(COUNTERS)), BRANCHED, ADJUSTED):
             count = head[path]["n"]
