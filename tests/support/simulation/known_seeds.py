@@ -13,7 +13,7 @@ KNOWN = {
         "aborting_without_compare_and_set": 492,
         "an_earlier_life_shows": 44,
         "arrivals_out_of_order": 267,
-        "bound_without_later_arrivals": 255,
+        "bound_without_later_arrivals": 518,
         "child_not_read_back": 33,
         "decided_twice": 581,
         "failed_announcements_taken_as_sent": 261,
@@ -23,7 +23,7 @@ KNOWN = {
         "own_states_cached_despite_arrivals_between": 116,
         "put_for_compare_and_set": 101,
         "recovery_without_compare_and_set": 259,
-        "roll_back_of_committed_revisions": 53,
+        "roll_back_of_committed_revisions": 173,
         "watermark_past_unswept_revisions": 3365,
     },
     "checkpoints": {
@@ -57,8 +57,11 @@ KNOWN = {
         "fold_depends_on_nothing": 1909,
     },
     "leases": {
+        "held_snapshots_with_too_many_revisions": 74,
+        "held_snapshots_without_revisions_above": 880,
+        "hidden_revisions_lost_when_shortened": 2070,
         "late_cells_not_hidden": 21,
-        "hidden_revisions_lost_when_shortened": 147,
+        "shortened_past_possible_late_revisions": 117,
     },
     "shared branches": {
         "claims_of_rebases_never_final": 182,
