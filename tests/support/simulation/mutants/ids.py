@@ -23,7 +23,7 @@ def leases_that_overlap(patch: pytest.MonkeyPatch) -> None:
     take = Lease._take
 
     def greedy(self: Lease, machine: int, found: Any, free_from: int, holder: str) -> bool:
-        # With one nonce for all machine ids, an instance that changes its machine id would wait for its log for ever.
+        # Each machine id has a nonce of its own: an instance that changes its machine id adopts the log of a new nonce only.
         nonce = machine.to_bytes(16, "big")
         return self._write(machine, found, take.__globals__["LeaseRecord"](0, 2**38, nonce, holder))
 
