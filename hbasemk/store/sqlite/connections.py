@@ -44,6 +44,7 @@ class Connections:
         self._pid = os.getpid()
         self._closed = False
         self._log = LogSize(self.path)
+        self._written = float("-inf")
         atfork.register(self)
 
     def reading(self, call: Callable[[Connection], T]) -> T:
@@ -95,7 +96,7 @@ class Connections:
     def _run(
         self, call: Callable[[Connection], T], create: bool, writing: bool, begun: float, interrupts: Deferred
     ) -> T:
-        pauses = Pauses(begun)
+        pauses = Pauses(begun, self._written)
         while True:
             connection = self._take()
             usable = False
@@ -123,6 +124,7 @@ class Connections:
                 try:
                     result = call(connection)
                     usable = self._log.bound(connection)
+                    self._written = time.monotonic()
                     return result
                 finally:
                     connection.guard.locks.end_write()

@@ -1,0 +1,60 @@
+"""Writers of other processes that wait for the same file: how long each of them pauses."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from hbasemk.store.sqlite import SqliteStore, connections, pauses
+from hbasemk.store.sqlite.pauses import HURRIED, HURRY, LONGEST, PATIENCE, SHORTEST, Pauses
+from tests.support.sqlite import ONE, flag
+
+BEGUN = 100.0
+
+
+def test_a_process_that_has_just_written_leaves_the_file_to_others_first() -> None:
+    waits = Pauses(BEGUN, written=BEGUN)
+    assert [waits.seconds(BEGUN) for _ in range(8)] == [
+        SHORTEST, 2 * SHORTEST, 4 * SHORTEST, 8 * SHORTEST, 16 * SHORTEST, 32 * SHORTEST, LONGEST, LONGEST,
+    ]  # fmt: skip
+    assert waits.seconds(BEGUN + PATIENCE) == HURRIED
+
+
+def test_a_process_that_has_not_written_lately_hurries_at_once() -> None:
+    for written in (BEGUN - PATIENCE, float("-inf")):
+        waits = Pauses(BEGUN, written)
+        assert waits.seconds(BEGUN) == waits.seconds(BEGUN + HURRY / 2) == HURRIED
+
+
+def test_a_call_that_waits_for_a_long_write_does_not_hurry_all_the_time() -> None:
+    waits = Pauses(BEGUN, written=float("-inf"))
+    later = [waits.seconds(BEGUN + HURRY) for _ in range(10)]
+    assert later[0] == SHORTEST
+    assert later[-1] == LONGEST
+    assert sorted(later) == later
+
+
+def test_pauses_differ_between_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(pauses.time, "sleep", slept.append)
+    monkeypatch.setattr(pauses.time, "monotonic", lambda: BEGUN)
+    for _ in range(20):
+        Pauses(BEGUN, written=float("-inf")).sleep()
+    assert len(set(slept)) > 1
+    assert all(0.5 * HURRIED <= seconds < 1.5 * HURRIED for seconds in slept)
+
+
+def test_a_store_knows_when_it_last_wrote(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[float] = []
+
+    class Recorded(Pauses):
+        def __init__(self, begun: float, written: float) -> None:
+            given.append(begun - written)
+            super().__init__(begun, written)
+
+    monkeypatch.setattr(connections, "Pauses", Recorded)
+    before = time.monotonic()
+    for _ in range(2):
+        store.write(ONE.name, [flag(b"row")])
+    assert 0 <= given[-1] <= time.monotonic() - before
