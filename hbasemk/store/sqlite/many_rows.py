@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Final
 
 from hbasemk.store.abc import Cell, Get, Row
-from hbasemk.store.sqlite.cells import MAX_SKIPPED, Families, Family, new_cell, read
+from hbasemk.store.sqlite.cells import MAX_SKIPPED, Families, Family, blob, new_cell, read
 
 GROUPS: Final = (64, 8)
 """The numbers of rows in one statement. There are few of them, so that SQLite keeps the compiled statements."""
@@ -71,7 +71,7 @@ def _newest(
     found: list[list[Cell]] = [[] for _ in keys]
     name = family.name
     statement = _newest_statement(family.table, len(keys))
-    for number, ts, value in sql.execute(statement, (qualifier, since, before, *keys)):
+    for number, ts, value in sql.execute(statement, (blob(qualifier), since, before, *map(blob, keys))):
         found[number].append(new_cell(Cell, (name, qualifier, ts, value)))
     return found
 
@@ -103,7 +103,7 @@ def _cells(sql: sqlite3.Connection, family: Family, keys: Sequence[bytes], get: 
     last = -1
     current: bytes | None = None
     taken = skipped = 0
-    for number, qualifier, ts, value in sql.execute(_statement(family.table, len(keys)), (since, *keys)):
+    for number, qualifier, ts, value in sql.execute(_statement(family.table, len(keys)), (since, *map(blob, keys))):
         if number != last:
             last, cells, current = number, found[number], None
         if qualifier != current:

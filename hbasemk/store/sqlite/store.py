@@ -224,7 +224,7 @@ class SqliteStore(Store):
             newest = tables.get(column[0]).newest
             connection.begin(durable and self._durable)
             now = self._clock()
-            found = connection.sql.execute(newest, (put.row, column[1])).fetchone()
+            found = connection.sql.execute(newest, (cells.blob(put.row), cells.blob(column[1]))).fetchone()
             value = None
             if found is not None:
                 value = found[1]
@@ -272,7 +272,7 @@ class SqliteStore(Store):
                     sql.execute("ROLLBACK")
                     return None
             now = self._clock()
-            found = sql.execute(deciding.get(family).newest, (row, qualifier)).fetchone()
+            found = sql.execute(deciding.get(family).newest, (cells.blob(row), cells.blob(qualifier))).fetchone()
             applies = (None if found is None else found[1]) == decision.expected
             if applies and decision.unchanged is not None:
                 applies = not self._has_changed(sql, *decision.unchanged)
