@@ -29,6 +29,8 @@ from tests.support.load import load
 ROLES: Final = ["write0", "write1", "write2", "write3", "read0", "read1", "merge"]
 SESSION: Final = 10.0
 """Seconds after which a silent region server counts as dead (``zookeeper.session.timeout`` of the cluster)."""
+STARTING: Final = 120.0
+"""Seconds within which the repository of a history is created, and a worker commits."""
 INSIST: Final = 120.0
 """Seconds after which a fault that HBase refuses is an error."""
 WITHIN: Final = 2000
@@ -255,8 +257,12 @@ def record_history(
         conductor = Conductor(url, folder, seed)
 
         def disturb() -> Injected:
-            # The workers have started by then.
-            time.sleep(5)
+            # Nobody repeats the calls that create the repository, so the faults begin after them.
+            deadline = time.monotonic() + STARTING
+            while not any(folder.glob("w*.history")):
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"no worker of the history committed within {STARTING:.0f} s")
+                time.sleep(0.1)
             return inject(faults, names, chance, seconds=seconds - 30, every=every, after_each=lambda: None)
 
         injected = threads.submit(disturb)
