@@ -34,6 +34,7 @@ from hbasemk.kernel.commit import change_set, noop, slots
 from hbasemk.kernel.commit.change_source import ChangeSource, ReadyChangeSet
 from hbasemk.kernel.commit.committer import Committer
 from hbasemk.kernel.commit.context import CommitContext, Committing
+from hbasemk.kernel.commit.garbage import collected_rarely
 from hbasemk.kernel.commit.staged_node import StagedNode
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.journal import fence
@@ -160,6 +161,7 @@ class Branches(Committing):
         with nothing_committed():
             return self._commit(revision, source, message, begun)
 
+    @collected_rarely
     def _commit(
         self,
         revision: int,

@@ -22,6 +22,7 @@ from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.context import CommitContext, Committing
 from hbasemk.kernel.commit.deadline import TooSlow
 from hbasemk.kernel.commit.draft import UNKNOWN_ARRIVAL, Draft
+from hbasemk.kernel.commit.garbage import collected_rarely
 from hbasemk.kernel.commit.one_transaction import OneTransaction
 from hbasemk.kernel.commit.preparation import Preparation
 from hbasemk.kernel.commit.read_back import Conflict, ReadBack
@@ -56,6 +57,7 @@ class Attempts(Committing):
         self._writing = Writing(context)
         self.statistics = CommitStatistics()
 
+    @collected_rarely
     def run(self, draft: Draft) -> int | LostAttempt:
         """Commit the draft; try again with a new id if its journal row was created too late, or its slots are taken.
 
