@@ -43,6 +43,17 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"hbase: none, tests marked 'integration' are skipped ({reason})"
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-cov begins
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Stop the first of the two measurements that pytest-cov begins in a process of pytest-xdist; it reports only the second.
+
+    A pause of the second one would resume the first, and save no time.
+    """
+    first = getattr(session.config.pluginmanager.getplugin("_cov"), "cov_controller", None)
+    if first is not None and hasattr(session.config, "workerinput"):
+        first.cov.stop()
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     reason = config.stash.get(_NONE, None)
