@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import click
 
 import hbasemk
-from benchmarks.workers import Gate, Workers
+from benchmarks.workers import Gate, Job, Workers
 from hbasemk import Repository, Settings
 from hbasemk.connect import open_store
 from hbasemk.repository import instance_of
@@ -37,8 +37,11 @@ class Polls(NamedTuple):
     revisions: float
 
 
-def write(gate: Gate, url: str, first: int, writers: int, seconds: float) -> int:
-    """Claim leases in a worker process, wait for some seconds, then commit by turns for as long; return the commits."""
+def write(gate: Gate, url: str, first: int, writers: int, seconds: float, rate: float) -> int:
+    """Claim leases in a worker process, wait for some seconds, then commit by turns for as long; return the commits.
+
+    ``rate`` is the greatest number of commits per second; 0 has no limit.
+    """
     with ExitStack() as stack:
         store = open_store(url)[0]
         stack.callback(store.close)
@@ -47,7 +50,10 @@ def write(gate: Gate, url: str, first: int, writers: int, seconds: float) -> int
         began = time.monotonic()
         time.sleep(seconds)
         commits = 0
-        while time.monotonic() - began < 2 * seconds:
+        while (now := time.monotonic() - began - seconds) < seconds:
+            if rate and commits / rate > now:
+                time.sleep(min(commits / rate, seconds) - now)
+                continue
             _set(opened[commits % writers], f"/{first + commits % writers}", commits)
             commits += 1
         return commits
@@ -116,8 +122,11 @@ def _measure(phase: str, reader: Repository, counting: CountingStore, turns: Ite
     return Polls(phase, median(times), mean(spent), mean(all_calls), mean(all_rows), new / len(times))
 
 
-def measure(url: str, writers: tuple[int, ...], seconds: float) -> None:
-    """Print a row for each number of writers and each phase."""
+def measure(url: str, writers: tuple[int, ...], seconds: float, processes: int, rate: float) -> None:
+    """Print a row for each number of writers and each phase.
+
+    That many processes hold the leases of the writers, and commit together at most ``rate`` times per second.
+    """
     hbasemk.connect(url, poll_interval=0, settings=SETTINGS).close()
     click.echo("| writers | phase | time of a poll | CPU | calls | rows read | new revisions | commits/s |")
     click.echo("| ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |")
@@ -126,30 +135,43 @@ def measure(url: str, writers: tuple[int, ...], seconds: float) -> None:
     try:
         for count in writers:
             # Leases of the stage before have ended, so this stage takes the same machine ids again.
-            commits, polls = workers.run([(write, (url, first, count, seconds)), (read, (url, first, seconds))])
+            jobs: list[Job] = [(read, (url, first, seconds))]
+            for share in _shares(count, processes):
+                jobs.append((write, (url, first, share, seconds, rate * share / count)))
+                first += share
+            polls, *commits = workers.run(jobs)
             for one in polls:
-                rate = commits / seconds if one.phase == "busy" else 0
+                made = sum(commits) / seconds if one.phase == "busy" else 0
                 click.echo(
                     f"| {count:,} | {one.phase} | {one.ms:.2f} ms | {one.cpu_ms:.2f} ms | {one.calls:.2f} | {one.rows:,.1f} | "
-                    f"{one.revisions:.1f} | {rate:,.0f} |"
+                    f"{one.revisions:.1f} | {made:,.0f} |"
                 )
-            first += count
     finally:
         workers.close()
+
+
+def _shares(count: int, processes: int) -> list[int]:
+    """Return how many of the writers each process holds; every process holds at least one."""
+    used = min(count, processes)
+    return [count // used + (number < count % used) for number in range(used)]
 
 
 @click.command()
 @click.argument("url")
 @click.argument("writers", type=click.IntRange(min=1), nargs=-1)
 @click.option("--seconds", type=click.FloatRange(min=1), default=6.0, show_default=True, help="The time of each half.")
-def main(url: str, writers: tuple[int, ...], seconds: float) -> None:
-    """Poll in one process, while another one holds the leases of WRITERS (default: 20, 200 and 1000).
+@click.option("--processes", type=click.IntRange(min=1), default=1, show_default=True, help="Processes that commit.")
+@click.option(
+    "--rate", type=click.FloatRange(min=0), default=0, help="The greatest number of commits per second (0: no limit)."
+)
+def main(url: str, writers: tuple[int, ...], seconds: float, processes: int, rate: float) -> None:
+    """Poll in one process, while other PROCESSES hold the leases of WRITERS (default: 20, 200 and 1000).
 
     The repository at URL must be new. In the first half nothing else happens, except that a few polls follow one commit each.
-    In the second half the writers commit by turns, as fast as one process can.
+    In the second half the writers commit by turns, as fast as the processes can or at the given rate.
     """
     try:
-        measure(url, writers or (20, 200, 1_000), seconds)
+        measure(url, writers or (20, 200, 1_000), seconds, processes, rate)
     except hbasemk.HbasemkError as error:
         raise click.ClickException(str(error)) from error
 

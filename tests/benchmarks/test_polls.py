@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import hbasemk
 from tests.support.benchmark_programs import cells, ended
 from tests.support.hbase import HBase
 from tests.support.repositories import Checked
@@ -25,6 +26,17 @@ def rows_of(url: str) -> list[list[str]]:
 def test_each_number_of_writers_has_a_row_for_each_phase(tmp_path: Path, checked: Checked) -> None:
     rows = rows_of(checked(f"sqlite:///{tmp_path / 'content.db'}"))
     assert [row[3] for row in rows] == ["0.0", "1.0", "0.0", "1.0"]
+
+
+def test_several_processes_share_the_writers_and_the_rate(tmp_path: Path, checked: Checked) -> None:
+    url = checked(f"sqlite:///{tmp_path / 'content.db'}")
+    code, printed, errors = ended("polls", url, "3", "--processes", "2", "--rate", "20", "--seconds", "1")
+    assert (code, errors) == (0, "")
+    assert [row[7] for row in cells(printed)][:2] == ["0", "0"]
+    # The shares are 13.3 and 6.7. On a slow machine the processes make fewer commits.
+    assert 2 <= int(cells(printed)[2][7]) <= 21
+    with hbasemk.connect(url) as repo:
+        assert sorted(name for name in repo.head.children("/") if not name.startswith("alone")) == ["0", "1", "2"]
 
 
 @pytest.mark.integration
