@@ -134,7 +134,7 @@ def of_columns(
         of_name = totals.get(encoded)
         if of_name is None:
             of_name = totals[encoded] = {}
-        if value[0] == _INTEGER and len(value) > 1:
+        if len(value) > 1 and value[0] == _INTEGER:
             of_name[number(qualifier[1:5], "big")] = number(value[1:], "big", signed=True)
         else:
             of_name[slot_of(qualifier)] = _located(path, qualifier, exact.decode, value)

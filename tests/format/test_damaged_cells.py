@@ -22,6 +22,7 @@ from hbasemk.store.memory import MemoryStore
 from tests.support.contents import Contents, all_cells, fill
 
 GARBAGE = (
+    b"",
     b"\xff",
     b"\xff\x00",
     b"{",

@@ -18,7 +18,7 @@ class Contents(NamedTuple):
 
 
 def fill(repository: Repository) -> Contents:
-    """Add nodes, a blob and a branch, and remove a node."""
+    """Add nodes, a blob, an adjusted number and a branch, and remove a node."""
     first = repository.head.revision
     blob = repository.blobs.write(b"content")
     with repository.transaction("made") as tx:
@@ -28,6 +28,8 @@ def fill(repository: Repository) -> Contents:
     branch = repository.branch()
     branch.run(lambda tx: tx.set("/a", "n", 2))
     repository.run(lambda tx: tx.remove("/c"))
+    repository.adjust("/a", "count", 1)
+    repository.run(lambda tx: tx.set("/a", "count", 5))
     return Contents(first, branch.revision, blob.id)
 
 
