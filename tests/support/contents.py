@@ -25,11 +25,12 @@ def fill(repository: Repository) -> Contents:
         tx.add("/a", {"n": 1, "list": [1, "x"], "blob": blob})
         tx.add("/a/b")
         tx.add("/c")
+        tx.add("/d")
     branch = repository.branch()
     branch.run(lambda tx: tx.set("/a", "n", 2))
     repository.run(lambda tx: tx.remove("/c"))
-    repository.adjust("/a", "count", 1)
-    repository.run(lambda tx: tx.set("/a", "count", 5))
+    repository.adjust("/d", "count", 1)
+    repository.run(lambda tx: tx.set("/d", "count", 5))
     return Contents(first, branch.revision, blob.id)
 
 
