@@ -12,6 +12,7 @@ from typing import Final
 import click
 
 import hbasemk
+from benchmarks.space import SpaceError, space
 from benchmarks.systems.batch_history import write_history
 from hbasemk.kernel.collection.collector import Collector
 from hbasemk.repository import Repository, instance_of
@@ -100,8 +101,20 @@ def collect(url: str, revisions: int) -> int:
     )
 
 
-def measure(url: str, young: str, stages: tuple[int, ...]) -> None:
-    """Print a row for each number of revisions, and one after the collection of all of them."""
+def compact(urls: Sequence[str], container: str) -> None:
+    """Flush the tables of each repository on HBase, and run major compactions; each table then is in one file."""
+    for url in urls:
+        with opened(url) as repository:
+            if instance_of(repository).store.supports_transactions:
+                raise click.ClickException(f"--container needs repositories on HBase, got {url}; leave it out")
+            space(instance_of(repository), container)
+
+
+def measure(url: str, young: str, stages: tuple[int, ...], container: str | None) -> None:
+    """Print a row for each number of revisions, and one after the collection of all of them.
+
+    If ``container`` names the container of HBase, print another row after a major compaction each time.
+    """
     grow(young, 0, YOUNG)
     click.echo("| revisions of the node | start and first read | read | commit | poll of one commit |")
     click.echo("| --- | ---: | ---: | ---: | ---: |")
@@ -112,19 +125,30 @@ def measure(url: str, young: str, stages: tuple[int, ...]) -> None:
         click.echo(f"| {title} | {' | '.join(ratios)} |")
 
     made = 0
+
+    def rows(title: str) -> None:
+        nonlocal made
+        row(title)
+        made += TURNS
+        if container is not None:
+            compact([url, young], container)
+            row(f"{title}, compacted")
+            made += TURNS
+
     for revisions in stages:
         grow(url, made, revisions)
-        row(f"{revisions:,}")
-        made = max(made, revisions) + TURNS
+        made = max(made, revisions)
+        rows(f"{revisions:,}")
     deleted = collect(url, made)
-    row(f"{made:,}, collected ({deleted:,} cells)")
+    rows(f"{made:,}, collected ({deleted:,} cells)")
 
 
 @click.command()
 @click.argument("url")
 @click.argument("young")
 @click.argument("stages", metavar="[REVISIONS]...", type=click.IntRange(min=1), nargs=-1)
-def main(url: str, young: str, stages: tuple[int, ...]) -> None:
+@click.option("--container", help="Also measure after major compactions of HBase's tables in this container (docker/).")
+def main(url: str, young: str, stages: tuple[int, ...], container: str | None) -> None:
     """Change one node again and again, and measure after REVISIONS commits (default: 10,000 and 1,000,000).
 
     At the end collect all old revisions, and measure once more. The numbers in brackets are ratios to a node in the
@@ -132,8 +156,8 @@ def main(url: str, young: str, stages: tuple[int, ...]) -> None:
     each other. The repositories at URL and YOUNG must be new.
     """
     try:
-        measure(url, young, stages or (10_000, 1_000_000))
-    except hbasemk.HbasemkError as error:
+        measure(url, young, stages or (10_000, 1_000_000), container)
+    except (hbasemk.HbasemkError, SpaceError) as error:
         raise click.ClickException(str(error)) from error
 
 

@@ -33,6 +33,26 @@ def test_each_stage_has_a_row_and_old_revisions_are_collected_on_hbase(hbase: HB
     run(*(checked(hbase.url(hbase.new_prefix())) for _ in range(2)))
 
 
+@pytest.mark.integration
+@pytest.mark.proof
+def test_each_stage_has_another_row_after_a_compaction(hbase: HBase, checked: Checked) -> None:
+    if hbase.container is None:
+        pytest.skip("it compacts tables in the container of HBase")
+    url, young = (checked(hbase.url(hbase.new_prefix())) for _ in range(2))
+    code, printed, errors = ended("long_life", url, young, "10", "--container", hbase.container.name)
+    assert (code, errors) == (0, "")
+    titles = [re.sub(r"\(\d+", "(n", row[0]) for row in cells(printed)]
+    collected = "210, collected (n cells)"
+    assert titles == ["10", "10, compacted", collected, f"{collected}, compacted"]
+
+
+def test_a_container_is_refused_for_sqlite(tmp_path: Path, checked: Checked) -> None:
+    url, young = (checked(f"sqlite:///{tmp_path / name}.db") for name in ("old", "young"))
+    code, printed, errors = ended("long_life", url, young, "10", "--container", "none")
+    assert (code, errors) == (1, f"Error: --container needs repositories on HBase, got {url}; leave it out\n")
+    assert printed.count("\n") == 3
+
+
 def test_a_wrong_url_shows_no_traceback() -> None:
     code, printed, errors = ended("long_life", "nowhere", "nowhere")
     assert (code, printed) == (1, "")
