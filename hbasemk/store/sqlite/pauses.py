@@ -7,11 +7,12 @@ import time
 from typing import Final
 
 SHORTEST: Final = 0.0002
+"""The first pause in seconds, before jitter."""
 LONGEST: Final = 0.01
-"""The shortest and longest pause in seconds, before jitter, while a call does not hurry."""
-PATIENCE: Final = 0.05
-"""Seconds after the last write of this process before its next write hurries. Meanwhile another process commits several
-times in a row: each hand-over costs a poll and the pages that SQLite has cached."""
+"""The longest pause of a call that has hurried in vain."""
+PATIENCE: Final = 0.1
+"""Seconds after the last write of this process before its next write hurries. Until then each pause is twice the last one.
+Meanwhile another process commits many times in a row: each hand-over costs a poll and the pages that SQLite has cached."""
 HURRY: Final = 0.01
 HURRIED: Final = 0.0003
 """A call that hurries pauses ``HURRIED`` seconds between attempts, but only for ``HURRY`` seconds. A file that is busy even
@@ -26,7 +27,8 @@ class Pauses:
 
     def __init__(self, begun: float, written: float) -> None:
         self._hurries_from = max(begun, written + PATIENCE)
-        self._next = SHORTEST
+        self._hurries_until: float | None = None
+        self._patient = self._late = SHORTEST
 
     def sleep(self) -> None:
         """Pause for a random time within a factor of three."""
@@ -34,8 +36,13 @@ class Pauses:
 
     def seconds(self, now: float) -> float:
         """Return the length of the next pause in seconds, before jitter."""
-        if 0 <= now - self._hurries_from < HURRY:
+        until_hurry = self._hurries_from - now
+        if until_hurry > 0:
+            seconds, self._patient = self._patient, self._patient * 2
+            return min(seconds, max(until_hurry, SHORTEST))
+        if self._hurries_until is None:
+            self._hurries_until = now + HURRY
+        if now < self._hurries_until:
             return HURRIED
-        seconds = self._next
-        self._next = min(seconds * 2, LONGEST)
+        seconds, self._late = self._late, min(self._late * 2, LONGEST)
         return seconds

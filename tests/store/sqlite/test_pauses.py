@@ -15,10 +15,21 @@ BEGUN = 100.0
 
 def test_a_process_that_has_just_written_leaves_the_file_to_others_first() -> None:
     waits = Pauses(BEGUN, written=BEGUN)
-    assert [waits.seconds(BEGUN) for _ in range(8)] == [
-        SHORTEST, 2 * SHORTEST, 4 * SHORTEST, 8 * SHORTEST, 16 * SHORTEST, 32 * SHORTEST, LONGEST, LONGEST,
-    ]  # fmt: skip
-    assert waits.seconds(BEGUN + PATIENCE) == HURRIED
+    assert [waits.seconds(BEGUN) for _ in range(10)] == [
+        *(SHORTEST * 2**number for number in range(9)),
+        pytest.approx(PATIENCE),
+    ]
+    assert waits.seconds(BEGUN + PATIENCE - 0.001) == pytest.approx(0.001)
+    assert waits.seconds(BEGUN + PATIENCE - SHORTEST / 2) == SHORTEST
+
+
+def test_a_process_hurries_after_its_patience_however_long_its_last_pause_was() -> None:
+    for late in (0, PATIENCE):
+        waits = Pauses(BEGUN, written=BEGUN)
+        waits.seconds(BEGUN)
+        begun = BEGUN + PATIENCE + late
+        assert waits.seconds(begun) == waits.seconds(begun + HURRY / 2) == HURRIED
+        assert waits.seconds(begun + HURRY) == SHORTEST
 
 
 def test_a_process_that_has_not_written_lately_hurries_at_once() -> None:
@@ -29,6 +40,7 @@ def test_a_process_that_has_not_written_lately_hurries_at_once() -> None:
 
 def test_a_call_that_waits_for_a_long_write_does_not_hurry_all_the_time() -> None:
     waits = Pauses(BEGUN, written=float("-inf"))
+    assert waits.seconds(BEGUN) == HURRIED
     later = [waits.seconds(BEGUN + HURRY) for _ in range(10)]
     assert later[0] == SHORTEST
     assert later[-1] == LONGEST
